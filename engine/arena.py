@@ -1,0 +1,114 @@
+"""All learnable parameters of a net in one flat buffer, and all their gradients in another.
+
+The parameters that train come first, layer by layer, so that neighbouring layers' gradients are one
+contiguous slice: merging them for an all-reduce, or updating them, copies nothing. Behind them lie the
+frozen ones (lr_mult 0: BatchNorm's statistics, a fine-tuned net's fixed layers), which no rank sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mgcaffe.engine.parameter import Parameter
+
+
+@dataclass(frozen=True)
+class ArenaSlice:
+    """Where one parameter lies: `count` elements from `offset` on."""
+
+    layer: int
+    layer_name: str
+    parameter: Parameter
+    offset: int
+    count: int
+
+    @property
+    def lr_mult(self) -> float:
+        """Factor on the learning rate."""
+        return self.parameter.lr_mult
+
+    @property
+    def decay_mult(self) -> float:
+        """Factor on the weight decay."""
+        return self.parameter.decay_mult
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring trainable elements that the solver treats alike."""
+
+    offset: int
+    count: int
+    lr_mult: float
+    decay_mult: float
+
+
+class ParameterArena:
+    """The flat storage of a net's parameters.
+
+    Args:
+        owned: (layer index, layer name, parameter) of every parameter that owns its values, in layer order.
+        dtype: of data and gradients.
+        device: where they live.
+
+    Attributes:
+        data, diff: flat tensors of all values and all gradients.
+        trainable: how many elements at the front have a learning rate.
+        slices: one a parameter, ascending by offset.
+    """
+
+    def __init__(
+        self, owned: Sequence[tuple[int, str, Parameter]], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        training = [entry for entry in owned if entry[2].lr_mult != 0]
+        frozen = [entry for entry in owned if entry[2].lr_mult == 0]
+        self.slices: list[ArenaSlice] = []
+        offset = 0
+        for layer, layer_name, parameter in training + frozen:
+            self.slices.append(ArenaSlice(layer, layer_name, parameter, offset, parameter.count))
+            offset += parameter.count
+        self.trainable = sum(parameter.count for _, _, parameter in training)
+        self.data = torch.zeros(offset, dtype=dtype, device=device)
+        self.diff = torch.zeros(offset, dtype=dtype, device=device)
+        self._offsets = {id(piece.parameter): piece.offset for piece in self.slices}
+        for piece in self.slices:
+            piece.parameter.data = self.view(self.data, piece.parameter)
+            piece.parameter.diff = self.view(self.diff, piece.parameter)
+
+    def like(self) -> torch.Tensor:
+        """A new flat tensor of zeros, laid out as `data` is (a solver's history)."""
+        return torch.zeros_like(self.data)
+
+    def view(self, flat: torch.Tensor, parameter: Parameter) -> torch.Tensor:
+        """The part of a flat tensor that belongs to an owned parameter, in its shape."""
+        offset = self._offsets[id(parameter)]
+        return flat[offset : offset + parameter.count].view(parameter.shape)
+
+    def runs(self) -> list[Run]:
+        """The trainable part cut into as few pieces of equal multipliers as possible, ascending."""
+        runs: list[Run] = []
+        for piece in self.slices:
+            if piece.offset >= self.trainable or not piece.count:
+                continue
+            if runs and (runs[-1].lr_mult, runs[-1].decay_mult) == (piece.lr_mult, piece.decay_mult):
+                last = runs.pop()
+                runs.append(Run(last.offset, last.count + piece.count, last.lr_mult, last.decay_mult))
+            else:
+                runs.append(Run(piece.offset, piece.count, piece.lr_mult, piece.decay_mult))
+        return runs
+
+    def segments(self) -> list[tuple[str, int, int, int]]:
+        """(layer name, index, offset, count) of every layer that owns trainable parameters, ascending."""
+        segments: list[tuple[str, int, int, int]] = []
+        for piece in self.slices:
+            if piece.offset >= self.trainable or not piece.count:
+                continue
+            if segments and segments[-1][1] == piece.layer:
+                name, layer, offset, count = segments.pop()
+                segments.append((name, layer, offset, count + piece.count))
+            else:
+                segments.append((piece.layer_name, piece.layer, piece.offset, piece.count))
+        return segments

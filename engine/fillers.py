@@ -1,0 +1,109 @@
+"""The seven ways to initialise a parameter (Caffe: filler.hpp).
+
+`constant` value (0); `uniform` in [min, max]; `gaussian` mean, std, and `sparse`: each weight is kept with
+probability sparse / shape[0]; `positive_unitball`: uniform in [0, 1], every row of shape[0] scaled to sum 1;
+`xavier`: uniform in +-sqrt(3 / n); `msra`: normal with deviation sqrt(2 / n); `bilinear`: the upsampling
+kernel, the same for every pair of channels. n is the fan-in count / shape[0], the fan-out count / shape[1],
+or their mean, as `variance_norm` says. The random stream differs from Caffe's; the distributions do not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mgcaffe.errors import NetError
+
+FAN_IN, FAN_OUT, AVERAGE = 0, 1, 2
+
+
+def fan(shape: tuple[int, ...], variance_norm: int) -> float:
+    """The n of xavier and msra for a blob of this shape."""
+    count = math.prod(shape)
+    fan_in = count / shape[0] if shape else 1.0
+    fan_out = count / shape[1] if len(shape) > 1 else float(count)
+    return {FAN_IN: fan_in, FAN_OUT: fan_out, AVERAGE: (fan_in + fan_out) / 2}[variance_norm]
+
+
+def _constant(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+    values.fill_(filler.value)
+
+
+def _uniform(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+    values.uniform_(filler.min, filler.max, generator=generator)
+
+
+def _gaussian(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+    values.normal_(filler.mean, filler.std, generator=generator)
+    if filler.sparse >= 0:
+        outputs = values.shape[0] if values.dim() else 1
+        if filler.sparse > outputs:
+            raise NetError(f"gaussian filler: sparse {filler.sparse} is more than the {outputs} outputs")
+        values.mul_(torch.empty_like(values).bernoulli_(filler.sparse / outputs, generator=generator))
+
+
+def _positive_unitball(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+    values.uniform_(0, 1, generator=generator)
+    rows = values.view(values.shape[0] if values.dim() else 1, -1)
+    rows.div_(rows.sum(dim=1, keepdim=True))
+
+
+def _xavier(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+    bound = math.sqrt(3.0 / fan(tuple(values.shape), filler.variance_norm))
+    values.uniform_(-bound, bound, generator=generator)
+
+
+def _msra(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+    values.normal_(0.0, math.sqrt(2.0 / fan(tuple(values.shape), filler.variance_norm)), generator=generator)
+
+
+def _bilinear(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+    if values.dim() != 4 or values.shape[2] != values.shape[3]:
+        raise NetError(f"bilinear filler: needs 4 axes and a square kernel, not shape {tuple(values.shape)}")
+    kernel = values.shape[3]
+    factor = math.ceil(kernel / 2)
+    centre = (kernel - 1) / (2.0 * factor)
+    line = 1 - (torch.arange(kernel, dtype=torch.float64) / factor - centre).abs()
+    values.copy_(torch.outer(line, line).expand(values.shape))
+
+
+_FILLERS: dict[str, Callable[[torch.Tensor, Any, torch.Generator], None]] = {
+    "constant": _constant,
+    "uniform": _uniform,
+    "gaussian": _gaussian,
+    "positive_unitball": _positive_unitball,
+    "xavier": _xavier,
+    "msra": _msra,
+    "bilinear": _bilinear,
+}
+
+
+def check(filler: Any) -> None:
+    """Raises NetError for a filler that does not exist or a `sparse` that its type cannot honour."""
+    if filler is None:
+        return
+    if filler.type not in _FILLERS:
+        near = difflib.get_close_matches(filler.type, _FILLERS, n=1)
+        guess = f" Did you mean '{near[0]}'?" if near else ""
+        raise NetError(
+            f"unknown filler type '{filler.type}'.{guess}", hint=f"known types: {', '.join(_FILLERS)}"
+        )
+    if filler.sparse != -1 and filler.type != "gaussian":
+        raise NetError(f"filler '{filler.type}' cannot be sparse; only 'gaussian' can")
+
+
+def fill(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+    """Initialises `values` in place as the FillerParameter message says; None means zeros.
+
+    Raises:
+        NetError: an unknown filler, or fields that it cannot honour.
+    """
+    if filler is None:
+        values.zero_()
+        return
+    check(filler)
+    _FILLERS[filler.type](values, filler, generator)

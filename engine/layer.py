@@ -1,0 +1,214 @@
+"""The contract that every layer keeps (Caffe: layer.hpp).
+
+A layer is told its bottoms' shapes, computes its tops from its bottoms, and later its bottoms' gradients
+from its tops' gradients. What backward needs from forward the layer keeps in `self.saved`. The net owns
+the blobs, their order and their lifetimes; a layer sees tensors only.
+
+    setup(bottom_shapes)            once: checks the fields, declares parameters with `add_parameter`
+    reshape(bottom_shapes)          whenever a bottom's shape changed: checks, returns the tops' shapes
+    forward(bottoms) -> tops
+    backward(top_diffs, wanted)     parameter gradients are *added* to `parameter.diff`,
+                                    bottom gradients are returned, None where `wanted` is False
+
+Tensors may have any memory format: an N x C x H x W blob can lie in memory as N x H x W x C
+(`torch.channels_last`). Indices always mean N, C, H, W; use `reshape`, never `view`, across axes.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn
+
+import torch
+
+from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.errors import EngineError, Location, NetError
+
+TRAIN, TEST = 0, 1
+
+
+def _one_rank(value: float) -> float:
+    return value
+
+
+@dataclass
+class LayerContext:
+    """What a net tells its layers about the world.
+
+    Attributes:
+        phase: TRAIN (0) or TEST (1), of the net; a layer's own `phase` field wins for that layer.
+        dtype: float32 or float64.
+        device: where tensors live.
+        generator: the random stream of this net on `device`.
+        seed: the number that data layers derive each record's own random numbers from.
+        shard: this rank's part of every data source.
+        sum_over_ranks: adds a number up over the ranks that train in step (loss divisors).
+        solver_ranks: how many ranks train in step.
+        memory_format: the format that data layers and inputs give to four-dimensional blobs.
+        input_shapes: shapes of the records of data layers whose source is absent, by layer name or "*".
+    """
+
+    phase: int = TRAIN
+    dtype: torch.dtype = torch.float32
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    generator: torch.Generator = field(default_factory=torch.Generator)
+    seed: int = 0
+    shard: Shard | TestShard = field(default_factory=Shard)
+    sum_over_ranks: Callable[[float], float] = _one_rank
+    solver_ranks: int = 1
+    memory_format: torch.memory_format = torch.contiguous_format
+    input_shapes: Mapping[str, Shape] | None = None
+
+
+@dataclass(frozen=True)
+class Arity:
+    """How many blobs a layer takes or gives; `most` None means any number."""
+
+    least: int
+    most: int | None
+
+    def __contains__(self, count: int) -> bool:
+        return self.least <= count and (self.most is None or count <= self.most)
+
+    def __str__(self) -> str:
+        if self.most is None:
+            return f"at least {self.least}"
+        return f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
+
+
+def exactly(count: int) -> Arity:
+    """`count` blobs, no more and no fewer."""
+    return Arity(count, count)
+
+
+def at_least(count: int) -> Arity:
+    """`count` blobs or more."""
+    return Arity(count, None)
+
+
+def between(least: int, most: int) -> Arity:
+    """From `least` to `most` blobs."""
+    return Arity(least, most)
+
+
+class Layer:
+    """Base of all layers. Subclasses state as class attributes what the net has to know.
+
+    Attributes:
+        type: the name that a prototxt calls it by (set by `register`).
+        bottoms, tops: how many blobs it takes and gives.
+        one_top_per_bottom: the two counts have to be equal.
+        auto_tops: missing tops are made by the net (losses).
+        loss_weight: weight of top 0 in the net's loss where the prototxt gives none.
+        in_place: a prototxt may name the same blob as bottom and top.
+        keeps_bottoms, keeps_tops: backward reads the values of the bottoms (of the tops), so nobody may
+            overwrite them in the meantime.
+        tops_share_bottoms: the tops are views of bottom 0's storage.
+        backward_follows: set by the net; if False, forward need not keep anything.
+        may_overwrite_bottom: set by the net; forward may write its result into bottom 0's storage.
+        may_overwrite_top_diff: set by the net before each backward, one flag a top: nobody else reads that
+            gradient, so backward may use its storage.
+        wants_bottom: set by the net, one flag a bottom: backward will be asked for that gradient.
+        saved: what forward keeps for backward; dropped by `release`.
+    """
+
+    type: ClassVar[str] = ""
+    bottoms: ClassVar[Arity] = exactly(1)
+    tops: ClassVar[Arity] = exactly(1)
+    one_top_per_bottom: ClassVar[bool] = False
+    auto_tops: ClassVar[bool] = False
+    loss_weight: ClassVar[float] = 0.0
+    in_place: ClassVar[bool] = False
+    keeps_bottoms: bool = True
+    keeps_tops: bool = False
+    tops_share_bottoms: bool = False
+
+    def __init__(self, param: Any, context: LayerContext, source: Any = None) -> None:
+        """Takes the LayerParameter message, the net's context and, if known, the prototxt's LayerSource."""
+        self.param = param
+        self.name: str = param.name
+        self.context = context
+        self.source = source
+        self.phase: int = param.phase if param.HasField("phase") else context.phase
+        self.parameters: list[Parameter] = []
+        self.backward_follows = self.phase == TRAIN
+        self.may_overwrite_bottom = False
+        self.may_overwrite_top_diff: Sequence[bool] = ()
+        self.wants_bottom: Sequence[bool] = (True,) * len(param.bottom)
+        self.saved: Any = None
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Checks the layer's fields and declares its parameters. Called once."""
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The tops' shapes for these bottoms. Called when a shape changed, and once after `setup`."""
+        raise NotImplementedError
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Computes the tops."""
+        raise NotImplementedError
+
+    def backward(
+        self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]
+    ) -> list[torch.Tensor | None]:
+        """Adds to the parameters' gradients and returns the bottoms'.
+
+        Args:
+            top_diffs: one gradient a top, zeros where nothing flows back.
+            wanted: one flag a bottom: whether its gradient is needed.
+        """
+        raise NotImplementedError
+
+    def differentiable(self, bottom: int) -> bool:
+        """Whether a gradient can flow to this bottom (labels and the like: no)."""
+        return True
+
+    def release(self) -> None:
+        """Drops what forward kept; backward cannot run again before the next forward."""
+        self.saved = None
+
+    def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
+        """Multiply-accumulate operations of one forward pass."""
+        return 0
+
+    def add_parameter(self, shape: Sequence[int], filler: Any = None) -> Parameter:
+        """Declares the next parameter; multipliers and name come from the layer's `param` messages."""
+        parameter = Parameter(tuple(int(size) for size in shape), filler)
+        index = len(self.parameters)
+        if index < len(self.param.param):
+            spec = self.param.param[index]
+            parameter.name, parameter.lr_mult, parameter.decay_mult = spec.name, spec.lr_mult, spec.decay_mult
+            parameter.explicit_multipliers = {
+                field: getattr(spec, field) for field in ("lr_mult", "decay_mult") if spec.HasField(field)
+            }
+        parameter.wanted = parameter.lr_mult != 0
+        self.parameters.append(parameter)
+        return parameter
+
+    def canonical_axis(self, axis: int, rank: int, field: str = "axis") -> int:
+        """`axis` with negative values counted from the end, checked against a blob of `rank` axes."""
+        if not -rank <= axis < rank:
+            self.fail(f"{field} {axis} does not exist in a blob with {rank} axes", field)
+        return axis % rank
+
+    def location(self, field: str | None = None, index: int = 0) -> Location | None:
+        """Where the layer (or one of its fields) stands in the prototxt, if that is known."""
+        if self.source is None:
+            return None
+        return self.source.field(field, index) if field else self.source.location
+
+    def fail(
+        self,
+        message: str,
+        field: str | None = None,
+        *,
+        hint: str | None = None,
+        error: builtins.type[EngineError] = NetError,
+    ) -> NoReturn:
+        """Raises an error that names this layer and its place in the prototxt."""
+        raise error(
+            f"{message} (layer '{self.name}', type {self.type})", location=self.location(field), hint=hint
+        )

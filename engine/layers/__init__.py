@@ -1,0 +1,1 @@
+"""The layers, one file a type or a family that shares its arithmetic."""

@@ -1,0 +1,345 @@
+"""The net: an explicit list of layers, run forward and backward one by one (Caffe: net.cpp).
+
+Construction applies the graph rules, creates and sets up every layer in order, shares parameters, lays them
+out in the arena and fills them, and works out which gradients are needed. Running is two loops. The net knows
+nothing of MPI: it is told its shard of the data and how to add up a number over ranks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from mgcaffe.engine import fillers, fusion, graph, lifetimes, needs, registry, sharing, weights
+from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.blob import Blob
+from mgcaffe.engine.gradients import GradientStore
+from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
+from mgcaffe.engine.node import Node, connect
+from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.errors import EngineError, NetError
+from mgcaffe.prototxt import NetParameter, read_net_source
+
+if TYPE_CHECKING:
+    from mgcaffe.engine.data.data_layer import DataLayer
+
+__all__ = ["TEST", "TRAIN", "Net"]
+
+
+class Net:
+    """A net that runs.
+
+    Args:
+        param: the NetParameter message, already upgraded.
+        phase: TRAIN or TEST.
+        level, stages: the rest of the net's state; `param.state` lies underneath.
+        dtype: float32 or float64.
+        device: where tensors live.
+        seed: of fillers, dropout and data augmentation; drawn from the system if None.
+        shard: this rank's part of the data.
+        sum_over_ranks, solver_ranks: see LayerContext.
+        keep_blobs: every blob stays readable after a pass. A training driver sets it to False: values and
+            gradients are then freed as soon as nothing needs them any more.
+        sources: the prototxt's locations, for errors.
+        input_shapes: shapes of data layers whose sources are absent, by layer name or "*".
+        share_with: a net whose layers of the same name lend their parameters (a test net's train net).
+
+    Attributes:
+        layers: the layers in order, Splits included.
+        nodes: the same with their blobs.
+        blobs: by name; in-place layers write the same blob again.
+        parameters: those that own their values, in Caffe's order (the order of solver histories).
+        arena: where they live.
+        inputs, outputs: names of the blobs made by Input layers, and of those nobody reads (alphabetical).
+        loss_weights: by blob name, without zeros.
+
+    Raises:
+        NetError, DataError: with the place in the prototxt.
+    """
+
+    def __init__(
+        self,
+        param: Any,
+        *,
+        phase: int = TRAIN,
+        level: int = 0,
+        stages: Sequence[str] = (),
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+        seed: int | None = None,
+        shard: Shard | TestShard | None = None,
+        sum_over_ranks: Callable[[float], float] | None = None,
+        solver_ranks: int = 1,
+        keep_blobs: bool = True,
+        sources: Any = None,
+        input_shapes: Mapping[str, Shape] | None = None,
+        share_with: Net | None = None,
+    ) -> None:
+        self.param = param
+        self.name: str = param.name
+        self.phase = phase
+        self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+        self.keep_blobs = keep_blobs
+        self.device = torch.device(device)
+        self.dtype = dtype
+        context = LayerContext(phase=phase, dtype=dtype, device=self.device, seed=self.seed)
+        context.generator = torch.Generator(device=self.device)
+        context.shard = shard if shard is not None else Shard()
+        context.solver_ranks = solver_ranks
+        context.input_shapes = input_shapes
+        if sum_over_ranks is not None:
+            context.sum_over_ranks = sum_over_ranks
+        self.context = context
+        self.reseed(self.seed)
+        self.blobs: dict[str, Blob] = {}
+        self.nodes: list[Node] = []
+        self.layers: list[Layer] = []
+        state = graph.make_state(phase, level, stages, param.state if param.HasField("state") else None)
+        specs = [
+            graph.LayerSpec(layer, sources.layers[index] if sources is not None else None)
+            for index, layer in enumerate(param.layer)
+        ]
+        try:
+            for spec in graph.insert_splits(graph.filter_layers(specs, state)):
+                self._append(spec)
+            self._bind_parameters(share_with)
+            needs.sweep(self.nodes, param.force_backward)
+        except EngineError:
+            self.close()
+            raise
+        read = {blob for node in self.nodes for blob in node.bottoms if blob not in node.tops}
+        self.outputs = sorted(name for name, blob in self.blobs.items() if blob not in read)
+        self.inputs = [blob.name for node in self.nodes if node.layer.type == "Input" for blob in node.tops]
+        self.loss_weights = {
+            blob.name: weight
+            for node in self.nodes
+            for blob, weight in zip(node.tops, node.loss_weights, strict=True)
+            if weight
+        }
+        lifetimes.decide_overwrites(self.nodes)
+        self._steps = self.nodes
+        if not keep_blobs:
+            self._steps = fusion.fuse(self.nodes)
+            lifetimes.find_dead(self._steps, kept={*self.outputs})
+        self._gradients = GradientStore(dtype, self.device, keep=keep_blobs)
+
+    @classmethod
+    def from_file(cls, path: str | Path, **options: Any) -> Net:
+        """Reads a prototxt (text or binary, old forms upgraded) and builds the net. Options as for Net."""
+        source = read_net_source(Path(path))
+        return cls(source.param, sources=source, **options)
+
+    # -- construction ------------------------------------------------------------------------------------
+
+    def _append(self, spec: graph.LayerSpec) -> None:
+        layer = registry.create(spec.param, self.context, spec.source)
+        node = connect(len(self.nodes), spec, layer, self.blobs)
+        shapes = [blob.shape for blob in node.bottoms]
+        self.nodes.append(node)
+        self.layers.append(layer)
+        layer.setup(shapes)
+        self._reshape(node, shapes)
+        named = node.tops[: len(spec.param.top)]
+        self.blobs.update((blob.name, blob) for blob in named)
+        specs, parameters = len(spec.param.param), len(layer.parameters)
+        if specs > parameters:
+            layer.fail(
+                f"{specs} param message(s) are given, but the layer has {parameters} parameter(s)", "param"
+            )
+        for index, parameter in enumerate(layer.parameters):
+            try:
+                fillers.check(parameter.filler)
+            except NetError as error:
+                layer.fail(f"parameter {index}: {error.message}", hint=error.hint)
+
+    def _bind_parameters(self, share_with: Net | None) -> None:
+        lenders = {layer.name: layer for layer in reversed(share_with.layers)} if share_with else {}
+        lent = sharing.bind_to_net(self.layers, lenders)
+        owned = sharing.share_by_name(self.layers)
+        mine = [entry for entry in owned if id(entry[2]) not in lent]
+        self.arena = ParameterArena(mine, self.dtype, self.device)
+        self.parameters: list[Parameter] = [parameter for _, _, parameter in owned]
+        for index, _, parameter in owned:
+            self.nodes[index].owned.append(parameter)
+        for index, _, parameter in mine:
+            self._fill(self.layers[index], parameter)
+        sharing.bind_shared(self.layers)
+
+    def _fill(self, layer: Layer, parameter: Parameter) -> None:
+        """Fills on the CPU, so that a seed gives the same values on every device."""
+        generator = self.context.generator
+        values = parameter.data
+        if self.device.type != "cpu":
+            generator = torch.Generator().manual_seed(
+                self._mix(self.seed, len(parameter.shape), parameter.count)
+            )
+            values = torch.empty(parameter.shape, dtype=self.dtype)
+        try:
+            fillers.fill(values, parameter.filler, generator)
+        except NetError as error:
+            layer.fail(error.message, hint=error.hint)
+        if values is not parameter.data:
+            parameter.data.copy_(values)
+
+    def _reshape(self, node: Node, shapes: Sequence[Shape]) -> None:
+        node.shapes = list(shapes)
+        for blob, shape in zip(node.tops, node.layer.reshape(shapes), strict=True):
+            blob.shape = tuple(shape)
+
+    # -- running -----------------------------------------------------------------------------------------
+
+    def forward(self, start: int = 0, end: int | None = None) -> float:
+        """Runs layers `start` to `end` (exclusive; None: to the last).
+
+        Returns:
+            The sum of their tops that have a loss weight, times it.
+        """
+        loss = 0.0
+        for node in self._range(start, len(self.nodes) if end is None else end):
+            loss += self._forward(node)
+        return loss
+
+    def _forward(self, node: Node) -> float:
+        bottoms = [self._value(node, blob) for blob in node.bottoms]
+        shapes = [tuple(bottom.shape) for bottom in bottoms]
+        if shapes != node.shapes:
+            self._reshape(node, shapes)
+        loss = 0.0
+        for blob, top, weight in zip(node.tops, node.layer.forward(bottoms), node.loss_weights, strict=True):
+            blob.data, blob.shape = top, tuple(top.shape)
+            if weight:
+                loss += weight * float(top.sum())
+        for blob in node.dead:
+            blob.data = None
+        return loss
+
+    def _range(self, start: int, end: int) -> list[Node]:
+        """The nodes that run for layers `start` to `end` (exclusive)."""
+        if (start, end) == (0, len(self.nodes)):
+            return self._steps
+        steps = [node for node in self._steps if start <= node.members[0] < end]
+        if sum(len(node.members) for node in steps) != end - start:
+            raise NetError(
+                f"layers {start} to {end - 1} of net '{self.name}' begin or end inside fused layers"
+            )
+        return steps
+
+    def _value(self, node: Node, blob: Blob) -> torch.Tensor:
+        if blob.data is None:
+            node.layer.fail(f"bottom blob '{blob.name}' has no value: run the layers before this one first")
+        return blob.data
+
+    def backward(
+        self,
+        on_layer_done: Callable[[int], None] | None = None,
+        *,
+        start: int | None = None,
+        end: int = 0,
+    ) -> None:
+        """Runs backward from layer `start` (None: the last) down to layer `end`, both included.
+
+        Args:
+            on_layer_done: called with every layer's index, descending, once the gradients of the parameters
+                that the layer owns are complete.
+            start, end: the range of layers.
+        """
+        first = len(self.nodes) - 1 if start is None else start
+        for node in reversed(self._range(end, first + 1)):
+            if node.needs_backward:
+                self._gradients.backward(node)
+                if not self.keep_blobs:
+                    node.layer.release()
+            for parameter in node.owned:
+                if parameter.fresh and parameter.wanted:
+                    parameter.diff.zero_()
+            if on_layer_done is not None:
+                for index in reversed(node.members):
+                    on_layer_done(index)
+
+    def forward_backward(self, on_layer_done: Callable[[int], None] | None = None) -> float:
+        """One pass in each direction; returns the loss."""
+        loss = self.forward()
+        self.backward(on_layer_done)
+        return loss
+
+    def clear_param_diffs(self) -> None:
+        """Forgets all parameter gradients: the next one computed for a parameter replaces what is there."""
+        for parameter in self.parameters:
+            parameter.fresh = True
+
+    def reseed(self, *numbers: int) -> None:
+        """Restarts the net's random stream from these numbers (say seed, rank and iteration)."""
+        self.context.generator.manual_seed(self._mix(*numbers))
+
+    @staticmethod
+    def _mix(*numbers: int) -> int:
+        return int(np.random.SeedSequence([number & 0xFFFFFFFF for number in numbers]).generate_state(1)[0])
+
+    # -- looking -----------------------------------------------------------------------------------------
+
+    def output_values(self) -> list[tuple[str, torch.Tensor]]:
+        """Name and value of every output of the last forward pass, in alphabetical order."""
+        return [(name, data) for name in self.outputs if (data := self.blobs[name].data) is not None]
+
+    @property
+    def data_layers(self) -> list[DataLayer]:
+        """The layers that read records, in order."""
+        from mgcaffe.engine.data.data_layer import DataLayer
+
+        return [layer for layer in self.layers if isinstance(layer, DataLayer)]
+
+    @property
+    def bottom_blobs(self) -> list[list[Blob]]:
+        """The bottoms of every layer."""
+        return [node.bottoms for node in self.nodes]
+
+    @property
+    def top_blobs(self) -> list[list[Blob]]:
+        """The tops of every layer."""
+        return [node.tops for node in self.nodes]
+
+    @property
+    def bottom_names(self) -> list[list[str]]:
+        """The names of every layer's bottoms."""
+        return [[blob.name for blob in node.bottoms] for node in self.nodes]
+
+    @property
+    def top_names(self) -> list[list[str]]:
+        """The names of every layer's tops."""
+        return [[blob.name for blob in node.tops] for node in self.nodes]
+
+    # -- weights -----------------------------------------------------------------------------------------
+
+    def copy_trained_layers(self, source: Any) -> weights.CopyReport:
+        """Copies weights from a file's path or a NetParameter message to the layers of the same names.
+
+        Raises:
+            NetError, PrototxtError: the file does not parse, or a layer does not fit.
+        """
+        if isinstance(source, (str, Path)):
+            return weights.copy_trained_layers(self.layers, weights.read_weights(source), str(source))
+        return weights.copy_trained_layers(self.layers, source, source.name or "the given net")
+
+    def share_trained_layers_with(self, other: Net) -> None:
+        """Makes the layers named as in `other` use that net's parameters (Caffe: ShareTrainedLayersWith)."""
+        sharing.bind_to_net(self.layers, {layer.name: layer for layer in reversed(other.layers)})
+        sharing.bind_shared(self.layers)
+
+    def to_proto(self, diff: bool = False) -> Any:
+        """The net as a NetParameter message with weights (and gradients), as Caffe snapshots it."""
+        message = NetParameter(name=self.name)
+        weights.layers_to_proto(message, self.layers, diff)
+        return message
+
+    def close(self) -> None:
+        """Stops the data layers' threads and closes their sources."""
+        for layer in self.layers:
+            close = getattr(layer, "close", None)
+            if close is not None:
+                close()

@@ -1,0 +1,81 @@
+"""One learnable blob of a layer: its values, its gradient, and the multipliers that the solver applies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Shape = tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Parameter:
+    """A learnable blob.
+
+    A layer declares it in `setup` with shape and filler; the net decides where it lives (in the arena, or
+    in the storage of the parameter that it shares) and only then fills it. `data` and `diff` are views
+    of shape `shape`.
+
+    Attributes:
+        shape: the blob's shape.
+        filler: the FillerParameter message that initialises it, or None for zeros.
+        name: the name that shares it between layers; empty for none.
+        lr_mult: factor on the learning rate.
+        decay_mult: factor on the weight decay.
+        wanted: whether backward has to compute its gradient.
+        owner: the parameter whose values it shares, or None.
+        explicit_multipliers: those of lr_mult and decay_mult that a prototxt gives for the owned values.
+        fresh: True while `diff` holds nothing of this iteration: the next gradient replaces it.
+    """
+
+    shape: Shape
+    filler: Any = None
+    name: str = ""
+    lr_mult: float = 1.0
+    decay_mult: float = 1.0
+    wanted: bool = True
+    data: torch.Tensor = field(default=None, repr=False)  # type: ignore[assignment]
+    diff: torch.Tensor = field(default=None, repr=False)  # type: ignore[assignment]
+    owner: Parameter | None = field(default=None, repr=False)
+    explicit_multipliers: dict[str, float] = field(default_factory=dict, repr=False)
+    _fresh: bool = field(default=True, repr=False)
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether `diff` holds nothing yet, so that a gradient may be written over it."""
+        return (self.owner or self)._fresh
+
+    @fresh.setter
+    def fresh(self, value: bool) -> None:
+        (self.owner or self)._fresh = value
+
+    def accumulate(self, gradient: torch.Tensor) -> None:
+        """Adds `gradient` (of any shape with the same count, in the parameter's order) to `diff`."""
+        gradient = gradient.reshape(self.shape)
+        if self.fresh:
+            self.diff.copy_(gradient)
+            self.fresh = False
+        else:
+            self.diff.add_(gradient)
+
+    def beta(self) -> float:
+        """0.0 if the next gradient replaces `diff`, else 1.0; marks `diff` as written.
+
+        For operators that accumulate themselves: `diff.addmm_(g, x, beta=parameter.beta())`.
+        """
+        beta = 0.0 if self.fresh else 1.0
+        self.fresh = False
+        return beta
+
+    def clear_diff(self) -> None:
+        """Sets the gradient to zero."""
+        self.diff.zero_()
+        self.fresh = True

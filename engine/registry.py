@@ -1,0 +1,62 @@
+"""The layer types by name, and the one place where a layer is made from its message."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mgcaffe.engine.layer import Layer, LayerContext
+from mgcaffe.errors import NetError
+
+_TYPES: dict[str, type[Layer]] = {}
+_LayerClass = TypeVar("_LayerClass", bound=type[Layer])
+
+
+def register(name: str) -> Callable[[_LayerClass], _LayerClass]:
+    """Class decorator: makes the class answer to `type: "name"` in a prototxt."""
+
+    def add(layer_class: _LayerClass) -> _LayerClass:
+        if name in _TYPES and _TYPES[name] is not layer_class:
+            raise ValueError(f"layer type {name!r} is registered twice")
+        layer_class.type = name
+        _TYPES[name] = layer_class
+        return layer_class
+
+    return add
+
+
+def layer_types() -> dict[str, type[Layer]]:
+    """All layer types by name, in alphabetical order."""
+    _load_all()
+    return dict(sorted(_TYPES.items()))
+
+
+def create(param: Any, context: LayerContext, source: Any = None) -> Layer:
+    """Makes the layer that a LayerParameter message asks for.
+
+    Raises:
+        NetError: the type is unknown; names the layer, its place, the nearest known type and all of them.
+    """
+    types = layer_types()
+    if param.type in types:
+        return types[param.type](param, context, source)
+    near = difflib.get_close_matches(param.type, types, n=1)
+    guess = f" Did you mean '{near[0]}'?" if near else ""
+    raise NetError(
+        f"unknown layer type '{param.type}' (layer '{param.name}').{guess}",
+        location=source.field("type") if source is not None else None,
+        hint=f"known types: {', '.join(types)}",
+    )
+
+
+@functools.cache
+def _load_all() -> None:
+    """Imports every module of the packages that hold layers, so that their decorators run."""
+    for package_name in ("mgcaffe.engine.layers", "mgcaffe.engine.data"):
+        package = importlib.import_module(package_name)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package_name}.{module.name}")

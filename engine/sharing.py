@@ -1,0 +1,113 @@
+"""Parameters that share their values: by name within a net, by layer name between nets (Caffe: net.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.parameter import Parameter
+
+STRICT, PERMISSIVE = 0, 1
+
+
+def share_by_name(layers: Sequence[Layer]) -> list[tuple[int, str, Parameter]]:
+    """Gives every named parameter the first one of its name as owner.
+
+    Returns:
+        (layer index, layer name, parameter) of the parameters that own their values, in layer order.
+
+    Raises:
+        NetError: the shapes (under PERMISSIVE: the counts) or the explicit multipliers differ.
+    """
+    owners: dict[str, tuple[Layer, int]] = {}
+    owned: list[tuple[int, str, Parameter]] = []
+    for layer_index, layer in enumerate(layers):
+        for index, parameter in enumerate(layer.parameters):
+            if parameter.name and parameter.name in owners:
+                owner_layer, owner_index = owners[parameter.name]
+                _join(layer, index, owner_layer, owner_index)
+                continue
+            if parameter.name:
+                owners[parameter.name] = (layer, index)
+            owned.append((layer_index, layer.name, parameter))
+    return owned
+
+
+def bind_shared(layers: Sequence[Layer]) -> None:
+    """Points the parameters that have an owner at the owner's values and gradient."""
+    for layer in layers:
+        for parameter in layer.parameters:
+            if parameter.owner is not None:
+                parameter.data = parameter.owner.data.view(parameter.shape)
+                parameter.diff = parameter.owner.diff.view(parameter.shape)
+                parameter.lr_mult, parameter.decay_mult = parameter.owner.lr_mult, parameter.owner.decay_mult
+
+
+def bind_to_net(layers: Sequence[Layer], others: Mapping[str, Layer]) -> set[int]:
+    """Points the parameters of layers at those of the same-named layers of another net.
+
+    Returns:
+        The ids of the parameters bound.
+
+    Raises:
+        NetError: the numbers of parameters or their shapes differ.
+    """
+    bound: set[int] = set()
+    for layer in layers:
+        other = others.get(layer.name)
+        if other is None:
+            continue
+        if len(other.parameters) != len(layer.parameters):
+            layer.fail(
+                f"cannot share weights with the other net's layer of this name: {len(layer.parameters)}"
+                f" parameter(s) here, {len(other.parameters)} there"
+            )
+        for index, (mine, theirs) in enumerate(zip(layer.parameters, other.parameters, strict=True)):
+            if mine.shape != theirs.shape:
+                layer.fail(
+                    f"cannot share parameter {index} with the other net's layer of this name: shapes"
+                    f" {_text(mine.shape)} and {_text(theirs.shape)} differ"
+                )
+            mine.data, mine.diff = theirs.data, theirs.diff
+            bound.add(id(mine))
+    return bound
+
+
+def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> None:
+    mine, owner = layer.parameters[index], owner_layer.parameters[owner_index]
+    what = f"Cannot share parameter '{mine.name}' of layer '{owner_layer.name}' with layer '{layer.name}'"
+    spec = layer.param.param[index]
+    if spec.share_mode == PERMISSIVE:
+        if math.prod(mine.shape) != math.prod(owner.shape):
+            layer.fail(f"{what}: counts {mine.count} and {owner.count} differ", "param")
+    elif mine.shape != owner.shape:
+        layer.fail(
+            f"{what}: shapes {_text(mine.shape)} and {_text(owner.shape)} differ",
+            "param",
+            hint="share_mode: PERMISSIVE shares blobs of equal count and different shape.",
+        )
+    for field in ("lr_mult", "decay_mult"):
+        _merge_multiplier(layer, what, field, spec, mine, owner)
+    mine.owner = owner.owner or owner
+
+
+def _merge_multiplier(
+    layer: Layer, what: str, field: str, spec: Any, mine: Parameter, owner: Parameter
+) -> None:
+    """An explicit multiplier wins over an implicit one; two explicit ones have to agree."""
+    given = owner.explicit_multipliers
+    if not spec.HasField(field):
+        return
+    value = getattr(spec, field)
+    if field in given and given[field] != value:
+        layer.fail(f"{what}: {field} {given[field]:g} and {value:g} differ", "param")
+    given[field] = value
+    setattr(owner, field, value)
+    if field == "lr_mult":
+        mine.wanted = value != 0
+
+
+def _text(shape: Sequence[int]) -> str:
+    return "x".join(str(size) for size in shape) or "()"

@@ -1,0 +1,139 @@
+"""Parameters shared by name, weights copied by layer name, nets that share with a train net."""
+
+import pytest
+import torch
+from netkit import inputs, make_net
+
+from mgcaffe.errors import NetError
+from mgcaffe.prototxt import NetParameter
+
+PARAM = (
+    'layer {{ name: "{name}" type: "InnerProduct" bottom: "{bottom}" top: "{top}" param {{ {first} }} {more}'
+    ' inner_product_param {{ num_output: {n} bias_term: false weight_filler {{ type: "gaussian" std: 0.3 }} }} }}\n'
+)
+
+
+def ip(name, bottom, top, first="", n=5, more=""):
+    return PARAM.format(name=name, bottom=bottom, top=top, first=first, n=n, more=more)
+
+
+def loss(a, b):
+    return f'layer {{ name: "loss" type: "EuclideanLoss" bottom: "{a}" bottom: "{b}" top: "loss" }}\n'
+
+
+SHARED = (
+    inputs(x=(4, 5), y=(4, 5))
+    + ip("a", "x", "h", 'name: "w"')
+    + ip("b", "h", "g", 'name: "w"')
+    + loss("g", "y")
+)
+APART = SHARED.replace('name: "w"', "")
+
+
+def fill_inputs(*nets):
+    generator = torch.Generator().manual_seed(5)
+    for name in nets[0].inputs:
+        values = torch.randn(nets[0].blobs[name].shape, generator=generator, dtype=torch.float64)
+        for net in nets:
+            net.blobs[name].data.copy_(values)
+
+
+def test_shared_parameters_are_stored_once_at_the_lowest_layer():
+    net = make_net(SHARED)
+    assert len(net.parameters) == 1
+    assert net.arena.segments() == [("a", net.nodes.index(net.nodes[2]), 0, 25)]
+    assert net.layers[3].parameters[0].data.data_ptr() == net.layers[2].parameters[0].data.data_ptr()
+
+
+def test_shared_gradient_is_the_sum_of_both_uses():
+    shared, apart = make_net(SHARED), make_net(APART)
+    fill_inputs(shared, apart)
+    for parameter in apart.parameters:
+        parameter.data.copy_(shared.parameters[0].data)
+    for net in (shared, apart):
+        net.clear_param_diffs()
+        net.forward_backward()
+    torch.testing.assert_close(shared.parameters[0].diff, apart.parameters[0].diff + apart.parameters[1].diff)
+
+
+def test_shapes_that_differ_are_refused_with_both_names():
+    text = inputs(x=(4, 5)) + ip("a", "x", "h", 'name: "w"', 10) + ip("b", "h", "g", 'name: "w"', 5)
+    with pytest.raises(NetError, match="Cannot share parameter 'w' of layer 'a' with layer 'b': shapes 10x5 and 5x10"):
+        make_net(text)
+
+
+def test_permissive_sharing_compares_counts_only():
+    text = inputs(x=(4, 5)) + ip("a", "x", "h", 'name: "w"', 10)
+    net = make_net(text + ip("b", "h", "g", 'name: "w" share_mode: PERMISSIVE', 5))
+    assert net.layers[2].parameters[0].data.shape == (5, 10)
+    with pytest.raises(NetError, match="counts 60 and 50 differ"):
+        make_net(text + ip("b", "h", "g", 'name: "w" share_mode: PERMISSIVE', 6))
+
+
+def test_explicit_multiplier_wins_and_two_have_to_agree():
+    net = make_net(SHARED.replace('bottom: "h" top: "g" param { name: "w"', 'bottom: "h" top: "g" param { name: "w" lr_mult: 3'))
+    assert net.parameters[0].lr_mult == 3
+    assert net.arena.runs()[0].lr_mult == 3
+    clash = SHARED.replace('name: "w"', 'name: "w" lr_mult: 2', 1).replace(
+        'bottom: "h" top: "g" param { name: "w"', 'bottom: "h" top: "g" param { name: "w" lr_mult: 3'
+    )
+    with pytest.raises(NetError, match="lr_mult 2 and 3 differ"):
+        make_net(clash)
+
+
+def test_weights_are_copied_by_layer_name_with_a_report():
+    source, target = make_net(APART, seed=1), make_net(APART.replace('name: "b"', 'name: "renamed"'), seed=2)
+    kept = target.parameters[1].data.clone()
+    report = target.copy_trained_layers(source.to_proto())
+    assert torch.equal(target.parameters[0].data, source.parameters[0].data)
+    assert torch.equal(target.parameters[1].data, kept)
+    assert [row.layer for row in report.copied] == ["a"]
+    assert [row.layer for row in report.skipped] == ["b", "renamed"]
+    assert "copied   a" in str(report)
+
+
+def test_nothing_is_copied_when_a_shape_differs():
+    source = make_net(APART, seed=1)
+    proto = source.to_proto()
+    del proto.layer[3].blobs[0].shape.dim[:]
+    proto.layer[3].blobs[0].shape.dim.extend([25, 1])
+    target = make_net(APART, seed=2)
+    kept = target.arena.data.clone()
+    with pytest.raises(NetError) as error:
+        target.copy_trained_layers(proto)
+    assert "layer 'b': blob 0 has shape 25x1 in the file, 5x5 in the net" in str(error.value)
+    assert "rename the layer" in str(error.value)
+    assert torch.equal(target.arena.data, kept)
+
+
+def test_legacy_four_dimensional_blobs_fit():
+    source = make_net(APART, seed=1)
+    proto = NetParameter()
+    proto.CopyFrom(source.to_proto())
+    for layer in proto.layer:
+        for blob in layer.blobs:
+            sizes = list(blob.shape.dim)
+            blob.ClearField("shape")
+            blob.num, blob.channels, blob.height, blob.width = 1, 1, sizes[0], sizes[1]
+    target = make_net(APART, seed=2)
+    target.copy_trained_layers(proto)
+    assert torch.equal(target.arena.data, source.arena.data)
+
+
+def test_test_net_borrows_the_train_nets_parameters():
+    train = make_net(APART)
+    test = make_net(APART, phase=1, share_with=train)
+    assert test.arena.data.numel() == 0
+    fill_inputs(train, test)
+    assert train.forward() == test.forward()
+    train.arena.data.mul_(2)
+    assert train.forward() == test.forward()
+
+
+def test_written_net_reads_back_with_its_gradients(tmp_path):
+    net = make_net(APART)
+    fill_inputs(net)
+    net.forward_backward()
+    proto = net.to_proto(diff=True)
+    assert [layer.name for layer in proto.layer] == ["x", "y", "a", "b", "loss"]
+    assert len(proto.layer[2].blobs[0].double_diff) + len(proto.layer[2].blobs[0].diff) == 25
