@@ -1,0 +1,181 @@
+"""Reads and writes messages in protobuf's wire format: caffemodel, solverstate and binaryproto files.
+
+protobuf keeps fields and enum values that the schema does not know aside without a word; here each is found
+and reported, as in text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from mgcaffe.errors import EXIT_CANNOT_WRITE, Location, PrototxtError
+from mgcaffe.prototxt.messages import message_facts
+from mgcaffe.prototxt.problems import Problem, Problems
+from mgcaffe.prototxt.schema import MessageFacts
+
+MOST_PROBLEMS = 1000
+_FOREIGN = {
+    b"\x89HDF": "an HDF5 file",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"PK\3\4": "a zip file",
+}
+
+
+def parse_binary(data: bytes, message_class: Any, *, file: str = "<bytes>") -> tuple[Any, Problems]:
+    """Reads a message from its wire format.
+
+    Args:
+        data: the bytes.
+        message_class: the class of the message, such as NetParameter.
+        file: what to call the bytes in messages.
+
+    Returns:
+        The message, and what was unknown in it (which the caller reports).
+
+    Raises:
+        PrototxtError: the bytes are cut short, damaged, or no such message.
+    """
+    refuse_foreign(data, message_class, file)
+    message = message_class()
+    name = message_class.DESCRIPTOR.name
+    try:
+        message.MergeFromString(data)
+    except DecodeError as error:
+        raise PrototxtError(
+            f"{len(data)} bytes that are no {name} in binary form: cut short, damaged, or something else "
+            f"({error})",
+            location=Location(file),
+        ) from None
+    if not message.IsInitialized():
+        missing = ", ".join(message.FindInitializationErrors())
+        raise PrototxtError(f"this {name} lacks what it must have: {missing}", location=Location(file))
+    problems = Problems()
+    for problem in _unknown_fields(message, name, Location(file), is_top_level=True):
+        if len(problems.found) >= MOST_PROBLEMS:
+            message_text = f"{problem.message}; {MOST_PROBLEMS} such problems came before it, giving up"
+            raise PrototxtError(message_text, location=problem.location)
+        problems.found.append(problem)
+    return message, problems
+
+
+def refuse_foreign(data: bytes, message_class: Any, file: str) -> None:
+    """Refuses data that begin like a file of a kind that is often given by mistake.
+
+    Raises:
+        PrototxtError: it is an HDF5 file, say.
+    """
+    for start, what in _FOREIGN.items():
+        if data.startswith(start):
+            name = message_class.DESCRIPTOR.name
+            raise PrototxtError(f"this is {what}, not a {name} of protobuf", location=Location(file))
+
+
+def _unknown_fields(message: Any, path: str, location: Location, is_top_level: bool) -> Iterator[Problem]:
+    facts = message_facts(message)
+    unknown_fields: Any = UnknownFieldSet(message)
+    for unknown in unknown_fields:
+        what = _describe(facts, unknown.field_number, unknown.data)
+        yield Problem(f"{what} in {path}", location, str(unknown.field_number), is_top_level=is_top_level)
+    for descriptor, value in message.ListFields():
+        field = facts.fields[descriptor.name]
+        if field.kind not in ("message", "string"):
+            continue
+        inner = list(value) if field.repeated else [value]
+        if field.kind == "string":
+            _check_strings(inner, f"{path}.{field.name}", location)
+            continue
+        for index, item in enumerate(inner):
+            where = f"{path}.{field.name}[{index}]" if field.repeated else f"{path}.{field.name}"
+            yield from _unknown_fields(item, where, location, is_top_level=False)
+
+
+def _check_strings(values: list[Any], path: str, location: Location) -> None:
+    """Refuses strings that are not UTF-8, which protobuf gives as bytes when they are read one by one."""
+    for value in values:
+        if isinstance(value, bytes):
+            raise PrototxtError(f"{path} holds a string that is not UTF-8: {value[:60]!r}", location=location)
+
+
+def _describe(facts: MessageFacts, number: int, data: Any) -> str:
+    known = next((field for field in facts.fields.values() if field.number == number), None)
+    if known is None:
+        return f"unknown field number {number}"
+    if known.kind == "enum" and isinstance(data, int):
+        return f"unknown value {data} for {known.name}"
+    return f"field number {number} of another type than {known.name}"
+
+
+def read_binary(path: str | os.PathLike[str], message_class: Any, *, strict: bool = False) -> Any:
+    """Reads a binary file into a message, and warns of what it does not know.
+
+    Args:
+        path: the file.
+        message_class: the class of the message in it, such as BlobProto for a mean file.
+        strict: makes an unknown field an error.
+
+    Returns:
+        The message. Nothing in it is upgraded.
+
+    Raises:
+        PrototxtError: the file cannot be read, is no such message, or has unknown fields under strict.
+    """
+    message, problems = parse_binary(read_bytes(path), message_class, file=os.fspath(path))
+    problems.report(strict)
+    return message
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Reads a whole file.
+
+    Raises:
+        PrototxtError: there is no such file, it is a directory or a device, or may not be read.
+    """
+    location = Location(os.fspath(path))
+    try:
+        file = Path(path)
+        if file.is_dir():
+            raise PrototxtError("this is a directory, not a file", location=location)
+        if file.is_char_device() or file.is_block_device() or file.is_socket():
+            raise PrototxtError("this is a device or a socket, not a file", location=location)
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise PrototxtError("no such file", location=location) from None
+    except PermissionError:
+        raise PrototxtError("no permission to read this file", location=location) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise PrototxtError(f"cannot be read: {reason}", location=location) from None
+
+
+def write_binary(message: Any, path: str | os.PathLike[str]) -> None:
+    """Writes a message in protobuf's wire format, so that the file is whole or not there.
+
+    It is written beside its place under a temporary name and then renamed.
+
+    Raises:
+        PrototxtError: the message lacks a required field or is larger than protobuf's 2 GiB, or the file
+            cannot be written (exit code 73).
+    """
+    location = Location(os.fspath(path))
+    try:
+        data = message.SerializeToString()
+    except (EncodeError, ValueError) as error:
+        raise PrototxtError(f"cannot be put into binary form: {error}", location=location) from None
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            temporary.write_bytes(data)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        message_text = f"cannot be written: {error.strerror or error}"
+        raise PrototxtError(message_text, location=location, exit_code=EXIT_CANNOT_WRITE) from None

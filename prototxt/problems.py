@@ -1,0 +1,86 @@
+"""What a reader found that it does not know: collected while reading, then reported or raised.
+
+An unknown field is a warning with its place, so that files of every fork can be read, and an error where the
+reading is strict. It is never dropped in silence. (An unknown value of a known field is an error at once: its
+default would train something else.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from mgcaffe.errors import Location, PrototxtError
+
+logger = logging.getLogger("mgcaffe.prototxt")
+
+MOST_SUGGESTIONS = 100
+"""How many names are compared with the known ones: a hostile file must not buy itself endless comparisons."""
+_LONGEST_NAME = 64
+
+
+@dataclass
+class Problem:
+    """One thing that was not known.
+
+    Attributes:
+        message: what, without its place.
+        location: where.
+        suggestion: what it was perhaps meant to be, as a sentence that begins with a space, or nothing.
+        field: the name that was unknown.
+        excerpt: the line with a caret, empty for a binary file.
+        is_top_level: whether it stood outside of every message.
+    """
+
+    message: str
+    location: Location
+    field: str
+    suggestion: str = ""
+    excerpt: str = ""
+    is_top_level: bool = False
+
+    def error(self) -> PrototxtError:
+        """Makes an error of it."""
+        message = f"{self.message}.{self.suggestion}" if self.suggestion else self.message
+        full = f"{message}\n{self.excerpt}" if self.excerpt else message
+        return PrototxtError(full, location=self.location)
+
+
+@dataclass
+class Problems:
+    """All that was not known in one file, in the order of the file."""
+
+    found: list[Problem] = field(default_factory=list)
+    _suggestions: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def suggest(self, name: str, known: Iterable[str]) -> str:
+        """Gives ` Did you mean 'x'?` for the known name nearest to an unknown one, or nothing."""
+        choices = list(known)
+        key = (name, hash(tuple(choices)))
+        if key not in self._suggestions:
+            if len(self._suggestions) >= MOST_SUGGESTIONS or len(name) > _LONGEST_NAME:
+                return ""
+            near = nearest(name, choices)
+            self._suggestions[key] = f" Did you mean '{near}'?" if near else ""
+        return self._suggestions[key]
+
+    def report(self, strict: bool) -> None:
+        """Warns of each problem through the logger `mgcaffe.prototxt`, or raises the first one under strict.
+
+        Raises:
+            PrototxtError: there is a problem, and `strict` is set.
+        """
+        if strict and self.found:
+            raise self.found[0].error()
+        for problem in self.found:
+            logger.warning("%s: %s, ignored.%s", problem.location, problem.message, problem.suggestion)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Finds the known name that an unknown one was most likely meant to be, or None."""
+    choices = list(known)
+    folded = {choice.lower(): choice for choice in choices}
+    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return folded[near[0]] if near else None

@@ -1,0 +1,155 @@
+"""Brings nets and solvers that are written in an old way into the form of today's Caffe (upgrade_proto.cpp).
+
+    layers { ... }                      -> layer { ... }                     (see upgrade_v1)
+    data_param { scale crop_size ... }  -> transform_param { ... }
+    input, input_shape, input_dim       -> a layer of type Input, named "input", at the front
+    BatchNorm with three param messages -> their lr_mult and decay_mult set to 0, since they aren't learned
+    solver_type: ADAM                   -> type: "Adam"
+
+Places move along, so that an error in an upgraded net still points into the user's file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgcaffe.prototxt.messages import LayerParameter, SolverParameter, message_facts
+from mgcaffe.prototxt.problems import logger
+from mgcaffe.prototxt.source import LayerSource, NetSource, Place, SolverSource
+from mgcaffe.prototxt.upgrade_v1 import upgrade_v1
+
+_TRANSFORM_HOLDERS = {
+    "Data": "data_param",
+    "ImageData": "image_data_param",
+    "WindowData": "window_data_param",
+}
+_TRANSFORM_FIELDS = ("scale", "mean_file", "crop_size", "mirror")
+_SOLVER_TYPES = {
+    "SGD": "SGD",
+    "NESTEROV": "Nesterov",
+    "ADAGRAD": "AdaGrad",
+    "RMSPROP": "RMSProp",
+    "ADADELTA": "AdaDelta",
+    "ADAM": "Adam",
+    "SAG": "SAG",
+}
+
+
+def upgrade_net(net: NetSource) -> None:
+    """Upgrades a net in place, in Caffe's order. Upgrading twice is the same as once.
+
+    Raises:
+        PrototxtError: the net mixes old and new layers, is of the oldest form, or its inputs do not add up.
+    """
+    was_v1 = bool(net.param.layers)
+    if was_v1:
+        upgrade_v1(net)
+    for layer, source in zip(net.param.layer, net.layers, strict=True):
+        _upgrade_transform(layer, source, legacy_wins=was_v1)
+    _upgrade_inputs(net)
+    for layer in net.param.layer:
+        if layer.type == "BatchNorm" and len(layer.param) == 3:
+            for spec in layer.param:
+                spec.lr_mult = spec.decay_mult = 0
+
+
+def upgrade_solver(solver: SolverSource) -> None:
+    """Upgrades a solver in place, and the nets that are written inside it.
+
+    Raises:
+        PrototxtError: the solver has both `type` and `solver_type`, or one of its nets cannot be upgraded.
+    """
+    param = solver.param
+    if param.HasField("solver_type"):
+        if param.HasField("type"):
+            raise solver.error(
+                "'solver_type' is the old form of 'type': a solver has only one of them", "solver_type"
+            )
+        facts = message_facts(SolverParameter).fields["solver_type"]
+        assert facts.enum is not None
+        param.type = _SOLVER_TYPES[facts.enum.names[param.solver_type]]
+        param.ClearField("solver_type")
+        solver.place.fields["type"] = solver.place.fields.pop("solver_type", [])
+    for net in solver.inline_nets.values():
+        upgrade_net(net)
+
+
+def _upgrade_transform(layer: Any, source: LayerSource, legacy_wins: bool) -> None:
+    """Moves scale, mean_file, crop_size and mirror from a data layer's own parameters to transform_param.
+
+    Caffe does so in `layers`, where the old field wins over one in transform_param; in `layer` it ignores the
+    old fields, which is why moving or ignoring one there is worth a warning.
+    """
+    holder_name = _TRANSFORM_HOLDERS.get(layer.type)
+    if holder_name is None or not layer.HasField(holder_name):
+        return
+    holder = getattr(layer, holder_name)
+    for name in _TRANSFORM_FIELDS:
+        if not holder.HasField(name):
+            continue
+        is_new = not layer.transform_param.HasField(name)
+        location = source.field(f"{holder_name}.{name}")
+        if is_new or legacy_wins:
+            setattr(layer.transform_param, name, getattr(holder, name))
+            _move_transform_place(source.place, holder_name, name)
+        if not legacy_wins:
+            done = "read as if it stood there" if is_new else "ignored, since it stands there too"
+            logger.warning("%s: %s.%s belongs into transform_param; %s", location, holder_name, name, done)
+        holder.ClearField(name)
+
+
+def _move_transform_place(place: Place, holder_name: str, name: str) -> None:
+    holders = place.fields.get(holder_name)
+    if not holders or name not in holders[0].fields:
+        return
+    transforms = place.fields.setdefault("transform_param", [Place(holders[0].offset)])
+    transforms[0].fields[name] = holders[0].fields.pop(name)
+
+
+def _upgrade_inputs(net: NetSource) -> None:
+    """Turns the net's `input` fields into one Input layer.
+
+    Inputs without any shape, which old caffemodels have, are dropped, as in Caffe.
+    """
+    param = net.param
+    count = len(param.input)
+    if param.input_shape and param.input_dim:
+        raise net.error("the net has both input_shape and input_dim: give only one of them", "input_dim")
+    if not count and (param.input_shape or param.input_dim):
+        which = "input_shape" if param.input_shape else "input_dim"
+        logger.warning("%s: %s without any 'input' has no effect", net.field(which), which)
+    if count and (param.input_shape or param.input_dim):
+        shapes = _input_shapes(net)
+        layer = LayerParameter(name="input", type="Input", top=param.input)
+        for shape in shapes:
+            layer.input_param.shape.add(dim=shape)
+        param.layer.insert(0, layer)
+        net.layers.insert(0, _input_source(net))
+    for name in ("input", "input_shape", "input_dim"):
+        param.ClearField(name)
+
+
+def _input_shapes(net: NetSource) -> list[list[int]]:
+    param = net.param
+    count = len(param.input)
+    if param.input_shape:
+        if len(param.input_shape) != count:
+            message = f"{count} 'input' need as many 'input_shape', not {len(param.input_shape)}"
+            raise net.error(message, "input_shape")
+        return [list(shape.dim) for shape in param.input_shape]
+    dims = list(param.input_dim)
+    if len(dims) != 4 * count:
+        raise net.error(
+            f"{count} 'input' need {4 * count} 'input_dim' (4 each), not {len(dims)}", "input_dim"
+        )
+    return [dims[start : start + 4] for start in range(0, len(dims), 4)]
+
+
+def _input_source(net: NetSource) -> LayerSource:
+    fields = net.place.fields
+    tops = fields.get("input", [])
+    shapes = fields.get("input_shape") or fields.get("input_dim", [])[::4]
+    place = Place(tops[0].offset if tops else net.place.offset, {"top": tops})
+    if shapes:
+        place.fields["input_param"] = [Place(shapes[0].offset, {"shape": shapes})]
+    return LayerSource(net.text, place)

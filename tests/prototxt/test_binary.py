@@ -1,0 +1,129 @@
+"""Binary files: what is unknown or damaged is said, and writing is whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mgcaffe.errors import PrototxtError
+from mgcaffe.prototxt import (
+    BlobProto,
+    LayerParameter,
+    NetParameter,
+    PoolingParameter,
+    SolverState,
+    parse_binary,
+    read_binary,
+    write_binary,
+)
+
+
+@pytest.fixture
+def net():
+    net = NetParameter(name="n")
+    net.layer.add(name="a", type="InnerProduct").blobs.add(data=[1, 2, 3]).shape.dim.append(3)
+    return net
+
+
+def test_what_was_written_is_read(tmp_path, net):
+    write_binary(net, tmp_path / "net.caffemodel")
+    assert read_binary(tmp_path / "net.caffemodel", NetParameter, strict=True) == net
+    assert [entry.name for entry in tmp_path.iterdir()] == ["net.caffemodel"]
+
+
+def test_a_cut_file_is_refused_wherever_it_is_cut(net):
+    data = net.SerializeToString()
+    whole = 0
+    for end in range(1, len(data)):
+        try:
+            message, _ = parse_binary(data[:end], NetParameter)
+            whole += 1
+        except PrototxtError as error:
+            assert "cut short" in error.message
+        else:
+            assert not message.layer  # the cut fell between two fields of the net
+    assert whole <= 1
+
+
+def test_unknown_fields_are_named_by_message_and_number(tmp_path, net, caplog):
+    net.layer[0].MergeFromString(b"\xf8\xff\x03\x05")  # field 8191, a varint
+    net.MergeFromString(b"\x1a\x01x" + b"\xaa\x7d\x01x")  # input, and field 2005
+    write_binary(net, tmp_path / "net")
+    read_binary(tmp_path / "net", NetParameter)
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        f"{tmp_path / 'net'}: unknown field number 2005 in NetParameter, ignored.",
+        f"{tmp_path / 'net'}: unknown field number 8191 in NetParameter.layer[0], ignored.",
+    ]
+    with pytest.raises(PrototxtError, match="unknown field number 2005 in NetParameter"):
+        read_binary(tmp_path / "net", NetParameter, strict=True)
+
+
+def test_unknown_enum_values_and_other_types_are_named():
+    _, problems = parse_binary(b"\x08\x63", PoolingParameter)
+    assert problems.found[0].message == "unknown value 99 for pool in PoolingParameter"
+    _, problems = parse_binary(b"\x10\x01", LayerParameter)
+    assert problems.found[0].message == "field number 2 of another type than type in LayerParameter"
+
+
+def test_endless_unknown_fields_are_given_up():
+    with pytest.raises(PrototxtError, match="1000 such problems came before it, giving up"):
+        parse_binary(b"\xa8\x7d\x01" * 5000, NetParameter)
+
+
+def test_missing_required_fields_are_named():
+    with pytest.raises(PrototxtError, match=r"lacks what it must have: .*clip_param\.max"):
+        parse_binary(b"\xa2\x09\x05\x0d\0\0\0\0", LayerParameter)
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x02\xff\xfe", b"\x1a\x01\xff", b"\xa2\x06\x03\x0a\x01\xff"])
+def test_strings_that_are_not_utf8_are_refused(data):
+    with pytest.raises(PrototxtError, match="holds a string that is not UTF-8"):
+        parse_binary(data, NetParameter)
+
+
+def test_other_kinds_of_files_are_recognised():
+    with pytest.raises(PrototxtError, match="this is an HDF5 file, not a SolverState"):
+        parse_binary(b"\x89HDF\r\n\x1a\n", SolverState)
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path, net):
+    with pytest.raises(PrototxtError, match="cannot be written: No such file or directory") as caught:
+        write_binary(net, tmp_path / "no" / "net")
+    assert caught.value.exit_code == 73
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(PrototxtError, match="cannot be written"):
+        write_binary(net, tmp_path / "taken")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_message_without_required_fields_is_not_written(tmp_path):
+    net = NetParameter()
+    net.layer.add().clip_param.min = 0
+    with pytest.raises(PrototxtError, match="cannot be put into binary form"):
+        write_binary(net, tmp_path / "net")
+    assert not list(tmp_path.iterdir())
+
+
+def test_unreadable_paths(tmp_path):
+    with pytest.raises(PrototxtError, match="no such file"):
+        read_binary(tmp_path / "none", BlobProto)
+    with pytest.raises(PrototxtError, match="this is a directory"):
+        read_binary(tmp_path, BlobProto)
+    with pytest.raises(PrototxtError, match="a device"):
+        read_binary("/dev/zero", BlobProto)
+    with pytest.raises(PrototxtError, match="cannot be read"):
+        read_binary("a\0b", BlobProto)
+    with pytest.raises(PrototxtError, match="cannot be read: File name too long"):
+        read_binary("a" * 5000, BlobProto)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission(tmp_path):
+    path: Path = tmp_path / "secret"
+    path.write_bytes(b"")
+    path.chmod(0)
+    with pytest.raises(PrototxtError, match="no permission"):
+        read_binary(path, BlobProto)
