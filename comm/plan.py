@@ -1,0 +1,170 @@
+"""A plan: which layers' gradients are all-reduced together, in which order, and when that should end.
+
+Layers count from 0 (next to the input) to L - 1. The backward pass goes down from L - 1, so the groups of a
+plan run downwards too, each a contiguous range of layers and, because the gradient buffer lies in layer
+order, one contiguous slice of it. Times are in seconds from the start of the backward pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from mgcaffe.errors import CommError
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A layer's place in the flat gradient buffer, in elements."""
+
+    name: str
+    offset: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers `first_layer` to `last_layer`, both included, reduced at once.
+
+    Attributes:
+        first_layer: the lowest layer, whose gradient is the last to come.
+        last_layer: the highest layer.
+        offset: the first element of the slice in the flat gradient buffer.
+        count: the number of elements.
+        bytes: the same in bytes.
+        ready_at: when all its gradients are there (the paper's tau_b + t_b of the lowest layer).
+        start_at: when its all-reduce is predicted to start (tau_c).
+        end_at: when it is predicted to end (tau_c + t_c).
+    """
+
+    first_layer: int
+    last_layer: int
+    offset: int
+    count: int
+    bytes: int
+    ready_at: float
+    start_at: float
+    end_at: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The groups of one schedule in the order of their all-reduces, and what is predicted of them.
+
+    Layers without elements may lie outside all groups.
+
+    Attributes:
+        schedule: the schedule's name.
+        layers: the number of layers planned for.
+        groups: from the highest layers to the lowest.
+        backward_end: when the backward pass ends.
+    """
+
+    schedule: str
+    layers: int
+    groups: tuple[Group, ...]
+    backward_end: float
+
+    @property
+    def end(self) -> float:
+        """When the last all-reduce is predicted to end (0 if there is none)."""
+        return self.groups[-1].end_at if self.groups else 0.0
+
+    @property
+    def exposed(self) -> float:
+        """The seconds of communication predicted to be left when the backward pass has ended."""
+        return max(0.0, self.end - self.backward_end)
+
+    @property
+    def busy(self) -> float:
+        """The seconds of communication in all, hidden or not."""
+        return sum(group.end_at - group.start_at for group in self.groups)
+
+    @cached_property
+    def hash(self) -> str:
+        """A digest of what decides the bits: the slices and their order, not the predictions."""
+        slices = [[group.first_layer, group.last_layer, group.offset, group.count] for group in self.groups]
+        return hashlib.sha256(json.dumps([self.layers, slices]).encode()).hexdigest()
+
+    def check(self, segments: Sequence[Segment]) -> None:
+        """Make sure that the plan was made for this buffer.
+
+        Raises:
+            CommError: another number of layers, slices that are not those of the layers, or a layer with
+                elements that no group, or more than one, contains.
+        """
+        if self.layers != len(segments):
+            raise CommError(
+                f"the plan is for {self.layers} layers, the net has {len(segments)} with parameters"
+            )
+        below = self.layers
+        for group in self.groups:
+            if not 0 <= group.first_layer <= group.last_layer < below:
+                raise CommError(
+                    f"the plan's group of layers {group.first_layer} to {group.last_layer} is out of order: "
+                    f"groups run from layer {self.layers - 1} downwards and don't overlap"
+                )
+            _check_skipped(segments, group.last_layer + 1, below)
+            first, last = segments[group.first_layer], segments[group.last_layer]
+            if (group.offset, group.count) != (first.offset, last.offset + last.count - first.offset):
+                raise CommError(
+                    f"the plan's group '{first.name}' to '{last.name}' covers elements {group.offset} to "
+                    f"{group.offset + group.count}, the net has these layers at {first.offset} to "
+                    f"{last.offset + last.count}"
+                )
+            below = group.first_layer
+        _check_skipped(segments, 0, below)
+
+    def to_json(self) -> str:
+        """Return the plan as text for `from_json`, the hash and the predictions with it."""
+        record = {
+            "schedule": self.schedule,
+            "layers": self.layers,
+            "backward_end": self.backward_end,
+            "end": self.end,
+            "exposed": self.exposed,
+            "hash": self.hash,
+            "groups": [asdict(group) for group in self.groups],
+        }
+        return json.dumps(record, indent=1)
+
+    @classmethod
+    def from_json(cls, value: str | Mapping[str, Any]) -> Plan:
+        """Read what `to_json` wrote; "hash", "end" and "exposed" are computed anew.
+
+        Raises:
+            CommError: the value is no plan.
+        """
+        try:
+            record = json.loads(value) if isinstance(value, str) else value
+            kinds = {field.name: float if field.name.endswith("_at") else int for field in fields(Group)}
+            groups = tuple(
+                Group(**{name: kind(group[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
+                for group in record["groups"]
+            )
+            return cls(str(record["schedule"]), int(record["layers"]), groups, float(record["backward_end"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CommError(f"not a plan: {error!r}") from None
+
+
+def _check_skipped(segments: Sequence[Segment], start: int, stop: int) -> None:
+    for index in range(start, stop):
+        if segments[index].count > 0:
+            raise CommError(f"the plan leaves out layer '{segments[index].name}' (number {index})")
+
+
+def ready_times(backward_times: Sequence[float]) -> list[float]:
+    """Return when each layer's gradient is ready, from the layers' backward times in seconds, both by layer.
+
+    The time of layers without parameters belongs to the next layer below that has some.
+    """
+    ready: list[float] = []
+    elapsed = 0.0
+    for seconds in reversed(backward_times):
+        elapsed += seconds
+        ready.append(elapsed)
+    return ready[::-1]

@@ -1,0 +1,130 @@
+"""The background reducer: one thread that takes complete groups from a queue and reduces one after the other.
+
+Nonblocking MPI collectives make no progress by themselves, so some thread must drive them, and the computing
+thread has other work. How the reducer's thread waits is `Waiting`: by default it starts MPI's nonblocking
+call and tests it, without a pause for 50 us, then every 0.2 ms. Once the computing thread itself waits
+(`hurry`), its core is free, and the reducer tests without a pause again.
+
+Measured on one machine of two cores without a GPU, two ranks, 30 layers of 3 ms with 18 MB of gradients
+(`mpirun --bind-to none -n 2 python -m mgcaffe.comm.contention`, Open MPI 5.0.11), ms an iteration:
+
+| communication             | blocking | polled every 0.2 ms | polled every 1 ms |
+|---------------------------|----------|---------------------|-------------------|
+| none                      |     93.2 |                     |                   |
+| 30 groups beside backward |    170.7 |               105.2 |             105.5 |
+| 4 groups beside backward  |    112.9 |               101.3 |             101.7 |
+| 1 group after backward    |    104.1 |               100.7 |             100.4 |
+
+A blocking call spins until the peer comes, on a core that the backward pass needs. Polling every 1 ms costs
+small messages 2 ms and more, every 0.2 ms 0.9 ms, so 0.2 ms is the default. Where computation is someone
+else's work (a GPU), a blocking call has the lowest latency: `Waiting(blocking=True)`.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mgcaffe.comm.communicator import Communicator, Waiting
+from mgcaffe.comm.path import GradientPath, make_path
+from mgcaffe.errors import CommError
+
+_JOIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One group that was reduced: its number, and the clock before and after."""
+
+    number: int
+    start: float
+    end: float
+
+
+class Reducer:
+    """Takes the mean over the ranks of slices of one flat buffer, in the background, in the order submitted.
+
+    Args:
+        communicator: the ranks; the reducer uses a duplicate.
+        flat: the flat gradient buffer, a tensor (any device) or a numpy array.
+        waiting: how its thread waits for the peers.
+        clock: seconds, for the records.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        flat: Any,
+        *,
+        waiting: Waiting | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._communicator = communicator.duplicate(waiting)
+        self._path: GradientPath = make_path(self._communicator, flat)
+        self.element_bytes = self._path.element_bytes
+        self._clock = clock
+        self._queue: queue.SimpleQueue[tuple[int, int, int, Any] | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._submitted = 0
+        self._done: list[Reduction] = []
+        self._error: BaseException | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="mgcaffe reducer", daemon=True)
+        self._thread.start()
+
+    def submit(self, number: int, offset: int, count: int) -> None:
+        """Hand over a slice whose gradients are complete; returns at once.
+
+        Raises:
+            CommError: the reducer is closed.
+        """
+        if self._closed:
+            raise CommError("a gradient was handed to the reducer after it was closed")
+        self._submitted += 1
+        self._queue.put((number, offset, count, self._path.mark()))
+
+    def wait(self) -> list[Reduction]:
+        """Return when all that was submitted is reduced, with a record of each, and start counting anew.
+
+        Raises:
+            Exception: what went wrong on the reducer's thread.
+        """
+        self._communicator.hurry(True)
+        with self._changed:
+            self._changed.wait_for(lambda: self._error is not None or len(self._done) == self._submitted)
+            if self._error is not None:
+                raise self._error
+            done, self._done, self._submitted = self._done, [], 0
+        self._communicator.hurry(False)
+        self._path.finish()
+        return done
+
+    def close(self) -> None:
+        """End the thread; harmless when repeated, and after an error."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        # A thread that waits for a failed peer may never end; it is a daemon and goes with the process.
+        self._thread.join(_JOIN_S if self._error is None else 0.0)
+        self._communicator.close()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            number, offset, count, token = item
+            start = self._clock()
+            try:
+                self._path.reduce(offset, count, token)
+            except BaseException as error:
+                # Whatever it is, it belongs to the computing thread, which gets it from wait().
+                with self._changed:
+                    self._error = error
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                self._done.append(Reduction(number, start, self._clock()))
+                self._changed.notify_all()

@@ -1,0 +1,250 @@
+"""Checks of comm over real MPI, run under mpirun by test_communicator.py; each prints one line a rank."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+
+import numpy
+
+from mgcaffe.comm.calibration import agree_times, measure_allreduce
+from mgcaffe.comm.communicator import Waiting, connect
+from mgcaffe.comm.cost import AffineCost
+from mgcaffe.comm.handshake import handshake
+from mgcaffe.comm.launch import detect
+from mgcaffe.comm.mpi import MpiCommunicator, check_place
+from mgcaffe.comm.plan import Segment, ready_times
+from mgcaffe.comm.planners import SCHEDULES, make_plan
+from mgcaffe.comm.synchronizer import MergedAllReduce
+from mgcaffe.errors import CommError, RankDisagreement
+
+ranks = connect()
+assert isinstance(ranks, MpiCommunicator)
+rank, size = ranks.rank, ranks.size
+checks: list[Callable[[], None]] = []
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    checks.append(function)
+    return function
+
+
+@check
+def rank_and_size_are_the_launchers() -> None:
+    launch = detect()
+    assert (launch.rank, launch.size) == (rank, size)
+    assert (launch.local_rank, launch.local_size) == (ranks.local_rank, ranks.local_size) == (rank, size)
+
+
+@check
+def a_library_that_sees_another_size_is_refused() -> None:
+    try:
+        check_place(detect(), 0, 1, "Some MPI 1.0")
+    except CommError as error:
+        assert f"says rank {rank} of {size}" in str(error) and "Some MPI 1.0" in str(error)
+    else:
+        raise AssertionError("no error")
+
+
+@check
+def allreduce_sums_any_count_and_type() -> None:
+    for way in (ranks, ranks.duplicate(), ranks.duplicate(Waiting(blocking=True))):
+        for kind in ("float32", "float64", "int64"):
+            for count in (0, 1, 2, 3, 5, 1000, 100_003):
+                buffer = (numpy.arange(count) % 97 + rank).astype(kind)
+                way.allreduce(buffer)
+                expected = (numpy.arange(count) % 97) * size + size * (size - 1) // 2
+                assert numpy.array_equal(buffer, expected.astype(kind)), (kind, count)
+
+
+@check
+def a_library_for_one_thread_at_a_time_works_under_a_lock() -> None:
+    for waiting in (Waiting(), Waiting(blocking=True)):
+        other = ranks.duplicate(waiting)
+        other._serialized = True
+        buffer = numpy.full(1000, float(rank))
+        other.allreduce(buffer)
+        assert (buffer == size * (size - 1) / 2).all()
+        assert other.allgather(rank) == list(range(size))
+
+
+@check
+def allreduce_takes_maximum_and_minimum() -> None:
+    buffer = numpy.array([float(rank), -float(rank)])
+    ranks.allreduce(buffer, "max")
+    assert buffer.tolist() == [size - 1, 0]
+    buffer = numpy.array([float(rank), -float(rank)])
+    ranks.allreduce(buffer, "min")
+    assert buffer.tolist() == [0, 1 - size]
+
+
+@check
+def sums_are_equal_to_the_bit_on_all_ranks() -> None:
+    for count in (1, 7, 1000, 65_537):
+        buffer = numpy.random.default_rng(rank).normal(size=count).astype(numpy.float32)
+        ranks.allreduce(buffer)
+        assert len({each for each in ranks.allgather(buffer.tobytes())}) == 1
+
+
+@check
+def broadcast_takes_the_roots_buffer() -> None:
+    for root in range(size):
+        buffer = numpy.full(10, float(rank))
+        ranks.broadcast(buffer, root)
+        assert buffer.tolist() == [float(root)] * 10
+
+
+@check
+def objects_of_different_sizes_are_gathered() -> None:
+    value = {"rank": rank, "text": "x" * 1000 * rank}
+    everyones = ranks.allgather(value)
+    assert [each["rank"] for each in everyones] == list(range(size))
+    assert [len(each["text"]) for each in everyones] == [1000 * each for each in range(size)]
+    gathered = ranks.gather(rank)
+    assert gathered == (list(range(size)) if rank == 0 else None)
+    assert ranks.broadcast_object({"from": rank} if rank == 1 else None, root=1) == {"from": 1}
+    ranks.barrier()
+
+
+@check
+def a_meeting_gives_up_on_a_rank_that_does_not_come() -> None:
+    mine = ranks.duplicate()
+    if rank == 0:
+        assert mine.meet(b"hello", 0.1) is None
+    ranks.barrier()
+
+
+@check
+def a_meeting_exchanges_messages() -> None:
+    assert ranks.duplicate().meet(b"m" * rank, 5.0) == [b"m" * each for each in range(size)]
+
+
+@check
+def a_closed_communicator_is_an_error() -> None:
+    other = ranks.duplicate()
+    other.close()
+    try:
+        other.barrier()
+    except CommError as error:
+        assert "closed" in str(error)
+    else:
+        raise AssertionError("no error")
+
+
+@check
+def a_handshake_over_different_facts_fails_alike_on_all_ranks() -> None:
+    handshake(ranks, {"net": "a", "world size": str(size)})
+    try:
+        handshake(ranks, {"net": f"a\n{rank == size - 1}"})
+    except RankDisagreement as error:
+        assert len(set(ranks.allgather(str(error)))) == 1
+    else:
+        raise AssertionError("no error")
+
+
+@check
+def the_slowest_ranks_times_are_taken() -> None:
+    times = [0.25 * (rank + 1), 1.0 - 0.125 * rank]
+    assert agree_times(ranks, times) == [0.25 * size, 1.0]
+
+
+@check
+def calibration_gives_all_ranks_the_same_rising_curve() -> None:
+    flat = numpy.ones(300_000, dtype=numpy.float32)
+    curve = measure_allreduce(ranks.duplicate(), flat, budget_s=1.0)
+    assert len(set(ranks.allgather(tuple(curve.points)))) == 1
+    sizes, seconds = zip(*curve.points, strict=True)
+    assert sizes[0] == 1024 and sizes[-1] == 1_200_000 and list(seconds) == sorted(seconds)
+    assert not flat.any()
+
+
+def _reduce_with(schedule: str, waiting: Waiting | None = None, background: bool = True) -> bytes:
+    counts = [5, 0, 1000, 3, 70_001, 12]
+    offsets = numpy.cumsum([0, *counts]).tolist()
+    segments = [Segment(f"layer {i}", offsets[i], counts[i]) for i in range(len(counts))]
+    flat = numpy.random.default_rng(100 + rank).normal(size=offsets[-1]).astype(numpy.float32)
+    if not background:
+        ranks.allreduce(flat)
+        flat /= size
+        return flat.tobytes()
+    plan = make_plan(
+        schedule,
+        segments,
+        ready_times([1e-3] * len(counts)),
+        AffineCost(5e-4, 1e-8),
+        element_bytes=4,
+        bucket_bytes=4000,
+    )
+    sync = MergedAllReduce(ranks, plan, waiting=waiting)
+    sync.start(flat, segments)
+    sync.begin_iteration()
+    for index in reversed(range(len(segments))):
+        sync.gradients_ready(index)
+    report = sync.wait()
+    sync.close()
+    assert len(report.groups) == len(plan.groups)
+    return flat.tobytes()
+
+
+@check
+def all_schedules_give_equal_bits_on_all_ranks() -> None:
+    results = {schedule: _reduce_with(schedule) for schedule in SCHEDULES}
+    results["blocking"] = _reduce_with("wfbp", Waiting(blocking=True))
+    results["no background"] = _reduce_with("", background=False)
+    for name, result in results.items():
+        assert len(set(ranks.allgather(result))) == 1, name
+    if size == 2:
+        assert len(set(results.values())) == 1
+    values = [numpy.frombuffer(result, numpy.float32) for result in results.values()]
+    for value in values:
+        numpy.testing.assert_allclose(value, values[0], rtol=1e-5, atol=1e-6)
+
+
+@check
+def main_thread_and_reducer_call_mpi_at_the_same_time() -> None:
+    flat = numpy.full(2_000_000, float(rank), dtype=numpy.float32)
+    segments = [Segment(f"layer {i}", i * 100_000, 100_000) for i in range(20)]
+    plan = make_plan("wfbp", segments, ready_times([0.0] * 20), AffineCost(1e-4, 1e-9), element_bytes=4)
+    sync = MergedAllReduce(ranks, plan)
+    sync.start(flat, segments)
+    for _ in range(3):
+        flat[:] = rank
+        sync.begin_iteration()
+        for index in reversed(range(20)):
+            sync.gradients_ready(index)
+            divisor = numpy.array([1.0])
+            ranks.allreduce(divisor)
+            assert divisor[0] == size
+        sync.wait()
+        assert (flat == (size - 1) / 2).all()
+    sync.close()
+
+
+@check
+def ranks_with_different_plans_are_told() -> None:
+    segments = [Segment("a", 0, 2), Segment("b", 2, 2)]
+    plan = make_plan(
+        "single" if rank == 0 else "wfbp", segments, [1.0, 0.5], AffineCost(1, 1), element_bytes=4
+    )
+    sync = MergedAllReduce(ranks, plan)
+    try:
+        sync.start(numpy.zeros(4, dtype=numpy.float32), segments)
+    except RankDisagreement as error:
+        assert "different plans" in str(error)
+    else:
+        raise AssertionError("no error")
+    finally:
+        sync.close()
+
+
+for function in checks:
+    try:
+        function()
+        said = "ok"
+    except Exception as error:
+        traceback.print_exc()
+        said = f"{type(error).__name__}: {error}".replace("\n", " ")
+    # One write a line: the ranks share one pipe.
+    sys.stdout.write(f"CHECK\t{function.__name__}\t{rank}\t{said}\n")
+    sys.stdout.flush()
