@@ -1,0 +1,85 @@
+"""What a data layer's reader promises, and the form in which it has to give a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgcaffe.engine.data import random_numbers
+from mgcaffe.engine.parameter import Shape
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class BatchForm:
+    """How a batch has to look.
+
+    Attributes:
+        dtype: float32 or float64.
+        channels_last: arrays N x C x H x W lie in memory as N x H x W x C.
+        stream: what the random numbers of the layer derive from.
+    """
+
+    dtype: np.dtype[Any]
+    channels_last: bool = False
+    stream: int = 0
+
+
+class Reader(Protocol):
+    """Gives batches of records by their numbers. It is used by one thread at a time."""
+
+    @property
+    def record_shapes(self) -> list[Shape]:
+        """The shape that one record has in each top, without the batch axis."""
+
+    def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
+        """One array a top, of these global records (which run on past the end of the source).
+
+        Raises:
+            DataError: a record that cannot be read.
+        """
+
+    def close(self) -> None:
+        """Lets go of files."""
+
+
+def empty(shape: Shape, dtype: np.dtype[Any], channels_last: bool) -> Array:
+    """An array with nothing in it yet, four-dimensional ones in the memory order that is asked for."""
+    if not channels_last or len(shape) != 4:
+        return np.empty(shape, dtype)
+    count, channels, height, width = shape
+    return np.empty((count, height, width, channels), dtype).transpose(0, 3, 1, 2)
+
+
+def in_form(array: Array, form: BatchForm) -> Array:
+    """The values of `array` in the type and memory order of `form`."""
+    result = empty(array.shape, form.dtype, form.channels_last)
+    result[...] = array
+    return result
+
+
+class EpochOrder:
+    """Which of a source's items each global record is, with a new order every epoch where it is shuffled."""
+
+    def __init__(self, count: int, shuffle: bool) -> None:
+        self.count = count
+        self._shuffle = shuffle
+        self._cached: tuple[tuple[int, int], NDArray[np.int64]] | None = None
+
+    def indices(self, records: Sequence[int], stream: int) -> list[int]:
+        """The items that these global records stand for, each from 0 to count - 1."""
+        if not self._shuffle:
+            return [record % self.count for record in records]
+        return [int(self._permutation(stream, record // self.count)[record % self.count]) for record in records]
+
+    def _permutation(self, stream: int, epoch: int) -> NDArray[np.int64]:
+        key = (stream, epoch)
+        if self._cached is None or self._cached[0] != key:
+            order = random_numbers.permutation(random_numbers.stream(stream, "order", epoch), self.count)
+            self._cached = (key, order)
+        return self._cached[1]

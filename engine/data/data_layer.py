@@ -1,0 +1,210 @@
+"""The base of all layers that read records: who reads which, prefetching, positions, located errors.
+
+A layer opens its source in `setup` and starts its thread at the first forward pass. The thread reads,
+decodes and transforms `data_param.prefetch` batches (4) ahead of the net. The global record numbers of each
+batch come from `context.shard`, so ranks that train in step never read the same record in an epoch.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import torch
+
+from mgcaffe.engine.data import random_numbers
+from mgcaffe.engine.data.batches import BatchForm, Reader
+from mgcaffe.engine.data.prefetcher import Prefetcher
+from mgcaffe.engine.layer import Layer, between, exactly
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.errors import DataError
+
+_NUMPY_TYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
+
+
+class DataLayer(Layer):
+    """A layer without bottoms whose tops are batches of records.
+
+    Subclasses say how to open the source (`open_source`) and, for nets that are only looked at, which
+    shapes its records would have (`shape_without_source`).
+
+    Attributes:
+        fields: the name of the message that holds `batch_size` and the source.
+        wait_s: seconds that forward has waited for data.
+    """
+
+    bottoms = exactly(0)
+    tops = between(1, 2)
+    keeps_bottoms = False
+    fields: ClassVar[str] = ""
+    wait_s: float = 0.0
+    _start = 0
+    _batches = 0
+    _batch_size = 0
+    _record_shapes: Sequence[Shape] = ()
+    _reader: Reader | None = None
+    _prefetcher: Prefetcher[list[torch.Tensor]] | None = None
+    _forget: weakref.finalize[..., DataLayer] | None = None
+
+    # -- for subclasses ----------------------------------------------------------------------------------
+
+    def open_source(self) -> Reader:
+        """Opens the source and looks at its first record.
+
+        Raises:
+            DataError: it is missing, empty or damaged.
+        """
+        raise NotImplementedError
+
+    def shape_without_source(self, hint: Shape | None) -> list[Shape]:
+        """The shape of one record in each top, for a net that is only looked at.
+
+        Args:
+            hint: the shape of a record as the source would give it; None if nobody said.
+        """
+        if hint is None:
+            self.fail(
+                "the shape of its records is not known without the source",
+                hint=f"give it with --input_shape={self.param.top[0]}=C,H,W",
+            )
+        return [hint, *[()] * (len(self.param.top) - 1)]
+
+    # -- the layer contract ------------------------------------------------------------------------------
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Checks the batch size and opens the source, unless the context gives shapes instead of sources."""
+        self._batch_size = getattr(self.param, self.fields).batch_size
+        if self._batch_size < 1:
+            self.fail(
+                "batch_size is missing or 0",
+                f"{self.fields}.batch_size",
+                hint="say how many records make a batch",
+            )
+        shapes = self.context.input_shapes
+        if shapes is not None:
+            self._record_shapes = self.shape_without_source(shapes.get(self.name, shapes.get("*")))
+            return
+        try:
+            self._reader = self.open_source()
+            self._record_shapes = self._reader.record_shapes
+        except DataError as error:
+            self._fail_located(error)
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The tops' shapes as the first record has them; a batch of another shape has its own."""
+        return [(self._batch_size, *shape) for shape in self._record_shapes]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The next batch of this rank, on the context's device.
+
+        Raises:
+            DataError: a record could not be read; located, also where it happened in the thread.
+        """
+        started = time.perf_counter()
+        try:
+            tops = self._next_batch()
+        except DataError as error:
+            self._fail_located(error)
+        finally:
+            self.wait_s += time.perf_counter() - started
+        self._batches += 1
+        return [top.to(self.context.device, non_blocking=True) for top in tops]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Nothing: there are no bottoms."""
+        return []
+
+    # -- positions ---------------------------------------------------------------------------------------
+
+    @property
+    def batch_size(self) -> int:
+        """Records in a batch of this rank."""
+        return self._batch_size
+
+    @property
+    def prefetch(self) -> int:
+        """How many batches the thread makes ahead; 0 reads them in forward."""
+        return int(self.param.data_param.prefetch)
+
+    def position(self) -> int:
+        """Global records that all ranks have consumed, counted from the beginning of the first epoch."""
+        return self.context.shard.position(self._start, self._batches, self._batch_size)
+
+    def seek(self, records: int) -> None:
+        """Goes on with the batch after the first `records` global records; drops what was prefetched."""
+        self._stop_thread()
+        self._start, self._batches = records, 0
+
+    def close(self) -> None:
+        """Ends the thread and closes the source. The layer cannot run any more."""
+        self._stop_thread()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _next_batch(self) -> list[torch.Tensor]:
+        if self._reader is None:
+            raise DataError("the layer has no open source, so it has no data to give")
+        if self._prefetcher is not None:
+            return self._prefetcher.get()
+        produce = functools.partial(
+            _make_batch,
+            self._reader,
+            self.context.shard,
+            self._start,
+            self._batch_size,
+            self._form(),
+            self.context.device,
+        )
+        if self.prefetch == 0:
+            return produce(self._batches)
+        self._prefetcher = Prefetcher(produce, self.prefetch)
+        self._forget = weakref.finalize(self, self._prefetcher.close)
+        return self._prefetcher.get()
+
+    def _form(self) -> BatchForm:
+        return BatchForm(
+            _NUMPY_TYPES[self.context.dtype],
+            self.context.memory_format == torch.channels_last,
+            random_numbers.stream(self.context.seed, self.name),
+        )
+
+    def _stop_thread(self) -> None:
+        if self._forget is not None:
+            self._forget()  # runs the close that would otherwise run when the layer is forgotten
+        self._prefetcher = self._forget = None
+
+    def _fail_located(self, error: DataError) -> NoReturn:
+        raise DataError(
+            f"{error.message} (layer '{self.name}', type {self.type})",
+            location=error.location or self.location(f"{self.fields}.source"),
+            hint=error.hint,
+        ) from error
+
+
+def _make_batch(
+    reader: Reader,
+    shard: Shard | TestShard,
+    start: int,
+    batch_size: int,
+    form: BatchForm,
+    device: torch.device,
+    number: int,
+) -> list[torch.Tensor]:
+    """Batch `number` after global record `start` as tensors; in pinned memory on its way to a GPU."""
+    arrays = reader.read(shard.records(start, number, batch_size), form)
+    tensors = [torch.from_numpy(array) for array in arrays]
+    if device.type != "cuda":
+        return tensors
+    with torch.cuda.device(device):  # pinning makes a context on the thread's current GPU
+        return [tensor.pin_memory() for tensor in tensors]

@@ -1,0 +1,51 @@
+"""Datum records, as convert_imageset and its relatives write them, taken apart into image and label."""
+
+from __future__ import annotations
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from mgcaffe.engine.data.batches import Array
+from mgcaffe.engine.data.images import decode_image
+from mgcaffe.errors import DataError
+from mgcaffe.prototxt import Datum
+
+
+def decode_datum(record: bytes, color: bool | None = None) -> tuple[Array, int]:
+    """The image of a record, channels x height x width, and its label.
+
+    Args:
+        record: a serialized Datum: raw bytes, floats, or an encoded image.
+        color: True where images have to have three channels, False for one. Encoded ones are converted.
+
+    Returns:
+        uint8, or float32 where the record holds floats; read-only.
+
+    Raises:
+        DataError: the record is damaged, or not of the colour that is asked for.
+    """
+    try:
+        datum = Datum.FromString(record)
+    except DecodeError as error:
+        raise DataError(f"it is not a Datum message ({error})") from error
+    if datum.encoded:
+        return decode_image(datum.data, color), datum.label
+    image = _raw_image(datum)
+    if color is not None and len(image) != (3 if color else 1):
+        raise DataError(
+            f"it is not an encoded image and has {len(image)} channel(s), which"
+            f" {'force_color' if color else 'force_gray'} cannot change",
+            hint="remove the field; it converts encoded images only",
+        )
+    return image, datum.label
+
+
+def _raw_image(datum: Datum) -> Array:
+    shape = (datum.channels, datum.height, datum.width)
+    data = datum.data
+    values = np.frombuffer(data, np.uint8) if data else np.array(datum.float_data, np.float32)
+    if min(shape) < 1 or values.size != shape[0] * shape[1] * shape[2]:
+        raise DataError(
+            f"it says that its shape is {shape[0]} x {shape[1]} x {shape[2]}, but holds {values.size} values"
+        )
+    return values.reshape(shape)

@@ -1,0 +1,46 @@
+"""HDF5Data: rows of HDF5 files (Caffe: hdf5_data_layer.cpp).
+
+hdf5_data_param: source (a text file that lists the HDF5 files, one a line), batch_size, shuffle (false; the
+files and the rows in each in a new order every epoch, the same on all ranks). Every top is batch x the shape
+of a row of the dataset of its name, as floats. There is no transform_param.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mgcaffe.engine.data.data_layer import DataLayer
+from mgcaffe.engine.data.hdf5_files import Hdf5Reader
+from mgcaffe.engine.layer import at_least
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("HDF5Data")
+class HDF5Data(DataLayer):
+    """Rows of HDF5 files."""
+
+    tops = at_least(1)
+    fields = "hdf5_data_param"
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Checks the fields and looks into every file."""
+        if self.param.HasField("transform_param"):
+            self.fail("HDF5Data does not transform its data", "transform_param", hint="remove transform_param")
+        super().setup(bottom_shapes)
+
+    def open_source(self) -> Hdf5Reader:
+        """Reads the list and the shapes of all datasets."""
+        param = self.param.hdf5_data_param
+        if not param.source:
+            self.fail("source is missing", "hdf5_data_param", hint="name a text file that lists HDF5 files")
+        return Hdf5Reader(param.source, list(self.param.top), param.shuffle)
+
+    def shape_without_source(self, hint: Shape | None) -> list[Shape]:
+        """The hint is the first top's; others have a number a row unless `input_shapes` names them."""
+        shapes = self.context.input_shapes or {}
+        first, *others = super().shape_without_source(hint)
+        return [
+            first,
+            *(shapes.get(name, other) for name, other in zip(self.param.top[1:], others, strict=True)),
+        ]

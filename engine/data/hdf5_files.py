@@ -1,0 +1,173 @@
+"""HDF5 files in a row as one table: a dataset of the same name in each file makes a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgcaffe.engine.data import random_numbers
+from mgcaffe.engine.data.batches import Array, BatchForm, empty
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.errors import DataError, Location
+
+
+def read_list(source: str) -> list[tuple[str, Location]]:
+    """The files that a list names, one a line, and where it names them; empty lines are skipped.
+
+    Raises:
+        DataError: the list does not exist, cannot be read as text, or names nothing.
+    """
+    try:
+        lines = Path(source).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise DataError(
+            f"list of files '{source}' does not exist",
+            hint=f"relative paths start from the working directory, {Path.cwd()}",
+        ) from error
+    except OSError as error:
+        raise DataError(f"list of files '{source}' cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"'{source}' is no text file; it has to list files, one a line") from error
+    files = [(line.strip(), Location(source, number, 1)) for number, line in enumerate(lines, 1) if line.strip()]
+    if not files:
+        raise DataError(f"list of files '{source}' names no files")
+    return files
+
+
+class Hdf5Reader:
+    """Gives rows of HDF5 files; the file being read lies in memory, as Caffe's does.
+
+    Args:
+        source: the list of files.
+        columns: the datasets to read, one a top.
+        shuffle: a new order of the files, and of the rows in each, every epoch.
+
+    Raises:
+        DataError: a file or dataset is missing, or does not fit the others.
+    """
+
+    def __init__(self, source: str, columns: Sequence[str], shuffle: bool) -> None:
+        self._columns, self._shuffle = columns, shuffle
+        self._files = read_list(source)
+        self.record_shapes: list[Shape] = []
+        self._rows = np.array([self._inspect(*file) for file in self._files])
+        self._total = int(self._rows.sum())
+        if not self._total:
+            raise DataError(f"the files that '{source}' lists hold no rows")
+        self._loaded: tuple[int, list[Array]] | None = None
+        self._files_cached: tuple[tuple[int, int], NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._rows_cached: tuple[tuple[int, int, int], NDArray[np.int64]] | None = None
+
+    def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
+        """One array a column. See Reader."""
+        places = [self._place(record, form.stream) for record in records]
+        columns = [empty((len(places), *shape), form.dtype, form.channels_last) for shape in self.record_shapes]
+        filled = 0
+        for file, rows in _runs(places):
+            for column, values in zip(columns, self._load(file), strict=True):
+                column[filled : filled + len(rows)] = values[rows]
+            filled += len(rows)
+        return columns
+
+    def close(self) -> None:
+        """Drops the loaded file."""
+        self._loaded = None
+
+    def _inspect(self, file: str, location: Location) -> int:
+        """The number of rows of a file, whose columns are checked against those of the files before."""
+        with _open(file, location) as opened:
+            shapes = [_column_shape(opened, file, location, column) for column in self._columns]
+        rows = {shape[0] for shape in shapes}
+        if len(rows) > 1:
+            counts = ", ".join(f"'{name}' {shape[0]}" for name, shape in zip(self._columns, shapes, strict=True))
+            raise DataError(f"the datasets of '{file}' have different numbers of rows: {counts}", location=location)
+        record_shapes = [shape[1:] for shape in shapes]
+        self.record_shapes = self.record_shapes or record_shapes
+        for name, expected, found in zip(self._columns, self.record_shapes, record_shapes, strict=True):
+            if expected != found:
+                raise DataError(
+                    f"rows of dataset '{name}' have shape {found} in '{file}', but {expected} in '{self._files[0][0]}'",
+                    location=location,
+                )
+        return rows.pop()
+
+    def _load(self, file: int) -> list[Array]:
+        if self._loaded is None or self._loaded[0] != file:
+            self._loaded = None  # two files at once might not fit into memory
+            name, location = self._files[file]
+            with _open(name, location) as opened:
+                try:
+                    self._loaded = (file, [opened[column][...] for column in self._columns])
+                except (OSError, KeyError) as error:
+                    raise DataError(f"'{name}' cannot be read: {error}", location=location) from error
+        return self._loaded[1]
+
+    def _place(self, record: int, stream: int) -> tuple[int, int]:
+        """The file and the row of a global record."""
+        epoch, within = divmod(record, self._total)
+        files, ends = self._file_order(stream, epoch)
+        slot = int(np.searchsorted(ends, within, side="right"))
+        file = int(files[slot])
+        row = within - int(ends[slot] - self._rows[file])
+        return file, row if not self._shuffle else int(self._row_order(stream, epoch, file)[row])
+
+    def _file_order(self, stream: int, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The files in the order of an epoch, and the number of rows up to the end of each."""
+        key = (stream, epoch if self._shuffle else 0)
+        if self._files_cached is None or self._files_cached[0] != key:
+            files = np.arange(len(self._rows))
+            if self._shuffle:
+                files = random_numbers.permutation(random_numbers.stream(stream, "files", epoch), len(files))
+            self._files_cached = (key, files, np.cumsum(self._rows[files]))
+        return self._files_cached[1:]
+
+    def _row_order(self, stream: int, epoch: int, file: int) -> NDArray[np.int64]:
+        """The order in which an epoch reads the rows of a file."""
+        key = (stream, epoch, file)
+        if self._rows_cached is None or self._rows_cached[0] != key:
+            number = random_numbers.stream(stream, "rows", epoch, file)
+            self._rows_cached = (key, random_numbers.permutation(number, int(self._rows[file])))
+        return self._rows_cached[1]
+
+
+def _runs(places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Neighbouring places in the same file: the file and the rows."""
+    for file, group in groupby(places, key=lambda place: place[0]):
+        yield file, [row for _, row in group]
+
+
+def _open(file: str, location: Location) -> Any:
+    import h5py
+
+    if not Path(file).exists():
+        raise DataError(
+            f"HDF5 file '{file}' does not exist",
+            location=location,
+            hint=f"relative paths start from the working directory, {Path.cwd()}",
+        )
+    try:
+        return h5py.File(file, "r")
+    except OSError as error:
+        raise DataError(f"'{file}' cannot be opened as HDF5: {error}", location=location) from error
+
+
+def _column_shape(opened: Any, file: str, location: Location, column: str) -> Shape:
+    import h5py
+
+    dataset = opened.get(column)
+    if not isinstance(dataset, h5py.Dataset):
+        raise DataError(
+            f"'{file}' has no dataset '{column}'",
+            location=location,
+            hint=f"each top needs a dataset of its name; this has {', '.join(map(repr, opened)) or 'none'}",
+        )
+    if dataset.dtype.kind not in "fiu":
+        raise DataError(f"dataset '{column}' of '{file}' holds {dataset.dtype}, not numbers", location=location)
+    if not dataset.shape:
+        raise DataError(f"dataset '{column}' of '{file}' is one number; it needs rows", location=location)
+    return tuple(int(size) for size in dataset.shape)

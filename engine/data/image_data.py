@@ -1,0 +1,133 @@
+"""ImageData: image files that a list names, each with a label (Caffe: image_data_layer.cpp).
+
+image_data_param: source (a text file, `path label` a line; the path may hold spaces), batch_size (1),
+root_folder (put in front of each path), new_height and new_width (0: as it is), is_color (true), shuffle
+(false; a new order every epoch), rand_skip (0: a start in the list that the seed picks below it).
+transform_param: see transformer.py. Tops: batch x channels x height x width; labels, batch. Unlike Caffe's,
+ranks that train in step share the images out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mgcaffe.engine.data import random_numbers
+from mgcaffe.engine.data.batches import Array, BatchForm, EpochOrder
+from mgcaffe.engine.data.data_layer import DataLayer
+from mgcaffe.engine.data.hdf5_files import read_list
+from mgcaffe.engine.data.images import decode_image
+from mgcaffe.engine.data.transform_fields import (
+    check_fit,
+    make_transformer,
+    refuse_other_fields,
+    shape_by_hint,
+)
+from mgcaffe.engine.data.transformer import Transformer
+from mgcaffe.engine.layer import exactly
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+from mgcaffe.errors import DataError, Location
+
+_KNOWN_FIELDS = {
+    *("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder"),
+    *("scale", "mean_file", "crop_size", "mirror"),  # the upgrade moves these to transform_param
+    *("threads", "cache", "precache"),  # how a fork reads, not what
+}
+
+
+class ImageReader:
+    """Reads, decodes and transforms image files."""
+
+    def __init__(
+        self,
+        entries: Sequence[tuple[str, int, Location]],
+        transformer: Transformer,
+        *,
+        color: bool,
+        size: tuple[int, int] | None,
+        shuffle: bool,
+        rand_skip: int,
+    ) -> None:
+        self._entries, self._transformer = entries, transformer
+        self._color, self._size, self._rand_skip = color, size, rand_skip
+        self._order = EpochOrder(len(entries), shuffle)
+        self.first_shape: Shape = self._image(0).shape
+        self.record_shapes: list[Shape] = []
+
+    def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
+        """Images and labels. See Reader."""
+        skipped = 0
+        if self._rand_skip:
+            skipped = int(random_numbers.below(form.stream, [0], np.array([self._rand_skip]))[0])
+        numbers = self._order.indices([record + skipped for record in records], form.stream)
+        images = self._transformer(
+            [self._image(number) for number in numbers],
+            records,
+            form,
+            lambda index: f"image '{self._entries[numbers[index]][0]}'",
+        )
+        return [images, np.array([self._entries[number][1] for number in numbers], form.dtype)]
+
+    def close(self) -> None:
+        """Nothing: no file stays open."""
+
+    def _image(self, number: int) -> Array:
+        path, _, location = self._entries[number]
+        try:
+            return decode_image(Path(path).read_bytes(), self._color, self._size)
+        except OSError as error:
+            raise DataError(f"image '{path}' cannot be read: {error.strerror}", location=location) from error
+        except DataError as error:
+            raise DataError(f"image '{path}': {error.message}", location=location) from error
+
+
+@register("ImageData")
+class ImageData(DataLayer):
+    """Image files."""
+
+    tops = exactly(2)
+    fields = "image_data_param"
+
+    def open_source(self) -> ImageReader:
+        """Reads the list and the first image."""
+        param = self.param.image_data_param
+        refuse_other_fields(self, param, "image_data_param", _KNOWN_FIELDS)
+        if not param.source:
+            self.fail("source is missing", "image_data_param", hint="name a text file that lists images")
+        transformer = make_transformer(self)
+        reader = ImageReader(
+            [_entry(param.root_folder, line, location) for line, location in read_list(param.source)],
+            transformer,
+            color=param.is_color,
+            size=self._new_size(),
+            shuffle=param.shuffle,
+            rand_skip=param.rand_skip,
+        )
+        reader.record_shapes = [check_fit(self, transformer, reader.first_shape), ()]
+        return reader
+
+    def shape_without_source(self, hint: Shape | None) -> list[Shape]:
+        """From new_height and new_width, the hint, or crop_size alone."""
+        param = self.param.image_data_param
+        channels = 3 if param.is_color else 1
+        size = self._new_size()
+        if size is not None:
+            hint = (channels, *size)
+        return super().shape_without_source(shape_by_hint(self, hint, channels))
+
+    def _new_size(self) -> tuple[int, int] | None:
+        param = self.param.image_data_param
+        if bool(param.new_height) != bool(param.new_width):
+            self.fail("new_height and new_width go together", "image_data_param", hint="give both or neither")
+        return (param.new_height, param.new_width) if param.new_height else None
+
+
+def _entry(root: str, line: str, location: Location) -> tuple[str, int, Location]:
+    path, _, label = line.rpartition(" ")
+    try:
+        return root + path.strip(), int(label), location
+    except ValueError as error:
+        raise DataError(f"'{line}' does not end in a label, a whole number", location=location) from error

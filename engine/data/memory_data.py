@@ -1,0 +1,94 @@
+"""MemoryData: batches from arrays that the caller hands over (Caffe: memory_data_layer.cpp).
+
+memory_data_param: batch_size, channels, height, width. Tops: batch x channels x height x width; labels,
+batch. The arrays come by `reset`; ranks that train in step are given the same ones and share them out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from mgcaffe.engine.data.batches import Array, BatchForm, in_form
+from mgcaffe.engine.data.data_layer import DataLayer
+from mgcaffe.engine.layer import exactly
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+from mgcaffe.errors import DataError
+
+logger = logging.getLogger("mgcaffe.engine")
+
+
+class ArrayReader:
+    """Rows of two arrays in memory, modulo their length."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.record_shapes: list[Shape] = [shape, ()]
+        self._arrays: tuple[Array, Array] | None = None
+
+    def reset(self, data: Array, labels: Array) -> None:
+        """Takes other arrays."""
+        self._arrays = (data, labels)
+
+    def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
+        """Data and labels. See Reader."""
+        if self._arrays is None:
+            raise DataError("no data has been given", hint="call reset (pycaffe: set_input_arrays) first")
+        rows = np.asarray(records) % len(self._arrays[0])
+        return [in_form(array[rows], form) for array in self._arrays]
+
+    def close(self) -> None:
+        """Drops the arrays."""
+        self._arrays = None
+
+
+@register("MemoryData")
+class MemoryData(DataLayer):
+    """Rows of arrays in memory."""
+
+    tops = exactly(2)
+    fields = "memory_data_param"
+    prefetch = 0  # the arrays may be exchanged between two passes
+
+    def open_source(self) -> ArrayReader:
+        """Checks the shape of a record."""
+        param = self.param.memory_data_param
+        shape = (int(param.channels), int(param.height), int(param.width))
+        if min(shape) < 1:
+            self.fail(
+                f"channels, height and width are {shape[0]}, {shape[1]}, {shape[2]}; all have to be positive",
+                "memory_data_param",
+            )
+        return ArrayReader(shape)
+
+    def shape_without_source(self, hint: Shape | None) -> list[Shape]:
+        """The fields say it."""
+        return self.open_source().record_shapes
+
+    def reset(self, data: Array, labels: Array) -> None:
+        """Gives the layer its data and starts from the beginning; transform_param is not applied.
+
+        Args:
+            data: n x channels x height x width, n a multiple of batch_size.
+            labels: n values, of any shape.
+
+        Raises:
+            DataError: the arrays do not fit the layer.
+        """
+        if not isinstance(self._reader, ArrayReader):
+            self.fail("the layer is closed", error=DataError)
+        shape = self._reader.record_shapes[0]
+        if tuple(data.shape[1:]) != shape or labels.size != len(data):
+            self.fail(
+                f"data of shape {tuple(data.shape)} with {labels.size} label(s) was given; the layer takes"
+                f" n x {' x '.join(map(str, shape))} with n labels",
+                error=DataError,
+            )
+        if not len(data) or len(data) % self.batch_size:
+            self.fail(f"{len(data)} records are no multiple of batch_size {self.batch_size}", error=DataError)
+        if self.param.HasField("transform_param"):
+            logger.warning("layer '%s': MemoryData does not transform arrays given by reset", self.name)
+        self._reader.reset(data, labels.reshape(-1))
+        self.seek(0)

@@ -1,0 +1,130 @@
+"""The ImageData layer."""
+
+import numpy as np
+import pytest
+
+from mgcaffe.engine.shard import Shard
+from mgcaffe.errors import DataError, NetError
+from tests.engine.data.datakit import file_bytes, images, labels, make
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five colour images of 6 x 8 with a list; a space is part of every name."""
+    lines = []
+    for number, picture in enumerate(images(5, (6, 8, 3))):
+        (tmp_path / f"image {number}.png").write_bytes(file_bytes(picture, "PNG"))
+        lines.append(f"image {number}.png {number}\n")
+    (tmp_path / "list.txt").write_text("".join(lines))
+    return tmp_path
+
+
+def layer_of(folder, batch, fields="", more="", **context):
+    return make(
+        f'name: "images" type: "ImageData" top: "data" top: "label" image_data_param {{'
+        f' source: "{folder}/list.txt" root_folder: "{folder}/" batch_size: {batch} {fields} }} {more}',
+        **context,
+    )
+
+
+def test_images_come_in_the_order_of_the_list(folder):
+    layer = layer_of(folder, 3)
+    assert layer.reshape([]) == [(3, 3, 6, 8), (3,)]
+    pixels = images(5, (6, 8, 3)).transpose(0, 3, 1, 2)[:, ::-1]
+    for expected in ([0, 1, 2], [3, 4, 0]):
+        data, label = layer.forward([])
+        np.testing.assert_array_equal(data.numpy(), pixels[expected])
+        assert label.tolist() == expected
+    layer.close()
+
+
+def test_the_default_batch_is_one_image(folder):
+    layer = make(
+        f'name: "i" type: "ImageData" top: "data" top: "label"'
+        f' image_data_param {{ source: "{folder}/list.txt" root_folder: "{folder}/" }}'
+    )
+    assert layer.batch_size == 1
+    assert layer.forward([])[0].shape == (1, 3, 6, 8)
+    layer.close()
+
+
+def test_grey_and_resized(folder):
+    layer = layer_of(folder, 2, "is_color: false new_height: 3 new_width: 4")
+    data, _ = layer.forward([])
+    assert data.shape == (2, 1, 3, 4)
+    luminance = images(5, (6, 8, 3))[:2] @ np.array([0.299, 0.587, 0.114])
+    halved = luminance.reshape(2, 3, 2, 4, 2).mean(axis=(2, 4))
+    assert np.abs(data[:, 0].numpy() - halved).max() <= 1.5
+    layer.close()
+
+
+def test_enlarging_interpolates_and_repeats_the_edge(tmp_path):
+    (tmp_path / "i.png").write_bytes(file_bytes(np.array([[0, 100]], np.uint8), "PNG"))
+    (tmp_path / "list.txt").write_text("i.png 0\n")
+    layer = layer_of(tmp_path, 1, "is_color: false new_height: 1 new_width: 4")
+    assert np.abs(layer.forward([])[0].numpy().ravel() - [0, 25, 75, 100]).max() <= 1
+    layer.close()
+
+
+def test_shuffle_is_the_same_on_all_ranks_and_gives_every_image_once(folder):
+    whole = layer_of(folder, 4, "shuffle: true", seed=3)
+    layers = [layer_of(folder, 2, "shuffle: true", seed=3, shard=Shard(rank, 2)) for rank in range(2)]
+    expected = labels(whole, 5)
+    parts = [labels(layer, 5) for layer in layers]
+    assert [[parts[n % 2][i][n // 2] for n in range(4)] for i in range(5)] == expected
+    flat = [label for batch in expected for label in batch]
+    epochs = [flat[start : start + 5] for start in range(0, 20, 5)]
+    assert all(sorted(epoch) == [0, 1, 2, 3, 4] for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+    for layer in [whole, *layers]:
+        layer.close()
+
+
+def test_rand_skip_starts_somewhere_below_it(folder):
+    starts = set()
+    for seed in range(20):
+        layer = layer_of(folder, 1, "rand_skip: 3", seed=seed)
+        starts.add(labels(layer, 1)[0][0])
+        layer.close()
+    assert starts == {0, 1, 2}
+
+
+def test_images_of_different_sizes_need_a_crop(folder):
+    (folder / "image 1.png").write_bytes(file_bytes(images(1, (9, 7, 3))[0], "PNG"))
+    layer = layer_of(folder, 2)
+    with pytest.raises(DataError, match=r"image '.*image 1\.png' has shape 3 x 9 x 7"):
+        layer.forward([])
+    layer.close()
+    cropped = layer_of(folder, 2, more="transform_param { crop_size: 5 }")
+    assert cropped.forward([])[0].shape == (2, 3, 5, 5)
+    cropped.close()
+
+
+def test_lists_and_images_that_cannot_be_read_are_named(folder):
+    path = folder / "list.txt"
+    path.write_text("image 0.png 0\nnowhere.png 1\n")
+    layer = layer_of(folder, 2)
+    with pytest.raises(DataError, match=r"nowhere\.png' cannot be read: No such file") as caught:
+        layer.forward([])
+    assert str(caught.value).startswith(f"{path}:2:1: ")
+    layer.close()
+    path.write_text("image 0.png zero\n")
+    with pytest.raises(DataError, match="does not end in a label") as caught:
+        layer_of(folder, 2)
+    assert str(caught.value).startswith(f"{path}:1:1: ")
+    (folder / "text.png").write_text("no image")
+    path.write_text("text.png 0\n")
+    with pytest.raises(DataError, match=r"text\.png': the encoded image cannot be decoded"):
+        layer_of(folder, 2)
+
+
+def test_half_a_new_size_is_refused(folder):
+    with pytest.raises(NetError, match="go together"):
+        layer_of(folder, 2, "new_height: 3")
+
+
+def test_shapes_are_known_without_the_images(tmp_path):
+    layer = layer_of(tmp_path, 2, "new_height: 30 new_width: 40 is_color: false", input_shapes={})
+    assert layer.reshape([]) == [(2, 1, 30, 40), (2,)]
+    layer = layer_of(tmp_path, 2, "", "transform_param { crop_size: 20 }", input_shapes={})
+    assert layer.reshape([]) == [(2, 3, 20, 20), (2,)]
