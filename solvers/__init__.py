@@ -1,0 +1,24 @@
+"""The driver: the training loop, learning rates, update rules, tests and snapshots.
+
+Names are loaded on first use, so that importing this package costs neither torch nor a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "LearningRatePolicy": "policies",
+    "Solver": "solver",
+    "SolverListener": "events",
+    "Updater": "updates",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"mgcaffe.solvers.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'mgcaffe.solvers' has no attribute {name!r}")

@@ -1,0 +1,93 @@
+"""Solver fields that are not followed: refused where they change what is trained, else warned about.
+
+Nothing in a solver file is ignored in silence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgcaffe.errors import SolverError
+from mgcaffe.solvers.source import locate
+
+# Fields of Caffe's forks that change the weights, with the values that change nothing.
+_CHANGES_TRAINING: dict[str, Any] = {
+    "disabled_update": False,
+    "larc": False,
+    "local_lr_auto": False,
+    "min_lr": 0.0,
+    "momentum_policy": "fixed",
+    "rampup_interval": 0,
+    "stageiter": (),
+    "stagelr": (),
+    "warmup_iter": 0,
+    "weight_decay_policy": "fixed",
+}
+
+# Fields without effect here, and why.
+_WITHOUT_EFFECT = {
+    "ap_version": "detection is not evaluated",
+    "eval_type": "only Caffe's own test scores are computed",
+    "engine": "there is one engine",
+    "show_per_class_result": "detection is not evaluated",
+    "solver_data_type": "all arithmetic runs in the type that the engine was started with",
+    "store_blobs_in_old_format": "snapshots have Caffe's present form",
+    "test_and_snapshot_last_epochs": "test_interval and snapshot alone decide",
+    "test_offset": "tests start at the first record",
+}
+
+_AT_LEAST = {
+    "average_loss": 1,
+    "display": 0,
+    "iter_size": 1,
+    "max_iter": 0,
+    "snapshot": 0,
+    "test_interval": 0,
+}
+
+
+def check_fields(param: Any, source: Any = None) -> list[str]:
+    """Checks the fields that no other part of the solver checks.
+
+    Returns:
+        Warnings: fields that have no effect.
+
+    Raises:
+        SolverError: a field out of range, or one that would change the training and is not supported.
+    """
+    for name, least in _AT_LEAST.items():
+        if getattr(param, name) < least:
+            raise SolverError(
+                f"{name} is {getattr(param, name)} and must be at least {least}",
+                location=locate(source, name),
+            )
+    if param.snapshot_format == type(param).HDF5:
+        raise SolverError(
+            "snapshot_format HDF5 is not supported",
+            location=locate(source, "snapshot_format"),
+            hint="use BINARYPROTO (the default); Caffe reads it as well",
+        )
+    for name, neutral in _CHANGES_TRAINING.items():
+        value = getattr(param, name)
+        if (tuple(value) if isinstance(neutral, tuple) else value) != neutral:
+            raise SolverError(
+                f"{name} is not supported, and leaving it out would train something else",
+                location=locate(source, name),
+                hint=f"remove {name} to train without it",
+            )
+    return _warnings(param, source)
+
+
+def _warnings(param: Any, source: Any) -> list[str]:
+    warnings = [
+        f"{locate(source, name) or 'solver'}: {name} has no effect: {reason}"
+        for name, reason in _WITHOUT_EFFECT.items()
+        if param.HasField(name)
+    ]
+    if param.debug_info:
+        warnings.append("debug_info is not supported: no blob statistics are shown")
+    if param.comm_param.plan_file:
+        warnings.append("comm_param.plan_file is not supported: the plan is made anew")
+    if not param.HasField("max_iter"):
+        warnings.append("max_iter is not set and counts as 0: nothing will be trained")
+    return warnings

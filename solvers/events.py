@@ -1,0 +1,283 @@
+"""Everything that a training run may tell its user, as data.
+
+The solver prints nothing. It hands these events to its listeners on every rank (those about files on rank 0
+alone, which reads and writes them), in the order in which things happen; the tools turn them into Caffe's log
+lines, a progress line and JSON. All times are in seconds, all figures are this rank's own unless the field
+says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class OutputValue:
+    """One number of a net's outputs.
+
+    Attributes:
+        index: its number over all outputs of the net (Caffe's `output #k`).
+        name: the blob's name.
+        value: the number, averaged over the ranks (and over test_iter in a test).
+        loss_weight: the blob's weight in the net's loss, 0 for outputs that are no loss.
+    """
+
+    index: int
+    name: str
+    value: float
+    loss_weight: float = 0.0
+
+    @property
+    def weighted(self) -> float:
+        """The number's share in the net's loss."""
+        return self.loss_weight * self.value
+
+
+class Event:
+    """The base of all events."""
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """`solve` begins.
+
+    Attributes:
+        net: the training net's name.
+        solver_type: `SGD` and so on.
+        policy: the learning-rate policy.
+        iteration: how many updates the weights have seen already.
+        max_iter: where training ends.
+        batch_size: records in one iteration, over all ranks and micro-batches; 0 if no data layer says.
+        parameters: number of learnable values.
+        ranks: how many ranks train in step.
+        test_nets: how many test nets there are.
+    """
+
+    net: str
+    solver_type: str
+    policy: str
+    iteration: int
+    max_iter: int
+    batch_size: int
+    parameters: int
+    ranks: int
+    test_nets: int
+
+
+@dataclass(frozen=True)
+class Displayed(Event):
+    """An iteration that `display` asks to see (Caffe: `Iteration 100 (50 iter/s, 2s/100 iters), loss = ...`).
+
+    Attributes:
+        iteration: updates done before this iteration.
+        loss: smoothed over `average_loss` iterations, mean over the ranks.
+        iterations_per_second: since the last display; None for the forward pass after the last update, which
+            Caffe shows without a speed.
+        seconds: since the last display; None likewise.
+        iterations: how many iterations `seconds` spans; None likewise.
+        outputs: the training net's outputs in this iteration's last micro-batch; none after the last update.
+        comm_hidden_s, comm_exposed_s: communication since the last display, hidden behind the backward pass
+            and waited for.
+    """
+
+    iteration: int
+    loss: float
+    iterations_per_second: float | None
+    seconds: float | None
+    iterations: int | None
+    outputs: tuple[OutputValue, ...]
+    comm_hidden_s: float = 0.0
+    comm_exposed_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class LearningRate(Event):
+    """The rate of the update of an iteration that is displayed (Caffe: `Iteration 100, lr = 0.01`)."""
+
+    iteration: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class IterationDone(Event):
+    """One update was made.
+
+    Attributes:
+        iteration: updates done before this one (counted from 0, as in Displayed).
+        loss: of this iteration alone, mean over micro-batches and ranks.
+        smoothed_loss: over the last `average_loss` iterations.
+        rate: the learning rate used.
+        images: records read by all ranks.
+        seconds: wall time of the iteration.
+        data_wait_s: time spent waiting for data.
+        comm_hidden_s, comm_exposed_s: communication hidden behind the backward pass, and waited for.
+    """
+
+    iteration: int
+    loss: float
+    smoothed_loss: float
+    rate: float
+    images: int
+    seconds: float
+    data_wait_s: float
+    comm_hidden_s: float
+    comm_exposed_s: float
+
+
+@dataclass(frozen=True)
+class Testing(Event):
+    """A test begins (Caffe: `Iteration 500, Testing net (#0)`)."""
+
+    __test__ = False  # the name is not a pytest class
+
+    iteration: int
+    net: int
+
+
+@dataclass(frozen=True)
+class Tested(Event):
+    """A test ended.
+
+    Attributes:
+        iteration: updates done so far.
+        net: the test net's number.
+        scores: each output's mean over test_iter batches of all ranks.
+        loss: the mean loss, if `test_compute_loss` asks for it.
+        seconds: how long the test took.
+    """
+
+    __test__ = False  # the name is not a pytest class
+
+    iteration: int
+    net: int
+    scores: tuple[OutputValue, ...]
+    loss: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SnapshotWriting(Event):
+    """A file of a snapshot is about to be written.
+
+    Attributes:
+        iteration: updates done so far.
+        path: the file.
+        kind: `weights` (caffemodel) or `state` (solverstate).
+    """
+
+    iteration: int
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class SnapshotWritten(Event):
+    """A snapshot is complete and on disk.
+
+    Attributes:
+        iteration: updates done so far.
+        weights: the caffemodel.
+        state: the solverstate.
+    """
+
+    iteration: int
+    weights: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Restored(Event):
+    """Training goes on from a snapshot.
+
+    Attributes:
+        iteration: updates done when it was taken.
+        state: the solverstate.
+        weights: the caffemodel that it names, where it was found.
+    """
+
+    iteration: int
+    state: str
+    weights: str
+
+
+@dataclass(frozen=True)
+class WeightsCopied(Event):
+    """Weights were copied into a net by layer name.
+
+    Attributes:
+        path: the caffemodel.
+        net: `train`, or `test #0` and so on.
+        report: the table of what was copied and what was skipped (engine.copying.CopyReport).
+    """
+
+    path: str
+    net: str
+    report: Any
+
+
+@dataclass(frozen=True)
+class PlanChosen(Event):
+    """The merged groups of the gradients are decided; the same plan holds on every rank.
+
+    Attributes:
+        iteration: the first iteration that uses it.
+        schedule: the schedule that made it.
+        plan: the plan (comm.Plan), with its groups and predicted times.
+        cost: the measured all-reduce cost curve, None where nothing was measured.
+    """
+
+    iteration: int
+    schedule: str
+    plan: Any
+    cost: Any
+
+
+@dataclass(frozen=True)
+class Warned(Event):
+    """Something that the user should know and that does not stop the run."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished(Event):
+    """`solve` ended.
+
+    Attributes:
+        iteration: updates done in all.
+        stopped_early: whether a stop was asked for before max_iter.
+        seconds: wall time of `solve`.
+        images: records read by all ranks in training.
+        comm_hidden_s, comm_exposed_s: totals of communication hidden behind the backward pass, and waited
+            for.
+        snapshot: the last solverstate written in this run, if any.
+        scores: the scores of the last test of each test net.
+    """
+
+    iteration: int
+    stopped_early: bool
+    seconds: float
+    images: int
+    comm_hidden_s: float
+    comm_exposed_s: float
+    snapshot: str | None
+    scores: tuple[tuple[OutputValue, ...], ...] = ()
+
+    @property
+    def hidden_share(self) -> float | None:
+        """The share of communication that was hidden, from 0 to 1; None where there was none."""
+        total = self.comm_hidden_s + self.comm_exposed_s
+        return self.comm_hidden_s / total if total > 0 else None
+
+
+Emit = Callable[[Event], None]
+"""Hands an event to whoever listens."""
+
+
+class SolverListener(Protocol):
+    """Whoever wants to know what a solver does."""
+
+    def on_event(self, event: Event) -> None:
+        """Takes one event, on the thread that trains; called on every rank."""

@@ -1,0 +1,68 @@
+"""What a solver asks of its fellow ranks beside averaging gradients: agree, share a beginning, take means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+
+from mgcaffe.comm import Communicator
+from mgcaffe.engine import Net
+
+
+class Ranks:
+    """The ranks that train in step. With one rank every call gives back what it was given.
+
+    Args:
+        communicator: used by the thread that trains, and for nothing else.
+
+    Attributes:
+        rank, size: this rank and how many there are.
+    """
+
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator
+        self.rank = communicator.rank
+        self.size = communicator.size
+
+    def sum(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
+        """The sums of the values over all ranks, in float64."""
+        total = np.array(values, dtype=np.float64)
+        if self.size > 1 and total.size:
+            self._communicator.allreduce(total)
+        return total
+
+    def mean(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
+        """The means of the values over all ranks, in float64."""
+        return self.sum(values) / self.size
+
+    def sum_of(self, value: float) -> float:
+        """The sum of one number over all ranks."""
+        return float(self.sum([value])[0])
+
+    def from_first(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Overwrites the tensors of every rank by rank 0's."""
+        if self.size == 1:
+            return
+        for tensor in tensors:
+            if tensor.numel():
+                self._communicator.broadcast(tensor)
+
+    def average_statistics(self, net: Net) -> None:
+        """Gives every rank the mean of the parameters that forward itself changes (BatchNorm's sums).
+
+        The ranks keep the mean. Such sums are linear in what each batch adds, and training does not read
+        them, so the mean taken again later is the same, and no weight depends on how often it was taken.
+        """
+        if self.size == 1:
+            return
+        for statistics in changed_by_forward(net):
+            self._communicator.allreduce(statistics)
+            statistics.div_(self.size)
+
+
+def changed_by_forward(net: Net) -> list[torch.Tensor]:
+    """The values of the parameters that the forward pass changes: those of BatchNorm layers."""
+    pieces = (piece for piece in net.arena.slices if net.layers[piece.layer].type == "BatchNorm")
+    return [net.arena.data[piece.offset : piece.offset + piece.count] for piece in pieces]

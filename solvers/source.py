@@ -1,0 +1,20 @@
+"""Where a solver's fields stand in the user's file, for error messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgcaffe.errors import Location
+
+
+def locate(source: Any, field: str | None = None, index: int = 0) -> Location | None:
+    """The place of a field of the solver (or of the file), if the prototxt's source is known.
+
+    Args:
+        source: what `mgcaffe.prototxt.read_solver_source` gave, or None.
+        field: a field of SolverParameter; one that the file doesn't give yields the file's own place.
+        index: which of a repeated field's entries.
+    """
+    if source is None:
+        return None
+    return source.field(field, index) if field else source.location

@@ -1,0 +1,215 @@
+"""What a solverstate holds, and its binary form (Caffe: SolverState in caffe.proto, sgd_solver.cpp).
+
+Beside Caffe's own fields (iter, learned_net, history, current_step) the message carries ours in
+`engine_state`,
+which Caffe skips: what is needed to go on as if training had never stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from google.protobuf.message import DecodeError
+
+from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
+from mgcaffe.prototxt import NetParameter, SolverState, blob_array, blob_shape, fill_blob
+
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_SOLVER_TYPE = "solver_type"
+
+
+@dataclass
+class Progress:
+    """Where a solver stands, apart from weights and histories.
+
+    Attributes:
+        iteration: updates done.
+        current_step: steps that the learning rate has gone down.
+        seed: the run's seed; None in a state that Caffe wrote, as are the next three.
+        world_size: ranks that trained in step.
+        records: global records consumed, by data layer (a test net's are named `<number>:<layer>`).
+        smoothed_losses: the latest losses, as many as average_loss spans, oldest first.
+        solver_type: the update rule.
+        plan: the gradients' merged groups, as text; empty if there are none.
+    """
+
+    iteration: int
+    current_step: int = 0
+    seed: int | None = None
+    world_size: int | None = None
+    records: dict[str, int] | None = None
+    smoothed_losses: list[float] = field(default_factory=list)
+    solver_type: str | None = None
+    plan: str = ""
+
+
+@dataclass
+class SavedState:
+    """A solverstate that was read.
+
+    Attributes:
+        path: the file.
+        progress: where the solver stood.
+        learned_net: the caffemodel's path as the file gives it, empty if it gives none.
+        history: the BlobProto messages.
+    """
+
+    path: Path
+    progress: Progress
+    learned_net: str
+    history: Sequence[Any]
+
+    def find_weights(self) -> Path:
+        """The caffemodel: where the state says, or else beside the state.
+
+        Raises:
+            SnapshotError: it lies in neither place.
+        """
+        named = Path(self.learned_net)
+        beside = self.path.parent / named.name
+        for candidate in (named, beside):
+            if candidate.is_file():
+                return candidate
+        raise _unreadable(
+            f"the weights '{self.learned_net}' that {self.path} names are missing",
+            f"looked for {named} and {beside}; put the caffemodel beside the solverstate",
+        )
+
+    def check_solver_type(self, name: str) -> None:
+        """Refuses a state of another solver type (a state of Caffe's doesn't tell its own).
+
+        Raises:
+            SnapshotError: it was written by another one than `name`.
+        """
+        written_by = self.progress.solver_type
+        if written_by is not None and written_by != name:
+            raise _unreadable(
+                f"{self.path} holds the state of solver type {written_by}, and this solver has type {name}",
+                "resume with the snapshot's type, or start from its weights with --weights",
+            )
+
+    def copy_history(
+        self, arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
+    ) -> None:
+        """Fills a solver's histories.
+
+        Args:
+            arena: tells where each parameter lies in a history.
+            parameters: in Caffe's learnable order.
+            histories: flat tensors; the file holds all of the first, then all of the second.
+
+        Raises:
+            SnapshotError: the number of history blobs, or the shape of one, does not fit.
+        """
+        wanted = len(parameters) * len(histories)
+        if len(self.history) != wanted:
+            raise _unreadable(
+                f"{self.path} holds {len(self.history)} history blob(s); net and solver type have {wanted}",
+                "resume with the net and the solver type that the snapshot was taken with",
+            )
+        for index, blob in enumerate(self.history):
+            flat, parameter = histories[index // len(parameters)], parameters[index % len(parameters)]
+            shape = blob_shape(blob)
+            if _without_leading_ones(shape) != _without_leading_ones(parameter.shape):
+                raise _unreadable(
+                    f"history blob {index} in {self.path} has shape {shape}; the net's has {parameter.shape}",
+                    "resume with the net that the snapshot was taken with",
+                )
+            values = torch.tensor(blob_array(blob)).reshape(parameter.shape)
+            arena.view(flat, parameter).copy_(values)
+
+
+def encode_state(
+    progress: Progress,
+    learned_net: str,
+    arena: ParameterArena,
+    parameters: Sequence[Parameter],
+    histories: Sequence[torch.Tensor],
+) -> bytes:
+    """The content of a solverstate file; arguments as for `SavedState.copy_history`."""
+    message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
+    for flat in histories:
+        for parameter in parameters:
+            fill_blob(message.history.add(), arena.view(flat, parameter).cpu().numpy())
+    extra = message.engine_state
+    extra.version = 1
+    extra.random_seed = progress.seed or 0
+    extra.world_size = progress.world_size or 1
+    extra.plan = progress.plan
+    extra.smoothed_losses.extend(progress.smoothed_losses)
+    for layer, records in (progress.records or {}).items():
+        extra.records.add(layer=layer, records=records)
+    extra.extra.add(key=_SOLVER_TYPE, value=(progress.solver_type or "").encode())
+    return message.SerializeToString()
+
+
+def read_state(path: str | os.PathLike[str]) -> SavedState:
+    """Reads a solverstate, ours or Caffe's.
+
+    Raises:
+        SnapshotError: (exit code 65) the file is missing, cut short, HDF5, a caffemodel or something else.
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(f"cannot read the snapshot {path}: {error.strerror or error}", None) from None
+    if content.startswith(_HDF5_SIGNATURE) or path.suffix == ".h5":
+        raise _unreadable(f"{path} is an HDF5 snapshot, and only binary ones can be read", None)
+    message = SolverState()
+    try:
+        message.ParseFromString(content)
+    except DecodeError:
+        raise _unreadable(
+            f"{path} is cut short, damaged, or no solverstate",
+            "give the .solverstate file of another snapshot",
+        ) from None
+    if not message.HasField("iter"):
+        raise _refuse_other_file(path, content)
+    return SavedState(path, _progress(message), message.learned_net, message.history)
+
+
+def _progress(message: Any) -> Progress:
+    progress = Progress(message.iter, message.current_step)
+    if message.HasField("engine_state"):
+        extra = message.engine_state
+        entries = {entry.key: entry.value for entry in extra.extra}
+        progress.seed = extra.random_seed
+        progress.world_size = extra.world_size
+        progress.records = {position.layer: position.records for position in extra.records}
+        progress.smoothed_losses = list(extra.smoothed_losses)
+        progress.solver_type = entries.get(_SOLVER_TYPE, b"").decode() or None
+        progress.plan = extra.plan
+    return progress
+
+
+def _refuse_other_file(path: Path, content: bytes) -> SnapshotError:
+    try:
+        net = NetParameter.FromString(content)
+        is_net = len(net.layer) > 0 or len(net.layers) > 0
+    except DecodeError:
+        is_net = False
+    if is_net:
+        return _unreadable(
+            f"{path} is a caffemodel (weights alone), not a solverstate",
+            "resume with the .solverstate beside it, or start from these weights with --weights",
+        )
+    return _unreadable(f"{path} is no solverstate: it gives no iteration", None)
+
+
+def _unreadable(message: str, hint: str | None) -> SnapshotError:
+    return SnapshotError(message, hint=hint, exit_code=EXIT_BAD_INPUT)
+
+
+def _without_leading_ones(shape: Shape) -> Shape:
+    """Old blobs are padded to four axes with ones in front."""
+    sizes = np.array(shape)
+    return tuple(sizes[int(np.argmax(sizes != 1)) :].tolist()) if (sizes != 1).any() else ()

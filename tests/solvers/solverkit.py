@@ -1,0 +1,121 @@
+"""What the solver tests share: small data sets, nets on them, solvers, and a listener that records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+
+from mgcaffe.prototxt import parse_net, parse_solver
+from mgcaffe.solvers import Solver
+from mgcaffe.solvers.events import Displayed, IterationDone
+
+RECORDS, FEATURES = 22, 4
+
+
+class Recorder:
+    """Keeps all events."""
+
+    def __init__(self):
+        self.events = []
+
+    def on_event(self, event):
+        self.events.append(event)
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def losses(self):
+        return [event.loss for event in self.of(IterationDone)]
+
+    @property
+    def shown(self):
+        return [event.loss for event in self.of(Displayed)]
+
+
+def write_data(folder: Path, *, records: int = RECORDS, classes: int = 0, ignored: int = 0) -> Path:
+    """Writes `data` and `label` to HDF5; returns the list file.
+
+    With `classes` the labels are class numbers, and the first of every `ignored` + 1 records has label 99, in
+    an irregular order; otherwise they are real numbers.
+    """
+    random = np.random.default_rng(3)
+    data = random.standard_normal((records, FEATURES))
+    label = data @ [0.5, -1.0, 2.0, 0.25] + 0.3 + 0.1 * random.standard_normal(records)
+    if classes:
+        label = random.integers(0, classes, records).astype(np.float64)
+        if ignored:
+            label[random.permutation(records)[: records * ignored // (ignored + 1)]] = 99
+    with h5py.File(folder / "data.h5", "w") as file:
+        file["data"], file["label"] = data.astype(np.float32), label.astype(np.float32)
+    listing = folder / "data.txt"
+    listing.write_text(f"{folder / 'data.h5'}\n")
+    return listing
+
+
+def data_layer(listing: Path, batch: int, phase: str = "") -> str:
+    include = f"include {{ phase: {phase} }}" if phase else ""
+    return (
+        f'layer {{ name: "data" type: "HDF5Data" top: "data" top: "label" {include}'
+        f' hdf5_data_param {{ source: "{listing}" batch_size: {batch} }} }}\n'
+    )
+
+
+LEAST_SQUARES = """
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }
+  inner_product_param { num_output: 1 weight_filler { type: "gaussian" } bias_filler { type: "gaussian" } } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+CLASSIFIER = """
+layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1"
+  inner_product_param { num_output: 6 weight_filler { type: "xavier" } } }
+layer { name: "tanh" type: "TanH" bottom: "ip1" top: "ip1" }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2"
+  param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss"
+  loss_param { ignore_label: 99 } }
+"""
+
+
+def make_solver(
+    net: str,
+    fields: str,
+    folder: Path,
+    *,
+    recorder: Recorder | None = None,
+    communicator=None,
+    dtype=torch.float64,
+    **options,
+) -> Solver:
+    """A solver on a net given as text; `fields` wins over the defaults here."""
+    text = "\n".join(
+        [
+            'base_lr: 0.05 lr_policy: "fixed"' if "lr_policy" not in fields else "",
+            "max_iter: 1000" if "max_iter" not in fields else "",
+            "random_seed: 7" if "random_seed" not in fields else "",
+            f'snapshot_prefix: "{folder}/net"' if "snapshot_prefix" not in fields else "",
+            "snapshot_after_train: false" if "snapshot_after_train" not in fields else "",
+            "solver_mode: CPU" if "solver_mode" not in fields else "",
+            fields,
+        ]
+    )
+    source = parse_solver(text, file=str(folder / "solver.prototxt"))
+    source.param.net_param.CopyFrom(parse_net(net).param)
+    return Solver(
+        source.param,
+        listeners=[recorder] if recorder is not None else [],
+        communicator=communicator,
+        dtype=dtype,
+        **options,
+    )
+
+
+def weights_of(solver: Solver) -> torch.Tensor:
+    """A copy of all parameters."""
+    return solver.net.arena.data.clone()
