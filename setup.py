@@ -2,7 +2,7 @@
 
 from setuptools import find_namespace_packages, setup
 
-FOLDERS = ("errors", "prototxt", "comm", "engine", "solvers", "tools")
+FOLDERS = ("errors", "prototxt", "comm", "engine", "solvers", "tools", "pycaffe")
 
 package_dir = {f"mgcaffe.{folder}": folder for folder in FOLDERS}
 packages = list(package_dir)

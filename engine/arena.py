@@ -60,9 +60,7 @@ class ParameterArena:
         slices: one a parameter, ascending by offset.
     """
 
-    def __init__(
-        self, owned: Sequence[tuple[int, str, Parameter]], dtype: torch.dtype, device: torch.device
-    ) -> None:
+    def __init__(self, owned: Sequence[tuple[int, str, Parameter]], dtype: torch.dtype, device: torch.device) -> None:
         training = [entry for entry in owned if entry[2].lr_mult != 0]
         frozen = [entry for entry in owned if entry[2].lr_mult == 0]
         self.slices: list[ArenaSlice] = []

@@ -83,17 +83,23 @@ _FILLERS: dict[str, Callable[[torch.Tensor, Any, torch.Generator], None]] = {
 
 
 def check(filler: Any) -> None:
-    """Raises NetError for a filler that does not exist or a `sparse` that its type cannot honour."""
+    """Raises NetError for a filler that does not exist, or a field that it cannot honour."""
     if filler is None:
         return
     if filler.type not in _FILLERS:
         near = difflib.get_close_matches(filler.type, _FILLERS, n=1)
         guess = f" Did you mean '{near[0]}'?" if near else ""
-        raise NetError(
-            f"unknown filler type '{filler.type}'.{guess}", hint=f"known types: {', '.join(_FILLERS)}"
-        )
+        raise NetError(f"unknown filler type '{filler.type}'.{guess}", hint=f"known types: {', '.join(_FILLERS)}")
     if filler.sparse != -1 and filler.type != "gaussian":
         raise NetError(f"filler '{filler.type}' cannot be sparse; only 'gaussian' can")
+    if filler.sparse < -1:
+        raise NetError(f"gaussian filler: sparse has to be -1 (off), 0 or more, not {filler.sparse}")
+    if filler.type == "gaussian" and not filler.std >= 0:
+        raise NetError(f"gaussian filler: std has to be 0 or more, not {filler.std:g}")
+    if filler.type == "uniform" and not filler.min <= filler.max:
+        raise NetError(f"uniform filler: min {filler.min:g} is more than max {filler.max:g}")
+    if filler.scale != 1:
+        raise NetError(f"filler '{filler.type}': scale is a field of another Caffe that has no meaning here")
 
 
 def fill(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
@@ -106,4 +112,5 @@ def fill(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
         values.zero_()
         return
     check(filler)
-    _FILLERS[filler.type](values, filler, generator)
+    if values.numel():
+        _FILLERS[filler.type](values, filler, generator)

@@ -1,8 +1,8 @@
 """Neighbouring layers that run as one, without the prototxt's layers disappearing.
 
-A training net (one that frees its blobs) runs Convolution + ReLU and BatchNorm + Scale (+ ReLU) in one pass over
-memory each. The layers stay in the net's list with their names and parameters; only the blobs between them
-never exist. The arithmetic is that of the single layers, to rounding.
+A training net (one that frees its blobs) runs Convolution + ReLU and BatchNorm + Scale (+ ReLU) in one pass
+over memory each. The layers stay in the net's list with their names and parameters; only the blobs between
+them never exist. The arithmetic is that of the single layers, to rounding.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ class ConvolutionReLU(FusedLayer):
         self.saved = (bottoms[0], y) if self.backward_follows else None
         return [y]
 
-    def backward(
-        self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]
-    ) -> list[torch.Tensor | None]:
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """The ReLU's mask, then the convolution's adjoints."""
         x, y = self.saved
         dy = _through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
@@ -92,18 +90,14 @@ class BatchNormScale(FusedLayer):
             self.saved = (x, y if self.relu else None, statistics.mean, statistics.inverse_std)
         return [y]
 
-    def _with_stored_statistics(
-        self, x: torch.Tensor, factor: torch.Tensor, bias: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _with_stored_statistics(self, x: torch.Tensor, factor: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         mean, inverse_std = self.norm.stored_statistics()
         factor = factor * inverse_std
         shift = -mean * factor if bias is None else bias - mean * factor
         y = torch.addcmul(batch_norm.channel_view(shift, x), x, batch_norm.channel_view(factor, x))
         return y.clamp_(min=0) if self.relu else y
 
-    def backward(
-        self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]
-    ) -> list[torch.Tensor | None]:
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """The ReLU's mask, then one pass for all three gradients."""
         x, y, mean, inverse_std = self.saved
         dy = top_diffs[0] if y is None else _through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
@@ -183,7 +177,7 @@ def _merge(members: Sequence[Node]) -> Node:
 
 
 def _through_relu(dy: torch.Tensor, y: torch.Tensor, in_place: bool) -> torch.Tensor:
-    """dy where y is positive, else 0."""
+    """Gives dy where y is positive, else 0."""
     if in_place:
         return torch.ops.aten.threshold_backward.grad_input(dy, y, 0, grad_input=dy)
     return torch.ops.aten.threshold_backward(dy, y, 0)

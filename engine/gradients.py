@@ -32,8 +32,7 @@ class GradientStore:
         diffs = [self._take(blob, weight) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
         storages = Counter(_storage(diff) for diff in diffs)
         node.layer.may_overwrite_top_diff = [
-            not self.keep and not self._alive[_storage(diff)] and storages[_storage(diff)] == 1
-            for diff in diffs
+            not self.keep and not self._alive[_storage(diff)] and storages[_storage(diff)] == 1 for diff in diffs
         ]
         results = node.layer.backward(diffs, node.wants)
         del diffs
@@ -42,8 +41,10 @@ class GradientStore:
                 self._store(blob, diff)
 
     def _take(self, blob: Blob, weight: float) -> torch.Tensor:
-        """The gradient of a top: its weight in the loss, or what its reader computed, or zeros."""
-        if weight or blob.diff is None:
+        """The gradient of a top: what its reader computed (or, in a net that keeps blobs, its user wrote), else its
+        weight in the loss.
+        """
+        if blob.diff is None or tuple(blob.diff.shape) != blob.shape or (weight and not self.keep):
             diff = torch.full(blob.shape, weight, dtype=self._dtype, device=self._device)
             if self.keep:
                 blob.diff = diff

@@ -144,9 +144,7 @@ def _with_splits(
         for index, blob in enumerate(spec.param.top):
             if readers.get((layer, index), 0) > 1:
                 result.append(
-                    LayerSpec(
-                        _split(param, blob, index, readers[layer, index], weights[layer, index]), spec.source
-                    )
+                    LayerSpec(_split(param, blob, index, readers[layer, index], weights[layer, index]), spec.source)
                 )
     return result
 

@@ -151,9 +151,7 @@ class Layer:
         """Computes the tops."""
         raise NotImplementedError
 
-    def backward(
-        self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]
-    ) -> list[torch.Tensor | None]:
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Adds to the parameters' gradients and returns the bottoms'.
 
         Args:
@@ -209,6 +207,4 @@ class Layer:
         error: builtins.type[EngineError] = NetError,
     ) -> NoReturn:
         """Raises an error that names this layer and its place in the prototxt."""
-        raise error(
-            f"{message} (layer '{self.name}', type {self.type})", location=self.location(field), hint=hint
-        )
+        raise error(f"{message} (layer '{self.name}', type {self.type})", location=self.location(field), hint=hint)

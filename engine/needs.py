@@ -31,9 +31,7 @@ def _sweep_forward(nodes: Sequence[Node]) -> None:
         flags = node.layer.param.propagate_down
         inferred = [blob in learning for blob in node.bottoms]
         node.wants = list(flags) if len(flags) else inferred
-        node.needs_backward = any(inferred) or any(
-            parameter.lr_mult != 0 for parameter in node.layer.parameters
-        )
+        node.needs_backward = any(inferred) or any(parameter.lr_mult != 0 for parameter in node.layer.parameters)
         for blob in node.tops:
             if node.needs_backward:
                 learning.add(blob)
@@ -44,8 +42,7 @@ def _sweep_backward(nodes: Sequence[Node]) -> None:
     skipped: set[Blob] = set()
     for node in reversed(nodes):
         contributes = any(
-            weight != 0 or blob in under_loss
-            for blob, weight in zip(node.tops, node.loss_weights, strict=True)
+            weight != 0 or blob in under_loss for blob, weight in zip(node.tops, node.loss_weights, strict=True)
         )
         if not contributes or all(blob in skipped for blob in node.tops):
             node.needs_backward = False

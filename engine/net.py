@@ -19,7 +19,9 @@ from mgcaffe.engine import fillers, fusion, graph, lifetimes, needs, registry, s
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.gradients import GradientStore
+from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
+from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.node import Node, connect
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.shard import Shard, TestShard
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from mgcaffe.engine.data.data_layer import DataLayer
 
 __all__ = ["TEST", "TRAIN", "Net"]
+
+LayerHook = Callable[[int], None]
 
 
 class Net:
@@ -58,6 +62,8 @@ class Net:
         arena: where they live.
         inputs, outputs: names of the blobs made by Input layers, and of those nobody reads (alphabetical).
         loss_weights: by blob name, without zeros.
+        before_forward, after_forward, before_backward, after_backward: functions that are called with the
+            number of each layer that runs.
 
     Raises:
         NetError, DataError: with the place in the prototxt.
@@ -100,6 +106,9 @@ class Net:
         self.blobs: dict[str, Blob] = {}
         self.nodes: list[Node] = []
         self.layers: list[Layer] = []
+        if not keep_blobs:
+            types = (layer.type for layer in param.layer)
+            context.memory_format = preferred_memory_format(types, self.device, dtype)
         state = graph.make_state(phase, level, stages, param.state if param.HasField("state") else None)
         specs = [
             graph.LayerSpec(layer, sources.layers[index] if sources is not None else None)
@@ -115,7 +124,7 @@ class Net:
             raise
         read = {blob for node in self.nodes for blob in node.bottoms if blob not in node.tops}
         self.outputs = sorted(name for name, blob in self.blobs.items() if blob not in read)
-        self.inputs = [blob.name for node in self.nodes if node.layer.type == "Input" for blob in node.tops]
+        self.inputs = [blob.name for node in self.nodes if isinstance(node.layer, Input) for blob in node.tops]
         self.loss_weights = {
             blob.name: weight
             for node in self.nodes
@@ -127,7 +136,13 @@ class Net:
         if not keep_blobs:
             self._steps = fusion.fuse(self.nodes)
             lifetimes.find_dead(self._steps, kept={*self.outputs})
+        else:
+            self._show_inputs()
         self._gradients = GradientStore(dtype, self.device, keep=keep_blobs)
+        self.before_forward: list[LayerHook] = []
+        self.after_forward: list[LayerHook] = []
+        self.before_backward: list[LayerHook] = []
+        self.after_backward: list[LayerHook] = []
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> Net:
@@ -149,9 +164,7 @@ class Net:
         self.blobs.update((blob.name, blob) for blob in named)
         specs, parameters = len(spec.param.param), len(layer.parameters)
         if specs > parameters:
-            layer.fail(
-                f"{specs} param message(s) are given, but the layer has {parameters} parameter(s)", "param"
-            )
+            layer.fail(f"{specs} param message(s) are given, but the layer has {parameters} parameter(s)", "param")
         for index, parameter in enumerate(layer.parameters):
             try:
                 fillers.check(parameter.filler)
@@ -173,12 +186,14 @@ class Net:
 
     def _fill(self, layer: Layer, parameter: Parameter) -> None:
         """Fills on the CPU, so that a seed gives the same values on every device."""
+        if parameter.initial is not None:
+            parameter.data.copy_(parameter.initial)
+            parameter.initial = None
+            return
         generator = self.context.generator
         values = parameter.data
         if self.device.type != "cpu":
-            generator = torch.Generator().manual_seed(
-                self._mix(self.seed, len(parameter.shape), parameter.count)
-            )
+            generator = torch.Generator().manual_seed(self._mix(self.seed, len(parameter.shape), parameter.count))
             values = torch.empty(parameter.shape, dtype=self.dtype)
         try:
             fillers.fill(values, parameter.filler, generator)
@@ -192,6 +207,13 @@ class Net:
         for blob, shape in zip(node.tops, node.layer.reshape(shapes), strict=True):
             blob.shape = tuple(shape)
 
+    def _show_inputs(self) -> None:
+        """Puts the Input layers' tensors into their blobs, so that a user can fill them before the first pass."""
+        for node in self.nodes:
+            if isinstance(node.layer, Input):
+                for blob, values in zip(node.tops, node.layer.values, strict=True):
+                    blob.data = values
+
     # -- running -----------------------------------------------------------------------------------------
 
     def forward(self, start: int = 0, end: int | None = None) -> float:
@@ -202,7 +224,11 @@ class Net:
         """
         loss = 0.0
         for node in self._range(start, len(self.nodes) if end is None else end):
+            for hook in self.before_forward:
+                hook(node.index)
             loss += self._forward(node)
+            for hook in self.after_forward:
+                hook(node.index)
         return loss
 
     def _forward(self, node: Node) -> float:
@@ -225,9 +251,7 @@ class Net:
             return self._steps
         steps = [node for node in self._steps if start <= node.members[0] < end]
         if sum(len(node.members) for node in steps) != end - start:
-            raise NetError(
-                f"layers {start} to {end - 1} of net '{self.name}' begin or end inside fused layers"
-            )
+            raise NetError(f"layers {start} to {end - 1} of net '{self.name}' begin or end inside fused layers")
         return steps
 
     def _value(self, node: Node, blob: Blob) -> torch.Tensor:
@@ -251,6 +275,8 @@ class Net:
         """
         first = len(self.nodes) - 1 if start is None else start
         for node in reversed(self._range(end, first + 1)):
+            for hook in self.before_backward:
+                hook(node.index)
             if node.needs_backward:
                 self._gradients.backward(node)
                 if not self.keep_blobs:
@@ -258,9 +284,16 @@ class Net:
             for parameter in node.owned:
                 if parameter.fresh and parameter.wanted:
                     parameter.diff.zero_()
+            for hook in self.after_backward:
+                hook(node.index)
             if on_layer_done is not None:
                 for index in reversed(node.members):
                     on_layer_done(index)
+
+    def reshape(self) -> None:
+        """Gives all blobs the shapes that follow from the inputs' shapes (Caffe: Net::Reshape)."""
+        for node in self.nodes:
+            self._reshape(node, [blob.shape for blob in node.bottoms])
 
     def forward_backward(self, on_layer_done: Callable[[int], None] | None = None) -> float:
         """One pass in each direction; returns the loss."""
@@ -319,12 +352,14 @@ class Net:
     def copy_trained_layers(self, source: Any) -> weights.CopyReport:
         """Copies weights from a file's path or a NetParameter message to the layers of the same names.
 
+        A file is binary or HDF5 by its content.
+
         Raises:
             NetError, PrototxtError: the file does not parse, or a layer does not fit.
         """
         if isinstance(source, (str, Path)):
-            return weights.copy_trained_layers(self.layers, weights.read_weights(source), str(source))
-        return weights.copy_trained_layers(self.layers, source, source.name or "the given net")
+            return weights.copy_file(self.layers, source)
+        return weights.copy_message(self.layers, source, source.name or "the given net")
 
     def share_trained_layers_with(self, other: Net) -> None:
         """Makes the layers named as in `other` use that net's parameters (Caffe: ShareTrainedLayersWith)."""

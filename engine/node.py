@@ -75,9 +75,7 @@ def _check_arity(spec: LayerSpec, layer: Layer, bottoms: int, tops: int) -> None
             location=spec.location("bottom"),
         )
     if tops not in layer.tops:
-        raise NetError(
-            f"{layer.type} makes {layer.tops} top blob(s), not {tops} {name}", location=spec.location("top")
-        )
+        raise NetError(f"{layer.type} makes {layer.tops} top blob(s), not {tops} {name}", location=spec.location("top"))
     if layer.one_top_per_bottom and bottoms != tops:
         raise NetError(
             f"{layer.type} makes one top a bottom, but has {bottoms} bottom(s) and {tops} top(s) {name}",

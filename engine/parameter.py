@@ -27,6 +27,7 @@ class Parameter:
         decay_mult: factor on the weight decay.
         wanted: whether backward has to compute its gradient.
         owner: the parameter whose values it shares, or None.
+        initial: the values that it begins with, where a layer gives them itself instead of a filler.
         explicit_multipliers: those of lr_mult and decay_mult that a prototxt gives for the owned values.
         fresh: True while `diff` holds nothing of this iteration: the next gradient replaces it.
     """
@@ -40,6 +41,7 @@ class Parameter:
     data: torch.Tensor = field(default=None, repr=False)  # type: ignore[assignment]
     diff: torch.Tensor = field(default=None, repr=False)  # type: ignore[assignment]
     owner: Parameter | None = field(default=None, repr=False)
+    initial: torch.Tensor | None = field(default=None, repr=False)
     explicit_multipliers: dict[str, float] = field(default_factory=dict, repr=False)
     _fresh: bool = field(default=True, repr=False)
 

@@ -81,10 +81,10 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
     spec = layer.param.param[index]
     if spec.share_mode == PERMISSIVE:
         if math.prod(mine.shape) != math.prod(owner.shape):
-            layer.fail(f"{what}: counts {mine.count} and {owner.count} differ", "param")
+            layer.fail(f"{what}: counts {owner.count} and {mine.count} differ", "param")
     elif mine.shape != owner.shape:
         layer.fail(
-            f"{what}: shapes {_text(mine.shape)} and {_text(owner.shape)} differ",
+            f"{what}: shapes {_text(owner.shape)} and {_text(mine.shape)} differ",
             "param",
             hint="share_mode: PERMISSIVE shares blobs of equal count and different shape.",
         )
@@ -93,9 +93,7 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
     mine.owner = owner.owner or owner
 
 
-def _merge_multiplier(
-    layer: Layer, what: str, field: str, spec: Any, mine: Parameter, owner: Parameter
-) -> None:
+def _merge_multiplier(layer: Layer, what: str, field: str, spec: Any, mine: Parameter, owner: Parameter) -> None:
     """An explicit multiplier wins over an implicit one; two explicit ones have to agree."""
     given = owner.explicit_multipliers
     if not spec.HasField(field):

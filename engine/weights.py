@@ -1,21 +1,56 @@
-"""Trained weights in and out of a net, by layer name (Caffe: Net::CopyTrainedLayersFrom, Net::ToProto)."""
+"""Trained weights in and out of a net, by layer name (Caffe: Net::CopyTrainedLayersFrom, Net::ToProto).
+
+Files are binary NetParameter messages (`.caffemodel`, every form since 2013) or HDF5 (`.caffemodel.h5`, see
+`weights_hdf5`). Where several layers have one name, the first in the file goes to the first in the net, the
+second to the second; Caffe copies them all to the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.errors import NetError
 
-FROM_SCRATCH = (
-    "To learn this layer's parameters from scratch rather than copying from a saved net, rename the layer."
-)
+FROM_SCRATCH = "To learn this layer's parameters from scratch rather than copying from a saved net, rename the layer."
+_LEGACY_AXES = ("num", "channels", "height", "width")
+
+
+@dataclass(frozen=True)
+class SavedBlob:
+    """One blob of a weights file.
+
+    Attributes:
+        shape: its shape.
+        load: gives its values.
+        is_legacy: whether it was stored as num x channels x height x width, with ones in front.
+    """
+
+    shape: Shape
+    load: Callable[[], NDArray[Any]]
+    is_legacy: bool = False
+
+    def fits(self, wanted: Shape) -> bool:
+        """Whether it can be copied to a parameter of this shape (Blob::ShapeEquals)."""
+        if self.shape == wanted:
+            return True
+        return self.is_legacy and len(wanted) <= 4 and self.shape == (1,) * (4 - len(wanted)) + wanted
+
+
+@dataclass(frozen=True)
+class SavedLayer:
+    """One layer of a weights file: its name, and its blobs by number. HDF5 lacks those that others own."""
+
+    name: str
+    blobs: Mapping[int, SavedBlob]
 
 
 @dataclass(frozen=True)
@@ -53,60 +88,81 @@ class CopyReport:
         return "\n".join([f"weights from {self.source}:", *lines])
 
 
-def copy_trained_layers(layers: Sequence[Layer], weights: Any, source: str) -> CopyReport:
-    """Copies the blobs of every layer in a NetParameter message to the layer of the same name.
+def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
+    """Copies a weights file to the layers of the same names; its content says which form it has.
 
-    Nothing is copied unless everything fits.
+    Raises:
+        NetError, PrototxtError: the file cannot be read, or a layer does not fit.
+    """
+    from mgcaffe.engine import weights_hdf5
+
+    if weights_hdf5.is_hdf5(path):
+        return weights_hdf5.copy_file(layers, path)
+    from mgcaffe.prototxt import read_net
+
+    return copy_message(layers, read_net(Path(path)), str(path))
+
+
+def copy_message(layers: Sequence[Layer], net: Any, source: str) -> CopyReport:
+    """Copies the blobs of a NetParameter message to the layers of the same names, as `copy_saved` does."""
+    from mgcaffe.prototxt import blob_array, blob_shape
+
+    saved = [
+        SavedLayer(
+            layer.name,
+            {
+                index: SavedBlob(blob_shape(blob), partial(blob_array, blob), any(map(blob.HasField, _LEGACY_AXES)))
+                for index, blob in enumerate(layer.blobs)
+            },
+        )
+        for layer in net.layer
+    ]
+    return copy_saved(layers, saved, source)
+
+
+def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str) -> CopyReport:
+    """Copies saved layers to the layers of the same names. Nothing is copied unless everything fits.
+
+    Args:
+        layers: the net's.
+        saved: the file's.
+        source: what to call the file.
 
     Raises:
         NetError: a layer has another number of blobs, or a blob another shape, than in the file.
     """
-    from mgcaffe.prototxt import blob_array, blob_shape
-
-    by_name: dict[str, Layer] = {}
-    for layer in layers:
-        by_name.setdefault(layer.name, layer)
     report = CopyReport(source)
-    planned: list[tuple[Parameter, Any]] = []
-    found: set[str] = set()
-    for saved in weights.layer:
-        target = by_name.get(saved.name)
-        if target is None:
-            if len(saved.blobs):
-                report.skipped.append(CopyRow(saved.name, "the net has no layer of this name"))
-            continue
-        found.add(saved.name)
-        shapes = [blob_shape(blob) for blob in saved.blobs]
-        problem = _misfit(target, saved.blobs, shapes)
+    ours, theirs = _by_name(layers, "parameters"), _by_name(saved, "blobs")
+    pairs: list[tuple[Layer, SavedLayer]] = []
+    for name, found in theirs.items():
+        targets = ours.get(name, [])
+        pairs += zip(targets, found, strict=False)
+        reason = f"the net has only {len(targets)} of this name" if targets else "the net has no layer of this name"
+        report.skipped += [CopyRow(name, reason) for layer in found[len(targets) :] if layer.blobs]
+    refused_at = None
+    for target, layer in pairs:
+        problem = _misfit(target, layer.blobs)
         if problem:
-            report.refused.append(CopyRow(saved.name, problem))
-        elif shapes:
-            report.copied.append(CopyRow(saved.name, ", ".join(map(_text, shapes))))
-            planned += zip(target.parameters, saved.blobs, strict=True)
-    for layer in layers:
-        if layer.parameters and layer.name not in found:
-            report.skipped.append(CopyRow(layer.name, "the file has no layer of this name; keeps its values"))
-    if report.refused:
-        first = by_name[report.refused[0].layer]
+            report.refused.append(CopyRow(layer.name, problem))
+            refused_at = refused_at or target
+        elif layer.blobs:
+            shapes = [layer.blobs[index].shape for index in sorted(layer.blobs)]
+            report.copied.append(CopyRow(layer.name, ", ".join(map(_text, shapes))))
+    for name, targets in ours.items():
+        found = theirs.get(name, [])
+        reason = f"the file has only {len(found)} of this name" if found else "the file has no layer of this name"
+        missing = [CopyRow(name, f"{reason}; keeps its values") for layer in targets[len(found) :] if layer.parameters]
+        report.skipped += missing
+    if refused_at is not None:
         rows = "; ".join(f"layer '{row.layer}': {row.detail}" for row in report.refused)
-        raise NetError(
-            f"weights in {source} do not fit: {rows}", location=first.location(), hint=FROM_SCRATCH
-        )
-    for parameter, blob in planned:
-        values = torch.from_numpy(blob_array(blob).reshape(parameter.shape))
-        parameter.data.copy_(values)
+        raise NetError(f"weights in {source} do not fit: {rows}", location=refused_at.location(), hint=FROM_SCRATCH)
+    # All are read before the first is copied: a damaged file leaves the net as it was.
+    planned = [
+        (target.parameters[index], blob.load()) for target, layer in pairs for index, blob in layer.blobs.items()
+    ]
+    for parameter, values in planned:
+        parameter.data.copy_(torch.tensor(values).reshape(parameter.shape))
     return report
-
-
-def read_weights(path: str | Path) -> Any:
-    """The NetParameter message of a weights file.
-
-    Raises:
-        NetError: the file cannot be read, or is no net with weights.
-    """
-    from mgcaffe.prototxt import read_net
-
-    return read_net(Path(path))
 
 
 def layers_to_proto(net: Any, layers: Sequence[Layer], diff: bool) -> None:
@@ -126,27 +182,36 @@ def layers_to_proto(net: Any, layers: Sequence[Layer], diff: bool) -> None:
         del message.blobs[:]
         for parameter in layer.parameters:
             blob = message.blobs.add()
-            fill_blob(
-                blob,
-                parameter.data.detach().cpu().numpy(),
-                parameter.diff.detach().cpu().numpy() if diff else None,
-            )
+            fill_blob(blob, parameter.data.cpu().numpy())
+            if diff:
+                fill_blob(blob, parameter.diff.cpu().numpy(), diff=True)
 
 
-def _misfit(target: Layer, blobs: Sequence[Any], shapes: Sequence[Shape]) -> str:
-    if len(blobs) != len(target.parameters):
+def _by_name(layers: Sequence[Any], blobs: str) -> dict[str, list[Any]]:
+    """The layers of each name that have any `blobs`, or else the first one of the name."""
+    named: dict[str, list[Any]] = {}
+    for layer in layers:
+        named.setdefault(layer.name, []).append(layer)
+    return {name: [layer for layer in same if getattr(layer, blobs)] or same[:1] for name, same in named.items()}
+
+
+def _misfit(target: Layer, blobs: Mapping[int, SavedBlob]) -> str:
+    lacks = [
+        index
+        for index, parameter in enumerate(target.parameters)
+        if index not in blobs and not _is_shared(parameter)
+    ]
+    if lacks or any(index >= len(target.parameters) for index in blobs):
         return f"{len(blobs)} blob(s) in the file, {len(target.parameters)} in the net"
-    for index, (blob, shape, parameter) in enumerate(zip(blobs, shapes, target.parameters, strict=True)):
-        if shape != parameter.shape and not _legacy_fit(blob, shape, parameter.shape):
-            return f"blob {index} has shape {_text(shape)} in the file, {_text(parameter.shape)} in the net"
+    for index, blob in blobs.items():
+        wanted = target.parameters[index].shape
+        if not blob.fits(wanted):
+            return f"blob {index} has shape {_text(blob.shape)} in the file, {_text(wanted)} in the net"
     return ""
 
 
-def _legacy_fit(blob: Any, saved: Shape, wanted: Shape) -> bool:
-    """Whether a num x channels x height x width blob is `wanted` behind ones (Blob::ShapeEquals)."""
-    if not any(blob.HasField(name) for name in ("num", "channels", "height", "width")):
-        return False
-    return len(wanted) <= 4 and saved == (1,) * (4 - len(wanted)) + wanted
+def _is_shared(parameter: Parameter) -> bool:
+    return parameter.owner is not None
 
 
 def _text(shape: Sequence[int]) -> str:

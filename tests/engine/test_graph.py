@@ -58,8 +58,7 @@ def test_include_and_exclude_together_are_refused():
 
 def with_splits(text: str) -> list[tuple[str, list[str], list[str]]]:
     return [
-        (spec.param.name, list(spec.param.bottom), list(spec.param.top))
-        for spec in graph.insert_splits(specs(text))
+        (spec.param.name, list(spec.param.bottom), list(spec.param.top)) for spec in graph.insert_splits(specs(text))
     ]
 
 

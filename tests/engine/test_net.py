@@ -1,11 +1,11 @@
-"""The net's rules: need-backward sweep, loss weights, outputs, ranges, errors (Caffe's NetTest behaviours)."""
+"""The net: need-backward sweep, loss weights, outputs, ranges, errors (Caffe's NetTest behaviours)."""
 
 import pytest
 import torch
-from netkit import inputs, make_net
 
 from mgcaffe.engine.net import TEST, TRAIN
 from mgcaffe.errors import NetError
+from tests.engine.netkit import inputs, make_net
 
 IP = 'inner_product_param {{ num_output: {n} weight_filler {{ type: "gaussian" std: 0.3 }} }}'
 
@@ -266,9 +266,7 @@ def test_bad_filler_names_the_layer():
 
 
 def test_phases_and_stages_choose_layers():
-    text = SMALL + layer("a", "Silence", "x2", "", "include { phase: TEST }").replace(
-        'bottom: "x2"', 'bottom: "h"'
-    )
+    text = SMALL + layer("a", "Silence", "x2", "", "include { phase: TEST }").replace('bottom: "x2"', 'bottom: "h"')
     assert [one.name for one in make_net(text, phase=TRAIN).layers][-1] == "loss"
     assert "a" in [one.name for one in make_net(text, phase=TEST).layers]
 

@@ -68,8 +68,7 @@ def check_gradients(
 
     def objective() -> float:
         return sum(
-            float((top * weight).sum())
-            for top, weight in zip(layer.forward(list(bottoms)), weights, strict=True)
+            float((top * weight).sum()) for top, weight in zip(layer.forward(list(bottoms)), weights, strict=True)
         )
 
     for parameter in layer.parameters:
@@ -99,9 +98,7 @@ def check_gradients(
             estimate = (above - below) / (2 * step)
             found = diff[index].item()
             scale = max(abs(estimate), abs(found), 1.0)
-            assert abs(estimate - found) <= tolerance * scale, (
-                f"{what}{list(index)}: {found}, expected {estimate}"
-            )
+            assert abs(estimate - found) <= tolerance * scale, f"{what}{list(index)}: {found}, expected {estimate}"
     layer.forward(list(bottoms))
     layer.backward([weight.clone() for weight in weights], layer.wants_bottom)
     for what, _, diff in targets[len(targets) - sum(p.wanted for p in layer.parameters) :]:

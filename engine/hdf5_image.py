@@ -1,0 +1,61 @@
+"""HDF5 files as bytes, so that they are written whole, and read with errors of our own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_GROWTH = 1 << 24
+
+
+def is_hdf5(path: str | os.PathLike[str]) -> bool:
+    """Says whether a file is HDF5, by its content; False for a file that cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(SIGNATURE)) == SIGNATURE
+    except OSError:
+        return False
+
+
+def make_image(fill: Callable[[Any], None]) -> bytes:
+    """Makes the content of an HDF5 file.
+
+    Args:
+        fill: is given the open, empty h5py.File.
+    """
+    import h5py
+
+    with h5py.File("image", "w", driver="core", backing_store=False, block_size=_GROWTH) as file:
+        fill(file)
+        file.flush()
+        image: bytes = file.id.get_file_image()
+    return image
+
+
+@contextmanager
+def open_image(path: str | os.PathLike[str], fail: Callable[[str], Exception]) -> Iterator[Any]:
+    """Opens an HDF5 file to read it, with `reading` around whatever reads.
+
+    Args:
+        path: the file.
+        fail: makes the error to be raised out of h5py's reason.
+    """
+    import h5py
+
+    with reading(fail):
+        file = h5py.File(path, "r")
+    with file:
+        yield file
+
+
+@contextmanager
+def reading(fail: Callable[[str], Exception]) -> Iterator[None]:
+    """Turns what h5py raises for a damaged file into the error that `fail` makes."""
+    try:
+        yield
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        raise fail(f"cut short or damaged ({error})") from None

@@ -1,0 +1,82 @@
+"""Batch normalisation, alone and with a scale, a bias and a ReLU folded in.
+
+Shapes: x, y, dy and dx (N, C, ...); weight, bias, mean and inverse_std (C). `inverse_std` is
+1 / sqrt(variance + eps) with the biased variance.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+
+class Statistics(NamedTuple):
+    """What a training pass over a batch finds out about each channel, each of shape (C)."""
+
+    mean: torch.Tensor
+    inverse_std: torch.Tensor
+    unbiased_variance: torch.Tensor
+
+
+def forward(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+    relu: bool = False,
+) -> tuple[torch.Tensor, Statistics]:
+    """y = weight (x - mean) / sqrt(variance + eps) + bias, over the batch's own statistics; then max(y, 0)."""
+    channels = x.shape[1]
+    running_mean, running_variance = x.new_zeros(channels), x.new_zeros(channels)
+    # With momentum 1 the running statistics become those of this batch, the variance unbiased.
+    y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_variance, True, 1.0, eps)
+    if x.numel() == channels:
+        running_variance.zero_()
+    return (y.clamp_(min=0) if relu else y), Statistics(mean, inverse_std, running_variance)
+
+
+def backward(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    inverse_std: torch.Tensor,
+    wanted: tuple[bool, bool, bool] = (True, True, True),
+    relu_top: torch.Tensor | None = None,
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """dx, dweight and dbias of `forward`, None where `wanted` is False.
+
+    Args:
+        dy: the gradient of y.
+        x: what `forward` was given.
+        weight: what `forward` was given, or None for ones.
+        mean: as `forward` found it.
+        inverse_std: as `forward` found it.
+        wanted: which of the three gradients to compute.
+        relu_top: the y of a `forward` with `relu`; dy counts only where it is positive.
+    """
+    if relu_top is not None:
+        dy = torch.ops.aten.threshold_backward(dy, relu_top, 0)
+    gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = torch.ops.aten.native_batch_norm_backward(
+        dy, x, weight, None, None, mean, inverse_std, True, 0.0, list(wanted)
+    )
+    dx, dweight, dbias = (part if want else None for part, want in zip(gradients, wanted, strict=True))
+    return dx, dweight, dbias
+
+
+def backward_from_top(dy: torch.Tensor, y: torch.Tensor, inverse_std: torch.Tensor) -> torch.Tensor:
+    """dx of a `forward` without weight and bias, from its result alone.
+
+    dx = (dy - mean(dy) - mean(dy y) y) inverse_std: the gradient of a normalisation of y, whose mean is 0 and
+    whose deviation is taken for 1, with inverse_std as weight.
+    """
+    zeros, ones = torch.zeros_like(inverse_std), torch.ones_like(inverse_std)
+    dx = backward(dy, y, inverse_std, zeros, ones, (True, False, False))[0]
+    assert dx is not None
+    return dx
+
+
+def channel_view(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Values (C) with axes added so that they broadcast over x."""
+    return values.view(-1, *[1] * (x.dim() - 2))

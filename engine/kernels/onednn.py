@@ -1,0 +1,60 @@
+"""oneDNN's own operators, called by name: whether they can serve a tensor, and the two that are used.
+
+With one thread and a small batch, `torch.conv2d` and `torch.mm` hand filters of one pixel and matrix products to
+the BLAS that PyTorch was built with, which on some processors runs at half of oneDNN's speed.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from mgcaffe.engine.kernels.geometry import Geometry
+
+
+def _available() -> bool:
+    return torch.backends.mkldnn.is_available() and all(
+        hasattr(torch.ops.mkldnn, name) for name in ("_convolution_pointwise", "_linear_pointwise")
+    )
+
+
+AVAILABLE = _available()
+"""Whether this PyTorch has the operators (CPU builds for x86 do)."""
+
+
+def serves(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is float32 on the CPU, holds something, and the operators exist."""
+    return AVAILABLE and tensor.dtype == torch.float32 and tensor.is_cpu and tensor.numel() > 0
+
+
+def linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
+) -> torch.Tensor:
+    """x (M, K) times weight (N, K) transposed, plus bias (N), as a new (M, N) tensor.
+
+    `activation` is "none" or "relu".
+    """
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "")
+    return product
+
+
+def convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    geometry: Geometry,
+    activation: str = "none",
+) -> torch.Tensor:
+    """`torch.conv2d` without the detour through BLAS; `activation` is "none" or "relu"."""
+    y: torch.Tensor = torch.ops.mkldnn._convolution_pointwise(
+        x,
+        weight,
+        bias,
+        list(geometry.pad),
+        list(geometry.stride),
+        list(geometry.dilation),
+        geometry.groups,
+        activation,
+        [],
+        "",
+    )
+    return y

@@ -1,0 +1,28 @@
+"""AbsVal: the absolute value.
+
+    y = |x|                                           dx = sign(x) dy, which is 0 at x = 0
+
+No fields. Bottom: any shape. Top: the same; may not be the bottom's blob. (Caffe: absval_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import torch
+
+from mgcaffe.engine.layers.neuron import BottomNeuron
+from mgcaffe.engine.registry import register
+
+
+@register("AbsVal")
+class AbsVal(BottomNeuron):
+    """The layer; see the module's text."""
+
+    in_place = False
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        return torch.abs(x, out=out)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """Two passes."""
+        return torch.mul(dy, torch.sign(kept), out=out)

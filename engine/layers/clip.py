@@ -1,0 +1,41 @@
+"""Clip: keeps values within an interval.
+
+    y = min(max(x, min), max)                         dx = dy where min <= x <= max, else 0
+
+Fields of `clip_param`: min, max, both required.
+Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: clip_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layers.neuron import BottomNeuron
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Clip")
+class Clip(BottomNeuron):
+    """The layer; see the module's text."""
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Checks the interval."""
+        param = self.param.clip_param
+        for field in ("min", "max"):
+            if not param.HasField(field):
+                self.fail(f"clip_param needs {field}", "clip_param")
+        if param.min > param.max:
+            self.fail(f"min {param.min:g} is more than max {param.max:g}", "clip_param.min")
+        self.low, self.high = param.min, param.max
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        return torch.clamp(x, self.low, self.high, out=out)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """The ends of the interval belong to it."""
+        inside = (kept >= self.low).logical_and_(kept <= self.high)
+        return torch.mul(dy, inside, out=out)

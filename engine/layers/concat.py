@@ -1,0 +1,58 @@
+"""Concat: joins blobs along one axis.
+
+    y = x_0, x_1, ... one after the other along `axis`
+
+Fields of `concat_param` (default): axis (1), counted from the end if negative; concat_dim: the same in old files.
+`engine` and `per_fla_fuse` say how to compute and have no meaning.
+Bottoms: one or more, alike but for that axis. Top: the same with the sum of their sizes. A gradient is a view of
+the top's. A single bottom is handed on as it is. (Caffe: concat_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import Layer, at_least
+from mgcaffe.engine.layers.fields import joining_axis
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Concat")
+class Concat(Layer):
+    """The layer; see the module's text."""
+
+    bottoms = at_least(1)
+    keeps_bottoms = False
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """A single bottom is not copied."""
+        self.tops_share_bottoms = len(bottom_shapes) == 1
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The common shape, with the sum of the sizes along the axis."""
+        first = bottom_shapes[0]
+        self.axis = axis = joining_axis(self, "concat_param", "concat_dim", len(first))
+        self.sizes = [shape[axis] if axis < len(shape) else 0 for shape in bottom_shapes]
+        for index, shape in enumerate(bottom_shapes):
+            if len(shape) != len(first) or (*shape[:axis], *shape[axis + 1 :]) != (
+                *first[:axis],
+                *first[axis + 1 :],
+            ):
+                names = self.param.bottom
+                self.fail(
+                    f"the bottoms may differ along axis {axis} only: bottom 0 ('{names[0]}') has shape {first},"
+                    f" bottom {index} ('{names[index]}') has {shape}"
+                )
+        return [(*first[:axis], sum(self.sizes), *first[axis + 1 :])]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps nothing."""
+        return [bottoms[0] if len(bottoms) == 1 else torch.cat(list(bottoms), self.axis)]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Views of the top's gradient."""
+        parts = torch.split(top_diffs[0], self.sizes, self.axis)
+        return [part if want else None for part, want in zip(parts, wanted, strict=True)]

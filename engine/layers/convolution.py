@@ -1,0 +1,148 @@
+"""Convolution: correlates each bottom with learned filters.
+
+    y[n, o, p] = b[o] + sum over c, q of  x[n, c, s p + d q - pad] * W[o, c, q]     (x is 0 outside the image)
+
+Fields of `convolution_param` (default): num_output; kernel_size, stride (1), pad (0), dilation (1), each one
+number or one for each spatial axis, the first three also as kernel_h and kernel_w, ... for two axes; group (1);
+bias_term (true); weight_filler, bias_filler (constant 0); axis (1): the channel axis, everything behind it is
+spatial, everything before it is batch. engine and force_nd_im2col do not change the result.
+Bottoms: one or more of equal shape (N, C, in...), all with the same filters. Tops: one for each bottom,
+(N, num_output, out...), out = floor((in + 2 pad - dilation (kernel - 1) - 1) / stride) + 1.
+Parameters: W (num_output, C / group, kernel...), b (num_output).
+(Caffe: base_conv_layer.cpp, conv_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.kernels import convolution
+from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.layer import Layer, at_least
+from mgcaffe.engine.layers.fields import refuse_fork_fields
+from mgcaffe.engine.layers.geometry import read_geometry
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+class FilterLayer(Layer):
+    """What Convolution and Deconvolution share: fields, parameters, shapes, bias.
+
+    Attributes:
+        geometry: kernel, stride, pad, dilation and groups.
+        channel_axis: the axis of the bottoms that holds the channels.
+        channels, outputs: how many channels the bottoms and the tops have.
+    """
+
+    bottoms = at_least(1)
+    tops = at_least(1)
+    one_top_per_bottom = True
+
+    geometry: Geometry
+    channel_axis: int
+    channels: int
+    outputs: int
+    rank: int
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Reads the fields and declares the filters and the bias."""
+        param = self.param.convolution_param
+        neutral = {"relu": False, "fusion_type": 0, "coeff": []}
+        refuse_fork_fields(self, param, "convolution_param", neutral)
+        self.rank = len(bottom_shapes[0])
+        self.channel_axis = self.canonical_axis(param.axis, self.rank, "convolution_param.axis")
+        self.channels = bottom_shapes[0][self.channel_axis]
+        self.outputs = param.num_output
+        self.geometry = read_geometry(self, self.rank - self.channel_axis - 1)
+        if self.outputs < 1:
+            self.fail("num_output has to be at least 1", "convolution_param")
+        for what, count in (("channels of the bottom", self.channels), ("num_output", self.outputs)):
+            if self.geometry.groups < 1 or count % self.geometry.groups:
+                where = "convolution_param.group"
+                self.fail(f"group {self.geometry.groups} does not divide the {what}, {count}", where)
+        self.add_parameter(self.weight_shape(), param.weight_filler)
+        if param.bias_term:
+            self.add_parameter((self.outputs,), param.bias_filler)
+
+    def weight_shape(self) -> Shape:
+        """The filters' shape."""
+        raise NotImplementedError
+
+    def top_size(self, bottom_size: Sequence[int]) -> tuple[int, ...]:
+        """The tops' spatial size."""
+        raise NotImplementedError
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """(N, num_output, out...) for every bottom."""
+        first = bottom_shapes[0]
+        if len(first) != self.rank or first[self.channel_axis] != self.channels:
+            self.fail(f"the bottom changed to shape {first}; the filters need {self.channels} channels")
+        for index, shape in enumerate(bottom_shapes):
+            if shape != first:
+                self.fail(f"bottom {index} has shape {shape}, but bottom 0 has {first}: they share the filters")
+        out = self.top_size(first[self.channel_axis + 1 :])
+        if min(out, default=1) < 1:
+            self.fail(f"the filter does not fit: bottom {first} would give a top of size {out}")
+        return [(*first[: self.channel_axis], self.outputs, *out)] * len(bottom_shapes)
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        """The bias, if there is one."""
+        return self.parameters[1].data if len(self.parameters) > 1 else None
+
+    def add_bias_gradient(self, top_diff: torch.Tensor) -> None:
+        """Adds the sum of `top_diff` over everything but its channels to the bias's gradient."""
+        if len(self.parameters) > 1 and self.parameters[1].wanted:
+            self.parameters[1].accumulate(convolution.backward_bias(top_diff))
+
+    def one_batch_axis(self, x: torch.Tensor) -> torch.Tensor:
+        """x as (N, C, spatial...), with all axes before the channels as N."""
+        if self.channel_axis == 1:
+            return x
+        return x.reshape(math.prod(x.shape[: self.channel_axis]), *x.shape[self.channel_axis :])
+
+    def all_batch_axes(self, x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """The inverse of `one_batch_axis`, with the batch axes of `like`."""
+        if self.channel_axis == 1:
+            return x
+        return x.reshape(*like.shape[: self.channel_axis], *x.shape[1:])
+
+
+@register("Convolution")
+class Convolution(FilterLayer):
+    """The layer; see the module's text."""
+
+    def weight_shape(self) -> Shape:
+        """(num_output, C / group, kernel...)."""
+        return (self.outputs, self.channels // self.geometry.groups, *self.geometry.kernel)
+
+    def top_size(self, bottom_size: Sequence[int]) -> tuple[int, ...]:
+        """floor((in + 2 pad - extent) / stride) + 1."""
+        return self.geometry.output_size(bottom_size)
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """One convolution a bottom; keeps the bottoms."""
+        self.saved = list(bottoms) if self.backward_follows else None
+        weight = self.parameters[0].data
+        tops = (convolution.forward(self.one_batch_axis(x), weight, self.bias, self.geometry) for x in bottoms)
+        return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """The convolution's adjoints."""
+        weight = self.parameters[0]
+        bottom_diffs: list[torch.Tensor | None] = []
+        for top_diff, bottom, want in zip(top_diffs, self.saved, wanted, strict=True):
+            x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
+            self.add_bias_gradient(dy)
+            if weight.wanted:
+                convolution.add_backward_weight(weight, dy, x, self.geometry)
+            dx = convolution.backward_data(dy, weight.data, x.shape[2:], self.geometry) if want else None
+            bottom_diffs.append(None if dx is None else self.all_batch_axes(dx, bottom))
+        return bottom_diffs
+
+    def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
+        """One filter's size for every value of the tops."""
+        return sum(math.prod(shape) for shape in top_shapes) * math.prod(self.weight_shape()[1:])

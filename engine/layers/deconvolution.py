@@ -1,0 +1,65 @@
+"""Deconvolution: the adjoint of a convolution; spreads each bottom pixel over the tops with learned filters.
+
+    y[n, o, s p + d q - pad] += x[n, c, p] * W[c, o, q]  for all c, p, q;  then  y[n, o, :] += b[o]
+
+Fields of `convolution_param`: those of Convolution, with the same defaults.
+Bottoms: one or more of equal shape (N, C, in...), all with the same filters. Tops: one for each bottom,
+(N, num_output, out...), out = stride (in - 1) + dilation (kernel - 1) + 1 - 2 pad.
+Parameters: W (C, num_output / group, kernel...), b (num_output).
+The classical upsampler is num_output = group = C, a bilinear filler and lr_mult 0. (Caffe: deconv_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.kernels import convolution
+from mgcaffe.engine.layers.convolution import FilterLayer
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Deconvolution")
+class Deconvolution(FilterLayer):
+    """The layer; see the module's text."""
+
+    def weight_shape(self) -> Shape:
+        """(C, num_output / group, kernel...)."""
+        return (self.channels, self.outputs // self.geometry.groups, *self.geometry.kernel)
+
+    def top_size(self, bottom_size: Sequence[int]) -> tuple[int, ...]:
+        """Stride (in - 1) + extent - 2 pad."""
+        return self.geometry.transposed_size(bottom_size)
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """A convolution's backward pass on each bottom; keeps the bottoms."""
+        self.saved = list(bottoms) if self.backward_follows else None
+        tops = []
+        for bottom in bottoms:
+            x = self.one_batch_axis(bottom)
+            size = self.top_size(x.shape[2:])
+            y = convolution.backward_data(x, self.parameters[0].data, size, self.geometry)
+            if self.bias is not None:
+                y += self.bias.view(-1, *[1] * len(size))
+            tops.append(self.all_batch_axes(y, bottom))
+        return tops
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """A convolution's forward pass on each top's gradient."""
+        weight = self.parameters[0]
+        bottom_diffs: list[torch.Tensor | None] = []
+        for top_diff, bottom, want in zip(top_diffs, self.saved, wanted, strict=True):
+            x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
+            self.add_bias_gradient(dy)
+            if weight.wanted:
+                convolution.add_backward_weight(weight, x, dy, self.geometry)
+            dx = convolution.forward(dy, weight.data, None, self.geometry) if want else None
+            bottom_diffs.append(None if dx is None else self.all_batch_axes(dx, bottom))
+        return bottom_diffs
+
+    def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
+        """One filter's size for every value of the bottoms."""
+        return sum(math.prod(shape) for shape in bottom_shapes) * math.prod(self.weight_shape()[1:])

@@ -1,0 +1,66 @@
+"""Dropout: sets values to zero at random while training.
+
+    TRAIN: y = x m / (1 - dropout_ratio)              dx = dy m / (1 - dropout_ratio)
+    TEST:  y = x                                      dx = dy
+
+    m is 1 with probability 1 - dropout_ratio, else 0; every value has its own.
+
+Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1). The phase is the layer's own where the
+prototxt gives it one. The random numbers come from the net's stream. `engine` says how to compute and has no
+meaning. Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: dropout_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import TRAIN
+from mgcaffe.engine.layers.fields import refuse_fork_fields
+from mgcaffe.engine.layers.neuron import Neuron
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Dropout")
+class Dropout(Neuron):
+    """The layer; see the module's text."""
+
+    keeps_bottoms = False
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Checks the ratio."""
+        param = self.param.dropout_param
+        refuse_fork_fields(self, param, "dropout_param", {"random_seed": -1})
+        self.ratio: float = param.dropout_ratio
+        if not 0 <= self.ratio < 1:
+            self.fail(
+                f"dropout_ratio has to be at least 0 and below 1, not {self.ratio:g}",
+                "dropout_param.dropout_ratio",
+            )
+        self.active = self.phase == TRAIN and self.ratio > 0
+        self.tops_share_bottoms = not self.active
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps the mask, one byte a value."""
+        x = bottoms[0]
+        if not self.active:
+            return [x]
+        noise = torch.empty_like(x).uniform_(generator=self.context.generator)
+        # As numbers, not truth values: PyTorch multiplies with them in half the time.
+        mask = (noise >= self.ratio).view(torch.uint8)
+        del noise
+        self.saved = mask if self.backward_follows else None
+        return [self._apply(mask, x, self.may_overwrite_bottom)]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Drops the gradients of what forward dropped."""
+        if not wanted[0]:
+            return [None]
+        dy = top_diffs[0]
+        return [self._apply(self.saved, dy, self.may_overwrite_top_diff[0]) if self.active else dy]
+
+    def _apply(self, mask: torch.Tensor, values: torch.Tensor, in_place: bool) -> torch.Tensor:
+        kept = torch.mul(values, mask, out=values if in_place else None)
+        return kept.mul_(1 / (1 - self.ratio))

@@ -1,0 +1,105 @@
+"""Eltwise: adds, multiplies or compares blobs of one shape, value by value.
+
+    SUM:   y = sum_i coeff_i x_i                      dx_i = coeff_i dy
+    PROD:  y = prod_i x_i                             dx_i = dy prod_{j != i} x_j
+    MAX:   y = max_i x_i                              dx_i = dy where x_i is the largest, else 0
+
+Fields of `eltwise_param` (default): operation (SUM); coeff (1), one a bottom, with SUM only; stable_prod_grad
+(true): if false, PROD's gradient is dy y / x_i: faster with many bottoms, NaN where x_i is 0. `engine` says how
+to compute and has no meaning. Among equal values MAX takes bottom 1 before bottom 0, and both before later ones.
+Bottoms: two or more of one shape. Top: that shape. (Caffe: eltwise_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import Layer, at_least
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+PROD, SUM, MAX = 0, 1, 2
+
+
+@register("Eltwise")
+class Eltwise(Layer):
+    """The layer; see the module's text."""
+
+    bottoms = at_least(2)
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Checks the coefficients."""
+        param = self.param.eltwise_param
+        self.operation: int = param.operation
+        given, count = list(param.coeff), len(bottom_shapes)
+        if given and self.operation != SUM:
+            self.fail("coefficients go with the operation SUM only", "eltwise_param.coeff")
+        if given and len(given) != count:
+            self.fail(f"{len(given)} coefficients for {count} bottoms", "eltwise_param.coeff")
+        self.coefficients: list[float] = given or [1.0] * count
+        self.divides = self.operation == PROD and not param.stable_prod_grad
+        self.keeps_bottoms = self.operation == PROD
+        self.keeps_tops = self.divides
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The bottoms' common shape."""
+        for index, shape in enumerate(bottom_shapes):
+            if shape != bottom_shapes[0]:
+                names = self.param.bottom
+                self.fail(
+                    f"all bottoms have to be of one shape: bottom 0 ('{names[0]}') has {bottom_shapes[0]},"
+                    f" bottom {index} ('{names[index]}') has {shape}"
+                )
+        return [bottom_shapes[0]]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """SUM keeps nothing, PROD its bottoms (and its top), MAX the numbers of the largest."""
+        if self.operation == SUM:
+            return [self._sum(bottoms)]
+        if self.operation == MAX:
+            return [self._largest(bottoms)]
+        y = bottoms[0] * bottoms[1]
+        for x in bottoms[2:]:
+            y.mul_(x)
+        self.saved = (list(bottoms), y if self.divides else None) if self.backward_follows else None
+        return [y]
+
+    def _sum(self, bottoms: Sequence[torch.Tensor]) -> torch.Tensor:
+        first = bottoms[0] if self.coefficients[0] == 1 else bottoms[0] * self.coefficients[0]
+        y = torch.add(first, bottoms[1], alpha=self.coefficients[1])
+        for x, coefficient in zip(bottoms[2:], self.coefficients[2:], strict=True):
+            y.add_(x, alpha=coefficient)
+        return y
+
+    def _largest(self, bottoms: Sequence[torch.Tensor]) -> torch.Tensor:
+        y = torch.maximum(bottoms[0], bottoms[1])
+        # Later bottoms win only if they are larger, so the winner is the largest number that ever won.
+        winner = (bottoms[1] >= bottoms[0]).to(torch.uint8 if len(bottoms) <= 256 else torch.int32)
+        for index, x in enumerate(bottoms[2:], 2):
+            torch.maximum(winner, (x > y).to(winner.dtype).mul_(index), out=winner)
+            torch.maximum(y, x, out=y)
+        self.saved = winner if self.backward_follows else None
+        return y
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """With coefficients of 1, all bottoms get the same tensor."""
+        gradient = {SUM: self._sum_gradient, PROD: self._product_gradient, MAX: self._largest_gradient}
+        compute = gradient[self.operation]
+        return [compute(top_diffs[0], index) if want else None for index, want in enumerate(wanted)]
+
+    def _sum_gradient(self, dy: torch.Tensor, index: int) -> torch.Tensor:
+        coefficient = self.coefficients[index]
+        return dy if coefficient == 1 else dy * coefficient
+
+    def _product_gradient(self, dy: torch.Tensor, index: int) -> torch.Tensor:
+        bottoms, y = self.saved
+        if y is not None:
+            return (y / bottoms[index]).mul_(dy)
+        others = [x for other, x in enumerate(bottoms) if other != index]
+        return functools.reduce(torch.Tensor.mul, others, dy)
+
+    def _largest_gradient(self, dy: torch.Tensor, index: int) -> torch.Tensor:
+        return dy * (self.saved == index).view(torch.uint8)

@@ -1,0 +1,39 @@
+"""Exp: a power of a base.
+
+    y = base^(shift + scale x)                        dx = scale log(base) y dy
+
+Fields of `exp_param` (default): base (-1, which stands for e; else above 0), scale (1), shift (0).
+Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: exp_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layers.neuron import TopNeuron, affine
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Exp")
+class Exp(TopNeuron):
+    """The layer; see the module's text."""
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Turns the base into a factor of the exponent."""
+        param = self.param.exp_param
+        if param.base != -1 and not 0 < param.base < math.inf:
+            self.fail(f"base has to be above 0, or -1 for e, not {param.base:g}", "exp_param.base")
+        logarithm = 1.0 if param.base == -1 else math.log(param.base)
+        self.scale, self.shift = param.scale * logarithm, param.shift * logarithm
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """Two passes."""
+        return affine(x, self.scale, self.shift, out).exp_()
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """Two passes."""
+        return torch.mul(dy, kept, out=out).mul_(self.scale)

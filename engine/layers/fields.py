@@ -1,0 +1,44 @@
+"""Checks of prototxt fields that several layers share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgcaffe.engine.layer import Layer
+
+
+def refuse_fork_fields(layer: Layer, message: Any, path: str, neutral: dict[str, Any]) -> None:
+    """Refuses fields of Caffe's forks that would change the result and that this layer cannot honour.
+
+    Args:
+        layer: the layer that reads `message`.
+        message: the layer's parameter message.
+        path: its name in the layer, such as "convolution_param".
+        neutral: by field name, the value with which the layer computes what BVLC's Caffe does; a field that
+            is given with another one is an error. An empty list stands for a repeated field.
+    """
+    given = {descriptor.name: value for descriptor, value in message.ListFields()}
+    for name, value in neutral.items():
+        if name in given and given[name] != value:
+            layer.fail(
+                f"{name} is a field of another Caffe that this layer cannot honour",
+                f"{path}.{name}",
+                hint=f"remove {name}, or write what it stands for as layers of their own",
+            )
+
+
+def joining_axis(layer: Layer, path: str, old_name: str, rank: int) -> int:
+    """The axis along which a layer joins or cuts blobs, given as `axis` or, in old files, under `old_name`.
+
+    Args:
+        layer: the layer.
+        path: the name of its parameter message.
+        old_name: the old field's name, which takes no negative values.
+        rank: how many axes the blob has.
+    """
+    message = getattr(layer.param, path)
+    if not message.HasField(old_name):
+        return layer.canonical_axis(message.axis, rank, f"{path}.axis")
+    if message.HasField("axis"):
+        layer.fail(f"{old_name} is the old name of axis: give one of them only", f"{path}.{old_name}")
+    return layer.canonical_axis(getattr(message, old_name), rank, f"{path}.{old_name}")

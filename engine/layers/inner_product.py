@@ -1,0 +1,83 @@
+"""InnerProduct: every output is a weighted sum of all values from `axis` on.
+
+    y[m, n] = b[n] + sum over k of  x[m, k] * W[n, k]        (W[k, n] with `transpose`)
+
+Fields of `inner_product_param` (default): num_output; bias_term (true); weight_filler, bias_filler (constant 0);
+axis (1): the first axis that is summed over; transpose (false).
+Bottom: any shape; M = product of the axes before `axis`, K = product of the others. Top: the axes before
+`axis`, then num_output. Parameters: W (num_output, K), or (K, num_output) with `transpose`; b (num_output).
+(Caffe: inner_product_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.kernels import linear
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layers.fields import refuse_fork_fields
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("InnerProduct")
+class InnerProduct(Layer):
+    """The layer; see the module's text."""
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Declares the weight and the bias."""
+        param = self.param.inner_product_param
+        refuse_fork_fields(self, param, "inner_product_param", {"relu": False})
+        if param.num_output < 1:
+            self.fail("num_output has to be at least 1", "inner_product_param")
+        shape = bottom_shapes[0]
+        self.axis = self.canonical_axis(param.axis, len(shape), "inner_product_param.axis")
+        self.inputs = math.prod(shape[self.axis :])
+        self.outputs = param.num_output
+        self.transpose = param.transpose
+        weight_shape = (self.outputs, self.inputs)
+        self.add_parameter(weight_shape[::-1] if self.transpose else weight_shape, param.weight_filler)
+        if param.bias_term:
+            self.add_parameter((self.outputs,), param.bias_filler)
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The bottom's axes before `axis`, then num_output."""
+        shape = bottom_shapes[0]
+        if math.prod(shape[self.axis :]) != self.inputs:
+            self.fail(f"the bottom changed to shape {shape}; the weight needs {self.inputs} inputs")
+        return [(*shape[: self.axis], self.outputs)]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """One matrix product; keeps the bottom."""
+        bottom = bottoms[0]
+        x = bottom.reshape(-1, self.inputs)
+        self.saved = (x, bottom.shape) if self.backward_follows else None
+        bias = self.parameters[1].data if len(self.parameters) > 1 else None
+        y = linear.forward(x, self._weight(), bias)
+        return [y.view(*bottom.shape[: self.axis], self.outputs)]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Adds the weight's gradient in place, without a tensor of its own."""
+        x, bottom_shape = self.saved
+        dy = top_diffs[0].reshape(-1, self.outputs)
+        weight = self.parameters[0]
+        if len(self.parameters) > 1 and self.parameters[1].wanted:
+            self.parameters[1].accumulate(dy.sum(0))
+        if weight.wanted:
+            left, right = (x, dy) if self.transpose else (dy, x)
+            linear.add_product(weight.diff, left, right, weight.beta())
+        if not wanted[0]:
+            return [None]
+        return [linear.backward_data(dy, self._weight()).view(bottom_shape)]
+
+    def _weight(self) -> torch.Tensor:
+        """The weight as (num_output, K), whichever way it is stored."""
+        data = self.parameters[0].data
+        return data.t() if self.transpose else data
+
+    def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
+        """M x K x num_output."""
+        return math.prod(top_shapes[0]) * self.inputs

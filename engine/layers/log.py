@@ -1,0 +1,41 @@
+"""Log: the logarithm of a linear function.
+
+    y = log(shift + scale x) / log(base)              dx = scale / (log(base) (shift + scale x)) dy
+
+Fields of `log_param` (default): base (-1, which stands for e; else above 0 and not 1), scale (1), shift (0).
+Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: log_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layers.neuron import BottomNeuron, affine
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Log")
+class Log(BottomNeuron):
+    """The layer; see the module's text."""
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Turns the base into a factor of the logarithm."""
+        param = self.param.log_param
+        if param.base != -1 and (not 0 < param.base < math.inf or param.base == 1):
+            self.fail(f"base has to be above 0 and not 1, or -1 for e, not {param.base:g}", "log_param.base")
+        self.factor = 1.0 if param.base == -1 else 1 / math.log(param.base)
+        self.scale, self.shift = param.scale, param.shift
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """Two passes, and another for a base."""
+        y = affine(x, self.scale, self.shift, out).log_()
+        return y if self.factor == 1 else y.mul_(self.factor)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """Computes the logarithm's argument again."""
+        argument = affine(kept, self.scale, self.shift)
+        return torch.div(dy, argument, out=out).mul_(self.scale * self.factor)

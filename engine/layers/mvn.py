@@ -1,0 +1,67 @@
+"""MVN: shifts every channel of every item to mean 0, and scales it to variance 1.
+
+    y = (x - mean) / (deviation + eps)                dx = (dy - mean(dy) - y mean(y dy)) / (deviation + eps)
+    without normalize_variance: y = x - mean          dx = dy - mean(dy)
+
+The deviation is that of the values themselves (the sum of squares divided by their number n, not n - 1).
+Fields of `mvn_param` (default): normalize_variance (true); across_channels (false): over all channels of an
+item together; eps (1e-9).
+Bottom: (N, C, ...). Top: the same; may be the bottom's blob. No parameters. (Caffe: mvn_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("MVN")
+class MVN(Layer):
+    """The layer; see the module's text."""
+
+    in_place = True
+    keeps_bottoms = False
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Reads the fields; without the variance the slope is the same everywhere."""
+        param = self.param.mvn_param
+        self.eps: float = param.eps
+        self.divides: bool = param.normalize_variance
+        self.keeps_tops = self.divides
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The bottom's shape."""
+        shape = bottom_shapes[0]
+        together = 1 if self.param.mvn_param.across_channels else 2
+        if len(shape) < together:
+            self.fail(f"the bottom needs at least {together} axes; its shape is {shape}")
+        self.rows = (math.prod(shape[:together]), math.prod(shape[together:]))
+        return [shape]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps y and what each row was divided by."""
+        shape, x = bottoms[0].shape, bottoms[0].reshape(self.rows)
+        y = x - x.mean(1, keepdim=True)
+        if not self.divides:
+            return [y.view(shape)]
+        divisor = y.square().mean(1, keepdim=True).sqrt_().add_(self.eps)
+        y.div_(divisor)
+        self.saved = (y, divisor) if self.backward_follows else None
+        return [y.view(shape)]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Takes out of dy what a change of mean and variance would take out."""
+        if not wanted[0]:
+            return [None]
+        shape, dy = top_diffs[0].shape, top_diffs[0].reshape(self.rows)
+        dx = dy - dy.mean(1, keepdim=True)
+        if self.divides:
+            y, divisor = self.saved
+            dx.addcmul_(y, (y * dy).mean(1, keepdim=True), value=-1).div_(divisor)
+        return [dx.view(shape)]

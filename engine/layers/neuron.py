@@ -1,0 +1,84 @@
+"""The base of the layers that compute every value of the top from one value of the bottom.
+
+    y = f(x)
+
+Such a layer's top has the bottom's shape and memory format, and may be the bottom's blob. A layer whose slope
+follows from y keeps y alone; it then works in place, and costs no memory where the next layer keeps y too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.parameter import Shape
+
+
+class Neuron(Layer):
+    """Base of both kinds: the shapes and the passes. Subclasses say `value` and `gradient`."""
+
+    in_place = True
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The bottom's shape."""
+        return [bottom_shapes[0]]
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """f(x), written to `out` (x itself) unless that is None."""
+        raise NotImplementedError
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """f'(x) dy, written to `out` (dy itself) unless that is None. `kept` is y or x."""
+        raise NotImplementedError
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Hands `gradient` what forward kept."""
+        if not wanted[0]:
+            return [None]
+        dy = top_diffs[0]
+        return [self.gradient(dy, self.saved, dy if self.may_overwrite_top_diff[0] else None)]
+
+
+class TopNeuron(Neuron):
+    """A layer whose slope follows from y."""
+
+    keeps_bottoms = False
+    keeps_tops = True
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps y."""
+        x = bottoms[0]
+        y = self.value(x, x if self.may_overwrite_bottom else None)
+        self.saved = y if self.backward_follows else None
+        return [y]
+
+
+class BottomNeuron(Neuron):
+    """A layer whose slope needs x; `keeps_bottoms` may be False in special cases. Writes over x only if it may."""
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps x, where the slope needs it."""
+        x = bottoms[0]
+        keeps = self.backward_follows and self.keeps_bottoms
+        self.saved = x if keeps else None
+        return [self.value(x, x if self.may_overwrite_bottom and not keeps else None)]
+
+
+def run_backward(operator: Any, dy: torch.Tensor, *arguments: Any, out: torch.Tensor | None) -> torch.Tensor:
+    """Calls one of PyTorch's backward operators, in place if `out` is given."""
+    if out is None:
+        result: torch.Tensor = operator(dy, *arguments)
+        return result
+    return operator.grad_input(dy, *arguments, grad_input=out)
+
+
+def affine(x: torch.Tensor, scale: float, shift: float, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Gives shift + scale x in one pass over memory."""
+    if shift == 0:
+        return torch.mul(x, scale, out=out)
+    if out is not None:
+        return torch.mul(x, scale, out=out).add_(shift)
+    return torch.rsub(x, shift, alpha=-scale)

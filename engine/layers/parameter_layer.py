@@ -1,0 +1,46 @@
+"""Parameter: a learnable blob by itself.
+
+    y = the parameter
+
+Fields of `parameter_param`: shape. The values begin as zeros.
+No bottoms. Top: the shape. Parameter: the shape. (Caffe: parameter_layer.hpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import Layer, exactly
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Parameter")
+class ParameterLayer(Layer):
+    """The layer; see the module's text."""
+
+    bottoms = exactly(0)
+    keeps_bottoms = False
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Declares the blob."""
+        shape = tuple(self.param.parameter_param.shape.dim)
+        if any(size < 0 for size in shape):
+            self.fail(f"the shape {shape} has a negative size", "parameter_param.shape")
+        self.add_parameter(shape)
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The parameter's shape."""
+        return [self.parameters[0].shape]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The parameter itself; the net lets nobody write over a blob that has no bottoms behind it."""
+        return [self.parameters[0].data]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """The top's gradient is the parameter's."""
+        if self.parameters[0].wanted:
+            self.parameters[0].accumulate(top_diffs[0])
+        return []

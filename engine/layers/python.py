@@ -1,0 +1,166 @@
+"""Python: a layer that a user writes in Python.
+
+    top = whatever the user's `forward` fills in
+
+Fields of `python_param`: module: looked for on PYTHONPATH and in the folder where the command runs; layer: the name
+of a class in it, derived from `caffe.Layer`; param_str: handed to it; share_in_parallel (false): has no meaning,
+since every rank is a process of its own and has its own layer.
+Bottoms and tops: any number; a top may be the bottom of the same place. Parameters: those that the user's `setup`
+adds. With `loss_weight`, tops count towards the loss, and their `diff` holds that weight when backward begins. Data
+are numpy arrays in the CPU's memory, also where the net runs on a GPU. (Caffe: python_layer.hpp, _caffe.cpp.)
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import torch
+
+from mgcaffe.engine.host_blob import LayerBlob, ParameterBlob, as_sizes, write_back
+from mgcaffe.engine.layer import Layer, at_least
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module
+from mgcaffe.errors import NetError
+
+logger = logging.getLogger("mgcaffe.engine")
+
+
+@register("Python")
+class Python(Layer):
+    """The layer; see the module's text.
+
+    Attributes:
+        user: the user's own object.
+    """
+
+    bottoms = at_least(0)
+    tops = at_least(0)
+    in_place = True
+    keeps_tops = True
+    user: UserLayer
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Makes the user's object and calls its `setup`."""
+        param = self.param.python_param
+        user_class = self._find_class()
+        shard = self.context.shard
+        if param.share_in_parallel and shard.size > 1:
+            logger.warning("layer '%s': share_in_parallel is not needed: each rank has its own layer", self.name)
+        self.user = self._call("__init__", user_class, self.param)
+        self.user.param_str, self.user.phase = param.param_str, self.phase
+        self.user.solver_rank, self.user.solver_count = shard.rank, shard.size
+        self.user.blobs = BlobVector(self._add_blob)
+        in_place = zip(self.param.bottom, self.param.top, strict=False)
+        self._shares = [bottom == top for bottom, top in in_place]
+        self._tops = [LayerBlob(self._zeros(())) for _ in self.param.top]
+        bottoms, tops = self._blobs([self._zeros(shape) for shape in bottom_shapes])
+        self._call("setup", self.user.setup, bottoms, tops)
+        self._is_set_up = True
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """What the user's `reshape` makes of the tops. It is called again before each forward."""
+        bottoms, tops = self._blobs([self._zeros(shape) for shape in bottom_shapes])
+        self._call("reshape", self.user.reshape, bottoms, tops)
+        return [top.shape for top in tops]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps what the user saw, for backward."""
+        values = [bottom.cpu() for bottom in bottoms]
+        for index, shares in enumerate(self._shares):
+            overwrites = self.may_overwrite_bottom and index == 0
+            if shares and values[index] is bottoms[index] and not overwrites:
+                values[index] = bottoms[index].clone()
+        blobs, tops = self._blobs(values)
+        self._call("reshape", self.user.reshape, blobs, tops)
+        self._call("forward", self.user.forward, blobs, tops)
+        write_back()
+        self.saved = (blobs, tops) if self.backward_follows else None
+        return [top.values.to(self.context.device) for top in tops]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """What the user's `backward` writes into the bottoms' diffs."""
+        bottoms, tops = self.saved
+        for top, diff, free in zip(tops, top_diffs, self.may_overwrite_top_diff, strict=True):
+            host = diff.cpu()
+            top.give(host if free or host is not diff else diff.clone())
+        for parameter in self.parameters:
+            if parameter.fresh:
+                parameter.diff.zero_()
+                parameter.fresh = False
+        self._call("backward", self.user.backward, tops, [bool(want) for want in wanted], bottoms)
+        write_back()
+        return [
+            bottom.take().to(self.context.device) if want else None
+            for bottom, want in zip(bottoms, wanted, strict=True)
+        ]
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    _is_set_up = False
+
+    def _find_class(self) -> type[UserLayer]:
+        param = self.param.python_param
+        for field in ("module", "layer"):
+            if not getattr(param, field):
+                self.fail(f"python_param.{field} is missing", "python_param")
+        try:
+            module = load_module(param.module)
+        except ModuleNotFoundError as error:
+            if error.name != param.module.partition(".")[0]:
+                self._fail_in_user_code(f"importing '{param.module}'", error)
+            self.fail(
+                f"there is no Python module '{param.module}'",
+                "python_param.module",
+                hint="it is looked for on PYTHONPATH and in the folder where the command runs",
+            )
+        except Exception as error:
+            self._fail_in_user_code(f"importing '{param.module}'", error)
+        found = getattr(module, param.layer, None)
+        if not inspect.isclass(found):
+            self.fail(f"module '{param.module}' ({module.__file__}) has no class '{param.layer}'", "python_param.layer")
+        if not issubclass(found, UserLayer):
+            self.fail(
+                f"class '{param.layer}' of module '{param.module}' ({module.__file__}) is no layer",
+                "python_param.layer",
+                hint="derive it from caffe.Layer",
+            )
+        return found
+
+    def _add_blob(self, sizes: tuple[int, ...]) -> ParameterBlob:
+        if self._is_set_up:
+            raise NetError("blobs can be added only in setup, since the solver has to know them from the start")
+        parameter = self.add_parameter(as_sizes(sizes))
+        parameter.initial = torch.zeros(parameter.shape, dtype=self.context.dtype)
+        return ParameterBlob(parameter)
+
+    def _zeros(self, shape: Shape) -> torch.Tensor:
+        return torch.zeros(shape, dtype=self.context.dtype)
+
+    def _blobs(self, values: Sequence[torch.Tensor]) -> tuple[list[LayerBlob], list[LayerBlob]]:
+        """Bottoms with these values, and the tops, of which in-place ones are the bottoms themselves.
+
+        A top is the same blob in every pass, so what the user leaves untouched stays.
+        """
+        bottoms = [LayerBlob(value) for value in values]
+        shared = [*self._shares, *[False] * len(self._tops)]
+        tops = [bottoms[index] if shared[index] else top for index, top in enumerate(self._tops)]
+        return bottoms, tops
+
+    def _call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls the user's code; its exceptions become errors that say where in it they came from."""
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self._fail_in_user_code(name, error)
+
+    def _fail_in_user_code(self, what: str, error: Exception) -> NoReturn:
+        kind = error_class(type(error))
+        raise kind(
+            f"{what} failed in {self.param.python_param.module}.{self.param.python_param.layer}"
+            f" (layer '{self.name}', type {self.type}): {described(error)}",
+            location=self.location("python_param"),
+        ) from None

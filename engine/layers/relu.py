@@ -1,0 +1,50 @@
+"""ReLU: cuts off what is negative, or damps it.
+
+    y = max(x, 0) + negative_slope min(x, 0)          dx = dy where x > 0, negative_slope dy elsewhere
+
+Fields of `relu_param` (default): negative_slope (0). `engine` and `fuse` say how to compute and have no meaning.
+Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: relu_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layers.neuron import TopNeuron, run_backward
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("ReLU")
+class ReLU(TopNeuron):
+    """The layer; see the module's text."""
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Decides what to keep: with a slope below 0 the sign of y does not tell that of x."""
+        self.slope: float = self.param.relu_param.negative_slope
+        self.keeps_bottoms = self.slope < 0
+        self.keeps_tops = not self.keeps_bottoms
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps y, or x where the slope is negative."""
+        if not (self.keeps_bottoms and self.backward_follows):
+            return super().forward(bottoms)
+        self.saved = bottoms[0]
+        return [self.value(bottoms[0], None)]
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        if self.slope == 0:
+            return torch.relu(x) if out is None else out.relu_()
+        if out is None:
+            return torch.ops.aten.leaky_relu(x, self.slope)
+        return torch.ops.aten.leaky_relu_(out, self.slope)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        aten = torch.ops.aten
+        if self.slope == 0:
+            return run_backward(aten.threshold_backward, dy, kept, 0, out=out)
+        return run_backward(aten.leaky_relu_backward, dy, kept, self.slope, self.keeps_tops, out=out)

@@ -1,0 +1,27 @@
+"""Sigmoid: the logistic function.
+
+    y = 1 / (1 + exp(-x))                             dx = y (1 - y) dy
+
+Fields of `sigmoid_param`: `engine` says how to compute and has no meaning.
+Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: sigmoid_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import torch
+
+from mgcaffe.engine.layers.neuron import TopNeuron, run_backward
+from mgcaffe.engine.registry import register
+
+
+@register("Sigmoid")
+class Sigmoid(TopNeuron):
+    """The layer; see the module's text."""
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        return torch.sigmoid(x, out=out)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        return run_backward(torch.ops.aten.sigmoid_backward, dy, kept, out=out)

@@ -1,0 +1,38 @@
+"""Softmax: turns scores into probabilities.
+
+    y_k = exp(x_k) / sum_j exp(x_j)                   dx_k = y_k (dy_k - sum_j y_j dy_j)          j along `axis`
+
+Fields of `softmax_param` (default): axis (1). `engine` says how to compute and has no meaning.
+Bottom: any shape with that axis. Top: the same; may be the bottom's blob. (Caffe: softmax_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layers.neuron import TopNeuron
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Softmax")
+class Softmax(TopNeuron):
+    """The layer; see the module's text."""
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The bottom's shape."""
+        rank = len(bottom_shapes[0])
+        self.axis = self.canonical_axis(self.param.softmax_param.axis, rank, "softmax_param.axis")
+        return super().reshape(bottom_shapes)
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """The largest score is subtracted first, so nothing overflows."""
+        y = torch.softmax(x, self.axis)
+        return y if out is None else out.copy_(y)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        dx: torch.Tensor = torch.ops.aten._softmax_backward_data(dy, kept, self.axis, kept.dtype)
+        return dx

@@ -1,0 +1,74 @@
+"""SoftmaxWithLoss: the negative log-likelihood of the labels under a softmax of the scores.
+
+    p = softmax(x) along `axis`                       loss = -sum over positions of log(max(p_label, tiny)) / Z
+    dx_k = w (p_k - [k = label]) / Z                  0 at positions that are ignored
+
+tiny is 1.2e-38, so that a net that has diverged shows a loss of 87.3; w is the loss weight, Z as in loss.py.
+Fields: `softmax_param` (default): axis (1); `loss_param`: ignore_label (none), normalization (VALID), and, if
+that is not given, normalize: true for VALID, false for BATCH_SIZE. The batch size is the number of positions
+before the axis.
+Bottoms: scores x, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...). Tops: the loss (),
+and, if named, p. (Caffe: softmax_loss_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import between
+from mgcaffe.engine.layers import labels
+from mgcaffe.engine.layers.loss import NormalizedLoss
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+TINY = torch.finfo(torch.float32).tiny
+
+
+@register("SoftmaxWithLoss")
+class SoftmaxWithLoss(NormalizedLoss):
+    """The layer; see the module's text."""
+
+    tops = between(1, 2)
+    keeps_bottoms = False
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """The probabilities are kept, and may be a top."""
+        super().setup(bottom_shapes)
+        self.keeps_tops = len(self.param.top) > 1
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """A single number, and the scores' shape for the probabilities."""
+        scores, given = bottom_shapes
+        self.axis = self.canonical_axis(self.param.softmax_param.axis, len(scores), "softmax_param.axis")
+        labels.check_shapes(self, scores, self.axis, given)
+        return [(), scores] if len(self.param.top) > 1 else [()]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps the probabilities, the class numbers and Z."""
+        scores, given = bottoms
+        shape, axis = scores.shape, self.axis
+        index, valid = labels.read_labels(self, given, shape, axis, self.ignore_label)
+        probabilities = torch.softmax(scores, axis)
+        logarithms = probabilities.gather(axis, index).clamp_(min=TINY).log_()
+        if valid is not None:
+            logarithms.masked_fill_(~valid, 0)
+        divisor = self.divisor(math.prod(shape[:axis]), math.prod(shape[axis + 1 :]), valid)
+        if self.backward_follows:
+            self.saved = (probabilities, index, valid, divisor)
+        loss = logarithms.sum().div_(-divisor)
+        return [loss, probabilities] if len(self.param.top) > 1 else [loss]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """The probabilities' own gradient is left out, as in Caffe."""
+        if not wanted[0]:
+            return [None, None]
+        probabilities, index, valid, divisor = self.saved
+        scale = top_diffs[0] / divisor
+        if valid is not None:
+            scale = scale * valid
+        diff = probabilities * scale
+        diff.scatter_add_(self.axis, index, scale.neg().expand(index.shape))
+        return [diff, None]

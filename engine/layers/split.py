@@ -1,0 +1,50 @@
+"""Split: gives one blob to several layers. The net inserts it where a blob has more than one reader.
+
+    y_i = x                                           dx = dy_0 + dy_1 + ...
+
+No fields. Bottom: any shape. Tops: the same blob under other names. (Caffe: split_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import Layer, at_least
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Split")
+class Split(Layer):
+    """The layer; see the module's text."""
+
+    tops = at_least(1)
+    keeps_bottoms = False
+    tops_share_bottoms = True
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """The bottom's shape for every top."""
+        return [bottom_shapes[0]] * len(self.param.top)
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps nothing."""
+        return [bottoms[0]] * len(self.param.top)
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Adds up in Caffe's order, in one of the gradients if that is allowed."""
+        if not wanted[0]:
+            return [None]
+        if len(top_diffs) == 1:
+            return [top_diffs[0]]
+        first, second = top_diffs[:2]
+        if self.may_overwrite_top_diff[0]:
+            total = first.add_(second)
+        elif self.may_overwrite_top_diff[1]:
+            total = second.add_(first)
+        else:
+            total = first + second
+        for diff in top_diffs[2:]:
+            total.add_(diff)
+        return [total]

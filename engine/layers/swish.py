@@ -1,0 +1,38 @@
+"""Swish: a value times its own sigmoid.
+
+    y = x s,  s = 1 / (1 + exp(-beta x))              dx = s (1 + beta x (1 - s)) dy
+
+Fields of `swish_param` (default): beta (1); 0 makes it x / 2.
+Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: swish_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layers.neuron import BottomNeuron, run_backward
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("Swish")
+class Swish(BottomNeuron):
+    """The layer; see the module's text."""
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Reads the field."""
+        self.beta: float = self.param.swish_param.beta
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """The sigmoid, then the product."""
+        gate = self._stretched(x).sigmoid()
+        return torch.mul(x, gate, out=gate if out is None else out)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """The slope at x is that of a Swish with beta 1 at beta x."""
+        return run_backward(torch.ops.aten.silu_backward, dy, self._stretched(kept), out=out)
+
+    def _stretched(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.beta == 1 else x * self.beta

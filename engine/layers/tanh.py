@@ -1,0 +1,27 @@
+"""TanH: the hyperbolic tangent.
+
+    y = tanh(x)                                       dx = (1 - y^2) dy
+
+Fields of `tanh_param`: `engine` says how to compute and has no meaning.
+Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: tanh_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+import torch
+
+from mgcaffe.engine.layers.neuron import TopNeuron, run_backward
+from mgcaffe.engine.registry import register
+
+
+@register("TanH")
+class TanH(TopNeuron):
+    """The layer; see the module's text."""
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        return torch.tanh(x, out=out)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass."""
+        return run_backward(torch.ops.aten.tanh_backward, dy, kept, out=out)

@@ -1,0 +1,138 @@
+"""What layers written in Python derive from, and how their modules are found (pycaffe: caffe.Layer).
+
+    class Double(caffe.Layer):
+        def reshape(self, bottom, top):
+            top[0].reshape(*bottom[0].shape)
+
+        def forward(self, bottom, top):
+            top[0].data[...] = 2 * bottom[0].data
+
+        def backward(self, top, propagate_down, bottom):
+            bottom[0].diff[...] = 2 * top[0].diff
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mgcaffe.engine.host_blob import HostBlob, ParameterBlob
+from mgcaffe.errors import NetError
+
+CAFFE_MODULE = "mgcaffe.caffe_module"
+"""The entry point whose function makes `import caffe` work where no Caffe is installed."""
+
+
+class BlobVector(list[ParameterBlob]):
+    """The learnable blobs of a layer."""
+
+    def __init__(self, add: Callable[[tuple[int, ...]], ParameterBlob]) -> None:
+        super().__init__()
+        self._add = add
+
+    def add_blob(self, *sizes: int) -> None:
+        """Declares the next learnable blob, of zeros until `data` is written; only in `setup`."""
+        self.append(self._add(sizes))
+
+
+class UserLayer:
+    """Base of the layers that users write. They override the four methods.
+
+    Attributes:
+        param_str: `python_param.param_str`, for the layer to make sense of.
+        phase: TRAIN (0) or TEST (1).
+        blobs: the learnable blobs; `self.blobs.add_blob(10, 5)` in `setup` declares one.
+        type: "Python".
+        solver_rank, solver_count: this rank's number, and how many train in step: a layer that reads data has
+            to read another part on each.
+    """
+
+    type = "Python"
+    param_str: str
+    phase: int
+    blobs: BlobVector
+    solver_rank: int = 0
+    solver_count: int = 1
+
+    def __init__(self, param: Any = None) -> None:
+        """Takes the LayerParameter message."""
+
+    def setup(self, bottom: Sequence[HostBlob], top: Sequence[HostBlob]) -> None:
+        """Called once, when the net is made."""
+
+    def reshape(self, bottom: Sequence[HostBlob], top: Sequence[HostBlob]) -> None:
+        """Shapes the tops; called when the net is made and before each forward."""
+        raise NotImplementedError(f"{type(self).__name__} has no method reshape(self, bottom, top)")
+
+    def forward(self, bottom: Sequence[HostBlob], top: Sequence[HostBlob]) -> None:
+        """Fills the tops' data."""
+        raise NotImplementedError(f"{type(self).__name__} has no method forward(self, bottom, top)")
+
+    def backward(self, top: Sequence[HostBlob], propagate_down: Sequence[bool], bottom: Sequence[HostBlob]) -> None:
+        """Fills the diffs of the bottoms that `propagate_down` asks for, and adds to those of `self.blobs`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method backward(self, top, propagate_down, bottom)")
+
+
+def load_module(name: str) -> ModuleType:
+    """Imports a user's module from PYTHONPATH or the folder where the command runs.
+
+    Raises:
+        ImportError and whatever the module itself raises.
+    """
+    if "caffe" not in sys.modules and importlib.util.find_spec("caffe") is None:
+        for entry in importlib.metadata.entry_points(group=CAFFE_MODULE):
+            entry.load()()
+    here = str(Path.cwd())
+    if not {"", here} & set(sys.path):
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    return importlib.import_module(name)
+
+
+def described(error: Exception) -> str:
+    """The exception in one line, and the lines of the user's code where it came from, innermost last.
+
+    Lines of this package and of Python's import machinery are left out.
+    """
+    lines = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append(traceback.FrameSummary(error.filename, error.lineno, "<module>"))
+    for frame in frames:
+        lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
+        code = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
+        if code:
+            lines.append(f"    {code}")
+    return "\n".join(lines)
+
+
+def _is_ours(file: str) -> bool:
+    if file.startswith("<frozen "):
+        return True
+    resolved = Path(file).resolve()
+    packages = Path(__file__).resolve().parents[1]
+    ours = any(resolved.is_relative_to(packages / name) for name in ("engine", "solvers", "pycaffe"))
+    return ours or resolved == Path(inspect.getfile(importlib)).resolve()
+
+
+@functools.cache
+def error_class(kind: type[Exception]) -> type[NetError]:
+    """A NetError that a user's own `except kind` catches too, as far as Python lets two classes be joined."""
+    if issubclass(NetError, kind):
+        return NetError
+    try:
+        joined = type("PythonLayerError", (NetError, kind), {"__doc__": "An exception of a layer in Python."})
+        joined("")
+    except TypeError:
+        return NetError
+    return joined

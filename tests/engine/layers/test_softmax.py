@@ -1,0 +1,30 @@
+"""Softmax: sums, big scores, axes."""
+
+import pytest
+import torch
+
+from mgcaffe.errors import NetError
+from tests.engine.layers.harness import make_layer
+from tests.engine.layers.inputs import LAYOUTS, random_input
+
+TEXT = 'name: "s" type: "Softmax" bottom: "x" top: "y" '
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_probabilities_add_up_to_one(layout):
+    layer, _ = make_layer(TEXT, [(2, 10, 2, 3)])
+    x = random_input((2, 10, 2, 3), layout)
+    (y,) = layer.forward([x])
+    torch.testing.assert_close(y.sum(1), torch.ones(2, 2, 3, dtype=torch.float64))
+    torch.testing.assert_close(y, x.exp() / x.exp().sum(1, keepdim=True))
+
+
+def test_big_scores_do_not_overflow():
+    layer, _ = make_layer(TEXT, [(1, 3)])
+    (y,) = layer.forward([torch.tensor([[1e5, 1e5, -1e5]], dtype=torch.float32)])
+    assert y.tolist() == [[0.5, 0.5, 0]]
+
+
+def test_missing_axis_is_refused():
+    with pytest.raises(NetError, match=r"softmax_param.axis 2 does not exist in a blob with 2 axes"):
+        make_layer(TEXT + "softmax_param { axis: 2 }", [(1, 3)])
