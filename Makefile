@@ -1,0 +1,60 @@
+# Every target sets up what it needs: a .venv in this checkout, once. PIP_ARGS is handed to every pip install,
+# PYTHON makes the environment, MPIRUN starts the ranks (a cluster's own, or the wheel's in .venv/bin; the
+# flags in MPIRUN_ARGS are Open MPI's).
+
+PYTHON ?= python3
+PIP_ARGS ?=
+MPIRUN ?= mpirun
+MPIRUN_ARGS ?= --oversubscribe --bind-to none
+RANKS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+PACKAGES := errors prototxt comm engine solvers tools pycaffe
+PYTHON_FILES := $(PACKAGES) tests setup.py $(wildcard examples benchmarks)
+SPELLED := $(PYTHON_FILES) $(wildcard docs) Makefile README.md CONTRIBUTING.md constraints.txt pyproject.toml
+# A stamp of an environment without a working Python is worth nothing.
+ifeq ($(shell $(VENV)/bin/python -c 'import pip' 2>/dev/null && echo works),)
+$(shell rm -f $(STAMP))
+endif
+
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# mpirun refuses to start as root (in containers) without these two.
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+
+.PHONY: install demo test check format clean
+
+install: $(STAMP)  ## the environment, with `engine` and `mpirun` in .venv/bin
+
+$(STAMP): pyproject.toml setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "mgcaffe needs Python 3.10 or newer; give one as make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(VENV)/bin/python -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV) \
+	  || { echo "$(PYTHON) -m venv failed (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt torch
+	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[mpi,test,check]'
+	@touch $@
+
+demo: $(STAMP)  ## trains the digits example on two MPI ranks
+	$(MPIRUN) -n $(RANKS) $(MPIRUN_ARGS) engine train examples/digits/solver.prototxt
+
+test: $(STAMP)  ## the whole test suite
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP)  ## style, types, spelling, and the directions in which packages may import
+	$(VENV)/bin/ruff check $(PYTHON_FILES)
+	$(VENV)/bin/ruff format --check $(PYTHON_FILES)
+	@mkdir -p .typing/mgcaffe
+	@for folder in $(PACKAGES); do ln -sfn ../../$$folder .typing/mgcaffe/$$folder; done
+	MYPYPATH=.typing $(VENV)/bin/mypy $(PACKAGES:%=-p mgcaffe.%)
+	$(VENV)/bin/codespell $(SPELLED)
+	$(VENV)/bin/python -m pytest tests/test_architecture.py
+
+format: $(STAMP)  ## puts the code into the form that `make check` asks for
+	$(VENV)/bin/ruff check --fix $(PYTHON_FILES)
+	$(VENV)/bin/ruff format $(PYTHON_FILES)
+
+clean:  ## removes the environment and every cache
+	rm -rf $(VENV) .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -1,0 +1,120 @@
+"""The house rules: who may import whom, how long a file may be, what is installed, what importing costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+# Every package, and the packages of ours that it may import besides itself.
+MAY_IMPORT = {
+    "errors": set(),
+    "prototxt": {"errors"},
+    "comm": {"errors"},
+    "engine": {"errors", "prototxt"},
+    "solvers": {"errors", "prototxt", "comm", "engine"},
+    "tools": {"errors", "prototxt", "comm", "engine", "solvers"},
+    "pycaffe": {"errors", "prototxt", "comm", "engine", "solvers", "tools"},
+}
+LONGEST_FILE = 500
+# What the code that computes must not use: the layers' backward passes are written here, not recorded.
+FORBIDDEN = ("torch.nn", "torch.autograd", "torch.optim")
+
+
+def _files(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything that a file imports, at its top or inside a function."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def _dynamic_imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of every string that names one of our packages, as importlib is given it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module":
+            for argument in ast.walk(node):
+                if isinstance(argument, ast.Constant) and str(argument.value).startswith("mgcaffe."):
+                    yield node.lineno, str(argument.value)
+
+
+def test_every_folder_that_is_installed_is_listed_here():
+    namespace: dict[str, object] = {}
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    exec(compile(setup.partition("setup(\n")[0], "setup.py", "exec"), namespace)
+    assert set(namespace["FOLDERS"]) == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_go_only_in_the_allowed_direction(package):
+    allowed = {package, *MAY_IMPORT[package]}
+    wrong = []
+    for path in _files(package):
+        for line, name in [*_imports(path), *_dynamic_imports(path)]:
+            parts = name.split(".")
+            ours = parts[1] if parts[0] == "mgcaffe" and len(parts) > 1 else None
+            if ours is not None and ours not in allowed:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import mgcaffe.{ours}")
+            if parts[0] in MAY_IMPORT:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: write mgcaffe.{name}")
+            if name.startswith(FORBIDDEN):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {name} has no place here")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_walk_sees_an_import_inside_a_function(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text("def f():\n    from mgcaffe.tools import main\n    import mgcaffe.engine.net\n")
+    assert [name for _, name in _imports(path)] == ["mgcaffe.tools.main", "mgcaffe.engine.net"]
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_no_file_is_too_long_and_each_says_what_it_is_for(package):
+    for path in _files(package):
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= LONGEST_FILE, f"{path.relative_to(ROOT)} is too long"
+        assert ast.get_docstring(ast.parse(text)), f"{path.relative_to(ROOT)} opens without a docstring"
+
+
+def test_everything_is_installed_inside_mgcaffe():
+    """`comm`, `tools` and their like must not land in site-packages, where `comm` is Jupyter's."""
+    probe = (
+        "import runpy, setuptools\n"
+        "seen = {}\n"
+        "setuptools.setup = lambda **options: seen.update(options)\n"
+        "runpy.run_path('setup.py')\n"
+        "print(*seen['packages'], sep='\\n')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    packages = result.stdout.split()
+    assert all(name.startswith("mgcaffe.") for name in packages)
+    on_disk = {
+        f"mgcaffe.{path.parent.relative_to(ROOT).as_posix().replace('/', '.')}"
+        for package in MAY_IMPORT
+        for path in _files(package)
+    }
+    assert on_disk <= set(packages), f"not installed: {sorted(on_disk - set(packages))}"
+    assert not [name for name in packages if "__pycache__" in name]
+
+
+@pytest.mark.parametrize(
+    "module", ["mgcaffe.engine", "mgcaffe.comm", "mgcaffe.prototxt", "mgcaffe.errors", "mgcaffe.tools.main"]
+)
+def test_importing_costs_neither_torch_nor_mpi(module):
+    probe = f"import sys, {module}; sys.exit(str(sorted({{'torch', 'mpi4py'}} & set(sys.modules)) or 0))"
+    probe = probe.replace("str(", "").replace(" or 0))", " or 0)")
+    result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, f"import {module} loads {result.stderr}"

@@ -1,0 +1,68 @@
+"""The `engine` command as a process: instant help, the version, unknown commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mgcaffe.tools.main import COMMANDS
+
+_PROBE = """
+import sys
+from mgcaffe.tools.main import main
+try:
+    code = main({words!r})
+except SystemExit as end:
+    code = end.code
+heavy = sorted({{"torch", "mpi4py", "numpy", "rich", "google.protobuf"}} & set(sys.modules))
+sys.exit(f"imported {{heavy}}" if heavy else code)
+"""
+
+
+def _engine(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _PROBE.format(words=list(words))], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("train", "--help"), ("summary", "-help"), ("--version",)])
+def test_help_and_version_are_answered_without_heavy_imports(words):
+    result = _engine(*words)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(("usage: engine", "engine 0."))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_complete_help(command, capsys):
+    from importlib import import_module
+
+    with pytest.raises(SystemExit):
+        import_module(f"mgcaffe.tools.{command}").parser().parse(["--help"])
+    text = capsys.readouterr().out
+    assert f"usage: engine {command}" in text
+    assert "one dash or two" in text
+
+
+def test_without_arguments_it_shows_help_and_fails():
+    result = _engine()
+    assert result.returncode == 2
+    assert "commands:" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("trainn",), "unknown command 'trainn'; did you mean 'train'?"),
+        (("--solver=x",), "'--solver=x' stands where the command belongs"),
+        (("train",), "the solver is missing"),
+        (("train", "--solvr=x"), "did you mean '--solver'?"),
+        (("train", "x", "--snapshot=a", "--weights=b"), "--snapshot and --weights exclude each other"),
+    ],
+)
+def test_mistakes_end_with_code_2_and_no_traceback(words, message):
+    result = _engine(*words)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

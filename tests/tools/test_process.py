@@ -1,0 +1,131 @@
+"""Threads, memory, devices, and what a signal does."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from mgcaffe.errors import UsageError
+from mgcaffe.tools import process
+from mgcaffe.tools.signals import handle_signals
+
+
+@pytest.fixture
+def three_gpus(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    return chosen
+
+
+@pytest.mark.parametrize(
+    ("gpu", "local_rank", "local_size", "device"),
+    [("1", 0, 1, 1), ("all", 0, 1, 0), ("all", 2, 3, 2), ("2,0", 1, 2, 0), ("1", 1, 2, 1), ("all", 4, 5, 1)],
+)
+def test_each_rank_takes_its_own_gpu(three_gpus, gpu, local_rank, local_size, device):
+    assert process.pick_device(gpu, local_rank, local_size) == torch.device("cuda", device)
+    assert three_gpus == [device]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "message"),
+    [
+        ("7", "device 7 does not exist, this machine has devices 0 to 2"),
+        ("0,1", "names 2 devices for one rank"),
+        ("one", "neither 'all' nor a list of numbers"),
+    ],
+)
+def test_a_wrong_gpu_is_a_usage_error(three_gpus, gpu, message):
+    with pytest.raises(UsageError, match=message):
+        process.pick_device(gpu)
+
+
+def test_asking_for_a_gpu_without_one_is_a_usage_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert process.pick_device(None) == torch.device("cpu")
+    with pytest.raises(UsageError, match="finds no CUDA device"):
+        process.pick_device("0")
+
+
+def test_the_flag_beats_the_environment_which_beats_the_share(monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch, "set_num_threads", seen.append)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,1")
+    assert process.set_threads(5, 1) == 5
+    assert process.set_threads(None, 1) == 3
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert process.set_threads(None, 10_000) == 1
+    assert seen == [5, 3, 1]
+
+
+_FAULTS = """
+import resource, sys
+from pathlib import Path
+from mgcaffe.tools import process
+process._HUGE_PAGES = Path(sys.argv[1])
+print(process.speed_up_memory())
+import torch
+def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(8): torch.ones(16 << 20)
+before = faults()
+for _ in range(8): torch.ones(16 << 20)
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+@pytest.mark.parametrize(("offer", "how"), [("always [madvise] never", "huge pages"), ("[never]", "kept")])
+def test_memory_is_not_mapped_anew_page_by_page(tmp_path, offer, how):
+    if how == "huge pages" and not process._kernel_offers_huge_pages():
+        pytest.skip("this kernel has no huge pages")
+    (tmp_path / "enabled").write_text(offer)
+    result = subprocess.run(
+        [sys.executable, "-c", _FAULTS, str(tmp_path / "enabled")],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    done, faults = result.stdout.split("\n")[:2]
+    assert done == how
+    # Each of the eight tensors covers 16384 pages of 4 KiB.
+    assert int(faults) < 8 * 16384 / 4
+
+
+def test_without_huge_pages_and_glibc_nothing_is_done(monkeypatch, tmp_path):
+    monkeypatch.setattr(process, "_HUGE_PAGES", tmp_path / "absent")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert process.speed_up_memory() == "nothing"
+
+
+class _Recorder:
+    def __init__(self) -> None:
+        self.wishes: list[str] = []
+
+    def request_stop(self) -> None:
+        self.wishes.append("stop")
+
+    def request_snapshot(self) -> None:
+        self.wishes.append("snapshot")
+
+
+def test_signals_ask_the_solver_to_stop_or_to_take_a_snapshot():
+    solver = _Recorder()
+    handle_signals(solver, "stop", "snapshot")
+    signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGINT)
+    assert solver.wishes == ["snapshot", "snapshot", "stop"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_signal_without_effect_is_ignored():
+    solver = _Recorder()
+    handle_signals(solver, "none", "none")
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGHUP)
+    assert solver.wishes == []

@@ -1,0 +1,214 @@
+"""Command-line flags as Caffe's users write them, and help that is there at once.
+
+Each flag can be written `--solver x`, `--solver=x`, `-solver x` or `-solver=x`, its words joined by `_` or
+`-`; the file that a subcommand is about can stand alone as well. As with gflags, the word after a flag is its
+value whatever it begins with, so `--iterations -1` reaches the check that explains what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from mgcaffe.errors import UsageError
+
+Flags = argparse.Namespace
+
+SCHEDULES = ("auto", "optimal", "mgwfbp", "wfbp", "single", "threshold")
+
+
+class FlagParser(argparse.ArgumentParser):
+    """The flags of one subcommand.
+
+    Args:
+        command: the subcommand's name.
+        summary: one sentence for the top of its help.
+        subject: the flag that may be given without its name (`solver` or `model`), if any.
+        epilog: examples for the end of its help.
+    """
+
+    def __init__(self, command: str, summary: str, subject: str | None = None, epilog: str = "") -> None:
+        subject_usage = f" [--{subject}] FILE" if subject else ""
+        super().__init__(
+            prog=f"engine {command}",
+            usage=f"engine {command}{subject_usage} [flags]",
+            description=summary,
+            epilog=f"{epilog}\n\nFlags may be written with one dash or two, and with '=' or a space.".strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.command = command
+        self.subject = subject
+        self._takes_value: dict[str, bool] = {"help": False, "h": False}
+
+    def flag(self, name: str, help_text: str, **options: Any) -> None:
+        """Adds a flag that takes a value (argparse's `type`, `default`, `choices`, `metavar`)."""
+        self._takes_value[name] = True
+        default = options.get("default")
+        shown = f" (default: {default})" if default not in (None, "", ()) else ""
+        self.add_argument(f"--{name}", help=help_text.replace("%", "%%") + shown, **options)
+
+    def switch(self, name: str, help_text: str, **options: Any) -> None:
+        """Adds a flag that takes none."""
+        self._takes_value[name] = False
+        self.add_argument(f"--{name}", help=help_text, **{"action": "store_true", **options})
+
+    def parse(self, arguments: Sequence[str]) -> Flags:
+        """Reads a command line.
+
+        Raises:
+            UsageError: an unknown flag (names the nearest one), a bad value, a stray word.
+            SystemExit: with code 0, after `--help`.
+        """
+        words, stray = self._normalised(list(arguments))
+        flags = self.parse_args(words)
+        if not stray:
+            return flags
+        if self.subject is None or len(stray) > 1:
+            raise UsageError(
+                f"unexpected argument '{stray[-1]}'", hint=f"see 'engine {self.command} --help' for the flags"
+            )
+        if getattr(flags, self.subject) not in (None, stray[0]):
+            raise UsageError(
+                f"two files for --{self.subject}: '{getattr(flags, self.subject)}' and '{stray[0]}'",
+                hint="give one of them",
+            )
+        setattr(flags, self.subject, stray[0])
+        return flags
+
+    def error(self, message: str) -> NoReturn:
+        """Turns argparse's own complaints into ours."""
+        raise UsageError(message.removeprefix("argument "), hint=f"see 'engine {self.command} --help' for the flags")
+
+    def _normalised(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """The words as `--name=value`, and those that belong to no flag."""
+        flags: list[str] = []
+        stray: list[str] = []
+        while words:
+            word = words.pop(0)
+            if not word.startswith("-") or word == "-":
+                stray.append(word)
+                continue
+            name, equals, value = word.lstrip("-").partition("=")
+            name = name.replace("-", "_")
+            if name not in self._takes_value:
+                self._refuse(word)
+            if not self._takes_value[name]:
+                if equals:
+                    raise UsageError(f"--{name} takes no value, but '{value}' was given")
+                flags.append("-h" if name == "h" else f"--{name}")
+                continue
+            if not equals:
+                if not words:
+                    raise UsageError(f"--{name} needs a value")
+                value = words.pop(0)
+            flags.append(f"--{name}={value}")
+        return flags, stray
+
+    def _refuse(self, word: str) -> NoReturn:
+        flag = word.partition("=")[0]
+        known = [name for name in self._takes_value if name != "h"]
+        near = difflib.get_close_matches(flag.lstrip("-").replace("-", "_"), known, n=1, cutoff=0.5)
+        guess = f"; did you mean '--{near[0]}'?" if near else ""
+        raise UsageError(f"unknown flag '{flag}'{guess}", hint=f"see 'engine {self.command} --help' for the flags")
+
+
+def words_list(text: str) -> list[str]:
+    """`a,b` as a list; an empty text, as Caffe's scripts give for an unset stage, is an empty list."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def number_from(least: int) -> Callable[[str], int]:
+    """A reader of whole numbers of at least `least`."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number} is too small; {least} is the least")
+        return number
+
+    return read
+
+
+def positive_float(text: str) -> float:
+    """A reader of numbers above zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+def blob_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Reads `data=1,3,227,227`, or `1,3,227,227` for every source without a name of its own (name `''`)."""
+    name, equals, sizes = text.rpartition("=")
+    try:
+        shape = tuple(int(size) for size in sizes.replace("x", ",").split(","))
+    except ValueError:
+        shape = ()
+    if not shape or min(shape) < 1 or (equals and not name):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a shape like data=1,3,227,227")
+    return name, shape
+
+
+def add_model_flags(parser: FlagParser) -> None:
+    """Adds the flags of every subcommand that runs a net without a solver."""
+    parser.flag("model", "the net (prototxt)", metavar="FILE")
+    parser.flag("level", "level of the net's state", type=int, default=0, metavar="N")
+    parser.flag("stage", "stages of the net's state, separated by commas", type=words_list, default=[])
+    parser.switch("strict", "refuse unknown fields in prototxt files instead of warning")
+
+
+def add_shape_flag(parser: FlagParser) -> None:
+    """Adds `--input_shape`, for nets whose data is not at hand."""
+    parser.flag(
+        "input_shape",
+        "shape of a blob that the net would read from a data source, as data=1,3,227,227; may be repeated. "
+        "Without a name it holds for the first blob of each data source (C,H,W keeps its batch size)",
+        type=blob_shape,
+        action="append",
+        default=[],
+        metavar="[BLOB=]N,C,H,W",
+    )
+
+
+def add_machine_flags(parser: FlagParser) -> None:
+    """Adds the flags that say what to compute on."""
+    parser.flag("gpu", "GPU to use, 'all', or with several ranks a list with one for each local rank", metavar="ID")
+    parser.flag(
+        "threads", "compute threads of each rank; otherwise OMP_NUM_THREADS, or cores over local ranks",
+        type=number_from(1), metavar="N",
+    )  # fmt: skip
+    parser.flag("dtype", "type of blobs", choices=("float32", "float64"), default="float32")
+
+
+def add_comm_flags(parser: FlagParser) -> None:
+    """Adds one flag for each field of `comm_param`."""
+    parser.flag("schedule", "how gradients are merged for all-reduce (default: optimal)", choices=SCHEDULES)
+    parser.flag(
+        "bucket_mb", "size of a group under --schedule=threshold, in MiB (default: 25)",
+        type=positive_float, metavar="MB",
+    )  # fmt: skip
+    parser.flag(
+        "calibration_iterations", "iterations whose times the plan is made from (default: 10)",
+        type=number_from(0), metavar="N",
+    )  # fmt: skip
+
+
+def require(flags: Flags, name: str, what: str) -> str:
+    """The value of the flag that a subcommand cannot do without.
+
+    Raises:
+        UsageError: it was not given.
+    """
+    value = getattr(flags, name)
+    if not value:
+        raise UsageError(f"{what} is missing", hint=f"give its file: engine ... FILE, or --{name}=FILE")
+    return str(value)

@@ -1,0 +1,143 @@
+"""A training run as JSON lines, for machines: one object a line, its kind in `event`.
+
+    {"event": "iteration", "iter": 100, "loss": 0.26, "lr": 0.01, "images_per_s": 5120.0, ...}
+    {"event": "test", "iter": 500, "net": 0, "scores": {"accuracy": 0.98}, "loss": null, "seconds": 0.4}
+    {"event": "snapshot", "iter": 500, "weights": "...", "state": "..."}
+
+Numbers that are not finite are null. Lines are appended, so that a resumed run goes on in the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable
+from functools import singledispatchmethod
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
+from mgcaffe.solvers import events
+
+_FLUSH_EVERY_S = 1.0
+
+
+class JsonLog:
+    """Writes the events of a run to a file, at the latest a second after they happened.
+
+    Raises:
+        EngineError: with exit code 73, when the file cannot be written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._flushed_at = time.monotonic()
+        try:
+            self._file = self.path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise self._failure(error) from None
+
+    @singledispatchmethod
+    def on_event(self, event: events.Event) -> None:
+        """Writes an event; kinds without a line of their own are passed over."""
+
+    @on_event.register
+    def _(self, event: events.Started) -> None:
+        self._write(
+            "start", net=event.net, solver=event.solver_type, lr_policy=event.policy, iter=event.iteration,
+            max_iter=event.max_iter, batch_size=event.batch_size, parameters=event.parameters,
+            ranks=event.ranks,
+        )  # fmt: skip
+
+    @on_event.register
+    def _(self, event: events.IterationDone) -> None:
+        self._write(
+            "iteration",
+            iter=event.iteration,
+            loss=event.loss,
+            smoothed_loss=event.smoothed_loss,
+            lr=event.rate,
+            seconds=event.seconds,
+            images_per_s=event.images / event.seconds if event.seconds > 0 else None,
+            data_wait_ms=event.data_wait_s * 1e3,
+            comm_hidden_ms=event.comm_hidden_s * 1e3,
+            comm_exposed_ms=event.comm_exposed_s * 1e3,
+        )
+
+    @on_event.register
+    def _(self, event: events.Tested) -> None:
+        self._write(
+            "test", iter=event.iteration, net=event.net, scores=scores_by_name(event.scores),
+            loss=event.loss, seconds=event.seconds,
+        )  # fmt: skip
+
+    @on_event.register
+    def _(self, event: events.SnapshotWritten) -> None:
+        self._write("snapshot", iter=event.iteration, weights=event.weights, state=event.state)
+
+    @on_event.register
+    def _(self, event: events.Restored) -> None:
+        self._write("restore", iter=event.iteration, weights=event.weights, state=event.state)
+
+    @on_event.register
+    def _(self, event: events.PlanChosen) -> None:
+        plan = event.plan
+        groups = [[group.first_layer, group.last_layer, group.bytes] for group in plan.groups] if plan else []
+        self._write("plan", iter=event.iteration, schedule=event.schedule, groups=groups)
+
+    @on_event.register
+    def _(self, event: events.Warned) -> None:
+        self._write("warning", text=event.text)
+
+    @on_event.register
+    def _(self, event: events.Finished) -> None:
+        self._write(
+            "finish", iter=event.iteration, stopped_early=event.stopped_early, seconds=event.seconds,
+            images=event.images, comm_hidden_ms=event.comm_hidden_s * 1e3,
+            comm_exposed_ms=event.comm_exposed_s * 1e3, hidden_share=event.hidden_share,
+            snapshot=event.snapshot,
+        )  # fmt: skip
+        self._flush()
+
+    def close(self) -> None:
+        """Writes what is left."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def _write(self, kind: str, **values: Any) -> None:
+        try:
+            self._file.write(json.dumps({"event": kind, **_finite(values)}) + "\n")
+        except OSError as error:
+            raise self._failure(error) from None
+        if kind != "iteration" or time.monotonic() - self._flushed_at > _FLUSH_EVERY_S:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise self._failure(error) from None
+        self._flushed_at = time.monotonic()
+
+    def _failure(self, error: OSError) -> EngineError:
+        return EngineError(f"cannot write the JSON log {self.path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE)
+
+
+def scores_by_name(scores: Iterable[events.OutputValue]) -> dict[str, Any]:
+    """Each output's number, or the list of its numbers where it has several."""
+    values: dict[str, list[float]] = {}
+    for score in scores:
+        values.setdefault(score.name, []).append(score.value)
+    return {name: numbers[0] if len(numbers) == 1 else numbers for name, numbers in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    """The value with every number that JSON cannot express replaced by None."""
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

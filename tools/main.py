@@ -1,0 +1,87 @@
+"""The `engine` command: finds the subcommand, reads its flags, and runs it guarded.
+
+Up to `run` nothing here imports torch or MPI, so help and mistakes in flags are answered at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+
+from mgcaffe.comm.guard import run_guarded
+from mgcaffe.errors import EXIT_OK, EXIT_USAGE, UsageError
+from mgcaffe.tools.session import Session
+
+COMMANDS = {
+    "train": "train a net, or go on training it",
+    "test": "score a net on its test data",
+    "time": "time each layer of a net, forward and backward",
+    "summary": "show a net's layers, shapes, parameters, arithmetic and memory",
+    "device_query": "show what this machine can compute on",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line (default: this process's) and returns its exit code (design: errors)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words:
+        print(help_text())
+        return EXIT_USAGE
+    if words[0].lstrip("-") in ("help", "h") and len(words) == 1:
+        print(help_text())
+        return EXIT_OK
+    if words[0] in ("--version", "-version"):
+        print(f"engine {importlib.metadata.version('mgcaffe')}")
+        return EXIT_OK
+    session = Session()
+    return run_guarded(lambda: _run(words, session), lambda: session.communicator, speak=_speak)
+
+
+def help_text() -> str:
+    """What `engine --help` prints."""
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+    return (
+        "usage: engine COMMAND [FILE] [flags]\n\n"
+        "Trains Caffe models, on one process or under mpirun with merged-gradient all-reduce.\n\n"
+        f"commands:\n{commands}\n\n"
+        "'engine COMMAND --help' shows a command's flags; 'engine --version' the version.\n\n"
+        "examples:\n"
+        "  engine train solver.prototxt\n"
+        "  mpirun -n 4 engine train solver.prototxt --schedule=optimal\n"
+        "  engine test --model net.prototxt --weights net_iter_500.caffemodel\n"
+    )
+
+
+def _run(words: list[str], session: Session) -> int:
+    name = words[0]
+    if name not in COMMANDS:
+        raise UsageError(_unknown_command(name), hint="see 'engine --help'")
+    command = importlib.import_module(f"mgcaffe.tools.{name}")
+    code: int = command.run(command.parser().parse(words[1:]), session)
+    return code
+
+
+def _unknown_command(name: str) -> str:
+    if name.startswith("-"):
+        return f"'{name}' stands where the command belongs, one of {', '.join(COMMANDS)}"
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    guess = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(COMMANDS)}"
+    return f"unknown command '{name}'{guess}"
+
+
+def _speak(message: str) -> None:
+    """Prints the guard's message; a mistake of ours comes with its traceback and a request to report it."""
+    report = "\nThis is a mistake in mgcaffe, not yours: please report it with the lines above."
+    try:
+        print(f"error: {message}{report if 'internal error: ' in message else ''}", file=sys.stderr, flush=True)
+    except OSError:
+        # Standard error is gone; the exit code still tells.
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Builds the net that a subcommand without a solver is about, also where its data is not at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.engine.layer import TEST, TRAIN
+from mgcaffe.engine.net import Net
+from mgcaffe.errors import DataError, NetError, UsageError
+from mgcaffe.prototxt import read_net_source
+from mgcaffe.prototxt.source import NetSource
+from mgcaffe.tools.flags import Flags
+
+Shapes = list[tuple[str, tuple[int, ...]]]
+
+# The field that says how many records a batch of a data layer holds.
+_BATCH_FIELDS = {
+    "Data": "data_param",
+    "HDF5Data": "hdf5_data_param",
+    "ImageData": "image_data_param",
+    "MemoryData": "memory_data_param",
+    "WindowData": "window_data_param",
+}
+_PHASES = {"TRAIN": TRAIN, "TEST": TEST}
+
+
+def build_net(flags: Flags, model: str, phase: str, *, noise: bool = False, **options: Any) -> Net:
+    """The net of a prototxt, in the state that the flags ask for, ready to run.
+
+    Args:
+        flags: level, stage, strict and, where the subcommand has it, input_shape.
+        model: the prototxt's path.
+        phase: TRAIN or TEST.
+        noise: data layers named by input_shape give noise of that shape, so that the net runs without data.
+        options: passed on to Net.
+    """
+    source = read_net_source(Path(model), strict=flags.strict)
+    if noise:
+        feed_noise(source.param, apply_input_shapes(source.param, flags.input_shape))
+    return _net(flags, source, phase, **options)
+
+
+def build_outline(flags: Flags, model: str, phase: str) -> Net:
+    """The net of a prototxt to be looked at: where a source is absent, its shape comes from input_shape.
+
+    Raises:
+        DataError: a source is absent, and nobody gave its shape; the hint names the flag.
+    """
+    source = read_net_source(Path(model), strict=flags.strict)
+    records = apply_input_shapes(source.param, flags.input_shape)
+    if records:
+        return _net(flags, source, phase, input_shapes=records)
+    try:
+        return _net(flags, source, phase)
+    except DataError as absent:
+        try:
+            return _net(flags, source, phase, input_shapes={})
+        except NetError as unknown:
+            raise DataError(absent.message, location=absent.location, hint=unknown.hint) from None
+
+
+def _net(flags: Flags, source: NetSource, phase: str, **options: Any) -> Net:
+    return Net(
+        source.param,
+        sources=source,
+        phase=_PHASES[phase],
+        level=flags.level,
+        stages=flags.stage,
+        **options,
+    )
+
+
+def apply_input_shapes(param: Any, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+    """Puts `--input_shape` into the net's message where it can be said there: batch sizes and Input layers.
+
+    Args:
+        param: the NetParameter; changed in place.
+        shapes: (blob or layer, shape) pairs; the name '' means every data source and Input layer.
+
+    Returns:
+        The shapes of single records, by the data layer's name or "*", for Net's `input_shapes`.
+
+    Raises:
+        UsageError: a name that no source of the net has.
+    """
+    records: dict[str, tuple[int, ...]] = {}
+    for name, shape in shapes:
+        named = [layer for layer in param.layer if _is_meant(layer, name)]
+        if not named:
+            known = [top for layer in param.layer if _is_source(layer) for top in layer.top]
+            raise UsageError(
+                f"--input_shape {name}: the net has no such input", hint=f"its inputs are {', '.join(known)}"
+            )
+        for layer in named:
+            if layer.type == "Input":
+                _set_input(layer, name, shape)
+            elif len(shape) == 4:
+                getattr(layer, _BATCH_FIELDS[layer.type]).batch_size = shape[0]
+                records[layer.name] = shape[1:]
+            else:
+                records[layer.name] = shape
+    return records
+
+
+def _is_source(layer: Any) -> bool:
+    return layer.type == "Input" or layer.type in _BATCH_FIELDS
+
+
+def _is_meant(layer: Any, name: str) -> bool:
+    return _is_source(layer) and (not name or name in (layer.name, *layer.top))
+
+
+def _set_input(layer: Any, name: str, shape: tuple[int, ...]) -> None:
+    """Gives one blob of an Input layer (or, by the layer's name or none, its first) a shape."""
+    number = list(layer.top).index(name) if name in layer.top else 0
+    shapes = layer.input_param.shape
+    while len(shapes) < len(layer.top):
+        shapes.add().CopyFrom(shapes[0])
+    del shapes[number].dim[:]
+    shapes[number].dim.extend(shape)
+
+
+def feed_noise(param: Any, records: dict[str, tuple[int, ...]]) -> None:
+    """Makes DummyData of the data layers whose records have been given a shape.
+
+    The first top holds noise of the shape that the layer would give it, the others (labels) zeros, one a
+    record.
+    """
+    for layer in param.layer:
+        if layer.name not in records or layer.type == "Input":
+            continue
+        reader = getattr(layer, _BATCH_FIELDS[layer.type])
+        shape = records[layer.name]
+        crop = layer.transform_param.crop_size or getattr(reader, "crop_size", 0)
+        if crop and len(shape) == 3:
+            shape = (shape[0], crop, crop)
+        batch = reader.batch_size
+        layer.type = "DummyData"
+        layer.ClearField("transform_param")
+        for number in range(len(layer.top)):
+            dummy = layer.dummy_data_param
+            dummy.shape.add(dim=(batch, *shape) if number == 0 else (batch,))
+            dummy.data_filler.add(type="gaussian" if number == 0 else "constant", std=1.0)

@@ -1,0 +1,154 @@
+"""Makes this process ready to compute: threads, memory allocation, the device, and what this machine has.
+
+Memory: glibc maps every tensor above 32 MiB anew and gives it back when it is freed, so each iteration
+touches fresh pages of 4 KiB, and the kernel has to clear and enter each. Pages of 2 MiB take most of that away.
+Where the kernel has none, two thresholds of malloc let one iteration's memory serve the next, at the price of a
+somewhat higher peak. Forward and backward at one thread, CPU time and peak memory, minimum of three runs:
+
+|                     | as it was         | huge pages        | kept              | both              |
+|---------------------|-------------------|-------------------|-------------------|-------------------|
+| ResNet-50, batch 8  | 2310 ms, 1372 MiB | 2060 ms, 1340 MiB | 2086 ms, 1400 MiB | 2058 ms, 1465 MiB |
+| AlexNet, batch 16   |  752 ms,  867 MiB |  726 ms,  879 MiB |  731 ms,  882 MiB |  719 ms,  922 MiB |
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mgcaffe.comm.cores import find_share
+from mgcaffe.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+# mallopt(3): parameters, and the value that switches giving back off.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_NEVER = -1
+_LARGEST = 2**31 - 1
+
+_log = logging.getLogger(__name__)
+
+
+def speed_up_memory() -> str:
+    """Makes big tensors cheap to allocate; to be called before PyTorch allocates its first one.
+
+    Returns:
+        What was done: `huge pages`, `kept` (freed memory is not returned to the kernel), or `nothing`.
+    """
+    if _kernel_offers_huge_pages():
+        # Read by PyTorch's CPU allocator, which then asks for huge pages from 2 MiB on.
+        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+        return "huge pages"
+    return "kept" if _keep_freed_memory() else "nothing"
+
+
+def _kernel_offers_huge_pages() -> bool:
+    try:
+        return "[never]" not in _HUGE_PAGES.read_text()
+    except OSError:
+        return False
+
+
+def _keep_freed_memory() -> bool:
+    """Has malloc keep what is freed for the next allocation; False where the C library is not glibc, or refuses."""
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST) and mallopt(_M_TRIM_THRESHOLD, _NEVER))
+
+
+def set_threads(asked: int | None, local_size: int) -> int:
+    """Sets how many threads compute, and warns of a launcher that has bound this rank to too few cores.
+
+    Args:
+        asked: `--threads`; otherwise OMP_NUM_THREADS decides, and without it the cores over the local ranks.
+        local_size: number of ranks on this host.
+
+    Returns:
+        The number of threads.
+    """
+    import torch
+
+    share = find_share(local_size)
+    threads = asked or _threads_of_environment() or share.threads
+    torch.set_num_threads(threads)
+    if share.warning:
+        _log.warning("%s", share.warning)
+    return threads
+
+
+def _threads_of_environment() -> int | None:
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdigit() and int(first) > 0 else None
+
+
+def pick_device(gpu: str | None, local_rank: int = 0, local_size: int = 1) -> torch.device:
+    """The device of this rank.
+
+    Args:
+        gpu: `--gpu`: an id, a list with one for each local rank, or `all`; None means the CPU.
+        local_rank, local_size: this rank among those of its host.
+
+    Raises:
+        UsageError: a GPU that does not exist, or several for one rank.
+    """
+    import torch
+
+    if not gpu:
+        return torch.device("cpu")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    chosen = _gpu_of_rank(gpu, count, local_rank, local_size)
+    torch.cuda.set_device(chosen)
+    return torch.device("cuda", chosen)
+
+
+def _gpu_of_rank(gpu: str, count: int, local_rank: int, local_size: int) -> int:
+    if not count:
+        raise UsageError(f"--gpu {gpu}: PyTorch finds no CUDA device here", hint="leave --gpu out for the CPU")
+    try:
+        ids = list(range(count)) if gpu == "all" else [int(word) for word in gpu.split(",")]
+    except ValueError:
+        raise UsageError(f"--gpu {gpu}: neither 'all' nor a list of numbers like 0,1") from None
+    missing = [number for number in ids if not 0 <= number < count]
+    if missing:
+        raise UsageError(f"--gpu {gpu}: device {missing[0]} does not exist, this machine has {_devices(count)}")
+    if len(ids) > 1 and local_size == 1:
+        if gpu == "all":
+            return ids[0]
+        raise UsageError(
+            f"--gpu {gpu} names {len(ids)} devices for one rank",
+            hint=f"one rank uses one device; start {len(ids)} of them: mpirun -n {len(ids)} engine ...",
+        )
+    if local_rank >= len(ids):
+        _log.warning("%d ranks share the %d GPUs of --gpu %s", local_size, len(ids), gpu)
+    return ids[local_rank % len(ids)]
+
+
+def _devices(count: int) -> str:
+    return "device 0 only" if count == 1 else f"devices 0 to {count - 1}"
+
+
+def processor_name() -> str:
+    """The CPU's model as the kernel calls it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """`float32` or `float64` as PyTorch's type."""
+    import torch
+
+    return {"float32": torch.float32, "float64": torch.float64}[name]

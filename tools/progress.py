@@ -1,0 +1,115 @@
+"""A progress line on a terminal: loss, rate, images per second, time left, and what communication costs.
+
+Tests, snapshots and warnings scroll by above it.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import singledispatchmethod
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from mgcaffe.solvers import events
+from mgcaffe.tools.comm_report import closing_lines, plan_lines, scores_text
+from mgcaffe.tools.glog import number, replace_handler
+
+# How much of an iteration's speed enters the speed shown: the line is to be read, not to flicker.
+_SMOOTHING = 0.1
+
+
+class ProgressListener:
+    """Shows a run as it goes.
+
+    Args:
+        ranks: how many ranks train in step; with more than one, exposed communication is shown.
+        console: where to draw, standard error by default.
+    """
+
+    def __init__(self, ranks: int, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        replace_handler(RichHandler(logging.WARNING, self.console, show_time=False, show_path=False))
+        self._ranks = ranks
+        self._started_at = 0
+        self._images_per_second = 0.0
+        self._task: TaskID | None = None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            refresh_per_second=5,
+        )
+
+    @singledispatchmethod
+    def on_event(self, event: events.Event) -> None:
+        """Shows an event; kinds that say nothing to a person are passed over."""
+
+    @on_event.register
+    def _(self, event: events.Started) -> None:
+        self._print(
+            f"Solving {event.net} ({event.solver_type}, {event.policy}): {event.parameters:,} parameters, "
+            f"batch {event.batch_size}, {event.ranks} rank{'s' * (event.ranks != 1)}"
+        )
+        self._started_at = event.iteration
+        self._task = self._progress.add_task(event.net, total=event.max_iter, completed=event.iteration, figures="")
+        self._progress.start()
+
+    @on_event.register
+    def _(self, event: events.IterationDone) -> None:
+        if self._task is None:
+            return
+        speed = event.images / event.seconds if event.seconds > 0 else 0.0
+        previous = self._images_per_second or speed
+        self._images_per_second = previous + _SMOOTHING * (speed - previous)
+        figures = f"loss {number(event.smoothed_loss)}  lr {number(event.rate)}"
+        if event.images:
+            figures += f"  {self._images_per_second:.0f} images/s"
+        if self._ranks > 1:
+            figures += f"  {event.comm_exposed_s * 1e3:.1f} ms exposed"
+        self._progress.update(self._task, completed=event.iteration + 1, figures=figures)
+
+    @on_event.register
+    def _(self, event: events.Tested) -> None:
+        loss = "" if event.loss is None else f", test loss = {number(event.loss)}"
+        self._print(f"Iteration {event.iteration}: test net #{event.net}: {scores_text(event.scores)}{loss}")
+
+    @on_event.register
+    def _(self, event: events.SnapshotWritten) -> None:
+        self._print(f"Iteration {event.iteration}: snapshot {event.state}")
+
+    @on_event.register
+    def _(self, event: events.Restored) -> None:
+        self._print(f"Resuming from {event.state} at iteration {event.iteration}")
+
+    @on_event.register
+    def _(self, event: events.WeightsCopied) -> None:
+        if event.net == "train":
+            self._print(f"Finetuning from {event.path}\n{event.report}")
+
+    @on_event.register
+    def _(self, event: events.PlanChosen) -> None:
+        for line in plan_lines(event.schedule, event.plan):
+            self._print(line)
+
+    @on_event.register
+    def _(self, event: events.Warned) -> None:
+        logging.getLogger(__name__).warning("%s", event.text)
+
+    @on_event.register
+    def _(self, event: events.Finished) -> None:
+        self.close()
+        self._print("Optimization stopped early." if event.stopped_early else "Optimization Done.")
+        for line in closing_lines(event, self._ranks, event.iteration - self._started_at):
+            self._print(line)
+
+    def close(self) -> None:
+        """Leaves the terminal as a run that ends should; harmless when repeated."""
+        self._progress.stop()
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False)

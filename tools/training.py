@@ -1,0 +1,113 @@
+"""The work of `engine train`: puts solver, listeners and signals together.
+
+It loads torch, so that `engine train --help` need not.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, closing
+from typing import Any
+
+from mgcaffe.comm.communicator import Communicator
+from mgcaffe.comm.launch import detect
+from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL
+from mgcaffe.prototxt import print_text, read_solver_source
+from mgcaffe.prototxt.source import SolverSource
+from mgcaffe.solvers.events import Event, Finished, SolverListener
+from mgcaffe.solvers.solver import Solver
+from mgcaffe.tools.caffe_log import CaffeLogListener
+from mgcaffe.tools.comm_settings import apply_comm_settings
+from mgcaffe.tools.flags import Flags
+from mgcaffe.tools.glog import log_line, start_logging
+from mgcaffe.tools.json_log import JsonLog
+from mgcaffe.tools.process import dtype_named, pick_device, set_threads, speed_up_memory
+from mgcaffe.tools.progress import ProgressListener
+from mgcaffe.tools.signals import handle_signals
+
+
+def train(flags: Flags, path: str, communicator: Communicator) -> int:
+    """Trains as a solver's file and the flags say; every rank calls it.
+
+    Returns:
+        The exit code: 0, or 75 where a signal stopped the run after its snapshot.
+    """
+    shows_progress = _shows_progress(flags)
+    start_logging(speaks=communicator.rank == 0)
+    speed_up_memory()
+    set_threads(flags.threads, communicator.local_size)
+    local = (communicator.local_rank, communicator.local_size)
+    device = pick_device(flags.gpu, *local) if flags.gpu else None
+    source = read_solver(flags, path)
+    with ExitStack() as stack:
+        ending = _Ending()
+        listeners = [ending, *_listeners(flags, source.param, communicator, shows_progress, stack)]
+        if not shows_progress:
+            log_line(f"Initializing solver from parameters: \n{print_text(source.param)}", "solver.cpp:44")
+        solver = stack.enter_context(
+            Solver(
+                source.param,
+                source=source,
+                communicator=communicator,
+                listeners=listeners,
+                weights=[] if flags.snapshot else flags.weights,
+                dtype=dtype_named(flags.dtype),
+                device=device,
+                strict=flags.strict,
+            )
+        )
+        log_line(
+            "Use CPU." if solver.net.device.type == "cpu" else f"Using GPUs {solver.net.device.index}", "caffe.cpp:211"
+        )
+        handle_signals(solver, flags.sigint_effect, flags.sighup_effect)
+        if flags.snapshot:
+            solver.restore(flags.snapshot)
+        solver.solve()
+        return EXIT_STOPPED_BY_SIGNAL if ending.stopped_early else EXIT_OK
+
+
+class _Ending:
+    """Remembers how the run ended, on every rank."""
+
+    stopped_early = False
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, Finished):
+            self.stopped_early = event.stopped_early
+
+
+def read_solver(flags: Flags, path: str) -> SolverSource:
+    """The solver's file with what the flags change in it."""
+    source = read_solver_source(path, strict=flags.strict)
+    solver = source.param
+    apply_comm_settings(solver, path, flags)
+    if flags.max_iter is not None:
+        solver.max_iter = flags.max_iter
+    if flags.level is not None:
+        solver.train_state.level = flags.level
+    if flags.stage:
+        solver.train_state.stage.extend(flags.stage)
+    return source
+
+
+def _shows_progress(flags: Flags) -> bool:
+    if flags.progress is not None:
+        return bool(flags.progress)
+    # Launchers give their ranks pseudo-terminals whose output ends up in files.
+    return sys.stderr.isatty() and detect().launcher == "none"
+
+
+def _listeners(
+    flags: Flags, solver: Any, communicator: Communicator, shows_progress: bool, stack: ExitStack
+) -> list[SolverListener]:
+    """Those that tell the user what happens; rank 0 alone speaks. The stack closes them."""
+    if communicator.rank != 0:
+        return []
+    listeners: list[SolverListener] = []
+    if flags.json_log:
+        listeners.append(stack.enter_context(closing(JsonLog(flags.json_log))))
+    if shows_progress:
+        listeners.append(stack.enter_context(closing(ProgressListener(communicator.size))))
+    else:
+        listeners.append(CaffeLogListener(solver.display, communicator.size))
+    return listeners
