@@ -1,0 +1,72 @@
+"""examples/digits: its LMDBs hold what the script writes, and its net and solver fit them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from examples.digits import make_lmdb
+from mgcaffe.prototxt import TEST, Datum, read_net, read_solver
+from tests.models.shapes import infer, layers_of
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
+
+
+def records(folder: Path) -> list[tuple[bytes, bytes]]:
+    with lmdb.open(str(folder), readonly=True, lock=False) as environment, environment.begin() as transaction:
+        return [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
+
+
+@pytest.mark.parametrize(("name", "count", "part"), [("train", 1437, 0), ("test", 360, 1)])
+def test_committed_records_are_those_the_script_makes(name: str, count: int, part: int) -> None:
+    digits = load_digits()
+    indices = make_lmdb.split(digits.target)[part]
+    assert len(indices) == count
+    assert records(DIGITS / f"{name}_lmdb") == [
+        (b"%08d" % number, make_lmdb.record(digits.images[index], digits.target[index]))
+        for number, index in enumerate(indices)
+    ]
+
+
+def test_no_image_is_in_both_parts_and_classes_are_balanced() -> None:
+    labels = load_digits().target
+    train, test = make_lmdb.split(labels)
+    assert sorted([*train, *test]) == list(range(len(labels)))
+    share = np.bincount(labels[test]) / np.bincount(labels)
+    assert share == pytest.approx(np.full(10, 0.2), abs=0.005)
+
+
+def test_a_record_is_a_grey_image_with_its_label() -> None:
+    image = np.arange(64.0).reshape(8, 8) % 17
+    datum = Datum.FromString(make_lmdb.record(image, 7))
+    assert (datum.channels, datum.height, datum.width, datum.label) == (1, 8, 8, 7)
+    assert np.frombuffer(datum.data, np.uint8).tolist() == (image * 15).ravel().tolist()
+
+
+def test_writing_again_replaces_an_lmdb_and_leaves_no_lock(tmp_path: Path) -> None:
+    make_lmdb.write_lmdb(tmp_path / "db", [b"old"] * 3)
+    make_lmdb.write_lmdb(tmp_path / "db", [b"new", b"newer"])
+    assert records(tmp_path / "db") == [(b"00000000", b"new"), (b"00000001", b"newer")]
+    assert [path.name for path in (tmp_path / "db").iterdir()] == ["data.mdb"]
+
+
+def test_net_and_solver_fit_the_data() -> None:
+    solver = read_solver(DIGITS / "solver.prototxt", strict=True)
+    net = read_net(DIGITS / "train_test.prototxt", strict=True)
+    assert solver.net == "examples/digits/train_test.prototxt"
+    assert (DIGITS / "snapshots").is_dir()
+    assert Path(solver.snapshot_prefix).parent == Path("examples/digits/snapshots")
+    shapes = infer(net, TEST, (1, 8, 8))
+    assert shapes.blobs["ip2"] == (45, 10)
+    source = layers_of(net, TEST)[0].data_param
+    assert solver.test_iter[0] * source.batch_size == len(records(DIGITS / "test_lmdb"))
+
+
+def test_nothing_in_the_net_depends_on_how_ranks_cut_the_batch() -> None:
+    net = read_net(DIGITS / "train_test.prototxt", strict=True)
+    assert not {"Dropout", "BatchNorm"} & {layer.type for layer in net.layer}
+    assert not any(layer.transform_param.mirror or layer.transform_param.crop_size for layer in net.layer)
