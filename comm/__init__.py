@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from mgcaffe.comm.guard import run_guarded
     from mgcaffe.comm.handshake import handshake
     from mgcaffe.comm.launch import Launch, detect
+    from mgcaffe.comm.networks import Network, parse_network
     from mgcaffe.comm.plan import Group, Plan, Segment, ready_times
+    from mgcaffe.comm.plan_file import PlanBasis, plan_text, read_plan
     from mgcaffe.comm.planners import SCHEDULES, make_plan
     from mgcaffe.comm.reducer import Reducer
+    from mgcaffe.comm.simulator import Result, simulate
     from mgcaffe.comm.synchronizer import (
         CommReport,
         GroupTimes,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
         Synchronizer,
     )
     from mgcaffe.comm.threaded import ThreadedCommunicator, run_ranks
+    from mgcaffe.comm.trace import Trace, TraceLayer, read_trace, write_trace
 
 _HOMES = {
     "calibration": ("agree_times", "measure_allreduce"),
@@ -37,11 +41,15 @@ _HOMES = {
     "guard": ("run_guarded",),
     "handshake": ("handshake",),
     "launch": ("Launch", "detect"),
+    "networks": ("Network", "parse_network"),
     "plan": ("Group", "Plan", "Segment", "ready_times"),
+    "plan_file": ("PlanBasis", "plan_text", "read_plan"),
     "planners": ("SCHEDULES", "make_plan"),
     "reducer": ("Reducer",),
+    "simulator": ("Result", "simulate"),
     "synchronizer": ("CommReport", "GroupTimes", "MergedAllReduce", "NoSynchronizer", "Synchronizer"),
     "threaded": ("ThreadedCommunicator", "run_ranks"),
+    "trace": ("Trace", "TraceLayer", "read_trace", "write_trace"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -57,13 +65,18 @@ __all__ = [
     "GroupTimes",
     "Launch",
     "MergedAllReduce",
+    "Network",
     "NoSynchronizer",
     "Plan",
+    "PlanBasis",
     "Reducer",
+    "Result",
     "Segment",
     "SingleCommunicator",
     "Synchronizer",
     "ThreadedCommunicator",
+    "Trace",
+    "TraceLayer",
     "Waiting",
     "agree_times",
     "connect",
@@ -73,9 +86,15 @@ __all__ = [
     "handshake",
     "make_plan",
     "measure_allreduce",
+    "parse_network",
+    "plan_text",
+    "read_plan",
+    "read_trace",
     "ready_times",
     "run_guarded",
     "run_ranks",
+    "simulate",
+    "write_trace",
 ]
 
 

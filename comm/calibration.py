@@ -61,9 +61,7 @@ def measure_allreduce(
         raise CommError("an all-reduce of an empty gradient buffer cannot be measured")
     flat[:] = 0
     path = make_path(communicator, flat)
-    counts = [
-        max(1, size // path.element_bytes) for size in calibration_sizes(len(flat) * path.element_bytes)
-    ]
+    counts = [max(1, size // path.element_bytes) for size in calibration_sizes(len(flat) * path.element_bytes)]
     best: dict[int, float] = {}
     began = clock()
     for _ in range(rounds):

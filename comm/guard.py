@@ -99,9 +99,7 @@ def _run(main: Callable[[], int | None]) -> Outcome:
         return Outcome(EXIT_FAILED, f"internal error: {type(error).__name__}: {error}\n{text}", raised=True)
 
 
-def _end_unconnected(
-    outcome: Outcome, speak: Callable[[str], None], leave: Callable[[int], NoReturn]
-) -> None:
+def _end_unconnected(outcome: Outcome, speak: Callable[[str], None], leave: Callable[[int], NoReturn]) -> None:
     assert outcome.message is not None
     try:
         launch = detect()
@@ -132,9 +130,7 @@ def _end_together(
     mine = Outcome(outcome.code, outcome.message, outcome.raised, ranks.host)
     met = ranks.meet(pickle.dumps(mine), patience_s if failed else None)
     if met is None:
-        speak(
-            f"rank {ranks.rank} ({ranks.host}): {outcome.message or f'ended with exit code {outcome.code}'}"
-        )
+        speak(f"rank {ranks.rank} ({ranks.host}): {outcome.message or f'ended with exit code {outcome.code}'}")
         _flush()
         ranks.abort(outcome.code)
     outcomes = [pickle.loads(each) for each in met]

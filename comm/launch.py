@@ -136,9 +136,7 @@ def _integer(environ: Mapping[str, str], name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise CommError(
-            f"the launcher's variable {name}={text!r} is not a number", hint=_USE_MPIRUN
-        ) from None
+        raise CommError(f"the launcher's variable {name}={text!r} is not a number", hint=_USE_MPIRUN) from None
 
 
 def _first_integer(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:

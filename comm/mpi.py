@@ -225,9 +225,7 @@ class MpiCommunicator:
         if not self._finish(lambda: comm.Iallgatherv(own, [contents, lengths.tolist()]), patience_s):
             return None
         ends = numpy.cumsum(lengths).tolist()
-        return [
-            contents[end - length : end].tobytes() for end, length in zip(ends, lengths.tolist(), strict=True)
-        ]
+        return [contents[end - length : end].tobytes() for end, length in zip(ends, lengths.tolist(), strict=True)]
 
     def _guarded(self, call: Callable[[], T]) -> T:
         try:

@@ -98,9 +98,7 @@ class Plan:
                 elements that no group, or more than one, contains.
         """
         if self.layers != len(segments):
-            raise CommError(
-                f"the plan is for {self.layers} layers, the net has {len(segments)} with parameters"
-            )
+            raise CommError(f"the plan is for {self.layers} layers, the net has {len(segments)} with parameters")
         below = self.layers
         for group in self.groups:
             if not 0 <= group.first_layer <= group.last_layer < below:

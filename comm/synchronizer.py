@@ -230,9 +230,7 @@ class MergedAllReduce:
             self._reducer.close()
 
     def _name(self, index: int) -> str:
-        return (
-            f"layer '{self._segments[index].name}'" if 0 <= index < len(self._segments) else f"layer {index}"
-        )
+        return f"layer '{self._segments[index].name}'" if 0 <= index < len(self._segments) else f"layer {index}"
 
     def _expected(self) -> str:
         if self._next_layer is None:

@@ -137,9 +137,7 @@ class ThreadedCommunicator:
         """Do nothing."""
 
 
-def run_ranks(
-    size: int, function: Callable[[ThreadedCommunicator], T], *, timeout_s: float = 20.0
-) -> list[T]:
+def run_ranks(size: int, function: Callable[[ThreadedCommunicator], T], *, timeout_s: float = 20.0) -> list[T]:
     """Run `function(communicator)` on `size` threads and return their results by rank.
 
     Raises:
@@ -157,9 +155,7 @@ def run_ranks(
             failures[rank] = error
             calls.break_off()
 
-    threads = [
-        threading.Thread(target=run, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(size)
-    ]
+    threads = [threading.Thread(target=run, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(size)]
     for thread in threads:
         thread.start()
     for thread in threads:

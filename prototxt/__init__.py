@@ -29,8 +29,9 @@ from mgcaffe.prototxt.messages import message_class
 from mgcaffe.prototxt.problems import nearest
 from mgcaffe.prototxt.source import LayerSource, NetSource, SolverSource, Source
 from mgcaffe.prototxt.text_reader import parse_text
-from mgcaffe.prototxt.text_writer import print_float, print_text
+from mgcaffe.prototxt.text_writer import print_float, print_text, write_text
 from mgcaffe.prototxt.upgrade import upgrade_net, upgrade_solver
+from mgcaffe.prototxt.whole_files import write_whole
 
 __all__ = [
     "LayerSource",
@@ -57,6 +58,8 @@ __all__ = [
     "upgrade_net",
     "upgrade_solver",
     "write_binary",
+    "write_text",
+    "write_whole",
 ]
 
 

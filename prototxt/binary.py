@@ -18,6 +18,7 @@ from mgcaffe.errors import EXIT_CANNOT_WRITE, Location, PrototxtError
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.problems import Problem, Problems
 from mgcaffe.prototxt.schema import MessageFacts
+from mgcaffe.prototxt.whole_files import write_whole
 
 MOST_PROBLEMS = 1000
 _FOREIGN = {
@@ -49,8 +50,7 @@ def parse_binary(data: bytes, message_class: Any, *, file: str = "<bytes>") -> t
         message.MergeFromString(data)
     except DecodeError as error:
         raise PrototxtError(
-            f"{len(data)} bytes that are no {name} in binary form: cut short, damaged, or something else "
-            f"({error})",
+            f"{len(data)} bytes that are no {name} in binary form: cut short, damaged, or something else ({error})",
             location=Location(file),
         ) from None
     if not message.IsInitialized():
@@ -157,8 +157,6 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 def write_binary(message: Any, path: str | os.PathLike[str]) -> None:
     """Writes a message in protobuf's wire format, so that the file is whole or not there.
 
-    It is written beside its place under a temporary name and then renamed.
-
     Raises:
         PrototxtError: the message lacks a required field or is larger than protobuf's 2 GiB, or the file
             cannot be written (exit code 73).
@@ -168,14 +166,17 @@ def write_binary(message: Any, path: str | os.PathLike[str]) -> None:
         data = message.SerializeToString()
     except (EncodeError, ValueError) as error:
         raise PrototxtError(f"cannot be put into binary form: {error}", location=location) from None
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    write_bytes(data, path)
+
+
+def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Writes a file that is whole or not there.
+
+    Raises:
+        PrototxtError: (exit code 73) it cannot be written; what was there before is untouched.
+    """
     try:
-        try:
-            temporary.write_bytes(data)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, data)
     except OSError as error:
         message_text = f"cannot be written: {error.strerror or error}"
-        raise PrototxtError(message_text, location=location, exit_code=EXIT_CANNOT_WRITE) from None
+        raise PrototxtError(message_text, location=Location(os.fspath(path)), exit_code=EXIT_CANNOT_WRITE) from None

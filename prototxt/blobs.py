@@ -77,9 +77,7 @@ def fill_blob(proto: Any, array: NDArray[Any], *, diff: bool = False) -> None:
     is_double = array.dtype == np.float64
     flat = np.ascontiguousarray(array, dtype="<f8" if is_double else "<f4")
     if flat.nbytes > _MOST_BYTES or array.ndim > MOST_AXES:
-        raise PrototxtError(
-            f"an array of shape {_shown(array.shape)} does not fit into a blob of at most 2 GiB"
-        )
+        raise PrototxtError(f"an array of shape {_shown(array.shape)} does not fit into a blob of at most 2 GiB")
     name = "diff" if diff else "data"
     for stale in (name, f"double_{name}", *_LEGACY_AXES):
         proto.ClearField(stale)
@@ -102,15 +100,11 @@ def _raw_values(proto: Any, name: str) -> NDArray[Any]:
     assert facts.enum is not None
     type_name = facts.enum.names[getattr(proto, f"raw_{name}_type")]
     if type_name not in _RAW_TYPES:
-        raise PrototxtError(
-            f"a blob stores its '{name}' raw as {type_name}; only {', '.join(_RAW_TYPES)} are read"
-        )
+        raise PrototxtError(f"a blob stores its '{name}' raw as {type_name}; only {', '.join(_RAW_TYPES)} are read")
     raw = getattr(proto, f"raw_{name}")
     dtype = np.dtype(_RAW_TYPES[type_name])
     if len(raw) % dtype.itemsize:
-        raise PrototxtError(
-            f"a blob stores {len(raw)} bytes of {type_name}, which is no whole number of values"
-        )
+        raise PrototxtError(f"a blob stores {len(raw)} bytes of {type_name}, which is no whole number of values")
     values = np.frombuffer(raw, dtype=dtype)
     return values.astype("<f4") if type_name == "FLOAT16" else values
 

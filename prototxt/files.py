@@ -105,9 +105,7 @@ def _decode(data: bytes, message_class: Any, file: str) -> Decoded:
     refuse_foreign(data, message_class, file)
     sample = data[:_SAMPLE]
     is_binary = len(sample.translate(None, _CONTROL_BYTES)) < len(sample)
-    decoded = (
-        _decode_binary(data, message_class, file) if is_binary else _decode_text(data, message_class, file)
-    )
+    decoded = _decode_binary(data, message_class, file) if is_binary else _decode_text(data, message_class, file)
     if not decoded[0].ListFields() and not decoded[2].found:
         raise PrototxtError("this file is empty, or holds nothing but comments", location=Location(file))
     return decoded
@@ -163,9 +161,7 @@ def _refuse_solver(param: Any, problems: Problems, data: bytes, source: Source) 
     for problem in problems.found:
         if problem.is_top_level and problem.field in fields:
             message = f"this is a solver, not a net: it has '{problem.field}'\n{problem.excerpt}"
-            raise PrototxtError(
-                message, location=problem.location, hint="Give the net that the solver names."
-            )
+            raise PrototxtError(message, location=problem.location, hint="Give the net that the solver names.")
 
 
 def _refuse_net(problems: Problems, data: bytes, source: Source) -> None:

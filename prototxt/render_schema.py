@@ -147,9 +147,7 @@ def _moved_rows(fields: list[Field], values: list[EnumValue], all_fields: list[F
             )
     for value in values:
         if value.number >= min(RELOCATED.values()):
-            winners = [
-                other.name for other in values if (other.enum, other.number) == (value.enum, value.own_number)
-            ]
+            winners = [other.name for other in values if (other.enum, other.number) == (value.enum, value.own_number)]
             rows.append(
                 f"| {value.enum} | {value.name} (a value) | {value.origin} | {value.own_number} "
                 f"| {value.number} | {', '.join(winners)} |"

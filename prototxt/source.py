@@ -87,11 +87,13 @@ class NetSource(Source):
         path: the file.
         param: the NetParameter.
         layers: the sources of its layers.
+        upgrades: what was written in an old way and has been brought into today's.
     """
 
     path: str
     param: Any
     layers: list[LayerSource] = field(default_factory=list)
+    upgrades: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -110,11 +112,13 @@ class SolverSource(Source):
         path: the file.
         param: the SolverParameter.
         inline_nets: the sources of the nets written inside it, by field name and index.
+        upgrades: what was written in an old way, there too, and has been brought into today's.
     """
 
     path: str
     param: Any
     inline_nets: dict[tuple[str, int], NetSource] = field(default_factory=dict)
+    upgrades: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.inline_nets:

@@ -7,9 +7,11 @@ that reads back to the same value.
 from __future__ import annotations
 
 import math
+import os
 import struct
 from typing import Any
 
+from mgcaffe.prototxt.binary import write_bytes
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.schema import FieldFacts
 
@@ -35,6 +37,15 @@ def print_text(message: Any) -> str:
     lines: list[str] = []
     _print_fields(message, "", lines)
     return "".join(f"{line}\n" for line in lines)
+
+
+def write_text(message: Any, path: str | os.PathLike[str]) -> None:
+    """Writes a message as prototxt, so that the file is whole or not there.
+
+    Raises:
+        PrototxtError: (exit code 73) the file cannot be written.
+    """
+    write_bytes(print_text(message).encode(), path)
 
 
 def _print_fields(message: Any, indent: str, lines: list[str]) -> None:

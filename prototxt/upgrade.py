@@ -1,5 +1,6 @@
 """Brings nets and solvers that are written in an old way into the form of today's Caffe (upgrade_proto.cpp).
 
+    layers { layer { ... } }            -> layers { ... }                    (see upgrade_v0)
     layers { ... }                      -> layer { ... }                     (see upgrade_v1)
     data_param { scale crop_size ... }  -> transform_param { ... }
     input, input_shape, input_dim       -> a layer of type Input, named "input", at the front
@@ -16,6 +17,7 @@ from typing import Any
 from mgcaffe.prototxt.messages import LayerParameter, SolverParameter, message_facts
 from mgcaffe.prototxt.problems import logger
 from mgcaffe.prototxt.source import LayerSource, NetSource, Place, SolverSource
+from mgcaffe.prototxt.upgrade_v0 import is_v0, upgrade_v0
 from mgcaffe.prototxt.upgrade_v1 import upgrade_v1
 
 _TRANSFORM_HOLDERS = {
@@ -36,21 +38,36 @@ _SOLVER_TYPES = {
 
 
 def upgrade_net(net: NetSource) -> None:
-    """Upgrades a net in place, in Caffe's order. Upgrading twice is the same as once.
+    """Upgrades a net in place, in Caffe's order, and notes in `upgrades` what was done.
+
+    Upgrading twice is the same as once.
 
     Raises:
-        PrototxtError: the net mixes old and new layers, is of the oldest form, or its inputs do not add up.
+        PrototxtError: the net mixes old and new layers, one of the oldest form has no counterpart today, or
+            its inputs do not add up.
     """
-    was_v1 = bool(net.param.layers)
-    if was_v1:
-        upgrade_v1(net)
-    for layer, source in zip(net.param.layer, net.layers, strict=True):
-        _upgrade_transform(layer, source, legacy_wins=was_v1)
+    was_old = bool(net.param.layers)
+    if was_old:
+        _upgrade_layers(net)
+    moved = [
+        _upgrade_transform(layer, source, legacy_wins=was_old)
+        for layer, source in zip(net.param.layer, net.layers, strict=True)
+    ]
+    if any(moved):
+        net.upgrades.append(f"transformation fields of {sum(moved)} data layers, now in transform_param")
     _upgrade_inputs(net)
-    for layer in net.param.layer:
-        if layer.type == "BatchNorm" and len(layer.param) == 3:
-            for spec in layer.param:
-                spec.lr_mult = spec.decay_mult = 0
+    _upgrade_batch_norm(net)
+
+
+def _upgrade_layers(net: NetSource) -> None:
+    if net.param.layer:
+        message = "the net mixes 'layer' with the older 'layers', whose order is then unknown"
+        raise net.error(message, "layers", hint="Write all of them as 'layer'.")
+    if is_v0(net):
+        upgrade_v0(net)
+    else:
+        net.upgrades.append(f"{len(net.layers)} layers in the form before 2015 (V1)")
+    upgrade_v1(net)
 
 
 def upgrade_solver(solver: SolverSource) -> None:
@@ -62,31 +79,33 @@ def upgrade_solver(solver: SolverSource) -> None:
     param = solver.param
     if param.HasField("solver_type"):
         if param.HasField("type"):
-            raise solver.error(
-                "'solver_type' is the old form of 'type': a solver has only one of them", "solver_type"
-            )
+            raise solver.error("'solver_type' is the old form of 'type': a solver has only one of them", "solver_type")
         facts = message_facts(SolverParameter).fields["solver_type"]
         assert facts.enum is not None
         param.type = _SOLVER_TYPES[facts.enum.names[param.solver_type]]
         param.ClearField("solver_type")
         solver.place.fields["type"] = solver.place.fields.pop("solver_type", [])
-    for net in solver.inline_nets.values():
+        solver.upgrades.append(f'solver_type, now type: "{param.type}"')
+    for (name, index), net in solver.inline_nets.items():
         upgrade_net(net)
+        which = f"{name} {index}" if len(param.test_net_param) > 1 and name == "test_net_param" else name
+        solver.upgrades.extend(f"{which}: {done}" for done in net.upgrades)
 
 
-def _upgrade_transform(layer: Any, source: LayerSource, legacy_wins: bool) -> None:
+def _upgrade_transform(layer: Any, source: LayerSource, legacy_wins: bool) -> bool:
     """Moves scale, mean_file, crop_size and mirror from a data layer's own parameters to transform_param.
+
+    Says whether there was anything to move.
 
     Caffe does so in `layers`, where the old field wins over one in transform_param; in `layer` it ignores the
     old fields, which is why moving or ignoring one there is worth a warning.
     """
     holder_name = _TRANSFORM_HOLDERS.get(layer.type)
     if holder_name is None or not layer.HasField(holder_name):
-        return
+        return False
     holder = getattr(layer, holder_name)
-    for name in _TRANSFORM_FIELDS:
-        if not holder.HasField(name):
-            continue
+    given = [name for name in _TRANSFORM_FIELDS if holder.HasField(name)]
+    for name in given:
         is_new = not layer.transform_param.HasField(name)
         location = source.field(f"{holder_name}.{name}")
         if is_new or legacy_wins:
@@ -96,6 +115,7 @@ def _upgrade_transform(layer: Any, source: LayerSource, legacy_wins: bool) -> No
             done = "read as if it stood there" if is_new else "ignored, since it stands there too"
             logger.warning("%s: %s.%s belongs into transform_param; %s", location, holder_name, name, done)
         holder.ClearField(name)
+    return bool(given)
 
 
 def _move_transform_place(place: Place, holder_name: str, name: str) -> None:
@@ -125,6 +145,9 @@ def _upgrade_inputs(net: NetSource) -> None:
             layer.input_param.shape.add(dim=shape)
         param.layer.insert(0, layer)
         net.layers.insert(0, _input_source(net))
+        net.upgrades.append(f"{count} input fields, now a layer of type Input")
+    elif count:
+        net.upgrades.append("input fields without a shape, now gone")
     for name in ("input", "input_shape", "input_dim"):
         param.ClearField(name)
 
@@ -139,9 +162,7 @@ def _input_shapes(net: NetSource) -> list[list[int]]:
         return [list(shape.dim) for shape in param.input_shape]
     dims = list(param.input_dim)
     if len(dims) != 4 * count:
-        raise net.error(
-            f"{count} 'input' need {4 * count} 'input_dim' (4 each), not {len(dims)}", "input_dim"
-        )
+        raise net.error(f"{count} 'input' need {4 * count} 'input_dim' (4 each), not {len(dims)}", "input_dim")
     return [dims[start : start + 4] for start in range(0, len(dims), 4)]
 
 
@@ -153,3 +174,15 @@ def _input_source(net: NetSource) -> LayerSource:
     if shapes:
         place.fields["input_param"] = [Place(shapes[0].offset, {"shape": shapes})]
     return LayerSource(net.text, place)
+
+
+def _upgrade_batch_norm(net: NetSource) -> None:
+    """Sets the multipliers of the statistics to 0: nets from before 2017 said so themselves, or forgot to."""
+    changed = 0
+    for layer in net.param.layer:
+        if layer.type == "BatchNorm" and len(layer.param) == 3:
+            changed += any(spec.lr_mult or spec.decay_mult for spec in layer.param)
+            for spec in layer.param:
+                spec.lr_mult = spec.decay_mult = 0
+    if changed:
+        net.upgrades.append(f"param messages of {changed} BatchNorm layers, now with lr_mult and decay_mult 0")

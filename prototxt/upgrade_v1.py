@@ -65,21 +65,10 @@ _SPEC_FIELDS = {
 def upgrade_v1(net: NetSource) -> None:
     """Turns each of a net's `layers` into a `layer`, in place, weights included.
 
-    Raises:
-        PrototxtError: the net has both forms, or its `layers` hold a `layer` each, which is the oldest form.
+    `layers` of the oldest form have to be brought into this one first (`upgrade_v0`).
     """
     param = net.param
-    if param.layer:
-        message = "the net mixes 'layer' with the older 'layers', whose order is then unknown"
-        raise net.error(message, "layers", hint="Write all of them as 'layer'.")
-    for index, old in enumerate(param.layers):
-        if old.HasField("layer"):
-            raise net.error(
-                "these are 'layers' that hold a 'layer' each, the form of 2013 (V0), which is not read",
-                "layers",
-                index,
-                hint="Convert the file with Caffe's upgrade_net_proto_text or upgrade_net_proto_binary.",
-            )
+    for old in param.layers:
         _upgrade_layer(old, param.layer.add())
         old.ClearField("blobs")
     for source in net.layers:

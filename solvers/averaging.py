@@ -26,6 +26,7 @@ from mgcaffe.comm import (
     agree_times,
     make_plan,
     measure_allreduce,
+    read_plan,
     ready_times,
 )
 from mgcaffe.engine import Net
@@ -43,16 +44,18 @@ class GradientAveraging:
         net: the training net.
         communicator: the ranks; with one rank nothing is exchanged.
         param: the SolverParameter message; its comm_param says over how many iterations the backward times are
-            measured (0: not at all), and how large the buckets of the schedule `threshold` are.
+            measured (0: not at all), how large the buckets of the schedule `threshold` are, and which plan
+            file, if any, is used instead of a schedule.
         schedule: how gradients are merged (`comm.planners.SCHEDULES`); None: as the solver says.
         emit: takes the events.
 
     Attributes:
         plan: the plan in use, None with one rank.
-        measured: whether it rests on measured times (or was taken over from a snapshot).
+        measured: whether it is final: rests on measured times, or was taken over from a snapshot or a file.
 
     Raises:
-        CommError: an unknown schedule.
+        CommError: an unknown schedule; (on rank 0, which alone reads it) a plan file that doesn't fit the net.
+        DataError: on rank 0, a plan file that cannot be read.
     """
 
     def __init__(
@@ -76,17 +79,21 @@ class GradientAveraging:
         self._stopwatch = _Stopwatch(net.device)
         self._times: list[list[float]] = []
         self.plan: Plan | None = None
+        pinned = self._read_plan(param.comm_param.plan_file)
+        self._is_pinned = pinned is not None
         # There is nothing to plan where all parameters are frozen.
-        self.measured = communicator.size == 1 or not segments
+        self.measured = communicator.size == 1 or not segments or self._is_pinned
         first = schedule if schedule in _NEED_NO_MEASURING else "single"
         guess = self._make_plan(first, [0.0] * len(segments), AffineCost(0.0, 0.0), 0.0)
         self._synchronizer: Synchronizer = NoSynchronizer()
         if communicator.size > 1:
             if schedule != first:
                 self._make_plan(schedule, [0.0] * len(segments), AffineCost(0.0, 0.0), 0.0)
-            self.plan = guess
-            self._synchronizer = MergedAllReduce(communicator, guess)
+            self.plan = pinned or guess
+            self._synchronizer = MergedAllReduce(communicator, self.plan)
             self._synchronizer.start(net.arena.diff, self._segments)
+            if pinned is not None:
+                self._emit(PlanChosen(0, pinned.schedule, pinned, None))
             if self._calibration_iterations <= 0 and not self.measured:
                 self._skip_measuring(first)
 
@@ -121,7 +128,7 @@ class GradientAveraging:
 
     def adopt(self, text: str) -> None:
         """Takes over the plan that an earlier run measured, if it is one of this schedule; collective."""
-        if self._communicator.size == 1 or not text:
+        if self._communicator.size == 1 or not text or self._is_pinned:
             return
         plan = Plan.from_json(text)
         try:
@@ -134,6 +141,15 @@ class GradientAveraging:
     def close(self) -> None:
         """Ends the exchange."""
         self._synchronizer.close()
+
+    def _read_plan(self, path: str) -> Plan | None:
+        """Rank 0's plan file for every rank; one rank alone checks it as well, though it has no use for it."""
+        if not path:
+            return None
+        plan = None
+        if self._communicator.rank == 0:
+            plan = read_plan(path, self._segments, self._net.arena.data.element_size())
+        return self._communicator.broadcast_object(plan)
 
     def _plan_from_measurements(self, iterations_done: int) -> None:
         """Rank 0's plan from the slowest rank's times and the measured cost of an all-reduce."""

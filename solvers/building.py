@@ -77,7 +77,13 @@ def agree_on_shapes(net: Net, communicator: Communicator) -> None:
 
 
 def build_train_net(
-    choice: NetChoice, ranks: Ranks, divisors: Ranks, seed: int, dtype: torch.dtype, device: torch.device
+    choice: NetChoice,
+    ranks: Ranks,
+    divisors: Ranks,
+    seed: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    keep_blobs: bool = False,
 ) -> Net:
     """The training net, reading this rank's records.
 
@@ -85,7 +91,7 @@ def build_train_net(
         choice: what the solver asks for.
         ranks: the ranks that train in step.
         divisors: the same, on a channel of their own for the numbers that loss layers add up over the ranks.
-        seed, dtype, device: as for Net.
+        seed, dtype, device, keep_blobs: as for Net.
     """
     return Net(
         choice.param,
@@ -99,7 +105,7 @@ def build_train_net(
         shard=Shard(ranks.rank, ranks.size),
         sum_over_ranks=divisors.sum_of,
         solver_ranks=ranks.size,
-        keep_blobs=False,
+        keep_blobs=keep_blobs,
     )
 
 
@@ -120,7 +126,7 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
             dtype=train_net.dtype,
             device=train_net.device,
             shard=TestShard(ranks.rank, ranks.size, choice.test_iter),
-            keep_blobs=False,
+            keep_blobs=train_net.keep_blobs,
             share_with=train_net,
         )
         opened.callback(net.close)

@@ -86,8 +86,6 @@ def _warnings(param: Any, source: Any) -> list[str]:
     ]
     if param.debug_info:
         warnings.append("debug_info is not supported: no blob statistics are shown")
-    if param.comm_param.plan_file:
-        warnings.append("comm_param.plan_file is not supported: the plan is made anew")
     if not param.HasField("max_iter"):
         warnings.append("max_iter is not set and counts as 0: nothing will be trained")
     return warnings

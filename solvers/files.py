@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written under another name, flushed to disk, then renamed."""
+"""Writes the files of snapshots, each whole or not at all, and finds out beforehand whether that will work."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from mgcaffe.errors import SnapshotError
+from mgcaffe.prototxt import write_whole
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -14,18 +15,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         SnapshotError: the file cannot be written; names it and the system's reason.
     """
-    # A name of its own, so that two runs with one prefix never write into each other's file.
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        _flush_folder(path.parent)
+        write_whole(path, content)
     except OSError as error:
         raise SnapshotError(
             f"cannot write {path}: {error.strerror or error}",
@@ -48,17 +39,3 @@ def probe_writable(prefix: Path) -> None:
             f"cannot write snapshots to snapshot_prefix '{prefix}': {error.strerror or error}",
             hint="make sure that the folder exists and is writable",
         ) from None
-
-
-def _flush_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut; where a file system refuses, the files are in place still."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,7 @@ writes snapshots. The solver prints nothing: what happens, it tells its listener
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -61,6 +61,7 @@ class Solver:
         dtype: float32 or float64.
         device: where to train; None: as solver_mode says.
         strict: whether an unknown field in a net's file is an error.
+        keep_blobs: whether the nets' values and gradients stay readable after a pass, at the cost of memory.
 
     Attributes:
         iteration: how many times the weights have been updated, always.
@@ -86,10 +87,13 @@ class Solver:
         dtype: torch.dtype = torch.float32,
         device: str | torch.device | None = None,
         strict: bool = False,
+        keep_blobs: bool = False,
     ) -> None:
         self.param = param
         self.listeners = list(listeners)
         self.iteration = 0
+        self._on_start: list[Callable[[], None]] = []
+        self._on_gradients_ready: list[Callable[[], None]] = []
         self._source = source
         self._communicator = communicator if communicator is not None else SingleCommunicator()
         self.ranks = Ranks(self._communicator)
@@ -105,7 +109,7 @@ class Solver:
         self._last_state: str | None = None
         self._scores: tuple[tuple[OutputValue, ...], ...] = ()
         with ExitStack() as opened:
-            self._build_nets(dtype, device, strict, opened)
+            self._build_nets(dtype, device, strict, keep_blobs, opened)
             self._build_trainer(schedule, opened)
             self.load_weights(param.weights if weights is None else weights)
             self._opened = opened.pop_all()
@@ -120,7 +124,12 @@ class Solver:
         return prefix
 
     def _build_nets(
-        self, dtype: torch.dtype, device: str | torch.device | None, strict: bool, opened: ExitStack
+        self,
+        dtype: torch.dtype,
+        device: str | torch.device | None,
+        strict: bool,
+        keep_blobs: bool,
+        opened: ExitStack,
     ) -> None:
         reader = NetReader(self.param, self._source, strict)
         train, *tests = [reader.train_net(), *reader.test_nets()]
@@ -129,7 +138,9 @@ class Solver:
             device = building.choose_device(self.param, self._communicator, self._emit)
         self.seed = building.choose_seed(self.param, self._communicator)
         divisors = Ranks(self._communicator.duplicate())
-        self.net = building.build_train_net(train, self.ranks, divisors, self.seed, dtype, torch.device(device))
+        self.net = building.build_train_net(
+            train, self.ranks, divisors, self.seed, dtype, torch.device(device), keep_blobs
+        )
         opened.callback(self.net.close)
         self.test_nets = building.build_test_nets(tests, self.net, self.ranks, opened)
         building.agree_on_shapes(self.net, self._communicator)
@@ -184,6 +195,21 @@ class Solver:
                 self.test_all()
             self._iterate()
 
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next update."""
+        return self._policy.rate(self.iteration)
+
+    def apply_update(self) -> None:
+        """Makes one update by the gradients that lie in the net (Caffe: ApplyUpdate)."""
+        self._trainer.apply_update(self.rate, self.iteration)
+        self.iteration += 1
+
+    def add_callback(self, on_start: Callable[[], None], on_gradients_ready: Callable[[], None]) -> None:
+        """Has functions called before each iteration's gradients are computed, and before they are applied."""
+        self._on_start.append(on_start)
+        self._on_gradients_ready.append(on_gradients_ready)
+
     def request_stop(self) -> None:
         """Asks all ranks to end after this iteration; may be called by one alone, from a signal handler."""
         self._stop_wanted = True
@@ -194,6 +220,8 @@ class Solver:
 
     def _iterate(self) -> None:
         began = time.perf_counter()
+        for callback in self._on_start:
+            callback()
         gradients = self._trainer.compute_gradients(self.seed, self.iteration)
         # One small exchange carries all that the ranks have to agree on.
         wishes = [float(self._stop_wanted), float(self._snapshot_wanted)]
@@ -206,6 +234,8 @@ class Solver:
             outputs = testing.label_outputs(self.net, numbers)
             self._meter.display(self.iteration, smoothed, self.param.display, outputs)
             self._emit(LearningRate(self.iteration, rate))
+        for callback in self._on_gradients_ready:
+            callback()
         self._trainer.apply_update(rate, self.iteration)
         self._meter.iteration_done(
             self.iteration,

@@ -82,10 +82,3 @@ def test_a_mixture_is_refused():
     with pytest.raises(PrototxtError, match="mixes 'layer' with the older 'layers'") as caught:
         parse_net("layer { name: 'a' }\nlayers { name: 'b' }")
     assert caught.value.location is not None and caught.value.location.line == 2
-
-
-def test_the_oldest_form_is_refused_with_its_place():
-    text = "layers { name: 'a' type: RELU }\nlayers { layer { name: 'b' type: 'conv' } bottom: 'a' top: 'b' }"
-    with pytest.raises(PrototxtError, match=r"2013 \(V0\)") as caught:
-        parse_net(text)
-    assert caught.value.location is not None and caught.value.location.line == 2

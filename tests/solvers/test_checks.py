@@ -43,7 +43,6 @@ def test_their_neutral_values_pass():
         ('eval_type: "detection"', "eval_type has no effect"),
         ("store_blobs_in_old_format: true", "store_blobs_in_old_format has no effect"),
         ("debug_info: true", "debug_info is not supported"),
-        ('comm_param { plan_file: "p" }', "plan_file is not supported"),
     ],
 )
 def test_fields_without_effect_are_warned_about(text, what):

@@ -1,0 +1,46 @@
+"""Files that are either whole or not there: written under another name, flushed to disk, then renamed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a file so that a crash at any moment leaves the old one or the new one, never a part.
+
+    A link's target is replaced, not the link. What is no file (a terminal, a pipe) is written to as it is.
+
+    Raises:
+        OSError: the file cannot be written; what was there before is untouched.
+    """
+    target = Path(path)
+    if target.exists() and not target.is_file() and not target.is_dir():
+        target.write_bytes(content)
+        return
+    target = target.resolve()
+    # A name of its own, so that two runs that write one file never write into each other's.
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _flush_folder(target.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Makes a rename survive a power cut; where a file system refuses, the files are in place still."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,88 @@
+"""The surface of pycaffe: what scripts written for Caffe's Python interface use.
+
+    import mgcaffe.pycaffe as caffe
+
+is all that such a script changes; `python -m mgcaffe.pycaffe script.py` runs one unchanged. docs/pycaffe.md lists
+what works and what differs.
+"""
+
+from mgcaffe.engine.user_layer import UserLayer as Layer
+from mgcaffe.pycaffe import coord_map, io
+from mgcaffe.pycaffe.blob import Blob
+from mgcaffe.pycaffe.classifier import Classifier
+from mgcaffe.pycaffe.detector import Detector
+from mgcaffe.pycaffe.mode import (
+    TEST,
+    TRAIN,
+    Timer,
+    has_nccl,
+    init_log,
+    layer_type_list,
+    log,
+    set_device,
+    set_mode_cpu,
+    set_mode_gpu,
+    set_multiprocess,
+    set_random_seed,
+    set_solver_count,
+    set_solver_rank,
+    solver_count,
+    solver_rank,
+)
+from mgcaffe.pycaffe.net import Net
+from mgcaffe.pycaffe.net_spec import NetSpec, layers, params, to_proto
+from mgcaffe.pycaffe.nccl import NCCL
+from mgcaffe.pycaffe.solvers import (
+    AdaDeltaSolver,
+    AdaGradSolver,
+    AdamSolver,
+    NesterovSolver,
+    RMSPropSolver,
+    SGDSolver,
+    Solver,
+    get_solver,
+    solver_class,
+)
+
+__version__ = "1.0.0"
+"""The release of Caffe whose interface this is, since scripts compare it."""
+
+__all__ = [
+    "NCCL",
+    "TEST",
+    "TRAIN",
+    "AdaDeltaSolver",
+    "AdaGradSolver",
+    "AdamSolver",
+    "Blob",
+    "Classifier",
+    "Detector",
+    "Layer",
+    "Net",
+    "NetSpec",
+    "NesterovSolver",
+    "RMSPropSolver",
+    "SGDSolver",
+    "Solver",
+    "Timer",
+    "coord_map",
+    "get_solver",
+    "has_nccl",
+    "init_log",
+    "io",
+    "layer_type_list",
+    "layers",
+    "log",
+    "params",
+    "set_device",
+    "set_mode_cpu",
+    "set_mode_gpu",
+    "set_multiprocess",
+    "set_random_seed",
+    "set_solver_count",
+    "set_solver_rank",
+    "solver_class",
+    "solver_count",
+    "solver_rank",
+    "to_proto",
+]

@@ -1,0 +1,56 @@
+"""`python -m mgcaffe.pycaffe script.py [arguments]`: runs a script that was written for pycaffe, unchanged."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from mgcaffe.errors import EXIT_USAGE, EngineError
+from mgcaffe.pycaffe import alias
+
+USAGE = """usage: python -m mgcaffe.pycaffe SCRIPT [arguments]
+
+Runs a Python script in which `import caffe` finds mgcaffe.pycaffe."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the script that `arguments` begins with.
+
+    Returns:
+        0, or the exit code of the error that ended the script.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if arguments else EXIT_USAGE
+    script = Path(arguments[0])
+    if not script.is_file():
+        print(f"there is no file '{script}'", file=sys.stderr)
+        return EXIT_USAGE
+    alias.install()
+    sys.argv = list(arguments)
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except EngineError as error:
+        print(_told(error), file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _told(error: EngineError) -> str:
+    """The lines of the user's own code that led to the error, and its message."""
+    packages = Path(__file__).resolve().parents[1]
+    ours = tuple(str(packages / name) for name in ("comm", "engine", "prototxt", "pycaffe", "solvers", "tools"))
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*ours, "<frozen"))
+    ]
+    return f"{''.join(traceback.format_list(frames))}{error}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,348 @@
+"""The net, as scripts see it (Caffe: pycaffe.py, _caffe.cpp, the class Net)."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgcaffe import engine
+from mgcaffe.engine import weights_hdf5
+from mgcaffe.engine.data.memory_data import MemoryData
+from mgcaffe.engine.host_blob import Array, HostBlob, ParameterBlob, write_back
+from mgcaffe.engine.layer import Layer as EngineLayer
+from mgcaffe.engine.layers.input import Input
+from mgcaffe.engine.layers.python import Python
+from mgcaffe.engine.user_layer import UserLayer
+from mgcaffe.prototxt import write_binary
+from mgcaffe.pycaffe import mode
+from mgcaffe.pycaffe.batching import in_batches, joined
+from mgcaffe.pycaffe.blob import Blob
+from mgcaffe.pycaffe.problems import ArgumentError
+
+Hook = Callable[[int], Any]
+
+
+class NetLayer:
+    """A layer of a net.
+
+    Attributes:
+        name, type: as in the prototxt.
+        blobs: its learnable blobs.
+    """
+
+    def __init__(self, layer: EngineLayer) -> None:
+        self.name = layer.name
+        self.type = layer.type
+        self.blobs: list[HostBlob] = [ParameterBlob(parameter) for parameter in layer.parameters]
+
+
+class Net:
+    """A net that runs.
+
+        Net("deploy.prototxt", caffe.TEST, weights="net.caffemodel")
+        Net("deploy.prototxt", "net.caffemodel", caffe.TEST)        # the old form
+
+    Args:
+        network_file: a prototxt.
+        phase: TRAIN or TEST.
+        level, stages: the rest of the net's state.
+        weights: a caffemodel to load.
+
+    Attributes:
+        blobs: by name, in the order in which they are made.
+        layers: in order; a layer written in Python is the user's own object.
+        layer_dict: the same by name.
+        params: the learnable blobs of the layers that have any, by layer.
+        inputs, outputs: names of the blobs made by Input layers, and of those nobody reads.
+        top_names, bottom_names: the names of each layer's blobs, by layer.
+        blob_loss_weights: each blob's weight in the loss, by name.
+    """
+
+    def __init__(
+        self,
+        network_file: str | os.PathLike[str],
+        phase: Any,
+        level: int = 0,
+        stages: Sequence[str] | None = None,
+        weights: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if isinstance(phase, (str, os.PathLike)):
+            weights, phase, level = phase, level, 0
+        if phase not in (mode.TRAIN, mode.TEST):
+            raise ArgumentError(f"the phase {phase!r} is neither caffe.TRAIN (0) nor caffe.TEST (1)")
+        mode.start_caffe_log()
+        net = engine.Net.from_file(
+            network_file,
+            phase=phase,
+            level=level,
+            stages=[stages] if isinstance(stages, str) else list(stages or ()),
+            device=mode.device(),
+            seed=mode.next_seed(),
+        )
+        self._bind(net)
+        if weights is not None:
+            self.copy_from(weights)
+
+    @classmethod
+    def of(cls, net: engine.Net) -> Net:
+        """Shows a net of the engine's, which has to keep its blobs."""
+        shown = cls.__new__(cls)
+        shown._bind(net)
+        return shown
+
+    def _bind(self, net: engine.Net) -> None:
+        self.engine_net = net
+        self._layer_names = [layer.name for layer in net.layers]
+        self.layers: list[NetLayer | UserLayer] = [
+            layer.user if isinstance(layer, Python) else NetLayer(layer) for layer in net.layers
+        ]
+        self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
+        self.params = OrderedDict((name, list(layer.blobs)) for name, layer in self.layer_dict.items() if layer.blobs)
+        sources = {
+            top.name: (node.layer, index)
+            for node in net.nodes
+            if isinstance(node.layer, Input)
+            for index, top in enumerate(node.tops)
+        }
+        self.blob_loss_weights = OrderedDict((name, net.loss_weights.get(name, 0.0)) for name in net.blobs)
+        self.blobs = OrderedDict(
+            (name, Blob(net, blob, sources.get(name), self.blob_loss_weights[name]))
+            for name, blob in net.blobs.items()
+        )
+        self.inputs = list(net.inputs)
+        self.outputs = list(net.outputs)
+        self.bottom_names = OrderedDict(zip(self._layer_names, net.bottom_names, strict=True))
+        self.top_names = OrderedDict(zip(self._layer_names, net.top_names, strict=True))
+
+    # -- running -----------------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        blobs: Iterable[str] | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        **inputs: Any,
+    ) -> dict[str, Array]:
+        """Runs the net, or the layers from `start` to `end`, both included.
+
+        Args:
+            blobs: more blobs to return.
+            start, end: names of layers.
+            inputs: the values of all inputs, by name; none to leave in them what is there.
+
+        Returns:
+            The values of the outputs (of `end`'s tops, if that is given) and of `blobs`, by name.
+
+        Raises:
+            ArgumentError: names or batch sizes do not fit.
+        """
+        first = self._number(start) if start is not None else 0
+        last = self._number(end) if end is not None else len(self.layers) - 1
+        names = [*(self.outputs if end is None else self.top_names[end]), *self._known(blobs)]
+        if inputs:
+            self._check_names("input", set(inputs), set(self.inputs))
+            for name, values in inputs.items():
+                self._put("input", name, self.blobs[name].data, values)
+        write_back()
+        self.engine_net.forward(first, last + 1)
+        return {name: self.blobs[name].data for name in names}
+
+    def backward(
+        self,
+        diffs: Iterable[str] | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        **top_diffs: Any,
+    ) -> dict[str, Array]:
+        """Runs the net backward, or the layers from `start` down to `end`, both included.
+
+        Args:
+            diffs: more blobs whose gradients to return.
+            start, end: names of layers.
+            top_diffs: the gradients of all outputs, by name; none to leave in them what is there.
+
+        Returns:
+            The gradients of the inputs (of `end`'s bottoms, if that is given) and of `diffs`, by name.
+
+        Raises:
+            ArgumentError: names or batch sizes do not fit.
+        """
+        first = self._number(start) if start is not None else None
+        last = self._number(end) if end is not None else 0
+        names = [*(self.inputs if end is None else self.bottom_names[end]), *self._known(diffs)]
+        if top_diffs:
+            self._check_names("top diff", set(top_diffs), set(self.outputs))
+            for name, values in top_diffs.items():
+                self._put("top diff", name, self.blobs[name].diff, values)
+        write_back()
+        self.engine_net.backward(start=first, end=last)
+        return {name: self.blobs[name].diff for name in names}
+
+    def forward_all(self, blobs: Iterable[str] | None = None, **inputs: Any) -> dict[str, Array]:
+        """Runs any number of records through the net, batch by batch.
+
+        Args:
+            blobs: more blobs to return.
+            inputs: the values of all inputs, by name, as many as there are records.
+
+        Returns:
+            The values of the outputs and of `blobs`, by name, one row a record.
+        """
+        names = [*self.outputs, *self._known(blobs)]
+        parts = [{name: values.copy() for name, values in self.forward(blobs, **batch).items()} for batch in
+                 in_batches(inputs, self._batch_size())]
+        return joined(parts, names, _records(inputs))
+
+    def forward_backward_all(
+        self, blobs: Iterable[str] | None = None, diffs: Iterable[str] | None = None, **arrays: Any
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Runs any number of records through the net and back, batch by batch.
+
+        Args:
+            blobs, diffs: more blobs whose values and gradients to return.
+            arrays: the values of all inputs, and the gradients of outputs, by name.
+
+        Returns:
+            The values of the outputs and of `blobs`, and the gradients of the inputs and of `diffs`.
+        """
+        top_diffs = {name: values for name, values in arrays.items() if name in self.outputs}
+        inputs = {name: values for name, values in arrays.items() if name not in top_diffs}
+        values, gradients = [], []
+        size = self._batch_size()
+        tops = list(in_batches(top_diffs, size)) if top_diffs else None
+        for number, batch in enumerate(in_batches(inputs, size)):
+            values.append({name: out.copy() for name, out in self.forward(blobs, **batch).items()})
+            backward = self.backward(diffs, **(tops[number] if tops else {}))
+            gradients.append({name: out.copy() for name, out in backward.items()})
+        count = _records(inputs)
+        return (
+            joined(values, [*self.outputs, *self._known(blobs)], count),
+            joined(gradients, [*self.inputs, *self._known(diffs)], count),
+        )
+
+    def reshape(self) -> None:
+        """Gives all blobs the shapes that follow from the inputs' shapes; forward does so by itself."""
+        write_back()
+        self.engine_net.reshape()
+
+    def clear_param_diffs(self) -> None:
+        """Sets the gradients of all learnable blobs to zero."""
+        write_back()
+        for layer in self.engine_net.layers:
+            for parameter in layer.parameters:
+                parameter.clear_diff()
+
+    def set_input_arrays(self, data: Array, labels: Array) -> None:
+        """Gives the net's MemoryData layer, which has to be layer 0, its data and labels.
+
+        Raises:
+            ArgumentError: layer 0 is none.
+            DataError: the arrays do not fit.
+        """
+        layer = self.engine_net.layers[0]
+        if not isinstance(layer, MemoryData):
+            raise ArgumentError(f"set_input_arrays fills a MemoryData layer, but layer 0 is of type {layer.type}")
+        layer.reset(np.asarray(data), np.asarray(labels))
+
+    # -- hooks -------------------------------------------------------------------------------------------
+
+    def before_forward(self, hook: Hook) -> None:
+        """Has `hook` called with a layer's number before the layer runs forward."""
+        self.engine_net.before_forward.append(_calling(hook))
+
+    def after_forward(self, hook: Hook) -> None:
+        """Has `hook` called with a layer's number after the layer ran forward."""
+        self.engine_net.after_forward.append(_calling(hook))
+
+    def before_backward(self, hook: Hook) -> None:
+        """Has `hook` called with a layer's number before the layer runs backward."""
+        self.engine_net.before_backward.append(_calling(hook))
+
+    def after_backward(self, hook: Hook) -> None:
+        """Has `hook` called with a layer's number after the layer ran backward."""
+        self.engine_net.after_backward.append(_calling(hook))
+
+    # -- weights -----------------------------------------------------------------------------------------
+
+    def copy_from(self, weights: str | os.PathLike[str]) -> None:
+        """Loads a caffemodel's weights, by layer name; one that ends in `.h5` is read as HDF5."""
+        if Path(weights).suffix == ".h5":
+            self.load_hdf5(weights)
+            return
+        write_back()
+        self.engine_net.copy_trained_layers(Path(weights))
+
+    def share_with(self, other: Net) -> None:
+        """Makes the layers named as in `other` use that net's learnable blobs."""
+        write_back()
+        self.engine_net.share_trained_layers_with(other.engine_net)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a caffemodel."""
+        write_back()
+        write_binary(self.engine_net.to_proto(), path)
+
+    def save_hdf5(self, path: str | os.PathLike[str], diff: bool = False) -> None:
+        """Writes the weights (and gradients) as HDF5."""
+        write_back()
+        weights_hdf5.save_hdf5(self.engine_net, path, diff)
+
+    def load_hdf5(self, path: str | os.PathLike[str]) -> None:
+        """Loads weights from HDF5, by layer name."""
+        write_back()
+        weights_hdf5.load_hdf5(self.engine_net, path)
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _number(self, layer: str) -> int:
+        if layer not in self.layer_dict:
+            raise ArgumentError(f"the net has no layer '{layer}'", hint=f"its layers: {', '.join(self._layer_names)}")
+        return self._layer_names.index(layer)
+
+    def _known(self, names: Iterable[str] | None) -> list[str]:
+        listed = [names] if isinstance(names, str) else list(names or ())
+        for name in listed:
+            if name not in self.blobs:
+                raise ArgumentError(f"the net has no blob '{name}'", hint=f"its blobs: {', '.join(self.blobs)}")
+        return listed
+
+    def _check_names(self, what: str, given: set[str], wanted: set[str]) -> None:
+        if given != wanted:
+            raise ArgumentError(
+                f"{what} arguments {', '.join(sorted(given))} do not match the net's: {', '.join(sorted(wanted))}",
+                hint="give all of them, or none",
+            )
+
+    @staticmethod
+    def _put(what: str, name: str, target: Array, values: Any) -> None:
+        array = np.asarray(values)
+        if array.shape[:1] != target.shape[:1] or array.size != target.size:
+            raise ArgumentError(
+                f"{what} '{name}' has shape {array.shape}, but the blob has shape {target.shape}",
+                hint="reshape the blob first, or give as many records as a batch has",
+            )
+        target[...] = array.reshape(target.shape)
+
+    def _batch_size(self) -> int:
+        if not self.inputs:
+            raise ArgumentError("the net has no inputs that records could be given to")
+        return self.blobs[self.inputs[0]].shape[0]
+
+
+def _calling(hook: Hook) -> Hook:
+    """The hook, after which what it wrote into blobs is where the net finds it."""
+
+    def call(layer: int) -> None:
+        hook(layer)
+        write_back()
+
+    return call
+
+
+def _records(arrays: Mapping[str, Any]) -> int:
+    return len(next(iter(arrays.values()), ()))

@@ -1,0 +1,29 @@
+"""Caffe's messages under the name by which scripts import them; `google.protobuf.text_format` works on them.
+
+    from caffe.proto import caffe_pb2
+    net = caffe_pb2.NetParameter()
+    text_format.Merge(open("net.prototxt").read(), net)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
+
+from mgcaffe.prototxt import NetState, messages
+
+DESCRIPTOR = NetState.DESCRIPTOR.file
+
+
+def __getattr__(name: str) -> Any:
+    """Gives a message class, a top-level enum, or a value of one, by its name in the schema."""
+    if name in DESCRIPTOR.enum_types_by_name:
+        return EnumTypeWrapper(DESCRIPTOR.enum_types_by_name[name])
+    return getattr(messages, name)
+
+
+def __dir__() -> Iterable[str]:
+    """Lists every name of the schema."""
+    return sorted({*dir(messages), *DESCRIPTOR.enum_types_by_name})
