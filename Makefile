@@ -34,7 +34,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	@$(VENV)/bin/python -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV) \
 	  || { echo "$(PYTHON) -m venv failed (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt torch
-	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[mpi,test,check]'
+	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[mpi,test,opencv,check]'
 	@touch $@
 
 demo: $(STAMP)  ## trains the digits example on two MPI ranks

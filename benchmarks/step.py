@@ -7,8 +7,9 @@
 Every side runs in a process of its own, which computes only while its turn lasts: rounds go through the sides
 one after the other, so that whatever else the machine does hits all alike. A step is forward, backward and update
 with momentum and weight decay on the same batch; the first steps warm up and do not count. Reported are the
-median time, the ratio to the best PyTorch eager side (below 1: we are faster; the median over rounds of the ratio
-within a round), and the peak of resident memory during the steps over what the process had after its imports.
+median time by the clock and of processor time (which other programs on the machine disturb less), each with its
+ratio to the better PyTorch eager side (below 1: faster; the median over rounds of the ratio within a round), and
+the peak of resident memory during the steps over what the process had after its imports.
 
 Sides: `ours`; `eager` and `channels_last` (PyTorch autograd and torch.optim.SGD, the two memory formats);
 `compile` (torch.compile of the model). `--same_malloc` gives the PyTorch sides the allocator settings that
@@ -18,6 +19,7 @@ Sides: `ours`; `eager` and `channels_last` (PyTorch autograd and torch.optim.SGD
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import statistics
 import subprocess
@@ -121,22 +123,22 @@ def torch_step(model: str, side: str) -> Callable[[], float]:
         loss = torch.nn.functional.cross_entropy(run(images), labels)
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return loss.item()
 
     return step
 
 
 def serve(side: str, model: str, threads: int, same_malloc: bool) -> None:
     """The worker: builds its side, then runs one step for every line it is sent."""
+    if side == "ours" or same_malloc:
+        from mgcaffe.tools.process import speed_up_memory
+
+        speed_up_memory()
     import torch
 
     torch.set_num_threads(threads)
     if side == "ours":
-        import mgcaffe.solvers.solver  # noqa: F401  (imports belong to the base line)
-    if side == "ours" or same_malloc:
-        from mgcaffe.tools.process import keep_freed_memory
-
-        keep_freed_memory()
+        importlib.import_module("mgcaffe.solvers.solver")  # imports belong to the base line
     base = memory_kib("VmRSS")
     step = our_step(model) if side == "ours" else torch_step(model, side)
     for _ in range(3):
@@ -146,9 +148,9 @@ def serve(side: str, model: str, threads: int, same_malloc: bool) -> None:
     for line in sys.stdin:
         if line.strip() == "end":
             break
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         step()
-        print(time.perf_counter() - start, flush=True)
+        print(time.perf_counter() - start, time.process_time() - cpu, flush=True)
     print(memory_kib("VmHWM") - base, flush=True)
 
 
@@ -171,9 +173,10 @@ class Worker:
         self.process.stdin.flush()
         return self._read()
 
-    def step(self) -> float:
-        """Seconds of one step."""
-        return float(self._send("step"))
+    def step(self) -> tuple[float, float]:
+        """Seconds of one step: by the clock, and of processor time."""
+        wall, cpu = self._send("step").split()
+        return float(wall), float(cpu)
 
     def end(self) -> float:
         """Peak memory in MiB; the process ends."""
@@ -186,12 +189,15 @@ def compare(model: str, sides: list[str], threads: int, rounds: int, same_malloc
     """Runs the sides in turns; one row a side."""
     workers = {side: Worker(side, model, threads, same_malloc and side != "ours") for side in sides}
     times: dict[str, list[float]] = {side: [] for side in sides}
+    cpu_times: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):
         for side, worker in workers.items():
-            times[side].append(worker.step())
+            wall, cpu = worker.step()
+            times[side].append(wall)
+            cpu_times[side].append(cpu)
     peaks = {side: worker.end() for side, worker in workers.items()}
     eager = [side for side in sides if side in ("eager", "channels_last")]
-    best = min(eager, key=lambda side: statistics.median(times[side]), default=None)
+    best = min(eager, key=lambda side: statistics.median(cpu_times[side]), default=None)
     rows = []
     for side in sides:
         row = {
@@ -200,28 +206,32 @@ def compare(model: str, sides: list[str], threads: int, rounds: int, same_malloc
             "threads": threads,
             "side": side,
             "median_ms": 1e3 * statistics.median(times[side]),
+            "cpu_ms": 1e3 * statistics.median(cpu_times[side]),
             "peak_mib": peaks[side],
         }
         if best is not None:
-            ratios = [mine / other for mine, other in zip(times[side], times[best], strict=True)]
-            row["time_ratio"] = statistics.median(ratios)
+            row["time_ratio"] = _median_ratio(times[side], times[best])
+            row["cpu_ratio"] = _median_ratio(cpu_times[side], cpu_times[best])
             row["memory_ratio"] = peaks[side] / peaks[best]
             row["best_eager"] = best
         rows.append(row)
     return rows
 
 
+def _median_ratio(mine: list[float], others: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(mine, others, strict=True))
+
+
 def show(rows: list[dict[str, Any]]) -> None:
     """Prints a Markdown table."""
-    print("| model | batch | side | median ms | time / best eager | peak MiB | memory / best eager |")
-    print("|---|---|---|---|---|---|---|")
+    print("| model | batch | side | ms | / best eager | processor ms | / best eager | peak MiB | / best eager |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
-        time_ratio = f"{row['time_ratio']:.3f}" if "time_ratio" in row else "-"
-        memory_ratio = f"{row['memory_ratio']:.3f}" if "memory_ratio" in row else "-"
+        ratios = [f"{row[key]:.3f}" if key in row else "-" for key in ("time_ratio", "cpu_ratio", "memory_ratio")]
         mark = " (best eager)" if row.get("best_eager") == row["side"] else ""
         print(
-            f"| {row['model']} | {row['batch']} | {row['side']}{mark} | {row['median_ms']:.1f} "
-            f"| {time_ratio} | {row['peak_mib']:.0f} | {memory_ratio} |"
+            f"| {row['model']} | {row['batch']} | {row['side']}{mark} | {row['median_ms']:.1f} | {ratios[0]} "
+            f"| {row['cpu_ms']:.1f} | {ratios[1]} | {row['peak_mib']:.0f} | {ratios[2]} |"
         )
 
 

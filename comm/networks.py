@@ -48,7 +48,9 @@ class Link:
 class Network(Protocol):
     """The cost of an all-reduce by the number of workers."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What the user called it."""
 
     def cost(self, workers: int) -> Cost:
         """Return what an all-reduce among so many workers costs; alone it costs nothing.

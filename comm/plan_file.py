@@ -56,7 +56,7 @@ class PlanBasis:
 def plan_text(plan: Plan, basis: PlanBasis) -> str:
     """Return a plan as the text of a plan file."""
     layers = [
-        {"name": segment.name, "elements": segment.count, "ready_s": ready}
+        {"name": segment.name, "elements": segment.count, "ready_s": _rounded(ready)}
         for segment, ready in zip(basis.segments, basis.ready, strict=True)
     ]
     groups = [
@@ -64,9 +64,9 @@ def plan_text(plan: Plan, basis: PlanBasis) -> str:
             "from": _label(basis.segments, group.last_layer),
             "down_to": _label(basis.segments, group.first_layer),
             "elements": group.count,
-            "ready_s": group.ready_at,
-            "start_s": group.start_at,
-            "end_s": group.end_at,
+            "ready_s": _rounded(group.ready_at),
+            "start_s": _rounded(group.start_at),
+            "end_s": _rounded(group.end_at),
         }
         for group in plan.groups
     ]
@@ -75,8 +75,8 @@ def plan_text(plan: Plan, basis: PlanBasis) -> str:
         "hash": plan.hash,
         "element_bytes": basis.element_bytes,
         "cost": basis.cost.to_json(),
-        "backward_s": plan.backward_end,
-        "exposed_s": plan.exposed,
+        "backward_s": _rounded(plan.backward_end),
+        "exposed_s": _rounded(plan.exposed),
     }
     lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     lines += [f" {json.dumps(name)}: {_rows(rows)}" for name, rows in (("layers", layers), ("groups", groups))]
@@ -86,6 +86,11 @@ def plan_text(plan: Plan, basis: PlanBasis) -> str:
 def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
     """Give every row a line of its own."""
     return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n ]" if rows else "[]"
+
+
+def _rounded(seconds: float) -> float:
+    """Leave out what nobody measured or reads."""
+    return round(seconds, 9)
 
 
 def _label(segments: Sequence[Segment], index: int) -> str | int:

@@ -41,8 +41,9 @@ class GradientStore:
                 self._store(blob, diff)
 
     def _take(self, blob: Blob, weight: float) -> torch.Tensor:
-        """The gradient of a top: what its reader computed (or, in a net that keeps blobs, its user wrote), else its
-        weight in the loss.
+        """The gradient of a top: what its reader computed, or else its weight in the loss.
+
+        In a net that keeps its blobs a user may have written it.
         """
         if blob.diff is None or tuple(blob.diff.shape) != blob.shape or (weight and not self.keep):
             diff = torch.full(blob.shape, weight, dtype=self._dtype, device=self._device)

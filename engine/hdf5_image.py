@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_GROWTH = 1 << 24
 
 
 def is_hdf5(path: str | os.PathLike[str]) -> bool:
@@ -29,11 +29,10 @@ def make_image(fill: Callable[[Any], None]) -> bytes:
     """
     import h5py
 
-    with h5py.File("image", "w", driver="core", backing_store=False, block_size=_GROWTH) as file:
+    image = BytesIO()
+    with h5py.File(image, "w") as file:
         fill(file)
-        file.flush()
-        image: bytes = file.id.get_file_image()
-    return image
+    return image.getvalue()
 
 
 @contextmanager

@@ -31,6 +31,11 @@ def write_back() -> None:
     _lent.clear()
 
 
+def shares_memory(tensor: torch.Tensor) -> bool:
+    """Whether an array can be the memory of the tensor itself."""
+    return tensor.device.type == "cpu"
+
+
 class HostArray:
     """One tensor as a numpy array."""
 
@@ -39,7 +44,7 @@ class HostArray:
 
     def view(self, tensor: torch.Tensor) -> Array:
         """The array. What is written into it reaches the tensor at once, or by `write_back`."""
-        if tensor.device.type == "cpu":
+        if shares_memory(tensor):
             return tensor.numpy()
         if self._copy is None or self._copy.shape != tensor.shape:
             self._copy = torch.empty(tensor.shape, dtype=tensor.dtype)

@@ -20,7 +20,6 @@ def sweep(nodes: Sequence[Node], force_backward: bool) -> None:
     if force_backward:
         _force(nodes)
     for node in nodes:
-        _check(node)
         node.layer.wants_bottom = node.wants
         node.layer.backward_follows = node.needs_backward
 
@@ -62,9 +61,23 @@ def _force(nodes: Sequence[Node]) -> None:
             parameter.wanted = True
 
 
+def without_backward(nodes: Sequence[Node]) -> None:
+    """Marks a net that is never run backward, so that its layers keep nothing."""
+    for node in nodes:
+        node.needs_backward = False
+        node.wants = [False] * len(node.bottoms)
+        node.layer.wants_bottom = node.wants
+        node.layer.backward_follows = False
+
+
+def check(nodes: Sequence[Node]) -> None:
+    """Raises NetError where a gradient is wanted that cannot exist."""
+    for node in nodes:
+        if node.needs_backward:
+            _check(node)
+
+
 def _check(node: Node) -> None:
-    if not node.needs_backward:
-        return
     for index, wanted in enumerate(node.wants):
         if wanted and not node.layer.differentiable(index):
             node.layer.fail(

@@ -118,7 +118,7 @@ class Net:
             for spec in graph.insert_splits(graph.filter_layers(specs, state)):
                 self._append(spec)
             self._bind_parameters(share_with)
-            needs.sweep(self.nodes, param.force_backward)
+            self._find_needs()
         except EngineError:
             self.close()
             raise
@@ -207,6 +207,14 @@ class Net:
         for blob, shape in zip(node.tops, node.layer.reshape(shapes), strict=True):
             blob.shape = tuple(shape)
 
+    def _find_needs(self) -> None:
+        """A net that trains is checked now; one to test may lack gradients, as long as nobody asks for them."""
+        needs.sweep(self.nodes, self.param.force_backward)
+        if self.phase == TRAIN:
+            needs.check(self.nodes)
+        elif not self.keep_blobs:
+            needs.without_backward(self.nodes)
+
     def _show_inputs(self) -> None:
         """Puts the Input layers' tensors into their blobs, so that a user can fill them before the first pass."""
         for node in self.nodes:
@@ -273,6 +281,8 @@ class Net:
                 that the layer owns are complete.
             start, end: the range of layers.
         """
+        if self.phase == TEST:
+            needs.check(self.nodes)
         first = len(self.nodes) - 1 if start is None else start
         for node in reversed(self._range(end, first + 1)):
             for hook in self.before_backward:

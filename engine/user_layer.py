@@ -1,19 +1,18 @@
 """What layers written in Python derive from, and how their modules are found (pycaffe: caffe.Layer).
 
-    class Double(caffe.Layer):
-        def reshape(self, bottom, top):
-            top[0].reshape(*bottom[0].shape)
+class Double(caffe.Layer):
+def reshape(self, bottom, top):
+top[0].reshape(*bottom[0].shape)
 
-        def forward(self, bottom, top):
-            top[0].data[...] = 2 * bottom[0].data
+def forward(self, bottom, top):
+top[0].data[...] = 2 * bottom[0].data
 
-        def backward(self, top, propagate_down, bottom):
-            bottom[0].diff[...] = 2 * top[0].diff
+def backward(self, top, propagate_down, bottom):
+bottom[0].diff[...] = 2 * top[0].diff
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -66,6 +65,11 @@ class UserLayer:
 
     def __init__(self, param: Any = None) -> None:
         """Takes the LayerParameter message."""
+
+    @property
+    def param_str_(self) -> str:
+        """`param_str` under the name that the first releases gave it."""
+        return self.param_str
 
     def setup(self, bottom: Sequence[HostBlob], top: Sequence[HostBlob]) -> None:
         """Called once, when the net is made."""
@@ -125,7 +129,6 @@ def _is_ours(file: str) -> bool:
     return ours or resolved == Path(inspect.getfile(importlib)).resolve()
 
 
-@functools.cache
 def error_class(kind: type[Exception]) -> type[NetError]:
     """A NetError that a user's own `except kind` catches too, as far as Python lets two classes be joined."""
     if issubclass(NetError, kind):

@@ -197,9 +197,7 @@ def _by_name(layers: Sequence[Any], blobs: str) -> dict[str, list[Any]]:
 
 def _misfit(target: Layer, blobs: Mapping[int, SavedBlob]) -> str:
     lacks = [
-        index
-        for index, parameter in enumerate(target.parameters)
-        if index not in blobs and not _is_shared(parameter)
+        index for index, parameter in enumerate(target.parameters) if index not in blobs and not _is_shared(parameter)
     ]
     if lacks or any(index >= len(target.parameters) for index in blobs):
         return f"{len(blobs)} blob(s) in the file, {len(target.parameters)} in the net"

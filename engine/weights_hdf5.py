@@ -93,7 +93,9 @@ def _are_paths(layers: Sequence[Layer]) -> Iterator[bool]:
         outer = {"/".join(parts[:count]) for count in range(1, len(parts))}
         is_path = not {"", "."} & set(parts) and "\0" not in layer.name
         yield is_path and layer.name not in seen and not outer & names
-        seen.add(layer.name)
+        # A layer without parameters needs no more than that a group of its name is there.
+        if layer.parameters:
+            seen.add(layer.name)
 
 
 def _write_layer(file: Any, layer: Layer, index: int, fits: bool, diff: bool) -> None:

@@ -78,9 +78,7 @@ class NetText:
         """A pooling layer."""
         padding = f"  pad: {pad}" if pad else ""
         geometry = f"kernel_size: {kernel}  stride: {stride}{padding}"
-        return self.layer(
-            name, "Pooling", [bottom], [name], f"pooling_param {{ pool: {method}  {geometry} }}"
-        )
+        return self.layer(name, "Pooling", [bottom], [name], f"pooling_param {{ pool: {method}  {geometry} }}")
 
     def data(self, deploy_batch: int) -> None:
         """The ImageNet sources for both phases, or the input of a deployed net (images of 224x224, BGR)."""
@@ -283,9 +281,7 @@ def files() -> dict[Path, str]:
 
 def main() -> int:
     """Writes the files, or says which of them differ."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a file differs")
     check = parser.parse_args().check
     differing = [path for path, text in files().items() if not path.is_file() or path.read_text() != text]

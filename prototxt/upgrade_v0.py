@@ -11,7 +11,7 @@ from typing import Any
 
 from mgcaffe.prototxt.messages import V1LayerParameter, message_facts
 from mgcaffe.prototxt.problems import logger, nearest
-from mgcaffe.prototxt.source import LayerSource, NetSource, Place
+from mgcaffe.prototxt.source import LayerSource, NetSource, Place, Source
 
 _PADDING = "padding"
 _TYPES = {
@@ -130,7 +130,7 @@ def _upgrade_layer(old: Any, source: LayerSource) -> None:
             continue
         target = _target(kind, field.name)
         if target:
-            _move(old, target, value)
+            _move(old, target, value, source.inner("layer"))
         else:
             where = source.field(f"layer.{field.name}")
             logger.warning("%s: '%s' means nothing to a layer of type '%s', ignored", where, field.name, kind)
@@ -150,10 +150,13 @@ def _target(kind: str, name: str) -> str:
     return ""
 
 
-def _move(old: Any, path: str, value: Any) -> None:
+def _move(old: Any, path: str, value: Any, source: Source) -> None:
+    """Sets a field of V1, given as a path, to the value of a field of V0."""
     holder, _, name = path.rpartition(".")
     message = getattr(old, holder) if holder else old
     facts = message_facts(message).fields[name]
+    if facts.kind == "integer" and not facts.low <= value <= facts.high:
+        raise source.error(f"{value} is no value for '{name}': it lies between {facts.low} and {facts.high}", name)
     if facts.repeated:
         getattr(message, name).extend([value] if isinstance(value, int) else value)
     elif facts.kind == "message":

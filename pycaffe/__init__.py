@@ -7,7 +7,7 @@ what works and what differs.
 """
 
 from mgcaffe.engine.user_layer import UserLayer as Layer
-from mgcaffe.pycaffe import coord_map, io
+from mgcaffe.pycaffe import coord_map, draw, io, proto
 from mgcaffe.pycaffe.blob import Blob
 from mgcaffe.pycaffe.classifier import Classifier
 from mgcaffe.pycaffe.detector import Detector
@@ -29,9 +29,9 @@ from mgcaffe.pycaffe.mode import (
     solver_count,
     solver_rank,
 )
+from mgcaffe.pycaffe.nccl import NCCL
 from mgcaffe.pycaffe.net import Net
 from mgcaffe.pycaffe.net_spec import NetSpec, layers, params, to_proto
-from mgcaffe.pycaffe.nccl import NCCL
 from mgcaffe.pycaffe.solvers import (
     AdaDeltaSolver,
     AdaGradSolver,
@@ -58,14 +58,15 @@ __all__ = [
     "Classifier",
     "Detector",
     "Layer",
+    "NesterovSolver",
     "Net",
     "NetSpec",
-    "NesterovSolver",
     "RMSPropSolver",
     "SGDSolver",
     "Solver",
     "Timer",
     "coord_map",
+    "draw",
     "get_solver",
     "has_nccl",
     "init_log",
@@ -74,6 +75,7 @@ __all__ = [
     "layers",
     "log",
     "params",
+    "proto",
     "set_device",
     "set_mode_cpu",
     "set_mode_gpu",

@@ -88,7 +88,7 @@ def solver_count() -> int:
 
 
 def solver_rank() -> int:
-    """This solver's number in this process: 0."""
+    """The number of this process's solver: 0."""
     return 0
 
 

@@ -111,8 +111,7 @@ class Net:
         }
         self.blob_loss_weights = OrderedDict((name, net.loss_weights.get(name, 0.0)) for name in net.blobs)
         self.blobs = OrderedDict(
-            (name, Blob(net, blob, sources.get(name), self.blob_loss_weights[name]))
-            for name, blob in net.blobs.items()
+            (name, Blob(net, blob, sources.get(name), self.blob_loss_weights[name])) for name, blob in net.blobs.items()
         )
         self.inputs = list(net.inputs)
         self.outputs = list(net.outputs)
@@ -194,8 +193,10 @@ class Net:
             The values of the outputs and of `blobs`, by name, one row a record.
         """
         names = [*self.outputs, *self._known(blobs)]
-        parts = [{name: values.copy() for name, values in self.forward(blobs, **batch).items()} for batch in
-                 in_batches(inputs, self._batch_size())]
+        parts = [
+            {name: values.copy() for name, values in self.forward(blobs, None, None, **batch).items()}
+            for batch in in_batches(inputs, self._batch_size())
+        ]
         return joined(parts, names, _records(inputs))
 
     def forward_backward_all(
@@ -216,8 +217,8 @@ class Net:
         size = self._batch_size()
         tops = list(in_batches(top_diffs, size)) if top_diffs else None
         for number, batch in enumerate(in_batches(inputs, size)):
-            values.append({name: out.copy() for name, out in self.forward(blobs, **batch).items()})
-            backward = self.backward(diffs, **(tops[number] if tops else {}))
+            values.append({name: out.copy() for name, out in self.forward(blobs, None, None, **batch).items()})
+            backward = self.backward(diffs, None, None, **(tops[number] if tops else {}))
             gradients.append({name: out.copy() for name, out in backward.items()})
         count = _records(inputs)
         return (
@@ -270,10 +271,7 @@ class Net:
     # -- weights -----------------------------------------------------------------------------------------
 
     def copy_from(self, weights: str | os.PathLike[str]) -> None:
-        """Loads a caffemodel's weights, by layer name; one that ends in `.h5` is read as HDF5."""
-        if Path(weights).suffix == ".h5":
-            self.load_hdf5(weights)
-            return
+        """Loads a caffemodel's weights, binary or HDF5, by layer name."""
         write_back()
         self.engine_net.copy_trained_layers(Path(weights))
 

@@ -7,11 +7,8 @@ goes on meanwhile and nothing is computed twice. Which plan is in use does not c
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Sequence
 from typing import Any
-
-import torch
 
 from mgcaffe.comm import (
     AffineCost,
@@ -32,6 +29,7 @@ from mgcaffe.comm import (
 from mgcaffe.engine import Net
 from mgcaffe.errors import CommError
 from mgcaffe.solvers.events import Emit, PlanChosen, Warned
+from mgcaffe.solvers.stopwatch import Stopwatch
 
 # Schedules that merge by the layers' sizes alone; the others start as `single`.
 _NEED_NO_MEASURING = ("single", "wfbp", "threshold")
@@ -76,7 +74,7 @@ class GradientAveraging:
         segments = net.arena.segments()
         self._segments = [Segment(name, offset, count) for name, _, offset, count in segments]
         self._segment_of = {layer: index for index, (_, layer, _, _) in enumerate(segments)}
-        self._stopwatch = _Stopwatch(net.device)
+        self._stopwatch = Stopwatch(net.device)
         self._times: list[list[float]] = []
         self.plan: Plan | None = None
         pinned = self._read_plan(param.comm_param.plan_file)
@@ -200,37 +198,3 @@ def requested_schedule(param: Any) -> str:
         return "single"
     name = type(comm).Schedule.Name(comm.schedule).lower()
     return "optimal" if name == "auto" else name
-
-
-class _Stopwatch:
-    """Laps between moments of a computation, on a GPU between the moments when it gets there.
-
-    Args:
-        device: where the computation runs.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._on_gpu = device.type == "cuda"
-        self._marks: list[Any] = []
-
-    def start(self) -> None:
-        """Forgets the laps and starts the first one."""
-        self._marks = []
-        self.lap()
-
-    def lap(self) -> None:
-        """Ends a lap."""
-        if self._on_gpu:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._marks.append(event)
-        else:
-            self._marks.append(time.perf_counter())
-
-    def laps(self) -> list[float]:
-        """The laps in seconds."""
-        pairs = zip(self._marks, self._marks[1:], strict=False)
-        if not self._on_gpu:
-            return [end - start for start, end in pairs]
-        torch.cuda.synchronize()
-        return [start.elapsed_time(end) / 1000 for start, end in pairs]

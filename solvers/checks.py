@@ -61,12 +61,6 @@ def check_fields(param: Any, source: Any = None) -> list[str]:
                 f"{name} is {getattr(param, name)} and must be at least {least}",
                 location=locate(source, name),
             )
-    if param.snapshot_format == type(param).HDF5:
-        raise SolverError(
-            "snapshot_format HDF5 is not supported",
-            location=locate(source, "snapshot_format"),
-            hint="use BINARYPROTO (the default); Caffe reads it as well",
-        )
     for name, neutral in _CHANGES_TRAINING.items():
         value = getattr(param, name)
         if (tuple(value) if isinstance(neutral, tuple) else value) != neutral:

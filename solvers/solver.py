@@ -307,11 +307,14 @@ class Solver:
         """
         prefix = self._prefix or snapshot.snapshot_prefix(self.param, self._source)
         self.ranks.average_statistics(self.net)
-        self._last_state = str(snapshot.state_path(prefix, self.iteration))
+        hdf5 = snapshot.is_hdf5(self.param)
+        self._last_state = str(snapshot.state_path(prefix, self.iteration, hdf5=hdf5))
         if self.ranks.rank == 0:
             diffs = self.param.snapshot_diff
             progress = self._progress()
-            snapshot.write_snapshot(prefix, self.net, self._updater, progress, with_diffs=diffs, emit=self._emit)
+            snapshot.write_snapshot(
+                prefix, self.net, self._updater, progress, hdf5=hdf5, with_diffs=diffs, emit=self._emit
+            )
 
     def restore(self, path: str) -> None:
         """Goes on from a solverstate as if training had never stopped; from Caffe's as far as it says.

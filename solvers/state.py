@@ -1,14 +1,13 @@
 """What a solverstate holds, and its binary form (Caffe: SolverState in caffe.proto, sgd_solver.cpp).
 
-Beside Caffe's own fields (iter, learned_net, history, current_step) the message carries ours in
-`engine_state`,
-which Caffe skips: what is needed to go on as if training had never stopped.
+Beside Caffe's own fields (iter, learned_net, history, current_step) the message carries ours in `engine_state`,
+which Caffe skips: what is needed to go on as if training had never stopped. `state_hdf5` has the HDF5 form.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 
 from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.hdf5_image import is_hdf5
 from mgcaffe.engine.parameter import Parameter, Shape
-from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
-from mgcaffe.prototxt import NetParameter, SolverState, blob_array, blob_shape, fill_blob
+from mgcaffe.errors import EXIT_BAD_INPUT, PrototxtError, SnapshotError
+from mgcaffe.prototxt import EngineState, NetParameter, SolverState, blob_array, fill_blob
 
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SOLVER_TYPE = "solver_type"
 
 
@@ -59,13 +59,13 @@ class SavedState:
         path: the file.
         progress: where the solver stood.
         learned_net: the caffemodel's path as the file gives it, empty if it gives none.
-        history: the BlobProto messages.
+        history: the arrays, all parameters' first ones, then all second ones.
     """
 
     path: Path
     progress: Progress
     learned_net: str
-    history: Sequence[Any]
+    history: Sequence[NDArray[Any]]
 
     def find_weights(self) -> Path:
         """The caffemodel: where the state says, or else beside the state.
@@ -78,7 +78,7 @@ class SavedState:
         for candidate in (named, beside):
             if candidate.is_file():
                 return candidate
-        raise _unreadable(
+        raise unreadable(
             f"the weights '{self.learned_net}' that {self.path} names are missing",
             f"looked for {named} and {beside}; put the caffemodel beside the solverstate",
         )
@@ -91,7 +91,7 @@ class SavedState:
         """
         written_by = self.progress.solver_type
         if written_by is not None and written_by != name:
-            raise _unreadable(
+            raise unreadable(
                 f"{self.path} holds the state of solver type {written_by}, and this solver has type {name}",
                 "resume with the snapshot's type, or start from its weights with --weights",
             )
@@ -111,20 +111,18 @@ class SavedState:
         """
         wanted = len(parameters) * len(histories)
         if len(self.history) != wanted:
-            raise _unreadable(
+            raise unreadable(
                 f"{self.path} holds {len(self.history)} history blob(s); net and solver type have {wanted}",
                 "resume with the net and the solver type that the snapshot was taken with",
             )
-        for index, blob in enumerate(self.history):
+        for index, values in enumerate(self.history):
             flat, parameter = histories[index // len(parameters)], parameters[index % len(parameters)]
-            shape = blob_shape(blob)
-            if _without_leading_ones(shape) != _without_leading_ones(parameter.shape):
-                raise _unreadable(
-                    f"history blob {index} in {self.path} has shape {shape}; the net's has {parameter.shape}",
+            if _without_leading_ones(values.shape) != _without_leading_ones(parameter.shape):
+                raise unreadable(
+                    f"history blob {index} in {self.path} has shape {values.shape}; the net's has {parameter.shape}",
                     "resume with the net that the snapshot was taken with",
                 )
-            values = torch.tensor(blob_array(blob)).reshape(parameter.shape)
-            arena.view(flat, parameter).copy_(values)
+            arena.view(flat, parameter).copy_(torch.tensor(values).reshape(parameter.shape))
 
 
 def encode_state(
@@ -136,59 +134,77 @@ def encode_state(
 ) -> bytes:
     """The content of a solverstate file; arguments as for `SavedState.copy_history`."""
     message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
-    for flat in histories:
-        for parameter in parameters:
-            fill_blob(message.history.add(), arena.view(flat, parameter).cpu().numpy())
-    extra = message.engine_state
-    extra.version = 1
-    extra.random_seed = progress.seed or 0
-    extra.world_size = progress.world_size or 1
-    extra.plan = progress.plan
-    extra.smoothed_losses.extend(progress.smoothed_losses)
-    for layer, records in (progress.records or {}).items():
-        extra.records.add(layer=layer, records=records)
-    extra.extra.add(key=_SOLVER_TYPE, value=(progress.solver_type or "").encode())
+    for values in history_arrays(arena, parameters, histories):
+        fill_blob(message.history.add(), values)
+    message.engine_state.CopyFrom(engine_state(progress))
     return message.SerializeToString()
 
 
+def history_arrays(
+    arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
+) -> Iterator[NDArray[Any]]:
+    """The histories as Caffe stores them, parameter by parameter; arguments as for `SavedState.copy_history`."""
+    for flat in histories:
+        for parameter in parameters:
+            yield arena.view(flat, parameter).cpu().numpy()
+
+
+def engine_state(progress: Progress) -> Any:
+    """What Caffe's own fields do not say, as an EngineState message."""
+    message = EngineState(
+        version=1,
+        random_seed=progress.seed or 0,
+        world_size=progress.world_size or 1,
+        plan=progress.plan,
+        smoothed_losses=progress.smoothed_losses,
+    )
+    for layer, records in (progress.records or {}).items():
+        message.records.add(layer=layer, records=records)
+    message.extra.add(key=_SOLVER_TYPE, value=(progress.solver_type or "").encode())
+    return message
+
+
+def add_engine_state(progress: Progress, message: Any) -> None:
+    """Fills in what an EngineState message says."""
+    entries = {entry.key: entry.value for entry in message.extra}
+    progress.seed = message.random_seed
+    progress.world_size = message.world_size
+    progress.records = {position.layer: position.records for position in message.records}
+    progress.smoothed_losses = list(message.smoothed_losses)
+    progress.solver_type = entries.get(_SOLVER_TYPE, b"").decode() or None
+    progress.plan = message.plan
+
+
 def read_state(path: str | os.PathLike[str]) -> SavedState:
-    """Reads a solverstate, ours or Caffe's.
+    """Reads a solverstate, ours or Caffe's, binary or HDF5 by its content.
 
     Raises:
-        SnapshotError: (exit code 65) the file is missing, cut short, HDF5, a caffemodel or something else.
+        SnapshotError: (exit code 65) the file is missing, cut short, a caffemodel or something else.
     """
     path = Path(path)
+    if is_hdf5(path):
+        from mgcaffe.solvers.state_hdf5 import read_state_hdf5
+
+        return read_state_hdf5(path)
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise _unreadable(f"cannot read the snapshot {path}: {error.strerror or error}", None) from None
-    if content.startswith(_HDF5_SIGNATURE) or path.suffix == ".h5":
-        raise _unreadable(f"{path} is an HDF5 snapshot, and only binary ones can be read", None)
+        raise unreadable(f"cannot read the snapshot {path}: {error.strerror or error}", None) from None
     message = SolverState()
     try:
         message.ParseFromString(content)
-    except DecodeError:
-        raise _unreadable(
+        if not message.HasField("iter"):
+            raise _refuse_other_file(path, content)
+        history = [blob_array(blob) for blob in message.history]
+    except (DecodeError, PrototxtError):
+        raise unreadable(
             f"{path} is cut short, damaged, or no solverstate",
             "give the .solverstate file of another snapshot",
         ) from None
-    if not message.HasField("iter"):
-        raise _refuse_other_file(path, content)
-    return SavedState(path, _progress(message), message.learned_net, message.history)
-
-
-def _progress(message: Any) -> Progress:
     progress = Progress(message.iter, message.current_step)
     if message.HasField("engine_state"):
-        extra = message.engine_state
-        entries = {entry.key: entry.value for entry in extra.extra}
-        progress.seed = extra.random_seed
-        progress.world_size = extra.world_size
-        progress.records = {position.layer: position.records for position in extra.records}
-        progress.smoothed_losses = list(extra.smoothed_losses)
-        progress.solver_type = entries.get(_SOLVER_TYPE, b"").decode() or None
-        progress.plan = extra.plan
-    return progress
+        add_engine_state(progress, message.engine_state)
+    return SavedState(path, progress, message.learned_net, history)
 
 
 def _refuse_other_file(path: Path, content: bytes) -> SnapshotError:
@@ -198,14 +214,20 @@ def _refuse_other_file(path: Path, content: bytes) -> SnapshotError:
     except DecodeError:
         is_net = False
     if is_net:
-        return _unreadable(
-            f"{path} is a caffemodel (weights alone), not a solverstate",
-            "resume with the .solverstate beside it, or start from these weights with --weights",
-        )
-    return _unreadable(f"{path} is no solverstate: it gives no iteration", None)
+        return only_weights(path)
+    return unreadable(f"{path} is no solverstate: it gives no iteration", None)
 
 
-def _unreadable(message: str, hint: str | None) -> SnapshotError:
+def only_weights(path: Path) -> SnapshotError:
+    """The error for weights that were given instead of a state."""
+    return unreadable(
+        f"{path} is a caffemodel (weights alone), not a solverstate",
+        "resume with the .solverstate beside it, or start from these weights with --weights",
+    )
+
+
+def unreadable(message: str, hint: str | None) -> SnapshotError:
+    """The error for a snapshot that cannot be used."""
     return SnapshotError(message, hint=hint, exit_code=EXIT_BAD_INPUT)
 
 

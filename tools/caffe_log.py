@@ -75,10 +75,11 @@ class CaffeLogListener:
 
     @on_event.register
     def _(self, event: events.SnapshotWriting) -> None:
+        form = "HDF5" if event.path.endswith(".h5") else "binary proto"
         if event.kind == "weights":
-            log_line(f"Snapshotting to binary proto file {event.path}", "solver.cpp:447")
+            log_line(f"Snapshotting to {form} file {event.path}", "solver.cpp:447")
         else:
-            log_line(f"Snapshotting solver state to binary proto file {event.path}", "sgd_solver.cpp:273")
+            log_line(f"Snapshotting solver state to {form} file {event.path}", "sgd_solver.cpp:273")
 
     @on_event.register
     def _(self, event: events.Restored) -> None:

@@ -38,7 +38,7 @@ def apply_comm_settings(solver: Any, path: str | Path, flags: Flags) -> None:
         solver.comm_param.MergeFrom(source.param.comm_param)
     if flags.schedule:
         solver.comm_param.schedule = CommParameter.Schedule.Value(flags.schedule.upper())
-    for name in ("bucket_mb", "calibration_iterations"):
+    for name in ("bucket_mb", "calibration_iterations", "plan_file"):
         if getattr(flags, name) is not None:
             setattr(solver.comm_param, name, getattr(flags, name))
 

@@ -200,6 +200,7 @@ def add_comm_flags(parser: FlagParser) -> None:
         "calibration_iterations", "iterations whose times the plan is made from (default: 10)",
         type=number_from(0), metavar="N",
     )  # fmt: skip
+    parser.flag("plan_file", "use this plan instead of a schedule (`engine plan --export` writes one)", metavar="FILE")
 
 
 def require(flags: Flags, name: str, what: str) -> str:

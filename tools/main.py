@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from mgcaffe.comm.guard import run_guarded
 from mgcaffe.errors import EXIT_OK, EXIT_USAGE, UsageError
+from mgcaffe.tools.process import calm_waiting_threads
 from mgcaffe.tools.session import Session
 
 COMMANDS = {
@@ -20,6 +21,8 @@ COMMANDS = {
     "test": "score a net on its test data",
     "time": "time each layer of a net, forward and backward",
     "summary": "show a net's layers, shapes, parameters, arithmetic and memory",
+    "plan": "predict every schedule for a net, an all-reduce's cost and a number of workers",
+    "simulate": "predict speedups at any scale from a trace",
     "device_query": "show what this machine can compute on",
 }
 
@@ -60,6 +63,7 @@ def _run(words: list[str], session: Session) -> int:
     name = words[0]
     if name not in COMMANDS:
         raise UsageError(_unknown_command(name), hint="see 'engine --help'")
+    calm_waiting_threads()
     command = importlib.import_module(f"mgcaffe.tools.{name}")
     code: int = command.run(command.parser().parse(words[1:]), session)
     return code

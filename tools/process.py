@@ -37,6 +37,17 @@ _LARGEST = 2**31 - 1
 _log = logging.getLogger(__name__)
 
 
+def calm_waiting_threads() -> None:
+    """Has idle OpenMP threads spin for some ten microseconds only; to be called before PyTorch is imported.
+
+    By default they spin for milliseconds, on cores that other threads need: those that read data or reduce
+    gradients, and other programs. Measured on two cores that others use as well, digits example, two threads:
+    450 images/s by default, 12,000 with this; 6,000 without any spinning (OMP_WAIT_POLICY=PASSIVE).
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+
+
 def speed_up_memory() -> str:
     """Makes big tensors cheap to allocate; to be called before PyTorch allocates its first one.
 

@@ -112,4 +112,4 @@ class ProgressListener:
         self._progress.stop()
 
     def _print(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -57,7 +57,7 @@ def run(flags: Flags, session: Session) -> int:
     device = pick_device(flags.gpu, communicator.local_rank, communicator.local_size)
     log_line("Use CPU." if device.type == "cpu" else f"Use GPU with device ID {device.index}", "caffe.cpp:275")
     shard = TestShard(communicator.rank, communicator.size, flags.iterations)
-    net = build_net(flags, model, "TEST", shard=shard, dtype=dtype_named(flags.dtype), device=device)
+    net = build_net(flags, model, "TEST", shard=shard, keep_blobs=False, dtype=dtype_named(flags.dtype), device=device)
     try:
         for path in weights:
             net.copy_trained_layers(path)

@@ -1,7 +1,7 @@
 """`engine time`: how long each layer takes, forward and backward (Caffe: `caffe time`, in its lines).
 
-The pass is the one that training runs: values and gradients are freed when they are dead. Where
-`--input_shape` gives the shape of a data source it is fed noise instead, so no data is needed.
+Layer by layer, so that each can be timed: training fuses neighbours and frees what is dead, and is somewhat
+faster. Where `--input_shape` gives the shape of a data source the net is fed noise instead, so no data is needed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mgcaffe.errors import EXIT_OK
 from mgcaffe.tools.flags import (
@@ -26,6 +26,8 @@ from mgcaffe.tools.glog import log_line, number
 from mgcaffe.tools.session import Session
 
 if TYPE_CHECKING:
+    import torch
+
     from mgcaffe.engine.net import Net
 
 _COSTLIEST = 3
@@ -45,6 +47,11 @@ def parser() -> FlagParser:
     flags.flag("phase", "the phase to build the net for", choices=("TRAIN", "TEST"), default="TRAIN")
     flags.flag("iterations", "passes to take the mean of", type=number_from(1), default=50, metavar="N")
     flags.flag("json", "write the figures to this file", metavar="FILE")
+    flags.flag(
+        "trace",
+        "time the net as training runs it as well, and write it to this file for `engine simulate`",
+        metavar="FILE",
+    )
     return flags
 
 
@@ -81,18 +88,34 @@ def run(flags: Flags, session: Session) -> int:
     speed_up_memory()
     threads = set_threads(flags.threads, 1)
     device = pick_device(flags.gpu)
-    log_line("Use CPU." if device.type == "cpu" else f"Use GPU with device ID {device.index}")
-    net = build_net(
-        flags, model, flags.phase, noise=True, keep_blobs=False, dtype=dtype_named(flags.dtype), device=device
-    )
+    log_line("Use CPU." if device.type == "cpu" else f"Use GPU with device ID {device.index}", "caffe.cpp:339")
+    net = build_net(flags, model, flags.phase, noise=True, dtype=dtype_named(flags.dtype), device=device)
     try:
         layers, totals = measure(net, flags.iterations)
     finally:
         net.close()
     _report(layers, totals)
+    if flags.trace:
+        _write_trace(flags, model, device)
     if flags.json:
         write_json(flags.json, figures(net.name, layers, totals, threads))
     return EXIT_OK
+
+
+def _write_trace(flags: Flags, model: str, device: torch.device) -> None:
+    """Times the net once more, as training runs it, so that `engine simulate` predicts training."""
+    from mgcaffe.comm.trace import write_trace
+    from mgcaffe.tools.model import build_net
+    from mgcaffe.tools.net_trace import measure_trace
+    from mgcaffe.tools.process import dtype_named
+
+    options: dict[str, Any] = {"keep_blobs": False, "dtype": dtype_named(flags.dtype), "device": device}
+    net = build_net(flags, model, flags.phase, noise=True, **options)
+    try:
+        trace = measure_trace(net, flags.iterations)
+    finally:
+        net.close()
+    write_trace(flags.trace, trace, [f"{net.name or model} on {device}: medians of {flags.iterations} passes"])
 
 
 def measure(net: Net, iterations: int) -> tuple[list[LayerTimes], list[float]]:

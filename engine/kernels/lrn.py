@@ -12,7 +12,6 @@ the buffer, each of them one run through memory.
 from __future__ import annotations
 
 import torch
-from torch.nn import functional
 
 from mgcaffe.engine.kernels.formats import dense, format_of, pixel_rows
 
@@ -132,4 +131,4 @@ def _inverse_power(scale: torch.Tensor, beta: float, out: torch.Tensor) -> torch
 
 
 def _pixel_mean(x: torch.Tensor, size: int) -> torch.Tensor:
-    return functional.avg_pool2d(x, size, 1, size // 2)
+    return torch.ops.aten.avg_pool2d(x, [size], [1], [size // 2])

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
 from mgcaffe.engine.kernels.formats import format_of
 
@@ -75,7 +74,7 @@ def max_forward(x: torch.Tensor, window: Window) -> tuple[torch.Tensor, torch.Te
             x, window.kernel, window.stride, window.pad, [1, 1], window.ceil
         )
         return result
-    padded = functional.pad(x, window.margins(size), value=float("-inf"))
+    padded = torch.constant_pad_nd(x, window.margins(size), float("-inf"))
     y, places = torch.ops.aten.max_pool2d_with_indices(padded, window.kernel, window.stride)
     _clear_empty(y, window.empty(size), 0)
     return y, places
@@ -99,7 +98,7 @@ def max_backward(
     torch.ops.aten.max_pool2d_with_indices_backward.grad_input(
         dy, dx, window.kernel, window.stride, pad, [1, 1], ceil, places, grad_input=dx
     )
-    return dx if fits else functional.pad(dx, [-margin for margin in margins])
+    return dx if fits else torch.constant_pad_nd(dx, [-margin for margin in margins])
 
 
 def mask_of(places: torch.Tensor, input_size: Sequence[int], window: Window) -> torch.Tensor:
@@ -119,9 +118,9 @@ def average_forward(x: torch.Tensor, window: Window) -> torch.Tensor:
     if tuple(size) == window.kernel and not any(window.pad):
         return x.mean((2, 3), keepdim=True)
     if window.fits_torch(size):
-        return functional.avg_pool2d(x, window.kernel, window.stride, window.pad, window.ceil, True)
-    padded = functional.pad(x, window.margins(size))
-    total = functional.avg_pool2d(padded, window.kernel, window.stride, divisor_override=1)
+        return torch.ops.aten.avg_pool2d(x, window.kernel, window.stride, window.pad, window.ceil, True)
+    padded = torch.constant_pad_nd(x, window.margins(size))
+    total = torch.ops.aten.avg_pool2d(padded, window.kernel, window.stride, divisor_override=1)
     return total * _inverse_divisors(size, window, x)
 
 
@@ -144,7 +143,7 @@ def average_backward(
     padded = dy.new_empty(*shape[:2], size[0] + margins[2] + margins[3], size[1] + margins[0] + margins[1])
     share = dy * _inverse_divisors(size, window, dy)
     spread = torch.ops.aten.avg_pool2d_backward(share, padded, window.kernel, window.stride, [0, 0], False, True, 1)
-    return functional.pad(spread, [-margin for margin in margins]).contiguous(memory_format=format_of(dy))
+    return torch.constant_pad_nd(spread, [-margin for margin in margins]).contiguous(memory_format=format_of(dy))
 
 
 def _inverse_divisors(size: Sequence[int], window: Window, like: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from mgcaffe.engine.kernels.geometry import Geometry
 
@@ -21,11 +20,11 @@ from mgcaffe.engine.kernels.geometry import Geometry
 def forward(x: torch.Tensor, weight: torch.Tensor, geometry: Geometry) -> torch.Tensor:
     """The convolution of x with weight."""
     out = geometry.output_size(x.shape[2:])
-    padded = _split_groups(functional.pad(x, _padding(geometry)), geometry.groups)
+    padded = _split_groups(torch.constant_pad_nd(x, _padding(geometry)), geometry.groups)
     filters = weight.reshape(geometry.groups, -1, *weight.shape[1:])
     y = x.new_zeros(x.shape[0], geometry.groups, filters.shape[1], *out)
-    for position, window in _windows(geometry, out):
-        y += torch.einsum("ngc...,goc->ngo...", padded[window], filters[(..., *position)])
+    for point, window in _windows(geometry, out):
+        y += torch.einsum("ngc...,goc->ngo...", padded[window], filters[point])
     return y.flatten(1, 2)
 
 
@@ -37,27 +36,26 @@ def backward_data(
     dy = _split_groups(dy, geometry.groups)
     filters = weight.reshape(geometry.groups, -1, *weight.shape[1:])
     padded = dy.new_zeros(dy.shape[0], geometry.groups, weight.shape[1], *padded_size)
-    for position, window in _windows(geometry, dy.shape[3:]):
-        padded[window] += torch.einsum("ngo...,goc->ngc...", dy, filters[(..., *position)])
-    inside = tuple(slice(pad, pad + size) for size, pad in zip(input_size, geometry.pad, strict=True))
-    return padded[(..., *inside)].flatten(1, 2)
+    for point, window in _windows(geometry, dy.shape[3:]):
+        padded[window] += torch.einsum("ngo...,goc->ngc...", dy, filters[point])
+    return padded[_inside(input_size, geometry)].flatten(1, 2)
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[int], geometry: Geometry) -> torch.Tensor:
     """The gradient of the convolution with respect to its weight."""
-    padded = _split_groups(functional.pad(x, _padding(geometry)), geometry.groups)
+    padded = _split_groups(torch.constant_pad_nd(x, _padding(geometry)), geometry.groups)
     split = _split_groups(dy, geometry.groups)
     gradient = dy.new_empty(geometry.groups, weight_shape[0] // geometry.groups, *weight_shape[1:])
-    for position, window in _windows(geometry, dy.shape[2:]):
+    for point, window in _windows(geometry, dy.shape[2:]):
         views = split.flatten(3), padded[window].flatten(3)
-        gradient[(..., *position)] = torch.einsum("ngop,ngcp->goc", *views)
+        gradient[point] = torch.einsum("ngop,ngcp->goc", *views)
     return gradient.flatten(0, 1)
 
 
 def columns(x: torch.Tensor, geometry: Geometry) -> torch.Tensor:
     """The pixels that each point of the filter meets: x (N, in...) as (N, points, out...)."""
     out = geometry.output_size(x.shape[1:])
-    padded = functional.pad(x, _padding(geometry))
+    padded = torch.constant_pad_nd(x, _padding(geometry))
     return torch.stack([padded[window] for _, window in _windows(geometry, out)], 1)
 
 
@@ -65,27 +63,31 @@ def add_columns(columns: torch.Tensor, input_size: Sequence[int], geometry: Geom
     """The adjoint of `columns`: each pixel of (N, in...) gets the sum of where it was met."""
     padded_size = [size + 2 * pad for size, pad in zip(input_size, geometry.pad, strict=True)]
     padded = columns.new_zeros(columns.shape[0], *padded_size)
-    for point, (_, window) in enumerate(_windows(geometry, columns.shape[2:])):
-        padded[window] += columns[:, point]
-    inside = tuple(slice(pad, pad + size) for size, pad in zip(input_size, geometry.pad, strict=True))
-    return padded[(..., *inside)]
+    for number, (_, window) in enumerate(_windows(geometry, columns.shape[2:])):
+        padded[window] += columns[:, number]
+    return padded[_inside(input_size, geometry)]
 
 
 def _padding(geometry: Geometry) -> list[int]:
-    """The amounts in the order of `torch.nn.functional.pad`: last axis first."""
+    """The amounts in the order of `torch.constant_pad_nd`: last axis first."""
     return [amount for pad in reversed(geometry.pad) for amount in (pad, pad)]
+
+
+def _inside(input_size: Sequence[int], geometry: Geometry) -> tuple[Any, ...]:
+    """The index of the input in its padded form."""
+    return (..., *(slice(pad, pad + size) for size, pad in zip(input_size, geometry.pad, strict=True)))
 
 
 def _split_groups(x: torch.Tensor, groups: int) -> torch.Tensor:
     return x.unflatten(1, (groups, -1))
 
 
-def _windows(geometry: Geometry, out: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
-    """Each position inside the filter, with the index of the padded pixels that it meets."""
+def _windows(geometry: Geometry, out: Sequence[int]) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """The indices of each position inside the filter, and of the padded pixels that it meets."""
     for position in itertools.product(*(range(size) for size in geometry.kernel)):
         axes = zip(position, geometry.dilation, geometry.stride, out, strict=True)
         spans = (
             slice(offset * dilation, offset * dilation + stride * (count - 1) + 1, stride)
             for offset, dilation, stride, count in axes
         )
-        yield position, (..., *spans)
+        yield (..., *position), (..., *spans)

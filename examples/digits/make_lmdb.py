@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 
 from mgcaffe.prototxt import Datum
 
-SEED = 1701
+SEED = 0
 TEST_EVERY = 5
 BRIGHTNESS = 15
 # Room for the LMDB while it is written; the compacted copy has only the pages in use.

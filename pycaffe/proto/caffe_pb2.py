@@ -1,8 +1,8 @@
 """Caffe's messages under the name by which scripts import them; `google.protobuf.text_format` works on them.
 
-    from caffe.proto import caffe_pb2
-    net = caffe_pb2.NetParameter()
-    text_format.Merge(open("net.prototxt").read(), net)
+from caffe.proto import caffe_pb2
+net = caffe_pb2.NetParameter()
+text_format.Merge(open("net.prototxt").read(), net)
 """
 
 from __future__ import annotations

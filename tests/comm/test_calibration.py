@@ -66,10 +66,7 @@ def test_an_empty_buffer_is_an_error():
 
 
 def test_times_are_the_longest_of_all_ranks():
-    assert (
-        run_ranks(2, lambda ranks: agree_times(ranks, [1.0 + ranks.rank, 2.0 - ranks.rank]))
-        == [[2.0, 2.0]] * 2
-    )
+    assert run_ranks(2, lambda ranks: agree_times(ranks, [1.0 + ranks.rank, 2.0 - ranks.rank])) == [[2.0, 2.0]] * 2
     assert agree_times(SingleCommunicator(), []) == []
 
 

@@ -12,9 +12,7 @@ from mgcaffe.errors import CommError
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
     kept = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**kept, **environment}
-    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**kept, **environment})
 
 
 def test_importing_comm_loads_neither_torch_nor_mpi():
@@ -45,9 +43,7 @@ def test_several_ranks_without_mpi4py_are_an_error():
         "except CommError as error: print(error)\n"
     )
     result = run_python(code, PMI_RANK="0", PMI_SIZE="2")
-    assert "mpi4py is missing" in result.stdout and "pip install 'mgcaffe[mpi]'" in result.stdout, (
-        result.stderr
-    )
+    assert "mpi4py is missing" in result.stdout and "pip install 'mgcaffe[mpi]'" in result.stdout, result.stderr
 
 
 def test_a_launcher_of_another_mpi_is_an_error():

@@ -33,9 +33,7 @@ def test_a_long_text_shows_the_first_differing_line():
     net = [f"line {i}" for i in range(1000)]
     other = [*net[:500], "line of my own", *net[501:]]
     message = disagreement(2, lambda rank: {"net": "\n".join(other if rank else net)})
-    assert (
-        "net, line 501" in message and "rank 0: line 500" in message and "rank 1: line of my own" in message
-    )
+    assert "net, line 501" in message and "rank 0: line 500" in message and "rank 1: line of my own" in message
     assert len(message) < 300
 
 

@@ -11,9 +11,7 @@ SEGMENTS = [Segment("conv1", 0, 10), Segment("conv2", 16, 20), Segment("fc", 48,
 
 
 def plan_of(schedule: str, segments=SEGMENTS) -> Plan:
-    return make_plan(
-        schedule, segments, [3.0, 2.0, 1.0][-len(segments) :], AffineCost(1, 0.01), element_bytes=4
-    )
+    return make_plan(schedule, segments, [3.0, 2.0, 1.0][-len(segments) :], AffineCost(1, 0.01), element_bytes=4)
 
 
 def test_ready_times_add_up_from_the_last_layer():
@@ -63,18 +61,14 @@ def test_a_fitting_plan_passes(schedule):
 
 def edited(**changes) -> Plan:
     record = json.loads(plan_of("wfbp").to_json())
-    record["groups"] = [
-        {**group, **changes} if group["first_layer"] == 1 else group for group in record["groups"]
-    ]
+    record["groups"] = [{**group, **changes} if group["first_layer"] == 1 else group for group in record["groups"]]
     return Plan.from_json(record)
 
 
 def test_a_plan_for_another_net_is_an_error():
     with pytest.raises(CommError, match="for 3 layers, the net has 2"):
         plan_of("single").check(SEGMENTS[:2])
-    with pytest.raises(
-        CommError, match="'conv1' to 'fc' covers elements 0 to 78, the net has these layers at 0 to 79"
-    ):
+    with pytest.raises(CommError, match="'conv1' to 'fc' covers elements 0 to 78, the net has these layers at 0 to 79"):
         plan_of("single").check([*SEGMENTS[:2], Segment("fc", 49, 30)])
 
 
@@ -89,9 +83,7 @@ def test_a_plan_edited_badly_is_an_error():
         Plan.from_json(record).check(SEGMENTS)
 
 
-@pytest.mark.parametrize(
-    "value", ["", "[]", "{}", '{"schedule": "x", "layers": 1, "backward_end": 0, "groups": [{}]}']
-)
+@pytest.mark.parametrize("value", ["", "[]", "{}", '{"schedule": "x", "layers": 1, "backward_end": 0, "groups": [{}]}'])
 def test_what_is_no_plan_is_an_error(value):
     with pytest.raises(CommError, match="not a plan"):
         Plan.from_json(value)

@@ -1,7 +1,6 @@
 """The schedules against known answers, the authors' measured trace, and (optimal) all contiguous merges."""
 
 import csv
-import itertools
 import time
 from pathlib import Path
 
@@ -89,16 +88,25 @@ def test_mgwfbp_is_the_papers_rule(layers, a, b):
 
 
 def all_merges(sizes, ready, cost):
-    """Yield (end, groups) of every contiguous merge."""
+    """Return (end, groups) of every contiguous merge."""
     count = len(sizes)
-    for cuts in itertools.product([False, True], repeat=count - 1):
-        end, groups, total = 0.0, 0, 0
-        for layer in reversed(range(count)):
-            total += sizes[layer]
-            if layer == 0 or cuts[layer - 1]:
-                end = max(end, ready[layer]) + cost(total)
-                groups, total = groups + 1, 0
-        yield end, groups
+    sums = numpy.concatenate([[0], numpy.cumsum(sizes)])
+    table = [[cost(sums[last + 1] - sums[first]) for last in range(count)] for first in range(count)]
+    partial = [(0.0, 0, count)]
+    merges = []
+    while partial:
+        end, groups, above = partial.pop()
+        for first in range(above):
+            made = (max(end, ready[first]) + table[first][above - 1], groups + 1)
+            if first == 0:
+                merges.append(made)
+            else:
+                partial.append((*made, first))
+    return merges
+
+
+def test_all_merges_are_all_merges():
+    assert len(all_merges([1] * 7, [0.0] * 7, AffineCost(1, 1))) == 2**6
 
 
 costs = st.one_of(
@@ -111,10 +119,10 @@ costs = st.one_of(
 
 
 @settings(max_examples=250, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 9), numbers), min_size=1, max_size=10), costs)
+@given(st.lists(st.tuples(st.integers(1, 9), numbers), min_size=1, max_size=12), costs)
 def test_optimal_ends_first_and_then_has_the_fewest_groups(layers, cost):
     sizes, times = zip(*layers, strict=True)
-    merges = list(all_merges(sizes, ready_times(times), cost))
+    merges = all_merges(sizes, ready_times(times), cost)
     best = min(end for end, _ in merges)
     made = plan("optimal", sizes, times, cost)
     assert made.end == pytest.approx(best, rel=1e-9, abs=2e-9)
@@ -136,17 +144,26 @@ def test_optimal_is_never_behind_another_schedule(layers, cost):
         assert best <= plan(schedule, sizes, times, cost, bucket_bytes=10).end * (1 + 1e-9) + 1e-9
 
 
-@pytest.mark.parametrize("seconds_a_layer", [1e-4, 1e-3, 1e-2])
-def test_a_thousand_layers_are_planned_fast(seconds_a_layer):
+def jumpy(generator):
+    """A measured network whose protocol changes at many sizes: stairs of up to three times as much."""
+    sizes = numpy.unique(numpy.geomspace(1024, 1e8, 60).astype(int))
+    stairs = numpy.cumprod(numpy.where(generator.random(len(sizes)) < 0.2, generator.uniform(1, 3, len(sizes)), 1))
+    return AllReduceCost(list(zip(sizes.tolist(), ((1e-4 + 7e-10 * sizes) * stairs).tolist(), strict=True)))
+
+
+@pytest.mark.parametrize("kind", ["affine", "jumpy"])
+@pytest.mark.parametrize("seconds_a_layer", [1e-5, 1e-4, 1e-3, 1e-2])
+def test_a_thousand_layers_are_planned_in_50_ms(seconds_a_layer, kind):
     generator = numpy.random.default_rng(0)
     sizes = (generator.lognormal(10, 2, 1000).astype(int) + 1).tolist()
     times = generator.exponential(seconds_a_layer, 1000).tolist()
+    cost = AffineCost(9e-4, 7e-10) if kind == "affine" else jumpy(generator)
     took = []
     for _ in range(5):
         began = time.process_time()
-        plan("optimal", sizes, times, AffineCost(9e-4, 7e-10))
+        plan("optimal", sizes, times, cost)
         took.append(time.process_time() - began)
-    assert min(took) < 0.15  # 25 to 45 ms on a core of its own
+    assert min(took) < 0.05  # 10 to 20 ms
 
 
 def test_threshold_closes_a_bucket_when_it_is_full():
@@ -159,9 +176,7 @@ def test_layers_without_elements_take_no_part_and_delay_nothing():
     for schedule in SCHEDULES:
         made = plan(schedule, [0, 3, 0, 2, 0], [1, 1, 1, 1, 1], cost, bucket_bytes=1)
         assert made.layers == 5 and {group.bytes for group in made.groups} <= {2, 3, 5}
-        made.check(
-            [Segment("", 0, 0), Segment("", 0, 3), Segment("", 3, 0), Segment("", 3, 2), Segment("", 5, 0)]
-        )
+        made.check([Segment("", 0, 0), Segment("", 0, 3), Segment("", 3, 0), Segment("", 3, 2), Segment("", 5, 0)])
     assert ranges(plan("wfbp", [0, 3, 0, 2, 0], [1] * 5, cost)) == [(3, 3), (1, 1)]
     assert plan("optimal", [0, 0], [1, 1], cost).groups == ()
     assert plan("optimal", [], [], cost).groups == ()
@@ -187,36 +202,6 @@ def test_what_is_no_backward_pass_is_an_error(arguments, words):
     with pytest.raises(CommError) as caught:
         make_plan(*arguments, AffineCost(1, 1), element_bytes=4)
     assert words in str(caught.value)
-
-
-def googlenet():
-    with (TRACES / "googlenet_k80_batch64.csv").open() as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    return [int(row["elements"]) for row in rows], [float(row["backward_us"]) * 1e-6 for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("workers", "wfbp", "single", "mgwfbp", "optimal"),
-    [
-        (8, 7.0, 4.8, 7.8, 7.8),
-        (64, 28.0, 35.8, 48.3, 53.6),
-        (128, 36.6, 70.7, 74.5, 100.0),
-        (512, 47.8, 265.5, 265.5, 327.5),
-    ],
-)
-def test_the_speedups_of_the_papers_simulation(workers, wfbp, single, mgwfbp, optimal):
-    """Ring all-reduce, the authors' constants, forward = half of backward: mgwfbp.md section 2.6."""
-    sizes, times = googlenet()
-    alpha, beta, gamma = 45.25e-6, 9.93e-10, 2.5e-9
-    cost = AffineCost(
-        2 * (workers - 1) * alpha, 2 * (workers - 1) / workers * beta + (workers - 1) / workers * gamma
-    )
-    alone = 1.5 * sum(times)
-    for schedule, expected in (("wfbp", wfbp), ("single", single), ("mgwfbp", mgwfbp), ("optimal", optimal)):
-        made = make_plan(schedule, sizes, ready_times(times), cost, element_bytes=4)
-        assert workers * alone / (alone + made.exposed) == pytest.approx(expected, rel=0.01, abs=0.06), (
-            schedule
-        )
 
 
 def test_one_line_misses_a_real_network():

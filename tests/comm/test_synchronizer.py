@@ -105,9 +105,7 @@ def test_a_layer_out_of_order_is_named():
     sync = started()
     sync.begin_iteration()
     sync.gradients_ready(3)
-    with pytest.raises(
-        CommError, match=r"layer 'conv1' came out of order; next is layer 'conv2', number 2 of 4"
-    ):
+    with pytest.raises(CommError, match=r"layer 'conv1' came out of order; next is layer 'conv2', number 2 of 4"):
         sync.gradients_ready(0)
     with pytest.raises(CommError, match="layer 'fc' came out of order"):
         sync.gradients_ready(3)

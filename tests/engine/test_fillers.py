@@ -189,8 +189,8 @@ def test_an_unknown_type_names_the_nearest_and_all():
 
 
 def test_a_net_names_the_layer_whose_filler_is_wrong():
-    with pytest.raises(NetError, match=r"unknown filler type 'gausian'.*layer 'ip'"):
+    with pytest.raises(NetError, match=r"unknown filler type 'gaussain'.*layer 'ip'"):
         make_net(
             inputs(x=(1, 2)) + 'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param {'
-            ' num_output: 2 weight_filler { type: "gausian" } } }'
+            ' num_output: 2 weight_filler { type: "gaussain" } } }'
         )

@@ -259,9 +259,24 @@ def test_a_gradient_that_would_flow_into_labels_is_refused():
         make_net(text + layer("loss", "SoftmaxWithLoss", "h label", "l"))
 
 
+def test_a_test_net_may_lack_a_gradient_until_backward_asks_for_it():
+    text = inputs(x=(4, 5), y=(4, 3)) + ip("a", "x", "h") + layer("t", "Threshold", "h", "t")
+    net = make_net(text + layer("loss", "EuclideanLoss", "t y", "l"), phase=TEST)
+    set_inputs(net)
+    net.forward()
+    with pytest.raises(NetError, match="no gradient can flow to bottom 0, blob 'h'"):
+        net.backward()
+
+
+def test_a_freeing_test_net_keeps_nothing_for_backward():
+    net = make_net(SMALL, phase=TEST, keep_blobs=False)
+    net.forward()
+    assert all(layer.saved is None for layer in net.layers)
+
+
 def test_bad_filler_names_the_layer():
-    text = inputs(x=(4, 5)) + ip("a", "x", "h").replace("gaussian", "gausian")
-    with pytest.raises(NetError, match=r"unknown filler type 'gausian'. Did you mean 'gaussian'\?.*layer 'a'"):
+    text = inputs(x=(4, 5)) + ip("a", "x", "h").replace("gaussian", "gaussain")
+    with pytest.raises(NetError, match=r"unknown filler type 'gaussain'. Did you mean 'gaussian'\?.*layer 'a'"):
         make_net(text)
 
 

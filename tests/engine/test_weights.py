@@ -8,9 +8,11 @@ import torch
 
 from mgcaffe.errors import NetError, PrototxtError
 from mgcaffe.prototxt import NetParameter, blob_array
-from netkit import inputs, make_net
+from tests.engine.netkit import inputs, make_net
 
-NET = inputs(data=(2, 3, 6, 6)) + """
+NET = (
+    inputs(data=(2, 3, 6, 6))
+    + """
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
   convolution_param { num_output: 4 kernel_size: 3 pad: 1 group: 1
     weight_filler { type: "gaussian" std: 0.1 } bias_filler { type: "gaussian" } } }
@@ -20,6 +22,7 @@ layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool"
 layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip"
   inner_product_param { num_output: 5 weight_filler { type: "gaussian" } bias_filler { type: "gaussian" } } }
 """
+)
 TWINS = inputs(data=(2, 3)) + "".join(
     f'layer {{ name: "same" type: "InnerProduct" bottom: "{bottom}" top: "{top}"'
     f' inner_product_param {{ num_output: 3 weight_filler {{ type: "gaussian" }} }} }}\n'

@@ -1,7 +1,8 @@
-"""examples/digits: its LMDBs hold what the script writes, and its net and solver fit them."""
+"""examples/digits: its LMDBs hold what the script writes, its net learns them, on one rank and on two."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import lmdb
@@ -12,8 +13,10 @@ from sklearn.datasets import load_digits
 from examples.digits import make_lmdb
 from mgcaffe.prototxt import TEST, Datum, read_net, read_solver
 from tests.models.shapes import infer, layers_of
+from tests.mpi.launch import run_mpi
 
-DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples" / "digits"
 
 
 def records(folder: Path) -> list[tuple[bytes, bytes]]:
@@ -61,7 +64,8 @@ def test_net_and_solver_fit_the_data() -> None:
     assert (DIGITS / "snapshots").is_dir()
     assert Path(solver.snapshot_prefix).parent == Path("examples/digits/snapshots")
     shapes = infer(net, TEST, (1, 8, 8))
-    assert shapes.blobs["ip2"] == (45, 10)
+    assert shapes.blobs["ip1"] == (45, 10)
+    assert shapes.parameter_count == 25_866
     source = layers_of(net, TEST)[0].data_param
     assert solver.test_iter[0] * source.batch_size == len(records(DIGITS / "test_lmdb"))
 
@@ -70,3 +74,44 @@ def test_nothing_in_the_net_depends_on_how_ranks_cut_the_batch() -> None:
     net = read_net(DIGITS / "train_test.prototxt", strict=True)
     assert not {"Dropout", "BatchNorm"} & {layer.type for layer in net.layer}
     assert not any(layer.transform_param.mirror or layer.transform_param.crop_size for layer in net.layer)
+
+
+def train(folder: Path, ranks: int, batch: int) -> tuple[list[float], float]:
+    """Runs the example under mpirun with its files' batch size and snapshots replaced.
+
+    Returns:
+        The loss of every iteration, and the test accuracy at the end.
+    """
+    net = (DIGITS / "train_test.prototxt").read_text().replace("batch_size: 32", f"batch_size: {batch}")
+    (folder / "net.prototxt").write_text(net)
+    solver = (DIGITS / "solver.prototxt").read_text()
+    solver = solver.replace("examples/digits/train_test.prototxt", str(folder / "net.prototxt"))
+    solver = solver.replace("examples/digits/snapshots", str(folder))
+    (folder / "solver.prototxt").write_text(solver)
+    log = folder / "log.json"
+    arguments = ["-m", "mgcaffe.tools.main", "train", folder / "solver.prototxt", "--json_log", log]
+    result = run_mpi(arguments, n=ranks, timeout=120, cwd=ROOT)
+    assert result.returncode == 0, result.describe()
+    assert (folder / "digits_iter_1000.solverstate").is_file()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    losses = [line["loss"] for line in lines if line["event"] == "iteration"]
+    tests = [line for line in lines if line["event"] == "test"]
+    assert [line["iter"] for line in tests] == [0, 250, 500, 750, 1000]
+    return losses, tests[-1]["scores"]["accuracy"]
+
+
+def test_two_ranks_train_as_one_rank_does_with_twice_the_batch(tmp_path: Path) -> None:
+    runs = []
+    for ranks, batch in ((1, 64), (2, 32)):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        losses, accuracy = train(folder, ranks, batch)
+        assert accuracy >= 0.975
+        runs.append(losses)
+    one, two = runs
+    assert two[:20] == pytest.approx(one[:20], rel=1e-5)
+    assert two[:50] == pytest.approx(one[:50], rel=1e-4)
+
+
+def test_one_rank_learns_the_digits(tmp_path: Path) -> None:
+    assert train(tmp_path, 1, 32)[1] >= 0.975

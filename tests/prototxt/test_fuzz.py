@@ -57,9 +57,7 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 6)):
         start = rng.randrange(len(mutated) + 1)
         end = min(len(mutated), start + rng.choice([0, 1, 1, 5, 40]))
-        piece = rng.choice(
-            [b"", rng.choice(FRAGMENTS), bytes(mutated[start:end]) * 2, bytes([rng.randrange(256)])]
-        )
+        piece = rng.choice([b"", rng.choice(FRAGMENTS), bytes(mutated[start:end]) * 2, bytes([rng.randrange(256)])])
         mutated[start:end] = piece
     return bytes(mutated)
 

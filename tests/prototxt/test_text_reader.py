@@ -35,9 +35,7 @@ def convolution(text: str):
 
 
 def test_comments_both_quotes_and_optional_colons():
-    net = parse_text(
-        "# a net\nname: 'a' # its name\nlayer: { name: \"b\" }\nlayer { name: 'c' }", NetParameter
-    )
+    net = parse_text("# a net\nname: 'a' # its name\nlayer: { name: \"b\" }\nlayer { name: 'c' }", NetParameter)
     assert (net.name, [layer.name for layer in net.layer]) == ("a", ["b", "c"])
 
 
@@ -130,8 +128,7 @@ def test_unknown_field_warns_with_place_and_nearest_name(caplog):
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("mgcaffe.prototxt", logging.WARNING)
     assert record.getMessage() == (
-        "net.prototxt:3:23: unknown field 'kernal_size' in convolution_param, ignored."
-        " Did you mean 'kernel_size'?"
+        "net.prototxt:3:23: unknown field 'kernal_size' in convolution_param, ignored. Did you mean 'kernel_size'?"
     )
 
 
@@ -238,9 +235,7 @@ def test_errors_name_what_and_where(text, line, column, says):
 
 
 def test_an_unclosed_brace_is_named_by_its_opening():
-    error = refused(
-        "layer {\n  name: 'a'\n  convolution_param {\n    num_output: 3\n}\nlayer { name: 'b' }\n"
-    )
+    error = refused("layer {\n  name: 'a'\n  convolution_param {\n    num_output: 3\n}\nlayer { name: 'b' }\n")
     assert place(error) == (1, 7)
     assert "the '{' of 'layer' is never closed" in error.message
     assert error.hint == "A '}' seems to be missing before line 6, where 'layer' stands inside it."
@@ -273,9 +268,7 @@ def test_problems_of_files_that_fork_dialects_write(caplog):
         layer { name: 'r' roi_pooling_param { pooled_h: 7 } transform_param { resize_param { height: 300 } } }
     """
     assert parse_text(text, NetParameter, strict=True).layer[0].data_param.threads == 4
-    solver = parse_text(
-        "larc: true min_lr: 0.1 warmup_iter: 5 plateau_winsize: 3", SolverParameter, strict=True
-    )
+    solver = parse_text("larc: true min_lr: 0.1 warmup_iter: 5 plateau_winsize: 3", SolverParameter, strict=True)
     assert (solver.larc, solver.warmup_iter) == (True, 5)
     assert not caplog.records
 

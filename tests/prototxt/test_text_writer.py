@@ -23,9 +23,7 @@ from mgcaffe.prototxt import (
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    st.sampled_from(["NetParameter", "SolverParameter", "SolverState", "LayerParameter"]).flatmap(messages)
-)
+@given(st.sampled_from(["NetParameter", "SolverParameter", "SolverState", "LayerParameter"]).flatmap(messages))
 def test_reading_a_printed_message_gives_it_back(message):
     text = print_text(message)
     assert parse_text(text, type(message), strict=True) == message

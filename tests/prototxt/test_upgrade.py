@@ -27,9 +27,7 @@ def refused(text: str, parse=parse_net) -> PrototxtError:
 
 
 def test_inputs_with_shapes_become_an_input_layer_at_the_front():
-    net = upgraded(
-        "layer { name: 'r' }\ninput: 'a'\ninput_shape { dim: 1 dim: 3 }\ninput: 'b' input_shape { dim: 2 }"
-    )
+    net = upgraded("layer { name: 'r' }\ninput: 'a'\ninput_shape { dim: 1 dim: 3 }\ninput: 'b' input_shape { dim: 2 }")
     expected = """
         layer {
           name: 'input' type: 'Input' top: 'a' top: 'b'
@@ -107,9 +105,7 @@ def test_batch_norm_statistics_are_never_learned():
 
 
 def test_upgrading_twice_is_upgrading_once():
-    net = upgraded(
-        "input: 'a' input_dim: [1, 2, 3, 4] layer { type: 'BatchNorm' param {} param {} param {} }"
-    )
+    net = upgraded("input: 'a' input_dim: [1, 2, 3, 4] layer { type: 'BatchNorm' param {} param {} param {} }")
     once = print_text(net.param)
     upgrade_net(net)
     assert print_text(net.param) == once

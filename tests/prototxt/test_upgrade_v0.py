@@ -254,6 +254,12 @@ def test_newer_fields_beside_an_old_layer_are_refused():
     assert error.location.line == 2
 
 
+def test_a_value_that_todays_field_cannot_hold_is_refused():
+    error = refused("layers { layer { type: 'images'\nnew_height: -1 } }")
+    assert "-1 is no value for 'new_height'" in error.message
+    assert error.location.line == 2
+
+
 def test_layers_of_both_old_forms_can_follow_one_another():
     text = 'layers { name: "a" type: RELU bottom: "x" top: "y" }\n' + v0("b", "tanh", bottom="y", top="z")
     assert [layer.type for layer in upgraded(text)] == ["ReLU", "TanH"]

@@ -62,11 +62,6 @@ def test_numbers_out_of_range_are_refused(text):
         check(text)
 
 
-def test_hdf5_snapshots_are_refused():
-    with pytest.raises(SolverError, match=r"s\.prototxt:1:1: snapshot_format HDF5 is not supported"):
-        check("snapshot_format: HDF5")
-
-
 def test_every_field_of_the_schema_is_followed_refused_or_warned_about():
     followed = set(
         """net net_param train_net test_net train_net_param test_net_param train_state test_state test_iter

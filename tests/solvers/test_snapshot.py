@@ -6,7 +6,7 @@ import pytest
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, parse_solver
-from mgcaffe.solvers.snapshot import snapshot_prefix, state_path, weights_path
+from mgcaffe.solvers.snapshot import is_hdf5, snapshot_prefix, state_path, weights_path
 
 
 def prefix(text, file="models/lenet_solver.prototxt"):
@@ -36,3 +36,10 @@ def test_a_solver_from_no_file_needs_a_prefix():
 def test_files_are_named_as_by_caffe():
     assert weights_path(Path("out/run.v2"), 500) == Path("out/run.v2_iter_500.caffemodel")
     assert state_path(Path("run"), 7) == Path("run_iter_7.solverstate")
+    assert weights_path(Path("run"), 7, hdf5=True) == Path("run_iter_7.caffemodel.h5")
+    assert state_path(Path("run"), 7, hdf5=True) == Path("run_iter_7.solverstate.h5")
+
+
+def test_the_format_is_the_solvers():
+    assert not is_hdf5(SolverParameter())
+    assert is_hdf5(parse_solver("snapshot_format: HDF5").param)

@@ -134,6 +134,3 @@ def test_what_is_no_solverstate_is_refused(tmp_path):
     empty = tmp_path / "empty.solverstate"
     empty.touch()
     assert "no iteration" in refusal(empty)
-    hdf5 = tmp_path / "a.solverstate"
-    hdf5.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
-    assert "HDF5" in refusal(hdf5)

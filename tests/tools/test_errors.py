@@ -48,6 +48,7 @@ def test_an_unwritable_json_log_ends_with_code_73(engine):
     [
         (["train", "absent.prototxt"], ["absent.prototxt"]),
         (["train", "solver.prototxt", "--snapshot=absent.solverstate"], ["absent.solverstate"]),
+        (["train", "solver.prototxt", "--plan_file=absent.json"], ["absent.json"]),
         (["test", "net.prototxt", "--weights=absent.caffemodel"], ["absent.caffemodel"]),
     ],
 )

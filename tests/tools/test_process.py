@@ -129,3 +129,17 @@ def test_a_signal_without_effect_is_ignored():
     signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGHUP)
     assert solver.wishes == []
+
+
+def test_idle_threads_spin_briefly_unless_the_user_says_otherwise(monkeypatch):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    process.calm_waiting_threads()
+    assert process.os.environ["GOMP_SPINCOUNT"] == "20000"
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    process.calm_waiting_threads()
+    assert process.os.environ["GOMP_SPINCOUNT"] == "7"
+    monkeypatch.delenv("GOMP_SPINCOUNT")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    process.calm_waiting_threads()
+    assert "GOMP_SPINCOUNT" not in process.os.environ

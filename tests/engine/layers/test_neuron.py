@@ -10,7 +10,7 @@ from tests.engine.layers.oracle import check_against_autograd
 SHAPE = (2, 3, 4, 5)
 F = torch.nn.functional
 
-# The inside of the layer, its function, and whether x has to be positive.
+# The inside of the layer, and its function of the bottom and the parameters.
 NEURONS = {
     "relu": ('type: "ReLU"', torch.relu),
     "relu_with_negative_slope": (

@@ -1,0 +1,99 @@
+"""Arrays in and out of Caffe's messages, and images in and out of arrays (Caffe: io.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from mgcaffe.engine.data.datum import decode_datum
+from mgcaffe.engine.host_blob import Array
+from mgcaffe.errors import DataError, PrototxtError
+from mgcaffe.prototxt import BlobProto, BlobProtoVector, Datum, blob_array, fill_blob
+from mgcaffe.pycaffe.images import load_image, oversample, resize_image
+from mgcaffe.pycaffe.problems import ArgumentError
+from mgcaffe.pycaffe.proto import caffe_pb2
+from mgcaffe.pycaffe.transformer import Transformer
+
+__all__ = [
+    "Transformer",
+    "array_to_blobproto",
+    "array_to_datum",
+    "arraylist_to_blobprotovector_str",
+    "blobproto_to_array",
+    "blobprotovector_str_to_arraylist",
+    "caffe_pb2",
+    "datum_to_array",
+    "load_image",
+    "oversample",
+    "resize_image",
+]
+
+
+def blobproto_to_array(blob: Any, return_diff: bool = False) -> Array:
+    """The values of a BlobProto (or its gradient) in its shape.
+
+    Raises:
+        ArgumentError: there are more or fewer values than the shape says.
+    """
+    try:
+        return np.array(blob_array(blob, diff=return_diff))
+    except PrototxtError as error:
+        raise ArgumentError(error.message) from None
+
+
+def array_to_blobproto(arr: Any, diff: Any = None) -> Any:
+    """A BlobProto that holds an array of any shape, and a gradient beside it if one is given."""
+    blob = BlobProto()
+    fill_blob(blob, np.asarray(arr, np.float32))
+    if diff is not None:
+        fill_blob(blob, np.asarray(diff, np.float32), diff=True)
+    return blob
+
+
+def arraylist_to_blobprotovector_str(arraylist: Iterable[Any]) -> bytes:
+    """Arrays as a serialized BlobProtoVector."""
+    vector = BlobProtoVector()
+    vector.blobs.extend(array_to_blobproto(array) for array in arraylist)
+    return bytes(vector.SerializeToString())
+
+
+def blobprotovector_str_to_arraylist(text: bytes) -> list[Array]:
+    """The arrays in a serialized BlobProtoVector."""
+    return [blobproto_to_array(blob) for blob in BlobProtoVector.FromString(text).blobs]
+
+
+def array_to_datum(arr: Any, label: int | None = None) -> Any:
+    """A Datum that holds an image.
+
+    Args:
+        arr: channels x height x width; uint8 is stored as bytes, everything else as floats.
+        label: the record's label.
+
+    Raises:
+        ArgumentError: the array has not three axes.
+    """
+    array = np.asarray(arr)
+    if array.ndim != 3:
+        raise ArgumentError(f"a Datum holds an array of 3 axes (channels, height, width), not of {array.ndim}")
+    datum = Datum(channels=array.shape[0], height=array.shape[1], width=array.shape[2])
+    if array.dtype == np.uint8:
+        datum.data = array.tobytes()
+    else:
+        datum.float_data.extend(array.astype(float).ravel())
+    if label is not None:
+        datum.label = int(label)
+    return datum
+
+
+def datum_to_array(datum: Any) -> Array:
+    """The image in a Datum, channels x height x width: uint8 or float32; an encoded one is decoded, to BGR.
+
+    Raises:
+        ArgumentError: it does not hold what it says.
+    """
+    try:
+        return np.array(decode_datum(datum.SerializeToString())[0])
+    except DataError as error:
+        raise ArgumentError(error.message) from None

@@ -1,0 +1,116 @@
+"""The HDF5 form of a solverstate (`.solverstate.h5`; Caffe: sgd_solver.cpp).
+
+/iter, /current_step   one int32 each
+/learned_net           the path of the weights, a string of fixed length that ends with a zero byte
+/history/<i>           the histories, parameter by parameter
+/engine_state          our EngineState message as bytes, which Caffe passes over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.hdf5_image import make_image, open_image, reading
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.errors import SnapshotError
+from mgcaffe.prototxt import EngineState
+from mgcaffe.solvers.state import (
+    Progress,
+    SavedState,
+    add_engine_state,
+    engine_state,
+    history_arrays,
+    only_weights,
+    unreadable,
+)
+
+_LONGEST_PATH = 1 << 16
+
+
+def encode_state_hdf5(
+    progress: Progress,
+    learned_net: str,
+    arena: ParameterArena,
+    parameters: Sequence[Parameter],
+    histories: Sequence[torch.Tensor],
+) -> bytes:
+    """The content of the file; arguments as for `encode_state`."""
+
+    def fill(file: Any) -> None:
+        file["iter"] = np.array([progress.iteration], np.int32)
+        file["current_step"] = np.array([progress.current_step], np.int32)
+        _write_string(file, "learned_net", learned_net)
+        file.create_group("history")
+        for index, values in enumerate(history_arrays(arena, parameters, histories)):
+            file[f"history/{index}"] = values
+        file["engine_state"] = np.frombuffer(engine_state(progress).SerializeToString(), np.uint8)
+
+    return make_image(fill)
+
+
+def read_state_hdf5(path: Path) -> SavedState:
+    """Reads the file, ours or Caffe's.
+
+    Raises:
+        SnapshotError: (exit code 65) it is cut short, a caffemodel or something else.
+    """
+
+    def fail(reason: str) -> SnapshotError:
+        return unreadable(f"{path} is {reason}", "give the .solverstate.h5 file of another snapshot")
+
+    with open_image(path, fail) as file, reading(fail):
+        if "iter" not in file:
+            raise only_weights(path) if "data" in file else unreadable(f"{path} is HDF5 and no solverstate", None)
+        progress = Progress(_number(file["iter"]), _number(file["current_step"]))
+        history = [_values(file["history"][str(index)]) for index in range(len(file["history"]))]
+        if "engine_state" in file:
+            try:
+                add_engine_state(progress, EngineState.FromString(file["engine_state"][()].tobytes()))
+            except DecodeError as error:
+                raise fail(f"damaged in 'engine_state' ({error})") from None
+        return SavedState(path, progress, _read_string(file), history)
+
+
+def _write_string(file: Any, name: str, text: str) -> None:
+    """Writes a string as C's HDF5 functions do, which h5py's own strings are not for Caffe to read."""
+    import h5py
+
+    content = text.encode()
+    kind = h5py.h5t.C_S1.copy()
+    kind.set_size(len(content) + 1)
+    kind.set_strpad(h5py.h5t.STR_NULLTERM)
+    space = h5py.h5s.create(h5py.h5s.SCALAR)
+    dataset = h5py.h5d.create(file.id, name.encode(), kind, space)
+    dataset.write(space, space, np.array(content, dtype=f"S{len(content) + 1}"), mtype=kind)
+
+
+def _read_string(file: Any) -> str:
+    if "learned_net" not in file:
+        return ""
+    dataset = file["learned_net"]
+    if dataset.nbytes > _LONGEST_PATH:
+        raise ValueError(f"learned_net has {dataset.nbytes} bytes")
+    value = dataset[()]
+    return (value if isinstance(value, bytes) else bytes(value)).split(b"\0")[0].decode()
+
+
+def _number(dataset: Any) -> int:
+    values = np.asarray(dataset[()])
+    if values.size != 1 or values.dtype.kind not in "iu":
+        raise ValueError(f"'{dataset.name}' is no whole number")
+    return int(values.reshape(()))
+
+
+def _values(dataset: Any) -> NDArray[Any]:
+    if dataset.dtype.kind not in "fiu":
+        raise ValueError(f"'{dataset.name}' holds no numbers")
+    array = np.asarray(dataset[()])
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)

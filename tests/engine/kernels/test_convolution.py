@@ -1,0 +1,89 @@
+"""Every way to convolve gives the same: products over pixels, oneDNN, ATen, and windows for many axes."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from mgcaffe.engine.kernels import convolution, onednn, windows
+from mgcaffe.engine.kernels.formats import dense
+from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.parameter import Parameter
+from tests.engine.layers.inputs import LAYOUTS, random_input
+
+GEOMETRIES = {
+    "pixel": Geometry((1, 1), (1, 1), (0, 0), (1, 1)),
+    "pixel_stride": Geometry((1, 1), (2, 3), (0, 0), (1, 1)),
+    "pixel_pad": Geometry((1, 1), (1, 1), (1, 1), (1, 1)),
+    "pixel_group": Geometry((1, 1), (1, 1), (0, 0), (1, 1), 4),
+    "square": Geometry((3, 3), (1, 1), (1, 1), (1, 1)),
+    "uneven": Geometry((3, 2), (2, 1), (0, 1), (1, 2), 2),
+}
+
+
+@pytest.fixture(params=[True, False], ids=["onednn", "aten"])
+def with_onednn(request, monkeypatch):
+    """Runs a test with oneDNN's operators and without them."""
+    if request.param and not onednn.AVAILABLE:
+        pytest.skip("this PyTorch has no oneDNN operators")
+    monkeypatch.setattr(onednn, "AVAILABLE", request.param)
+
+
+@pytest.mark.usefixtures("with_onednn")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(("channels", "outputs", "size"), [(4, 8, 9), (132, 136, 6), (32, 64, 40)])
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_all_ways_agree(layout, relu, channels, outputs, size, name) -> None:
+    geometry = GEOMETRIES[name]
+    x = random_input((2, channels, size, size), layout).float()
+    weight = Parameter((outputs, channels // geometry.groups, *geometry.kernel))
+    weight.data = random_input(weight.shape, seed=2).float() / channels
+    weight.diff = torch.full(weight.shape, float("nan"))
+    bias = random_input((outputs,), seed=3).float()
+    walk = geometry.stride, geometry.pad, geometry.dilation, geometry.groups
+    leaves = [tensor.clone().requires_grad_() for tensor in (x, weight.data, bias)]
+    expected = functional.conv2d(*leaves, *walk)
+    dy = random_input(tuple(expected.shape), layout, seed=4).float()
+    expected.backward(dy)
+
+    y = convolution.forward(x, weight.data, bias, geometry, relu=relu)
+    torch.testing.assert_close(y, expected.clamp(min=0).detach() if relu else expected.detach(), rtol=1e-4, atol=1e-4)
+    dx = convolution.backward_data(dy, weight.data, x.shape[2:], geometry)
+    torch.testing.assert_close(dx, leaves[0].grad, rtol=1e-4, atol=1e-4)
+    for times in (1, 2):
+        convolution.add_backward_weight(weight, dy, x, geometry)
+        torch.testing.assert_close(weight.diff, leaves[1].grad * times, rtol=1e-3, atol=2e-3)
+    torch.testing.assert_close(convolution.backward_bias(dy), leaves[2].grad, rtol=1e-3, atol=2e-3)
+    if layout == "channels_last":
+        assert y.is_contiguous(memory_format=torch.channels_last)
+        assert dx.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_windows_agree_with_torch(name) -> None:
+    geometry = GEOMETRIES[name]
+    x = random_input((2, 4, 7, 6))
+    weight = random_input((8, 4 // geometry.groups, *geometry.kernel), seed=2)
+    y = windows.forward(x, weight, geometry)
+    torch.testing.assert_close(y, convolution.forward(x, weight, None, geometry))
+    dy = random_input(tuple(y.shape), seed=3)
+    dx = windows.backward_data(dy, weight, (7, 6), geometry)
+    torch.testing.assert_close(dx, convolution.backward_data(dy, weight, (7, 6), geometry))
+    dw = windows.backward_weight(dy, x, weight.shape, geometry)
+    torch.testing.assert_close(dw, convolution.backward_weight(dy, x, weight.shape, geometry))
+
+
+def test_the_same_inputs_give_the_same_bits() -> None:
+    x = random_input((4, 32, 14, 14), "channels_last").float()
+    for geometry in (GEOMETRIES["pixel"], GEOMETRIES["square"]):
+        weight = random_input((48, 32, *geometry.kernel), seed=2).float()
+        first, second = (convolution.forward(x, weight, None, geometry) for _ in range(2))
+        assert torch.equal(first, second)
+
+
+def test_dense_closes_gaps_and_keeps_the_format() -> None:
+    wide = random_input((2, 6, 4, 4), "channels_last")
+    part = dense(wide[:, 1:4])
+    assert part.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(part, wide[:, 1:4])
+    assert dense(wide) is wide

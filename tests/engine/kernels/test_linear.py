@@ -1,0 +1,32 @@
+import pytest
+import torch
+
+from mgcaffe.engine.kernels import linear, onednn
+from tests.engine.layers.inputs import random_input
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(3, 5, 4), (70, 300, 250), (4, 1100, 1000)])
+def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inputs, outputs) -> None:
+    if fast and not onednn.AVAILABLE:
+        pytest.skip("this PyTorch has no oneDNN operators")
+    monkeypatch.setattr(onednn, "AVAILABLE", fast)
+    x, weight = random_input((rows, inputs)), random_input((outputs, inputs), seed=2)
+    addend, dy = random_input((outputs,), seed=3), random_input((rows, outputs), seed=4)
+    expected = x @ weight.t() + (addend if bias else 0)
+    y = linear.forward(x.float(), weight.float(), addend.float() if bias else None, relu=relu)
+    assert y.is_contiguous()
+    torch.testing.assert_close(y.double(), expected.clamp(min=0) if relu else expected, rtol=1e-4, atol=1e-3)
+    dx = linear.backward_data(dy.float(), weight.float())
+    torch.testing.assert_close(dx.double(), dy @ weight, rtol=1e-4, atol=1e-3)
+
+
+def test_products_replace_or_add() -> None:
+    left, right = random_input((7, 3)), random_input((7, 4), seed=2)
+    total = torch.full((3, 4), float("nan"), dtype=torch.float64)
+    linear.add_product(total, left, right, 0.0)
+    torch.testing.assert_close(total, left.t() @ right)
+    linear.add_product(total, left, right, 1.0)
+    torch.testing.assert_close(total, 2 * left.t() @ right)

@@ -1,0 +1,337 @@
+"""Python layers: the protocol, their blobs, their place in nets that free their blobs, and errors of users."""
+
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+
+from mgcaffe.engine.layer import TEST, TRAIN
+from mgcaffe.engine.net import Net
+from mgcaffe.errors import NetError
+from mgcaffe.prototxt import parse_net
+from tests.engine.netkit import inputs, make_net
+
+MODULE = """
+from mgcaffe.engine.user_layer import UserLayer as Layer
+
+class Ten(Layer):
+    def setup(self, bottom, top):
+        self.factor = float(self.param_str or 10)
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom, top):
+        top[0].data[...] = self.factor * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        if propagate_down[0]:
+            bottom[0].diff[...] = self.factor * top[0].diff
+
+class Weight(Layer):
+    def setup(self, bottom, top):
+        self.blobs.add_blob(3)
+        self.blobs[0].data[...] = [1, 2, 3]
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        top[0].data[...] = self.blobs[0].data * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        self.blobs[0].diff[...] += (top[0].diff * bottom[0].data).sum(axis=0)
+        bottom[0].diff[...] = top[0].diff * self.blobs[0].data
+
+class Growing(Layer):
+    calls = 0
+
+    def reshape(self, bottom, top):
+        self.calls += 1
+        top[0].reshape(self.calls, 2)
+
+    def forward(self, bottom, top):
+        top[0].data[...] = self.calls
+
+class HalfSquare(Layer):
+    def reshape(self, bottom, top):
+        top[0].reshape(1)
+
+    def forward(self, bottom, top):
+        top[0].data[0] = (bottom[0].data ** 2).sum() / 2
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = top[0].diff[0] * bottom[0].data
+
+class Persistent(Layer):
+    def reshape(self, bottom, top):
+        top[0].reshape(4)
+
+    def forward(self, bottom, top):
+        top[0].data[1] += 1
+
+class Raising(Layer):
+    def setup(self, bottom, top):
+        if self.param_str == "setup":
+            raise RuntimeError("no setup")
+
+    def reshape(self, bottom, top):
+        if self.param_str == "reshape":
+            top[0].reshape(1.5)
+        top[0].reshape(1)
+
+    def forward(self, bottom, top):
+        if self.param_str == "forward":
+            self.helper({})
+
+    def helper(self, table):
+        return table["missing"]
+
+class Silent(Layer):
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        pass
+
+class Phase(Layer):
+    def reshape(self, bottom, top):
+        top[0].reshape()
+
+    def forward(self, bottom, top):
+        top[0].data[...] = self.phase
+
+class Late(Layer):
+    def reshape(self, bottom, top):
+        self.blobs.add_blob(1)
+
+class NoLayer:
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path, monkeypatch):
+    import sys
+
+    (tmp_path / "user_layers.py").write_text(textwrap.dedent(MODULE))
+    monkeypatch.chdir(tmp_path)
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for name in [name for name in sys.modules if name.startswith(("user_layers", "user_broken"))]:
+        del sys.modules[name]
+
+
+def python(layer, name="py", bottom="x", top="y", param_str="", more="", module="user_layers"):
+    bottoms = f'bottom: "{bottom}" ' if bottom else ""
+    return (
+        f'layer {{ name: "{name}" type: "Python" {bottoms}top: "{top}" {more}\n'
+        f'  python_param {{ module: "{module}" layer: "{layer}" param_str: "{param_str}" }} }}\n'
+    )
+
+
+def test_forward_and_backward_through_a_chain():
+    text = "force_backward: true\n" + inputs(x=(2, 3))
+    net = make_net(text + python("Ten") + python("Ten", "b", "y", "z", "2.5") + python("Ten", "c", "z", "w"))
+    net.blobs["x"].data.fill_(3)
+    net.forward()
+    assert (net.blobs["w"].data == 3 * 10 * 2.5 * 10).all()
+    net.blobs["w"].diff = torch.full((2, 3), 7.0, dtype=torch.float64)
+    net.backward()
+    assert (net.blobs["x"].diff == 7 * 250).all()
+    assert (net.blobs["y"].diff == 7 * 25).all()
+
+
+def test_reshape_follows_the_bottoms():
+    net = make_net("force_backward: true\n" + inputs(x=(2, 3)) + python("Ten"))
+    net.forward()
+    net.layers[0].values[0] = torch.ones(4, 5, dtype=torch.float64)
+    net.forward()
+    assert net.blobs["y"].data.shape == (4, 5)
+    assert net.blobs["y"].shape == (4, 5)
+
+
+def test_tops_may_change_their_shape_in_each_pass():
+    net = make_net(python("Growing", bottom=""))
+    shapes = []
+    for _ in range(3):
+        net.forward()
+        shapes.append(tuple(net.blobs["y"].data.shape))
+    assert shapes == [(2, 2), (3, 2), (4, 2)]
+
+
+def test_a_layer_in_place():
+    net = make_net("force_backward: true\n" + inputs(x=(2, 3)) + python("Ten", "a") + python("Ten", "b", "y", "y"))
+    net.blobs["x"].data.fill_(1)
+    net.forward()
+    assert (net.blobs["y"].data == 100).all()
+    assert (net.blobs["x"].data == 1).all()
+    net.blobs["y"].diff = torch.ones(2, 3, dtype=torch.float64)
+    net.backward()
+    assert (net.blobs["x"].diff == 100).all()
+
+
+def test_an_input_is_not_written_over_in_place():
+    net = make_net(inputs(x=(2, 3)) + python("Ten", "a", "x", "x"))
+    net.blobs["x"].data.fill_(1)
+    values = net.layers[0].values[0]
+    net.forward()
+    net.forward()
+    assert (net.blobs["x"].data == 10).all()
+    assert (values == 1).all()
+
+
+def test_a_learnable_blob_begins_with_what_setup_wrote_and_learns():
+    net = make_net(inputs(x=(2, 3)) + python("Weight") + python("HalfSquare", "loss", "y", "l", more="loss_weight: 1"))
+    parameter = net.parameters[0]
+    assert parameter.data.tolist() == [1, 2, 3]
+    net.blobs["x"].data.fill_(2)
+    assert net.forward() == 2 * (4 + 16 + 36) / 2
+    net.clear_param_diffs()
+    net.backward()
+    # d/dw of half the sum of (w x)^2 over two rows, x = 2
+    assert parameter.diff.tolist() == [8, 16, 24]
+    net.backward()
+    assert parameter.diff.tolist() == [16, 32, 48]
+    net.clear_param_diffs()
+    net.backward()
+    assert parameter.diff.tolist() == [8, 16, 24]
+
+
+def test_a_learnable_blob_is_saved_and_loaded():
+    text = inputs(x=(2, 3)) + python("Weight")
+    net, other = make_net(text), make_net(text)
+    net.parameters[0].data.mul_(5)
+    other.copy_trained_layers(net.to_proto())
+    assert other.parameters[0].data.tolist() == [5, 10, 15]
+
+
+def test_a_shared_learnable_blob_is_one():
+    text = inputs(x=(2, 3)) + python("Weight", more='param { name: "w" }')
+    net = make_net(text + python("Weight", "b", "y", "z", more='param { name: "w" }'))
+    assert len(net.parameters) == 1
+    net.blobs["x"].data.fill_(1)
+    net.forward()
+    assert net.blobs["z"].data[0].tolist() == [1, 4, 9]
+
+
+@pytest.mark.parametrize("keep_blobs", [True, False])
+def test_a_loss_counts_by_its_weight(keep_blobs):
+    ip = (
+        'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2'
+        ' weight_filler { type: "constant" value: 1 } } }\n'
+    )
+    net = make_net(
+        inputs(x=(1, 3)) + ip + python("HalfSquare", "loss", "ip", "l", more="loss_weight: 0.5"), keep_blobs=keep_blobs
+    )
+    net.layers[0].values[0].fill_(1)
+    assert net.forward() == 0.5 * (9 + 9) / 2
+    net.backward()
+    assert net.parameters[1].diff.tolist() == [1.5, 1.5]
+
+
+def test_what_forward_leaves_untouched_stays():
+    net = make_net(python("Persistent", bottom=""))
+    for _ in range(3):
+        net.forward()
+    assert net.blobs["y"].data.tolist() == [0, 3, 0, 0]
+
+
+@pytest.mark.parametrize("phase", [TRAIN, TEST])
+def test_the_phase_is_known(phase):
+    net = make_net(python("Phase", bottom=""), phase=phase)
+    net.forward()
+    assert net.blobs["y"].data.item() == phase
+
+
+def test_bottoms_in_another_memory_order_read_the_same():
+    net = make_net(inputs(x=(2, 3, 4, 5)) + python("Ten"))
+    values = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    net.layers[0].values[0] = values.contiguous(memory_format=torch.channels_last)
+    net.forward()
+    assert torch.equal(net.blobs["y"].data, 10 * values)
+
+
+# -- errors --------------------------------------------------------------------------------------------------
+
+
+def located(text, **options):
+    source = parse_net(text, file="net.prototxt")
+    return Net(source.param, sources=source, seed=1, **options)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "message"),
+    [
+        ("setup", RuntimeError, "RuntimeError: no setup"),
+        ("reshape", TypeError, "TypeError: 'float' object cannot be interpreted as an integer"),
+    ],
+)
+def test_an_exception_in_setup_or_reshape_is_located(method, kind, message):
+    with pytest.raises(NetError) as caught:
+        located(python("Raising", bottom="", param_str=method))
+    text = str(caught.value)
+    assert text.startswith("net.prototxt:2:3: ")
+    assert f"{method} failed in user_layers.Raising (layer 'py', type Python): {message}" in text
+    assert f", in {method}\n" in text
+    assert isinstance(caught.value, kind)
+
+
+def test_an_exception_shows_the_users_lines_and_not_ours():
+    net = located(python("Raising", bottom="", param_str="forward"))
+    with pytest.raises(KeyError) as caught:
+        net.forward()
+    text = str(caught.value)
+    assert "user_layers.py" in text
+    assert ", in forward\n    self.helper({})" in text
+    assert ', in helper\n    return table["missing"]' in text
+    assert "engine" not in text
+    assert isinstance(caught.value, NetError)
+
+
+@pytest.mark.parametrize(
+    ("layer", "module", "message"),
+    [
+        ("Ten", "user_nowhere", "there is no Python module 'user_nowhere'"),
+        ("Twelve", "user_layers", "has no class 'Twelve'"),
+        ("NoLayer", "user_layers", "class 'NoLayer' of module 'user_layers'"),
+        ("", "user_layers", "python_param.layer is missing"),
+        ("Ten", "", "python_param.module is missing"),
+        ("Late", "user_layers", "blobs can be added only in setup"),
+    ],
+)
+def test_mistakes_in_python_param_are_named(layer, module, message):
+    with pytest.raises(NetError, match=message) as caught:
+        located(inputs(x=(1,)) + python(layer, module=module))
+    assert "net.prototxt:3" in str(caught.value)
+
+
+def test_a_missing_backward_is_named():
+    net = make_net("force_backward: true\n" + inputs(x=(2,)) + python("Silent"))
+    net.forward()
+    with pytest.raises(NetError, match=r"Silent has no method backward"):
+        net.backward()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("def f(:\n", "SyntaxError"), ("import nothing_of_this_name\n", "No module named 'nothing_of_this_name'")],
+)
+def test_a_module_that_cannot_be_imported_is_named(tmp_path, content, message):
+    (tmp_path / "user_broken.py").write_text(content)
+    with pytest.raises(NetError, match=message) as caught:
+        located(python("Ten", bottom="", module="user_broken"))
+    assert "user_broken.py" in str(caught.value)
+
+
+def test_a_module_may_import_caffe(tmp_path):
+    (tmp_path / "user_broken.py").write_text(
+        "import caffe\n\nclass One(caffe.Layer):\n    def reshape(self, bottom, top):\n"
+        "        top[0].reshape(1)\n\n    def forward(self, bottom, top):\n        top[0].data[0] = caffe.TEST\n"
+    )
+    net = make_net(python("One", bottom="", module="user_broken"))
+    net.forward()
+    assert net.blobs["y"].data.tolist() == [1]
+    assert np.asarray(net.layers[0].user.blobs).size == 0

@@ -1,0 +1,126 @@
+"""Blobs whose tensors numpy cannot reach: copies stand in for them, and what is written into those arrives.
+
+Here all tensors are treated so, as those of a GPU are.
+"""
+
+import numpy as np
+import pytest
+
+import mgcaffe.pycaffe as caffe
+from mgcaffe.engine import host_blob
+from tests.pycaffe.nets import DEPLOY, SIMPLE, net, write
+
+
+@pytest.fixture(autouse=True)
+def _no_shared_memory(monkeypatch):
+    monkeypatch.setattr(host_blob, "shares_memory", lambda tensor: False)
+    yield
+    host_blob.write_back()
+
+
+def test_an_array_is_a_copy_until_it_is_written_back(tmp_path):
+    made = net(tmp_path, DEPLOY, caffe.TEST)
+    made.blobs["data"].data[...] = 1
+    assert made.engine_net.blobs["data"].data.max() == 0
+    assert made.blobs["data"].data.min() == 1
+    host_blob.write_back()
+    assert made.engine_net.blobs["data"].data.min() == 1
+
+
+def test_forward_reads_what_was_written_into_inputs_and_parameters(tmp_path):
+    made = net(tmp_path, DEPLOY, caffe.TEST)
+    for blob in made.params["fc"]:
+        blob.data[...] = 0
+    made.params["fc"][1].data[2] = 100
+    made.blobs["data"].data[...] = 1
+    np.testing.assert_allclose(made.forward()["prob"][:, 2], 1)
+    made.params["fc"][1].data[2] = 0
+    np.testing.assert_allclose(made.forward()["prob"], 0.2)
+
+
+def test_a_new_pass_gives_new_values(tmp_path):
+    made = net(tmp_path, DEPLOY, caffe.TEST)
+    random = np.random.default_rng(0)
+    first = made.forward(data=random.standard_normal((4, 3, 8, 8)))["prob"].copy()
+    second = made.forward(data=random.standard_normal((4, 3, 8, 8)))["prob"]
+    assert np.abs(first - second).max() > 0
+
+
+def test_backward_starts_from_what_was_written(tmp_path):
+    made = net(tmp_path, DEPLOY, caffe.TEST)
+    made.forward(end="fc")
+    made.blobs["fc"].diff[...] = 0
+    made.blobs["fc"].diff[0, 3] = 1
+    made.backward(start="fc", end="fc")
+    np.testing.assert_allclose(made.blobs["conv1"].diff[0].ravel(), made.params["fc"][0].data[3], rtol=1e-5)
+
+
+def test_saved_weights_are_those_that_were_written(tmp_path):
+    made = net(tmp_path, DEPLOY, caffe.TEST)
+    made.params["fc"][1].data[...] = 5
+    made.save(tmp_path / "a.caffemodel")
+    made.params["fc"][1].data[...] = 0
+    made.copy_from(tmp_path / "a.caffemodel")
+    assert (made.params["fc"][1].data == 5).all()
+
+
+def test_hooks_write_through(tmp_path):
+    made = net(tmp_path, DEPLOY, caffe.TEST)
+
+    def hook(layer):
+        if layer == made._layer_names.index("fc"):
+            made.blobs["fc"].data[...] = [[0, 0, 0, 0, 100]] * 4
+
+    made.after_forward(hook)
+    np.testing.assert_allclose(made.forward()["prob"][:, 4], 1)
+
+
+def test_clear_param_diffs_wins_over_what_was_written_before(tmp_path):
+    made = net(tmp_path, SIMPLE)
+    made.params["ip"][0].diff[...] = 3
+    made.clear_param_diffs()
+    assert (made.params["ip"][0].diff == 0).all()
+
+
+def test_solvers_see_what_was_written_and_show_what_they_did(tmp_path):
+    write(tmp_path, SIMPLE)
+    solver = caffe.SGDSolver(
+        write(tmp_path, 'net: "net.prototxt" base_lr: 0.5 lr_policy: "fixed" snapshot_prefix: "s"', "solver.prototxt")
+    )
+    weights = solver.net.params["conv"][0]
+    weights.data[...] = 0
+    weights.diff[...] = 1
+    solver.apply_update()
+    np.testing.assert_allclose(weights.data, -0.5)
+
+    def ready():
+        for blobs in solver.net.params.values():
+            for blob in blobs:
+                blob.diff[...] = 2
+
+    solver.add_callback(lambda: None, ready)
+    solver.step(1)
+    np.testing.assert_allclose(weights.data, -1.5)
+
+
+def test_a_layer_in_python_writes_its_learnable_blobs_through(tmp_path):
+    (tmp_path / "user_layers.py").write_text(
+        "import caffe\n\nclass Weight(caffe.Layer):\n"
+        "    def setup(self, bottom, top):\n        self.blobs.add_blob(2)\n        self.blobs[0].data[...] = [1, 2]\n"
+        "    def reshape(self, bottom, top):\n        top[0].reshape(2)\n"
+        "    def forward(self, bottom, top):\n        top[0].data[...] = self.blobs[0].data\n"
+        "        self.blobs[0].data[...] += 1\n"
+        "    def backward(self, top, propagate_down, bottom):\n        self.blobs[0].diff[...] += top[0].diff\n"
+    )
+    made = net(
+        tmp_path,
+        'force_backward: true layer { name: "w" type: "Python" top: "w" python_param { module: "user_layers"'
+        ' layer: "Weight" } }',
+    )
+    assert made.forward()["w"].tolist() == [1, 2]
+    assert made.engine_net.parameters[0].data.tolist() == [2, 3]
+    made.blobs["w"].diff[...] = 7
+    made.backward()
+    assert made.params["w"][0].diff.tolist() == [7, 7]
+    made.params["w"][0].data[...] = 9
+    assert made.forward()["w"].tolist() == [9, 9]

@@ -1,0 +1,404 @@
+"""caffe.Net: what pycaffe's own tests check of it, and what scripts rely on."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import mgcaffe.pycaffe as caffe
+from mgcaffe.errors import DataError, NetError, UsageError
+from tests.pycaffe.nets import DEPLOY, SIMPLE, net, write
+
+
+@pytest.fixture
+def simple(tmp_path):
+    return net(tmp_path, SIMPLE)
+
+
+@pytest.fixture
+def deploy(tmp_path):
+    return net(tmp_path, DEPLOY, caffe.TEST)
+
+
+def test_memory_of_blobs_and_params_outlives_the_net(tmp_path):
+    made = net(tmp_path, SIMPLE)
+    kept = [blob.data for blobs in made.params.values() for blob in blobs]
+    kept += [blob.data for blob in made.blobs.values()]
+    expected = [array.copy() for array in kept]
+    del made
+    gc.collect()
+    assert all(np.array_equal(array, copy) for array, copy in zip(kept, expected, strict=True))
+
+
+def test_layer_dict_holds_the_layers_by_name(simple):
+    assert list(simple.layer_dict) == simple._layer_names == ["data", "conv", "ip", "loss"]
+    for name, layer in simple.layer_dict.items():
+        assert layer is simple.layers[simple._layer_names.index(name)]
+    assert simple.layer_dict["conv"].type == "Convolution"
+    assert [blob.shape for blob in simple.layer_dict["conv"].blobs] == [(11, 2, 2, 2), (11,)]
+
+
+def test_forward_and_backward_without_arguments(simple):
+    outputs = simple.forward()
+    assert list(outputs) == ["loss"]
+    assert outputs["loss"].shape == ()
+    assert simple.backward() == {}
+    assert np.abs(simple.params["conv"][0].diff).max() > 0
+
+
+def test_forward_and_backward_of_a_range(simple):
+    simple.forward()
+    conv = simple.blobs["conv"].data
+    conv[...] = 1
+    outputs = simple.forward(start="ip", end="ip")
+    assert list(outputs) == ["ip_blob"]
+    weights, bias = (blob.data for blob in simple.params["ip"])
+    np.testing.assert_allclose(outputs["ip_blob"][0], weights.sum(axis=1) + bias, rtol=1e-4)
+    simple.forward(start="loss")
+    diffs = simple.backward(start="loss", end="ip")
+    assert list(diffs) == ["conv"]
+    simple.backward(start="conv", end="conv")
+    assert np.abs(simple.blobs["data"].diff).max() > 0
+
+
+def test_backward_continues_from_where_it_stopped(simple):
+    simple.forward()
+    simple.backward()
+    whole = simple.blobs["data"].diff.copy()
+    simple.blobs["data"].diff[...] = 0
+    simple.backward(end="ip")
+    simple.backward(start="conv")
+    np.testing.assert_array_equal(simple.blobs["data"].diff, whole)
+
+
+def test_clear_param_diffs(simple):
+    simple.forward()
+    simple.backward()
+    diff = simple.params["conv"][0].diff
+    assert diff.max() > 0
+    simple.clear_param_diffs()
+    assert (diff == 0).all()
+
+
+def test_parameter_gradients_add_up_until_they_are_cleared(simple):
+    simple.forward()
+    simple.backward()
+    once = simple.params["conv"][0].diff.copy()
+    simple.backward()
+    np.testing.assert_allclose(simple.params["conv"][0].diff, 2 * once, rtol=1e-5)
+    simple.clear_param_diffs()
+    simple.params["conv"][0].diff[...] = 1
+    simple.backward()
+    np.testing.assert_allclose(simple.params["conv"][0].diff, once + 1, rtol=1e-4, atol=1e-5)
+
+
+def test_top_and_bottom_names(simple):
+    assert simple.top_names == {"data": ["data", "label"], "conv": ["conv"], "ip": ["ip_blob"], "loss": ["loss"]}
+    assert simple.bottom_names == {"data": [], "conv": ["data"], "ip": ["conv"], "loss": ["ip_blob", "label"]}
+
+
+def test_inputs_and_outputs(simple, tmp_path):
+    assert simple.inputs == []
+    assert simple.outputs == ["loss"]
+    deploy = net(tmp_path, DEPLOY, caffe.TEST)
+    assert deploy.inputs == ["data"]
+    assert deploy.outputs == ["prob"]
+
+
+def test_blob_loss_weights(simple):
+    assert simple.blob_loss_weights == {"data": 0, "label": 0, "conv": 0, "ip_blob": 0, "loss": 1}
+
+
+def test_save_and_read(simple, tmp_path):
+    simple.forward()
+    path = str(tmp_path / "weights.caffemodel")
+    simple.save(path)
+    for read in (
+        caffe.Net(str(tmp_path / "net.prototxt"), path, caffe.TRAIN),
+        caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN, weights=path),
+        caffe.Net(network_file=str(tmp_path / "net.prototxt"), phase=caffe.TRAIN, weights=path),
+    ):
+        assert list(read.params) == ["conv", "ip"]
+        for name, blobs in simple.params.items():
+            for mine, theirs in zip(blobs, read.params[name], strict=True):
+                np.testing.assert_array_equal(mine.data, theirs.data)
+
+
+def test_copy_from_and_share_with(simple, tmp_path):
+    path = str(tmp_path / "weights.caffemodel")
+    simple.save(path)
+    other = caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)
+    assert np.abs(other.params["ip"][0].data - simple.params["ip"][0].data).max() > 0
+    other.copy_from(path)
+    np.testing.assert_array_equal(other.params["ip"][0].data, simple.params["ip"][0].data)
+    other.share_with(simple)
+    other.params["ip"][0].data[0, 0] = 42
+    assert simple.params["ip"][0].data[0, 0] == 42
+
+
+def test_save_and_load_hdf5(simple, tmp_path):
+    path = str(tmp_path / "weights.caffemodel.h5")
+    simple.save_hdf5(path)
+    other = caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)
+    other.load_hdf5(path)
+    np.testing.assert_array_equal(other.params["conv"][1].data, simple.params["conv"][1].data)
+    third = caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN, weights=path)
+    np.testing.assert_array_equal(third.params["conv"][0].data, simple.params["conv"][0].data)
+
+
+LEVELS = """
+layer { name: "data" type: "DummyData" top: "data" dummy_data_param { shape { dim: 1 dim: 1 dim: 10 dim: 10 } } }
+layer { name: "NoLevel" type: "InnerProduct" bottom: "data" top: "NoLevel" inner_product_param { num_output: 1 } }
+layer { name: "Level0Only" type: "InnerProduct" bottom: "data" top: "Level0Only"
+  include { min_level: 0 max_level: 0 } inner_product_param { num_output: 1 } }
+layer { name: "Level1Only" type: "InnerProduct" bottom: "data" top: "Level1Only"
+  include { min_level: 1 max_level: 1 } inner_product_param { num_output: 1 } }
+layer { name: "Level>=0" type: "InnerProduct" bottom: "data" top: "Level>=0"
+  include { min_level: 0 } inner_product_param { num_output: 1 } }
+layer { name: "Level>=1" type: "InnerProduct" bottom: "data" top: "Level>=1"
+  include { min_level: 1 } inner_product_param { num_output: 1 } }
+"""
+STAGES = """
+layer { name: "data" type: "DummyData" top: "data" dummy_data_param { shape { dim: 1 dim: 1 dim: 10 dim: 10 } } }
+layer { name: "A" type: "InnerProduct" bottom: "data" top: "A" include { stage: "A" }
+  inner_product_param { num_output: 1 } }
+layer { name: "B" type: "InnerProduct" bottom: "data" top: "B" include { stage: "B" }
+  inner_product_param { num_output: 1 } }
+layer { name: "AorB" type: "InnerProduct" bottom: "data" top: "AorB" include { stage: "A" } include { stage: "B" }
+  inner_product_param { num_output: 1 } }
+layer { name: "AandB" type: "InnerProduct" bottom: "data" top: "AandB" include { stage: "A" stage: "B" }
+  inner_product_param { num_output: 1 } }
+"""
+EVERYTHING = """
+layer { name: "data" type: "DummyData" top: "data" dummy_data_param { shape { dim: 1 dim: 1 dim: 10 dim: 10 } } }
+layer { name: "TrainA1" type: "InnerProduct" bottom: "data" top: "TrainA1"
+  include { phase: TRAIN min_level: 1 stage: "A" } inner_product_param { num_output: 1 } }
+layer { name: "TestB" type: "InnerProduct" bottom: "data" top: "TestB"
+  include { phase: TEST not_stage: "A" stage: "B" } inner_product_param { num_output: 1 } }
+"""
+
+
+def layers_of(made):
+    return [name for name in made.layer_dict if name != "data" and "split" not in name]
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        (None, ["NoLevel", "Level0Only", "Level>=0"]),
+        (0, ["NoLevel", "Level0Only", "Level>=0"]),
+        (1, ["NoLevel", "Level1Only", "Level>=0", "Level>=1"]),
+    ],
+)
+def test_level(tmp_path, level, expected):
+    options = {} if level is None else {"level": level}
+    assert layers_of(net(tmp_path, LEVELS, caffe.TEST, **options)) == expected
+
+
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [(None, []), (["A"], ["A", "AorB"]), (["B"], ["B", "AorB"]), (["A", "B"], ["A", "B", "AorB", "AandB"])],
+)
+def test_stages(tmp_path, stages, expected):
+    assert layers_of(net(tmp_path, STAGES, caffe.TEST, stages=stages)) == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "level", "stages", "expected"),
+    [
+        (caffe.TRAIN, 1, ["A"], ["TrainA1"]),
+        (caffe.TRAIN, 0, ["A"], []),
+        (caffe.TEST, 0, ["B"], ["TestB"]),
+        (caffe.TEST, 1, ["A", "B"], []),
+    ],
+)
+def test_phase_level_and_stages_together(tmp_path, phase, level, stages, expected):
+    assert layers_of(net(tmp_path, EVERYTHING, phase, level=level, stages=stages)) == expected
+
+
+# -- blobs ---------------------------------------------------------------------------------------------------
+
+
+def test_a_blob_tells_its_shape(simple):
+    blob = simple.blobs["data"]
+    assert blob.shape == (5, 2, 3, 4) == blob.data.shape
+    assert (blob.num, blob.channels, blob.height, blob.width, blob.count) == (5, 2, 3, 4, 120)
+    assert (simple.blobs["ip_blob"].channels, simple.blobs["ip_blob"].height) == (13, 1)
+
+
+def test_num_and_its_kin_are_refused_beyond_four_axes(tmp_path):
+    made = net(tmp_path, 'layer { name: "x" type: "Input" top: "x" input_param { shape { ' + 5 * "dim: 2 " + "} } }")
+    assert made.blobs["x"].count == 32
+    with pytest.raises(NetError, match="at most 4 axes"):
+        _ = made.blobs["x"].num
+
+
+def test_blobs_can_be_read_and_written_before_the_first_pass(deploy):
+    assert (deploy.blobs["fc"].data == 0).all()
+    assert (deploy.blobs["fc"].diff == 0).all()
+    deploy.blobs["fc"].data[...] = 3
+    np.testing.assert_allclose(deploy.forward(start="prob")["prob"], 0.2)
+
+
+def test_data_written_into_an_input_is_what_forward_reads(deploy):
+    values = np.random.default_rng(0).standard_normal((4, 3, 8, 8)).astype(np.float32)
+    view = deploy.blobs["data"].data
+    view[...] = values
+    first = deploy.forward()["prob"].copy()
+    view[...] = 2 * values
+    assert np.abs(deploy.forward()["prob"] - first).max() > 0
+    np.testing.assert_array_equal(deploy.forward(data=values)["prob"], first)
+
+
+def test_data_written_between_ranges_is_what_the_next_layer_reads(deploy):
+    deploy.forward(end="conv1")
+    deploy.blobs["conv1"].data[0] = 0
+    deploy.forward(start="relu1")
+    bias = deploy.params["fc"][1].data
+    np.testing.assert_allclose(deploy.blobs["fc"].data[0], bias, atol=1e-6)
+
+
+def test_parameters_written_through_are_what_forward_uses(deploy):
+    for blob in deploy.params["fc"]:
+        blob.data[...] = 0
+    deploy.params["fc"][1].data[2] = 100
+    np.testing.assert_allclose(deploy.forward()["prob"][:, 2], 1)
+
+
+def test_forward_checks_its_inputs(deploy):
+    with pytest.raises(ValueError, match="do not match"):
+        deploy.forward(image=np.zeros((4, 3, 8, 8)))
+    with pytest.raises(ValueError, match="has shape"):
+        deploy.forward(data=np.zeros((3, 3, 8, 8)))
+    with pytest.raises(UsageError, match="no layer 'conv9'"):
+        deploy.forward(start="conv9")
+    with pytest.raises(UsageError, match="no blob 'fc9'"):
+        deploy.forward(["fc9"])
+
+
+def test_forward_returns_further_blobs(deploy):
+    assert list(deploy.forward(blobs=["conv1", "fc"])) == ["prob", "conv1", "fc"]
+
+
+def test_backward_from_a_given_gradient(deploy):
+    deploy.forward(data=np.random.default_rng(0).standard_normal((4, 3, 8, 8)))
+    with pytest.raises(ValueError, match="do not match"):
+        deploy.backward(fc=np.zeros((4, 5)))
+    top = np.zeros((4, 5))
+    top[:, 1] = 1
+    diffs = deploy.backward(diffs=["fc"], prob=top)
+    assert set(diffs) == {"data", "fc"}
+    prob = deploy.blobs["prob"].data
+    expected = prob[:, 1:2] * (top - prob)
+    np.testing.assert_allclose(diffs["fc"], expected, atol=1e-6)
+
+
+def test_a_written_gradient_starts_backward_in_the_middle(deploy):
+    deploy.forward(end="fc")
+    deploy.blobs["fc"].diff[...] = 0
+    deploy.blobs["fc"].diff[0, 3] = 1
+    deploy.backward(start="fc", end="fc")
+    np.testing.assert_allclose(deploy.blobs["conv1"].diff[0].ravel(), deploy.params["fc"][0].data[3], rtol=1e-5)
+    assert (deploy.blobs["conv1"].diff[1:] == 0).all()
+
+
+def test_the_gradient_of_a_loss_can_be_overridden(simple):
+    assert simple.blobs["loss"].diff == 1
+    simple.forward()
+    simple.backward()
+    once = simple.blobs["ip_blob"].diff.copy()
+    simple.blobs["loss"].diff[...] = 3
+    simple.backward()
+    np.testing.assert_allclose(simple.blobs["ip_blob"].diff, 3 * once, rtol=1e-5, atol=1e-12)
+
+
+def test_reshape_of_an_input_passes_through_the_net(tmp_path):
+    text = DEPLOY[: DEPLOY.index('layer { name: "fc"')]
+    made = net(tmp_path, text, caffe.TEST)
+    made.blobs["data"].reshape(1, 3, 10, 12)
+    assert made.blobs["data"].data.shape == (1, 3, 10, 12)
+    made.reshape()
+    assert made.blobs["conv1"].data.shape == (1, 4, 8, 10)
+    made.blobs["data"].data[...] = 1
+    assert made.forward()["conv1"].shape == (1, 4, 8, 10)
+    made.blobs["conv1"].diff[...] = 1
+    made.backward()
+    assert made.blobs["data"].diff.shape == (1, 3, 10, 12)
+    made.blobs["data"].reshape(2, 3, 5, 5)
+    made.forward()
+    assert made.blobs["conv1"].diff.shape == (2, 4, 3, 3)
+    made.backward()
+    assert made.blobs["data"].diff.shape == (2, 3, 5, 5)
+
+
+def test_reshape_keeps_the_values_that_still_fit(deploy):
+    blob = deploy.blobs["data"]
+    blob.data.flat = np.arange(blob.count)
+    blob.reshape(2, 3, 8, 8)
+    np.testing.assert_array_equal(blob.data.ravel(), np.arange(384))
+    with pytest.raises(NetError, match="at least 0"):
+        blob.reshape(-1, 3, 8, 8)
+    with pytest.raises(NetError, match="learnable"):
+        deploy.params["fc"][0].reshape(1, 1)
+
+
+def test_forward_all_runs_batch_by_batch(deploy):
+    images = np.random.default_rng(1).standard_normal((10, 3, 8, 8)).astype(np.float32)
+    result = deploy.forward_all(blobs=["fc"], data=images)
+    assert result["prob"].shape == (10, 5)
+    assert result["fc"].shape == (10, 5)
+    np.testing.assert_allclose(deploy.forward(data=images[6:10])["prob"], result["prob"][6:10], rtol=1e-5)
+
+
+def test_forward_backward_all(deploy):
+    random = np.random.default_rng(1)
+    images, top = random.standard_normal((6, 3, 8, 8)), random.standard_normal((6, 5))
+    values, diffs = deploy.forward_backward_all(blobs=["conv1"], diffs=["fc"], data=images, prob=top)
+    assert values["conv1"].shape == (6, 4, 6, 6)
+    assert diffs["data"].shape == (6, 3, 8, 8)
+    deploy.forward(data=images[:4])
+    np.testing.assert_allclose(deploy.backward(prob=top[:4])["data"], diffs["data"][:4], rtol=1e-4, atol=1e-6)
+
+
+def test_hooks_are_called_with_each_layers_number(simple):
+    seen = []
+    simple.before_forward(lambda layer: seen.append(("before forward", layer)))
+    simple.after_forward(lambda layer: seen.append(("after forward", layer)))
+    simple.before_backward(lambda layer: seen.append(("before backward", layer)))
+    simple.after_backward(lambda layer: seen.append(("after backward", layer)))
+    simple.forward()
+    assert seen == [(when, layer) for layer in range(4) for when in ("before forward", "after forward")]
+    seen.clear()
+    simple.backward()
+    assert seen == [(when, layer) for layer in (3, 2, 1, 0) for when in ("before backward", "after backward")]
+
+
+def test_set_input_arrays_feeds_a_memory_data_layer(tmp_path):
+    text = """layer { name: "data" type: "MemoryData" top: "data" top: "label"
+      memory_data_param { batch_size: 2 channels: 1 height: 2 width: 3 } }"""
+    made = net(tmp_path, text)
+    data = np.arange(24, dtype=np.float32).reshape(4, 1, 2, 3)
+    labels = np.arange(4, dtype=np.float32).reshape(4, 1, 1, 1)
+    made.set_input_arrays(data, labels)
+    np.testing.assert_array_equal(made.forward()["data"], data[:2])
+    np.testing.assert_array_equal(made.forward()["label"], [2, 3])
+    with pytest.raises(DataError, match="batch_size"):
+        made.set_input_arrays(data[:3], labels[:3])
+    with pytest.raises(UsageError, match="MemoryData"):
+        net(tmp_path, DEPLOY).set_input_arrays(data, labels)
+
+
+def test_a_seed_makes_nets_repeatable(tmp_path):
+    first, second = [], []
+    for weights in (first, second):
+        caffe.set_random_seed(7)
+        weights += [net(tmp_path, DEPLOY).params["fc"][0].data for _ in range(2)]
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first[0] - first[1]).max() > 0
+
+
+def test_mistakes_in_making_a_net_are_clear(tmp_path):
+    with pytest.raises(UsageError, match=r"neither caffe\.TRAIN"):
+        caffe.Net(write(tmp_path, DEPLOY), 7)
+    with pytest.raises(Exception, match=r"nowhere\.prototxt"):
+        caffe.Net("nowhere.prototxt", caffe.TEST)

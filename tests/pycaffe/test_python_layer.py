@@ -1,0 +1,137 @@
+"""Python layers through caffe.Net: what pycaffe's own tests check."""
+
+import numpy as np
+import pytest
+
+import mgcaffe.pycaffe as caffe
+from tests.pycaffe.nets import net
+
+MODULE = """
+import caffe
+
+class SimpleLayer(caffe.Layer):
+    def setup(self, bottom, top):
+        pass
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].data.shape)
+    def forward(self, bottom, top):
+        top[0].data[...] = 10 * bottom[0].data
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = 10 * top[0].diff
+
+class ExceptionLayer(caffe.Layer):
+    def setup(self, bottom, top):
+        raise RuntimeError
+
+class ParameterLayer(caffe.Layer):
+    def setup(self, bottom, top):
+        self.blobs.add_blob(1)
+        self.blobs[0].data[0] = 0
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].data.shape)
+    def forward(self, bottom, top):
+        pass
+    def backward(self, top, propagate_down, bottom):
+        self.blobs[0].diff[0] = 1
+
+class PhaseLayer(caffe.Layer):
+    def setup(self, bottom, top):
+        pass
+    def reshape(self, bottom, top):
+        top[0].reshape()
+    def forward(self, bottom, top):
+        top[0].data[()] = self.phase
+
+class ParamStrLayer(caffe.Layer):
+    def setup(self, bottom, top):
+        self.value = float(self.param_str)
+    def reshape(self, bottom, top):
+        top[0].reshape(bottom[0].shape[0])
+    def forward(self, bottom, top):
+        top[0].data[...] = self.value
+    def set_value(self, value):
+        self.value = value
+"""
+DATA = 'layer { type: "DummyData" name: "data" top: "data" dummy_data_param { shape { dim: 10 dim: 9 dim: 8 } } }\n'
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path):
+    (tmp_path / "user_layers.py").write_text(MODULE)
+
+
+def python(layer, bottom="data", top="top", name="layer", more=""):
+    bottom = f'bottom: "{bottom}"' if bottom else ""
+    return (
+        f'layer {{ type: "Python" name: "{name}" {bottom} top: "{top}"'
+        f' python_param {{ module: "user_layers" layer: "{layer}" {more} }} }}\n'
+    )
+
+
+def chain(tmp_path):
+    text = "force_backward: true\n" + DATA.replace("DummyData", "Input").replace("dummy_data_param", "input_param")
+    text += python("SimpleLayer", "data", "one", "one") + python("SimpleLayer", "one", "two", "two")
+    return net(tmp_path, text + python("SimpleLayer", "two", "three", "three"))
+
+
+def test_forward(tmp_path):
+    made = chain(tmp_path)
+    made.blobs["data"].data[...] = 8
+    made.forward()
+    assert (made.blobs["three"].data == 8 * 10**3).all()
+
+
+def test_backward(tmp_path):
+    made = chain(tmp_path)
+    made.forward()
+    made.blobs["three"].diff[...] = 7
+    made.backward()
+    assert (made.blobs["data"].diff == 7 * 10**3).all()
+
+
+def test_reshape(tmp_path):
+    made = chain(tmp_path)
+    made.blobs["data"].reshape(4, 6)
+    made.reshape()
+    assert all(blob.data.shape == (4, 6) for blob in made.blobs.values())
+
+
+def test_exception_is_the_users_own(tmp_path):
+    with pytest.raises(RuntimeError):
+        net(tmp_path, python("ExceptionLayer", bottom=""))
+
+
+def test_parameter(tmp_path):
+    made = net(tmp_path, "force_backward: true\n" + DATA + python("ParameterLayer"))
+    made.forward()
+    made.backward()
+    layer = made.layers[list(made._layer_names).index("layer")]
+    assert layer.blobs[0].data[0] == 0
+    assert layer.blobs[0].diff[0] == 1
+    layer.blobs[0].data[0] += layer.blobs[0].diff[0]
+    assert layer.blobs[0].data[0] == 1
+    path = str(tmp_path / "weights.caffemodel")
+    made.save(path)
+    layer.blobs[0].data[0] = -1
+    assert made.params["layer"][0].data[0] == -1
+    made.copy_from(path)
+    assert layer.blobs[0].data[0] == 1
+
+
+@pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST])
+def test_phase(tmp_path, phase):
+    assert net(tmp_path, python("PhaseLayer", bottom=""), phase).forward()["top"] == phase
+
+
+def test_param_str(tmp_path):
+    made = net(tmp_path, DATA + python("ParamStrLayer", more='param_str: "3.5"'))
+    assert (made.forward()["top"] == 3.5).all()
+
+
+def test_layers_gives_the_users_own_object(tmp_path):
+    made = net(tmp_path, DATA + python("ParamStrLayer", more='param_str: "3.5"'))
+    made.layers[1].set_value(4)
+    assert (made.forward()["top"] == 4).all()
+    assert made.layers[1].type == "Python"
+    assert isinstance(made.layers[1], caffe.Layer)
+    assert np.shape(made.layers[1].blobs) == (0,)

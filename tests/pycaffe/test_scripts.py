@@ -1,0 +1,116 @@
+"""Scripts written for pycaffe run unchanged: `python -m mgcaffe.pycaffe script.py`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import mgcaffe.pycaffe as caffe
+from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_USAGE
+
+SCRIPTS = Path(__file__).parent / "scripts"
+MODELS = Path(__file__).parents[2] / "models"
+
+
+def run(folder, *arguments):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "mgcaffe.pycaffe", *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_net_surgery(tmp_path):
+    result = run(tmp_path, SCRIPTS / "net_surgery.py", tmp_path)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[1:3] == [
+        "fc6-conv weights are (16, 8, 6, 6), biases are (16,)",
+        "fc7-conv weights are (10, 16, 1, 1), biases are (10,)",
+    ]
+    assert lines[3] == "heat map (10, 3, 3) (3, 3)"
+    assert (tmp_path / "net_full_conv.caffemodel").is_file()
+
+
+def test_feature_extraction(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "cat.png")
+    mean = caffe.io.array_to_blobproto(np.full((1, 1, 28, 28), 33.0))
+    (tmp_path / "mean.binaryproto").write_bytes(mean.SerializeToString())
+    script = (SCRIPTS / "feature_extraction.py").read_text()
+    # LeNet reads grey images
+    script = script.replace("load_image(image_file)", "load_image(image_file, color=False)")
+    script = script.replace('transformer.set_channel_swap("data", (2, 1, 0))\n', "")
+    (tmp_path / "features.py").write_text(script)
+    result = run(tmp_path, "features.py", MODELS / "lenet" / "deploy.prototxt", "cat.png", "mean.binaryproto")
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "class (50, 10) True"
+    assert "conv1\t(50, 20, 24, 24)" in lines
+    assert "ip1\t(500, 800) (500,)" in lines
+    assert lines[-2:] == ["features (500,) True", "grew True"]
+    assert result.stderr == ""
+
+
+def test_a_net_from_netspec_learns_from_a_layer_in_python(tmp_path):
+    result = run(tmp_path, SCRIPTS / "train_spec.py", tmp_path)
+    assert result.returncode == 0, result.stderr
+    losses, accuracy, distance, reloaded, files = result.stdout.splitlines()
+    assert losses == "losses fall True"
+    assert float(accuracy.split()[1]) >= 0.97
+    assert float(distance.split()[1]) < 0.1
+    assert float(reloaded.split()[1]) >= 0.97
+    assert files == "files ['final.caffemodel']"
+    assert "Iteration 50, lr = 0.1" in result.stderr
+    assert "Iteration 50, Testing net (#0)" in result.stderr
+
+
+def test_the_name_caffe_covers_the_submodules(tmp_path):
+    (tmp_path / "names.py").write_text(
+        "import sys\n"
+        "import caffe, caffe.io, caffe.draw, caffe.net_spec, caffe.coord_map, caffe.classifier, caffe.detector\n"
+        "import mgcaffe.pycaffe, mgcaffe.pycaffe.io\n"
+        "from caffe import layers as L, params as P, Net, Classifier, SGDSolver, TRAIN\n"
+        "from caffe.pycaffe import Net as Net2\n"
+        "from caffe.proto import caffe_pb2\n"
+        "from caffe.coord_map import crop\n"
+        "assert caffe is mgcaffe.pycaffe and caffe.io is mgcaffe.pycaffe.io and Net is Net2\n"
+        "assert caffe_pb2.TRAIN == caffe_pb2.Phase.Value('TRAIN') == caffe.TRAIN == 0\n"
+        "assert caffe_pb2.LayerParameter(name='x').name == 'x'\n"
+        "print(__name__, sys.argv, caffe.__version__)\n"
+    )
+    result = run(tmp_path, "names.py", "a", "-b")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "__main__ ['names.py', 'a', '-b'] 1.0.0\n"
+
+
+def test_a_users_mistake_ends_a_script_with_its_own_lines_and_one_message(tmp_path):
+    (tmp_path / "net.prototxt").write_text('layer {\n  name: "a" type: "Convolutoin" top: "a"\n}\n')
+    (tmp_path / "wrong.py").write_text("import caffe\nnet = caffe.Net('net.prototxt', caffe.TEST)\n")
+    result = run(tmp_path, "wrong.py")
+    assert result.returncode == EXIT_BAD_INPUT
+    lines = result.stderr.splitlines()
+    assert "wrong.py" in lines[0]
+    assert lines[1].strip() == "net = caffe.Net('net.prototxt', caffe.TEST)"
+    message = next(line for line in lines[2:] if not line.startswith(" "))
+    assert message.startswith("net.prototxt:2:13: unknown layer type 'Convolutoin'")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], EXIT_USAGE), (["--help"], 0), (["nowhere.py"], EXIT_USAGE)])
+def test_what_can_be_asked_of_the_runner(tmp_path, arguments, code):
+    result = run(tmp_path, *arguments)
+    assert result.returncode == code
+    assert "usage:" in result.stdout or "nowhere.py" in result.stderr
+
+
+def test_the_exit_code_of_a_script_is_kept(tmp_path):
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n")
+    assert run(tmp_path, "leaves.py").returncode == 3

@@ -1,0 +1,94 @@
+"""Draws what `engine simulate` found: speedup and efficiency over the number of workers, a line a schedule."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
+
+if TYPE_CHECKING:
+    from mgcaffe.comm.simulator import Result
+
+# Colours that people with colour blindness can tell apart (Okabe and Ito), and markers that also print.
+_STYLES = {
+    "wfbp": ("#D55E00", "v"),
+    "single": ("#0072B2", "s"),
+    "threshold": ("#999999", "D"),
+    "mgwfbp": ("#E69F00", "^"),
+    "optimal": ("#009E73", "o"),
+}
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def require_matplotlib() -> None:
+    """Makes sure, before any work, that a plot can be drawn.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError("--plot needs matplotlib, which is not installed", hint="pip install 'mgcaffe[plot]'")
+
+
+def plot_speedups(path: str, results: Sequence[Result], title: str) -> None:
+    """Draws the results into a file; its suffix says in which form.
+
+    Raises:
+        UsageError: another suffix than .png, .svg and .pdf.
+        EngineError: with exit code 73, when the file cannot be written.
+    """
+    if Path(path).suffix not in _SUFFIXES:
+        raise UsageError(f"--plot={path}: the name should end in one of {', '.join(_SUFFIXES)}")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=10)
+    speedup, efficiency = figure.subplots(1, 2)
+    workers = sorted({result.workers for result in results})
+    speedup.plot(workers, workers, color="black", linestyle=":", linewidth=1, label="ideal")
+    for schedule in dict.fromkeys(result.schedule for result in results):
+        rows = sorted((row for row in results if row.schedule == schedule), key=lambda row: row.workers)
+        _line(speedup, schedule, [(row.workers, row.speedup) for row in rows])
+        _line(efficiency, schedule, [(row.workers, 100 * row.speedup / row.workers) for row in rows])
+    speedup.set_yscale("log", base=2)
+    speedup.yaxis.set_major_formatter(_plain)
+    speedup.set_ylabel("speedup over one worker")
+    efficiency.set_ylim(0, 104)
+    efficiency.set_ylabel("efficiency: speedup / workers (%)")
+    for axes in (speedup, efficiency):
+        _label_workers(axes, workers)
+    speedup.legend(frameon=False, fontsize=9)
+    try:
+        figure.savefig(path, dpi=100)
+    except OSError as error:
+        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+
+
+def _line(axes: Any, schedule: str, points: Sequence[tuple[int, float]]) -> None:
+    colour, marker = _STYLES[schedule]
+    x, y = zip(*points, strict=True)
+    # The line that a reader looks for lies on top of those that coincide with it.
+    order = 4 if schedule == "optimal" else 3
+    size = 4 if schedule == "optimal" else 6
+    axes.plot(x, y, color=colour, marker=marker, markersize=size, linewidth=1.6, label=schedule, zorder=order)
+
+
+def _label_workers(axes: Any, workers: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("workers")
+    axes.xaxis.set_major_formatter(_plain)
+    axes.tick_params(labelsize=8.5)
+    if len(workers) <= 12:
+        axes.set_xticks(workers)
+    axes.minorticks_off()
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _plain(value: float, _position: int | None = None) -> str:
+    return f"{value:g}"
