@@ -109,6 +109,8 @@ class Layer:
         tops_share_bottoms: the tops are views of bottom 0's storage.
         backward_follows: set by the net; if False, forward need not keep anything.
         may_overwrite_bottom: set by the net; forward may write its result into bottom 0's storage.
+        spare_bottom: set by the net to the number of a bottom that `can_reuse` accepts and whose storage nobody
+            else needs; forward may write its result there.
         may_overwrite_top_diff: set by the net before each backward, one flag a top: nobody else reads that
             gradient, so backward may use its storage.
         wants_bottom: set by the net, one flag a bottom: backward will be asked for that gradient.
@@ -136,6 +138,7 @@ class Layer:
         self.parameters: list[Parameter] = []
         self.backward_follows = self.phase == TRAIN
         self.may_overwrite_bottom = False
+        self.spare_bottom: int | None = None
         self.may_overwrite_top_diff: Sequence[bool] = ()
         self.wants_bottom: Sequence[bool] = (True,) * len(param.bottom)
         self.saved: Any = None
@@ -163,6 +166,10 @@ class Layer:
     def differentiable(self, bottom: int) -> bool:
         """Whether a gradient can flow to this bottom (labels and the like: no)."""
         return True
+
+    def can_reuse(self, bottom: int) -> bool:
+        """Whether forward could write its top into this bottom's storage, though the prototxt names another blob."""
+        return False
 
     def release(self) -> None:
         """Drops what forward kept; backward cannot run again before the next forward."""

@@ -35,8 +35,13 @@ class _Value:
     storage: list[_Value] = field(default_factory=list)
 
 
-def decide_overwrites(nodes: Sequence[Node]) -> None:
-    """Sets `may_overwrite_bottom` of every layer that is in place in the prototxt."""
+def decide_overwrites(nodes: Sequence[Node], freeing: bool) -> None:
+    """Sets `may_overwrite_bottom` of every layer that is in place in the prototxt, and `spare_bottom` of the others.
+
+    Args:
+        nodes: the net.
+        freeing: nobody reads a blob after its last reader, so that its storage can be used again.
+    """
     reads: list[list[_Value]] = []
     writes: list[list[_Value]] = []
     current: dict[Blob, _Value] = {}
@@ -48,10 +53,22 @@ def decide_overwrites(nodes: Sequence[Node]) -> None:
         current.update(zip(node.tops, writes[-1], strict=True))
     for node, read, written in zip(nodes, reads, writes, strict=True):
         node.layer.may_overwrite_bottom = node.in_place and _safe(node, read[0])
-        joins = node.layer.may_overwrite_bottom or (bool(read) and node.layer.tops_share_bottoms)
+        node.layer.spare_bottom = _spare(node, read) if freeing and not node.in_place else None
+        joined = node.layer.spare_bottom
+        if node.layer.may_overwrite_bottom or (read and node.layer.tops_share_bottoms):
+            joined = 0
         for value in written:
-            value.storage = read[0].storage if joins else []
+            value.storage = [] if joined is None else read[joined].storage
             value.storage.append(value)
+
+
+def _spare(node: Node, read: Sequence[_Value]) -> int | None:
+    """The first bottom whose storage the layer can use and nobody else needs, not even as another bottom."""
+    for index, value in enumerate(read):
+        alone = all(other.storage is not value.storage for other in read if other is not value)
+        if node.layer.can_reuse(index) and alone and _safe(node, value):
+            return index
+    return None
 
 
 def _safe(node: Node, value: _Value) -> bool:

@@ -131,7 +131,7 @@ class Net:
             for blob, weight in zip(node.tops, node.loss_weights, strict=True)
             if weight
         }
-        lifetimes.decide_overwrites(self.nodes)
+        lifetimes.decide_overwrites(self.nodes, freeing=not keep_blobs)
         self._steps = self.nodes
         if not keep_blobs:
             self._steps = fusion.fuse(self.nodes)

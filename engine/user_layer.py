@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import importlib.util
 import inspect
 import linecache
 import sys
@@ -29,7 +28,7 @@ from mgcaffe.engine.host_blob import HostBlob, ParameterBlob
 from mgcaffe.errors import NetError
 
 CAFFE_MODULE = "mgcaffe.caffe_module"
-"""The entry point whose function makes `import caffe` work where no Caffe is installed."""
+"""The entry point whose function lets users' modules `import caffe` and derive from our Layer."""
 
 
 class BlobVector(list[ParameterBlob]):
@@ -93,7 +92,7 @@ def load_module(name: str) -> ModuleType:
     Raises:
         ImportError and whatever the module itself raises.
     """
-    if "caffe" not in sys.modules and importlib.util.find_spec("caffe") is None:
+    if "caffe" not in sys.modules:
         for entry in importlib.metadata.entry_points(group=CAFFE_MODULE):
             entry.load()()
     here = str(Path.cwd())

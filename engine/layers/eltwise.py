@@ -55,6 +55,10 @@ class Eltwise(Layer):
                 )
         return [bottom_shapes[0]]
 
+    def can_reuse(self, bottom: int) -> bool:
+        """A sum can grow in the storage of any bottom that enters it as it is."""
+        return self.operation == SUM and self.coefficients[bottom] == 1
+
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """SUM keeps nothing, PROD its bottoms (and its top), MAX the numbers of the largest."""
         if self.operation == SUM:
@@ -68,6 +72,12 @@ class Eltwise(Layer):
         return [y]
 
     def _sum(self, bottoms: Sequence[torch.Tensor]) -> torch.Tensor:
+        if self.spare_bottom is not None:
+            y = bottoms[self.spare_bottom]
+            for index, (x, coefficient) in enumerate(zip(bottoms, self.coefficients, strict=True)):
+                if index != self.spare_bottom:
+                    y.add_(x, alpha=coefficient)
+            return y
         first = bottoms[0] if self.coefficients[0] == 1 else bottoms[0] * self.coefficients[0]
         y = torch.add(first, bottoms[1], alpha=self.coefficients[1])
         for x, coefficient in zip(bottoms[2:], self.coefficients[2:], strict=True):

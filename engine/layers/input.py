@@ -44,8 +44,8 @@ class Input(Layer):
 
     def _zeros(self, shape: Shape) -> torch.Tensor:
         context = self.context
-        zeros = torch.zeros(shape, dtype=context.dtype, device=context.device)
-        return zeros.contiguous(memory_format=context.memory_format) if len(shape) == 4 else zeros
+        memory_format = context.memory_format if len(shape) == 4 else torch.contiguous_format
+        return torch.empty(shape, dtype=context.dtype, device=context.device, memory_format=memory_format).zero_()
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """The shapes of the values."""

@@ -137,3 +137,31 @@ def test_a_training_net_keeps_no_dead_blob():
     assert alive == {"loss"}
     assert all(blob.diff is None for blob in net.blobs.values())
     assert all(layer.saved is None for layer in net.layers)
+
+
+def convolution(name: str, bottom: str = "x") -> str:
+    return CONV.replace('"conv"', f'"{name}"').replace('"x"', f'"{bottom}"').replace('top: "h"', f'top: "{name}"')
+
+
+def summed(bottoms: str, extra: str = "") -> str:
+    words = " ".join(f'bottom: "{blob}"' for blob in bottoms.split())
+    return f'layer {{ name: "sum" type: "Eltwise" {words} top: "h" {extra} }}\n' + HEAD
+
+
+@pytest.mark.parametrize(
+    ("body", "spare"),
+    [
+        (convolution("a") + convolution("b") + summed("a b"), 0),
+        (convolution("a") + unary("ReLU", "a", "a") + convolution("b") + summed("a b"), 1),
+        (convolution("a") + unary("ReLU", "a", "r") + convolution("b") + summed("b a r"), 0),
+        (convolution("a") + summed("a a"), None),
+        (convolution("a") + convolution("b") + summed("a a b"), 2),
+        (convolution("a") + convolution("b") + summed("a b", "eltwise_param { coeff: 2 coeff: 1 }"), 1),
+        (convolution("a") + convolution("b") + summed("a b", "eltwise_param { operation: PROD }"), None),
+        (convolution("a") + unary("Sigmoid", "a", "s") + unary("TanH", "a", "t") + summed("s t"), None),
+    ],
+)
+def test_a_sum_uses_the_storage_of_a_bottom_that_nobody_needs(body, spare):
+    net = make_net(IMAGE + body, keep_blobs=False)
+    assert next(layer for layer in net.layers if layer.type == "Eltwise").spare_bottom == spare
+    assert_same(IMAGE + body, IMAGE + body, keep_blobs=False)

@@ -224,9 +224,7 @@ def main_thread_and_reducer_call_mpi_at_the_same_time() -> None:
 @check
 def ranks_with_different_plans_are_told() -> None:
     segments = [Segment("a", 0, 2), Segment("b", 2, 2)]
-    plan = make_plan(
-        "single" if rank == 0 else "wfbp", segments, [1.0, 0.5], AffineCost(1, 1), element_bytes=4
-    )
+    plan = make_plan("single" if rank == 0 else "wfbp", segments, [1.0, 0.5], AffineCost(1, 1), element_bytes=4)
     sync = MergedAllReduce(ranks, plan)
     try:
         sync.start(numpy.zeros(4, dtype=numpy.float32), segments)

@@ -16,8 +16,7 @@ def _check_names() -> list[str]:
     return [
         node.name
         for node in tree.body
-        if isinstance(node, ast.FunctionDef)
-        and any(ast.unparse(each) == "check" for each in node.decorator_list)
+        if isinstance(node, ast.FunctionDef) and any(ast.unparse(each) == "check" for each in node.decorator_list)
     ]
 
 
