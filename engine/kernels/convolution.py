@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels import onednn, pointwise, windows
+from mgcaffe.engine.kernels import one_channel, onednn, pointwise, windows
 from mgcaffe.engine.kernels.formats import dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.parameter import Parameter
@@ -84,6 +84,8 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[in
         return backward_weight(dy[..., None], x[..., None], shape, _one_axis(geometry)).squeeze(-1)
     if geometry.rank not in _RANKS_OF_TORCH:
         return windows.backward_weight(dy, x, weight_shape, geometry)
+    if one_channel.serves(dy, x, geometry):
+        return one_channel.backward_weight(dy, x, geometry)
     weight = torch.empty(tuple(weight_shape), dtype=dy.dtype, device=dy.device)
     gradients = _convolution_backward(dense(dy), dense(x), weight, geometry, [False, True, False])
     return gradients[1]
