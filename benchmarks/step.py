@@ -29,17 +29,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch_models import BATCHES, CLASSES, build
+
 ROOT = Path(__file__).resolve().parent.parent
 SIDES = ("ours", "eager", "channels_last", "compile")
-BATCHES = {
-    "lenet": (64, 1, 28, 28),
-    "cifar10_quick": (100, 3, 32, 32),
-    "cifar10_full": (100, 3, 32, 32),
-    "alexnet": (16, 3, 227, 227),
-    "googlenet": (8, 3, 224, 224),
-    "resnet50": (8, 3, 224, 224),
-}
-CLASSES = {"lenet": 10, "cifar10_quick": 10, "cifar10_full": 10}
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
 
 
@@ -63,7 +56,7 @@ def batch_of(model: str) -> tuple[Any, Any]:
     shape = BATCHES[model]
     generator = torch.Generator().manual_seed(7)
     images = torch.randn(shape, generator=generator)
-    labels = torch.randint(CLASSES.get(model, 1000), (shape[0],), generator=generator)
+    labels = torch.randint(CLASSES[model], (shape[0],), generator=generator)
     return images, labels
 
 
@@ -106,11 +99,8 @@ def torch_step(model: str, side: str) -> Callable[[], float]:
     """The same net in plain PyTorch."""
     import torch
 
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    import torch_models
-
     torch.manual_seed(1)
-    net = torch_models.build(model)
+    net = build(model)
     images, labels = batch_of(model)
     if side == "channels_last":
         net = net.to(memory_format=torch.channels_last)
