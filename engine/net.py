@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from mgcaffe.engine import fillers, fusion, graph, lifetimes, needs, registry, sharing, weights
+from mgcaffe.engine import fillers, fusion, graph, lifetimes, needs, registry, sharing, unread, weights
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.gradients import GradientStore
@@ -109,6 +109,7 @@ class Net:
         if not keep_blobs:
             types = (layer.type for layer in param.layer)
             context.memory_format = preferred_memory_format(types, self.device, dtype)
+        unread.check_net(param, sources)
         state = graph.make_state(phase, level, stages, param.state if param.HasField("state") else None)
         specs = [
             graph.LayerSpec(layer, sources.layers[index] if sources is not None else None)

@@ -9,6 +9,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from mgcaffe.engine import unread
 from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.errors import NetError
 
@@ -43,6 +44,7 @@ def create(param: Any, context: LayerContext, source: Any = None) -> Layer:
     """
     types = layer_types()
     if param.type in types:
+        unread.check_layer(param, source)
         return types[param.type](param, context, source)
     near = difflib.get_close_matches(param.type, types, n=1)
     guess = f" Did you mean '{near[0]}'?" if near else ""

@@ -62,7 +62,7 @@ def agree_on_inputs(param: Any, choices: Sequence[NetChoice], dtype: torch.dtype
 
 
 def agree_on_shapes(net: Net, communicator: Communicator) -> None:
-    """Makes sure that all ranks built the same parameters (their data may differ in size); collective.
+    """Makes sure that all ranks built the same parameters and read sources of the same size; collective.
 
     Raises:
         RankDisagreement: with the first difference, on every rank.
@@ -73,7 +73,11 @@ def agree_on_shapes(net: Net, communicator: Communicator) -> None:
         f"layer '{piece.layer_name}': {piece.parameter.shape} at {piece.offset}, lr_mult {piece.lr_mult:g}"
         for piece in net.arena.slices
     ]
-    handshake(communicator, {"parameters": "\n".join(rows)})
+    sources = [
+        f"layer '{layer.name}': {layer.source_records} records of shapes {layer.reshape(())}"
+        for layer in net.data_layers
+    ]
+    handshake(communicator, {"parameters": "\n".join(rows), "data sources": "\n".join(sources)})
 
 
 def build_train_net(

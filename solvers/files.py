@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mgcaffe.errors import SnapshotError
+from mgcaffe.errors import Location, SnapshotError
 from mgcaffe.prototxt import write_whole
 
 
@@ -24,7 +24,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         ) from None
 
 
-def probe_writable(prefix: Path) -> None:
+def probe_writable(prefix: Path, location: Location | None = None) -> None:
     """Makes sure that files whose names start with `prefix` can be written, by writing one.
 
     Raises:
@@ -38,4 +38,5 @@ def probe_writable(prefix: Path) -> None:
         raise SnapshotError(
             f"cannot write snapshots to snapshot_prefix '{prefix}': {error.strerror or error}",
             hint="make sure that the folder exists and is writable",
+            location=location,
         ) from None

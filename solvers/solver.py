@@ -43,6 +43,7 @@ from mgcaffe.solvers.nets import NetReader
 from mgcaffe.solvers.policies import LearningRatePolicy
 from mgcaffe.solvers.ranks import Ranks
 from mgcaffe.solvers.smoothing import SmoothedLoss
+from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.state import Progress, SavedState, read_state
 from mgcaffe.solvers.training import Trainer
 from mgcaffe.solvers.updates import Updater
@@ -120,7 +121,8 @@ class Solver:
             return None
         prefix = snapshot.snapshot_prefix(self.param, self._source)
         if self.ranks.rank == 0:
-            probe_writable(prefix)
+            given = self.param.HasField("snapshot_prefix")
+            probe_writable(prefix, locate(self._source, "snapshot_prefix") if given else None)
         return prefix
 
     def _build_nets(

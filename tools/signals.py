@@ -1,4 +1,7 @@
-"""What SIGINT and SIGHUP do to a training run (Caffe: signal_handler.cpp).
+"""What SIGINT and SIGHUP do to a training run (Caffe: signal_handler.cpp), and SIGUSR1 and SIGUSR2 under mpirun.
+
+mpirun answers SIGINT itself, by ending all ranks within a fraction of a second, but hands SIGUSR1 and SIGUSR2 on to
+them: SIGUSR1 stops after a snapshot, SIGUSR2 writes a snapshot.
 
 The solver takes the wish up between two iterations, and one rank's wish counts for all. A second signal that
 asks for a stop acts as if none of this were here, so that Ctrl-C twice ends a run that hangs.
@@ -20,7 +23,9 @@ _log = logging.getLogger(__name__)
 
 
 def handle_signals(solver: Solver, sigint: Effect, sighup: Effect) -> None:
-    """Lets the two signals stop the solver after a snapshot, make it write one, or do nothing."""
+    """Lets SIGINT and SIGHUP stop the solver after a snapshot, make it write one, or do nothing."""
+    _handle(solver, signal.SIGUSR1, "stop")
+    _handle(solver, signal.SIGUSR2, "snapshot")
     _handle(solver, signal.SIGINT, sigint)
     _handle(solver, signal.SIGHUP, sighup)
 

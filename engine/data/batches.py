@@ -34,6 +34,10 @@ class Reader(Protocol):
     """Gives batches of records by their numbers. It is used by one thread at a time."""
 
     @property
+    def count(self) -> int | None:
+        """How many records the source holds; None if that is not known."""
+
+    @property
     def record_shapes(self) -> list[Shape]:
         """The shape that one record has in each top, without the batch axis."""
 

@@ -44,6 +44,7 @@ class DatumReader:
     ) -> None:
         self._source, self._transformer, self._order = source, transformer, order
         self._color, self._tops = color, tops
+        self.count = order.count
         self.first_shape: Shape = self._decode([0])[0][0].shape
         self.record_shapes: list[Shape] = []
 

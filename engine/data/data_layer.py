@@ -130,6 +130,11 @@ class DataLayer(Layer):
         return self._batch_size
 
     @property
+    def source_records(self) -> int | None:
+        """How many records the source holds; None if that is not known."""
+        return None if self._reader is None else self._reader.count
+
+    @property
     def prefetch(self) -> int:
         """How many batches the thread makes ahead; 0 reads them in forward."""
         return int(self.param.data_param.prefetch)

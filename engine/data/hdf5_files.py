@@ -56,8 +56,8 @@ class Hdf5Reader:
         self._files = read_list(source)
         self.record_shapes: list[Shape] = []
         self._rows = np.array([self._inspect(*file) for file in self._files])
-        self._total = int(self._rows.sum())
-        if not self._total:
+        self.count = int(self._rows.sum())
+        if not self.count:
             raise DataError(f"the files that '{source}' lists hold no rows")
         self._loaded: tuple[int, list[Array]] | None = None
         self._files_cached: tuple[tuple[int, int], NDArray[np.int64], NDArray[np.int64]] | None = None
@@ -109,7 +109,7 @@ class Hdf5Reader:
 
     def _place(self, record: int, stream: int) -> tuple[int, int]:
         """The file and the row of a global record."""
-        epoch, within = divmod(record, self._total)
+        epoch, within = divmod(record, self.count)
         files, ends = self._file_order(stream, epoch)
         slot = int(np.searchsorted(ends, within, side="right"))
         file = int(files[slot])

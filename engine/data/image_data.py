@@ -54,6 +54,7 @@ class ImageReader:
         self._entries, self._transformer = entries, transformer
         self._color, self._size, self._rand_skip = color, size, rand_skip
         self._order = EpochOrder(len(entries), shuffle)
+        self.count = len(entries)
         self.first_shape: Shape = self._image(0).shape
         self.record_shapes: list[Shape] = []
 

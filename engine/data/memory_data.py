@@ -24,6 +24,8 @@ logger = logging.getLogger("mgcaffe.engine")
 class ArrayReader:
     """Rows of two arrays in memory, modulo their length."""
 
+    count: int | None = None
+
     def __init__(self, shape: Shape) -> None:
         self.record_shapes: list[Shape] = [shape, ()]
         self._arrays: tuple[Array, Array] | None = None

@@ -66,3 +66,26 @@ def test_mistakes_end_with_code_2_and_no_traceback(words, message):
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 512 bytes."), ": 512 bytes"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.50 GiB (GPU 0)"), ": 2.50 GiB"),
+        (MemoryError(), "out of memory"),
+    ],
+)
+def test_memory_that_is_not_there_is_no_mistake_of_ours(monkeypatch, capsys, error, message):
+    from mgcaffe.tools import summary
+    from mgcaffe.tools.main import main
+
+    def fail(*arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr(summary, "run", fail)
+    assert main(["summary", "net.prototxt"]) == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert "lower batch_size" in said
+    assert "Traceback" not in said

@@ -143,3 +143,11 @@ def test_idle_threads_spin_briefly_unless_the_user_says_otherwise(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     process.calm_waiting_threads()
     assert "GOMP_SPINCOUNT" not in process.os.environ
+
+
+def test_the_signals_that_mpirun_hands_on_stop_and_snapshot():
+    solver = _Recorder()
+    handle_signals(solver, "none", "none")
+    signal.raise_signal(signal.SIGUSR2)
+    signal.raise_signal(signal.SIGUSR1)
+    assert solver.wishes == ["snapshot", "stop"]
