@@ -94,51 +94,33 @@ class Net:
         self.keep_blobs = keep_blobs
         self.device = torch.device(device)
         self.dtype = dtype
-        context = LayerContext(phase=phase, dtype=dtype, device=self.device, seed=self.seed)
-        context.generator = torch.Generator(device=self.device)
-        context.shard = shard if shard is not None else Shard()
-        context.solver_ranks = solver_ranks
-        context.input_shapes = input_shapes
+        self.context = LayerContext(
+            phase=phase,
+            dtype=dtype,
+            device=self.device,
+            generator=torch.Generator(device=self.device),
+            seed=self.seed,
+            shard=shard if shard is not None else Shard(),
+            solver_ranks=solver_ranks,
+            input_shapes=input_shapes,
+        )
         if sum_over_ranks is not None:
-            context.sum_over_ranks = sum_over_ranks
-        self.context = context
+            self.context.sum_over_ranks = sum_over_ranks
+        if not keep_blobs:
+            types = (layer.type for layer in param.layer)
+            self.context.memory_format = preferred_memory_format(types, self.device, dtype)
         self.reseed(self.seed)
         self.blobs: dict[str, Blob] = {}
         self.nodes: list[Node] = []
         self.layers: list[Layer] = []
-        if not keep_blobs:
-            types = (layer.type for layer in param.layer)
-            context.memory_format = preferred_memory_format(types, self.device, dtype)
-        unread.check_net(param, sources)
         state = graph.make_state(phase, level, stages, param.state if param.HasField("state") else None)
-        specs = [
-            graph.LayerSpec(layer, sources.layers[index] if sources is not None else None)
-            for index, layer in enumerate(param.layer)
-        ]
         try:
-            for spec in graph.insert_splits(graph.filter_layers(specs, state)):
-                self._append(spec)
-            self._bind_parameters(share_with)
-            self._find_needs()
+            self._build(state, sources, share_with)
         except EngineError:
             self.close()
             raise
-        read = {blob for node in self.nodes for blob in node.bottoms if blob not in node.tops}
-        self.outputs = sorted(name for name, blob in self.blobs.items() if blob not in read)
-        self.inputs = [blob.name for node in self.nodes if isinstance(node.layer, Input) for blob in node.tops]
-        self.loss_weights = {
-            blob.name: weight
-            for node in self.nodes
-            for blob, weight in zip(node.tops, node.loss_weights, strict=True)
-            if weight
-        }
-        lifetimes.decide_overwrites(self.nodes, freeing=not keep_blobs)
-        self._steps = self.nodes
-        if not keep_blobs:
-            self._steps = fusion.fuse(self.nodes)
-            lifetimes.find_dead(self._steps, kept={*self.outputs})
-        else:
-            self._show_inputs()
+        self._find_ends()
+        self._plan_memory()
         self._gradients = GradientStore(dtype, self.device, keep=keep_blobs)
         self.before_forward: list[LayerHook] = []
         self.after_forward: list[LayerHook] = []
@@ -152,6 +134,40 @@ class Net:
         return cls(source.param, sources=source, **options)
 
     # -- construction ------------------------------------------------------------------------------------
+
+    def _build(self, state: Any, sources: Any, share_with: Net | None) -> None:
+        """Makes the layers of a state and their parameters, and works out which gradients are needed."""
+        unread.check_net(self.param, sources)
+        specs = [
+            graph.LayerSpec(layer, sources.layers[index] if sources is not None else None)
+            for index, layer in enumerate(self.param.layer)
+        ]
+        for spec in graph.insert_splits(graph.filter_layers(specs, state)):
+            self._append(spec)
+        self._bind_parameters(share_with)
+        self._find_needs()
+
+    def _find_ends(self) -> None:
+        """Finds the blobs where values enter and leave the net."""
+        read = {blob for node in self.nodes for blob in node.bottoms if blob not in node.tops}
+        self.outputs = sorted(name for name, blob in self.blobs.items() if blob not in read)
+        self.inputs = [blob.name for node in self.nodes if isinstance(node.layer, Input) for blob in node.tops]
+        self.loss_weights = {
+            blob.name: weight
+            for node in self.nodes
+            for blob, weight in zip(node.tops, node.loss_weights, strict=True)
+            if weight
+        }
+
+    def _plan_memory(self) -> None:
+        """Decides what may be overwritten, and in a net that frees its blobs, what runs as one and what dies when."""
+        lifetimes.decide_overwrites(self.nodes, freeing=not self.keep_blobs)
+        self._steps = self.nodes
+        if self.keep_blobs:
+            self._show_inputs()
+            return
+        self._steps = fusion.fuse(self.nodes)
+        lifetimes.find_dead(self._steps, kept={*self.outputs})
 
     def _append(self, spec: graph.LayerSpec) -> None:
         layer = registry.create(spec.param, self.context, spec.source)

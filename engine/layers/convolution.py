@@ -93,6 +93,26 @@ class FilterLayer(Layer):
         """The bias, if there is one."""
         return self.parameters[1].data if len(self.parameters) > 1 else None
 
+    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
+        """Adds the filters' gradient for one bottom to the parameter's; dy and x have one batch axis."""
+        raise NotImplementedError
+
+    def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+        """The gradient of a bottom of this spatial size; dy has one batch axis."""
+        raise NotImplementedError
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """The adjoints, bottom by bottom."""
+        bottom_diffs: list[torch.Tensor | None] = []
+        for top_diff, bottom, want in zip(top_diffs, self.saved, wanted, strict=True):
+            x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
+            self.add_bias_gradient(dy)
+            if self.parameters[0].wanted:
+                self.add_weight_gradient(dy, x)
+            dx = self.bottom_gradient(dy, x.shape[2:]) if want else None
+            bottom_diffs.append(None if dx is None else self.all_batch_axes(dx, bottom))
+        return bottom_diffs
+
     def add_bias_gradient(self, top_diff: torch.Tensor) -> None:
         """Adds the sum of `top_diff` over everything but its channels to the bias's gradient."""
         if len(self.parameters) > 1 and self.parameters[1].wanted:
@@ -130,18 +150,13 @@ class Convolution(FilterLayer):
         tops = (convolution.forward(self.one_batch_axis(x), weight, self.bias, self.geometry) for x in bottoms)
         return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
 
-    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The convolution's adjoints."""
-        weight = self.parameters[0]
-        bottom_diffs: list[torch.Tensor | None] = []
-        for top_diff, bottom, want in zip(top_diffs, self.saved, wanted, strict=True):
-            x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
-            self.add_bias_gradient(dy)
-            if weight.wanted:
-                convolution.add_backward_weight(weight, dy, x, self.geometry)
-            dx = convolution.backward_data(dy, weight.data, x.shape[2:], self.geometry) if want else None
-            bottom_diffs.append(None if dx is None else self.all_batch_axes(dx, bottom))
-        return bottom_diffs
+    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
+        """The convolution's own."""
+        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry)
+
+    def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+        """The convolution's own."""
+        return convolution.backward_data(dy, self.parameters[0].data, size, self.geometry)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
         """One filter's size for every value of the tops."""

@@ -47,18 +47,13 @@ class Deconvolution(FilterLayer):
             tops.append(self.all_batch_axes(y, bottom))
         return tops
 
-    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """A convolution's forward pass on each top's gradient."""
-        weight = self.parameters[0]
-        bottom_diffs: list[torch.Tensor | None] = []
-        for top_diff, bottom, want in zip(top_diffs, self.saved, wanted, strict=True):
-            x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
-            self.add_bias_gradient(dy)
-            if weight.wanted:
-                convolution.add_backward_weight(weight, x, dy, self.geometry)
-            dx = convolution.forward(dy, weight.data, None, self.geometry) if want else None
-            bottom_diffs.append(None if dx is None else self.all_batch_axes(dx, bottom))
-        return bottom_diffs
+    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
+        """A convolution's, with bottom and top exchanged."""
+        convolution.add_backward_weight(self.parameters[0], x, dy, self.geometry)
+
+    def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+        """A convolution's forward pass."""
+        return convolution.forward(dy, self.parameters[0].data, None, self.geometry)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
         """One filter's size for every value of the bottoms."""

@@ -230,3 +230,17 @@ def test_ranks_with_different_parameters_never_start(tmp_path):
 
     with pytest.raises(RankDisagreement, match="layer 'ip1'"):
         run_ranks(2, rank)
+
+
+def test_ranks_whose_sources_differ_in_size_never_start(tmp_path):
+    """Their shares of the records would overlap."""
+    listing = write_data(tmp_path, classes=3)
+
+    def rank(communicator):
+        with make_solver(data_layer(listing, 4) + CLASSIFIER, "", tmp_path) as solver:
+            if communicator.rank:
+                solver.net.data_layers[0]._reader.count -= 1
+            agree_on_shapes(solver.net, communicator)
+
+    with pytest.raises(RankDisagreement, match="records of shapes"):
+        run_ranks(2, rank)

@@ -34,7 +34,7 @@ def test_a_bad_net_ends_with_code_65_and_its_place(engine, mistake):
 def test_an_unwritable_snapshot_prefix_ends_with_code_73_before_training(engine):
     engine.write("solver.prototxt", engine.solver.replace('"tiny"', '"no/such/folder/tiny"'))
     result = engine.run("train", "solver.prototxt")
-    _check(result, 73, ["no/such/folder/tiny"])
+    _check(result, 73, ["no/such/folder/tiny", "solver.prototxt:"])
     assert "Iteration 0" not in result.stderr
 
 
