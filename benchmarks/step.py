@@ -64,6 +64,7 @@ def our_step(model: str) -> Callable[[], float]:
     """The engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
     from mgcaffe.solvers.solver import Solver
+    from mgcaffe.tools.process import keep_memory_of_small_net
 
     shape = BATCHES[model]
     net = read_net(ROOT / "models" / model / "train_val.prototxt")
@@ -79,6 +80,7 @@ def our_step(model: str) -> Callable[[], float]:
     solver.snapshot_after_train = False
     solver.net_param.CopyFrom(net)
     trainer = Solver(solver)
+    keep_memory_of_small_net(trainer.net)
     images, labels = batch_of(model)
     for top, values in zip(trainer.net.layers[0].forward([]), (images, labels), strict=True):
         top.copy_(values)

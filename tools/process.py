@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 import platform
 from pathlib import Path
@@ -28,6 +29,8 @@ from mgcaffe.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
+    from mgcaffe.engine import Net
+
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 # mallopt(3): parameters, and the value that switches giving back off.
@@ -36,6 +39,8 @@ _M_MMAP_THRESHOLD = -3
 _NEVER = -1
 LARGEST = 2**31 - 1
 _MAPPED_FROM = 8 << 20
+# Bytes of blobs up to which a net counts as small: what malloc then keeps beyond need is a fraction of them.
+_SMALL_NET = 256 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +87,20 @@ def keep_freed_memory(mapped_from: int) -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return bool(mallopt(_M_MMAP_THRESHOLD, mapped_from) and mallopt(_M_TRIM_THRESHOLD, _NEVER))
+
+
+def keep_memory_of_small_net(net: Net) -> bool:
+    """Has malloc keep every block that a small net frees; to be called once the net's shapes are known.
+
+    A mapped block is zeroed by the kernel each time it comes back: 3 % of a step of cifar10_quick, whose largest
+    blob has 13 MiB. Large nets stay as `speed_up_memory` left them: kept blocks of many sizes would cost ResNet-50
+    8 % of its peak.
+
+    Returns:
+        Whether the net counts as small.
+    """
+    values = sum(math.prod(blob.shape) for blob in net.blobs.values())
+    return values * net.dtype.itemsize <= _SMALL_NET and keep_freed_memory(LARGEST)
 
 
 def set_threads(asked: int | None, local_size: int) -> int:

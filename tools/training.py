@@ -21,9 +21,16 @@ from mgcaffe.tools.comm_settings import apply_comm_settings
 from mgcaffe.tools.flags import Flags
 from mgcaffe.tools.glog import log_line, start_logging
 from mgcaffe.tools.json_log import JsonLog
-from mgcaffe.tools.process import dtype_named, pick_device, set_threads, speed_up_memory
+from mgcaffe.tools.process import (
+    dtype_named,
+    keep_memory_of_small_net,
+    pick_device,
+    set_threads,
+    speed_up_memory,
+)
 from mgcaffe.tools.progress import ProgressListener
-from mgcaffe.tools.signals import handle_signals
+from mgcaffe.tools.following import DoingListener, follow
+from mgcaffe.tools.watching import RankWatch
 
 
 def train(flags: Flags, path: str, communicator: Communicator) -> int:
@@ -56,10 +63,12 @@ def train(flags: Flags, path: str, communicator: Communicator) -> int:
                 strict=flags.strict,
             )
         )
+        keep_memory_of_small_net(solver.net)
         log_line(
             "Use CPU." if solver.net.device.type == "cpu" else f"Using GPUs {solver.net.device.index}", "caffe.cpp:211"
         )
-        handle_signals(solver, flags.sigint_effect, flags.sighup_effect)
+        follow(solver, watch.status)
+        watch.requests.attach(solver)
         if flags.snapshot:
             solver.restore(flags.snapshot)
         solver.solve()
