@@ -2,11 +2,15 @@
 
     y = right / counted positions                     0 if nothing is counted
 
-A position is right if fewer than top_k other classes have scores that reach the label's own: equal scores count
-against it, so that a net with constant scores does not look good, and so does NaN.
+A position is right if fewer than top_k other classes have scores that reach the label's own: equal scores count against
+it, so that a net with constant scores does not look good, and so does NaN.
+
 Fields of `accuracy_param` (default): top_k (1), axis (1), ignore_label (none).
-Bottoms: scores, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...). Tops: y (), and, if
-named, the same for every class by itself (C). No gradient. (Caffe: accuracy_layer.cpp.)
+Bottoms: scores, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...).
+Tops: y (), and, if named, the same for every class by itself (C). No gradient.
+Differences from Caffe: NaN among a position's scores counts against it, where Caffe lets it count for it. A label that
+is no class is an error, which Caffe looks for in debug builds only.
+(Caffe: accuracy_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -55,6 +59,8 @@ class Accuracy(Layer):
         index, valid = labels.read_labels(self, given, scores.shape, self.axis, ignore)
         lower = (scores < scores.gather(self.axis, index)).sum(self.axis, keepdim=True)
         right = (lower >= self.classes - self.top_k).to(scores.dtype)
+        if valid is None and len(self.param.top) == 1 and right.numel():
+            return [right.mean()]
         counted = torch.ones_like(right) if valid is None else valid.to(scores.dtype)
         right.mul_(counted)
         tops = [right.sum() / counted.sum().clamp_(min=1)]

@@ -2,12 +2,14 @@
 
     y = the numbers of the top_k largest x, largest first, or (with out_max_val) the values themselves
 
-Of equal values the one with the larger number comes first, as in Caffe. Fields of `argmax_param` (default):
-top_k (1); out_max_val (false); axis (none). Along `axis` y holds numbers, or values with out_max_val. Without it
-all values of an item count together, and out_max_val adds the values behind the numbers.
-Bottom: any shape (N, ...). Top: with `axis` the bottom's shape with that axis of size top_k; else (N, 1, top_k), or
-(N, 2, top_k) with out_max_val, and axes of size 1 up to the bottom's number. No gradient.
-(Caffe: argmax_layer.cpp.)
+Of equal values the one with the larger number comes first, as in Caffe.
+
+Fields of `argmax_param` (default): top_k (1); out_max_val (false); axis (none). Along `axis` y holds numbers, or values
+with out_max_val. Without it all values of an item count together, and out_max_val adds the values behind the numbers.
+Bottom: any shape (N, ...).
+Top: with `axis` the bottom's shape with that axis of size top_k; else (N, 1, top_k), or (N, 2, top_k) with out_max_val,
+and axes of size 1 up to the bottom's number. No gradient.
+No differences from Caffe. (Caffe: argmax_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -66,12 +68,23 @@ class ArgMax(Layer):
 
     def _largest(self, x: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The top_k largest values along `axis` and their numbers, as numbers of x's type."""
-        # In reversed order, a sort that is stable puts the larger number first.
-        values, places = x.flip(axis).sort(dim=axis, descending=True, stable=True)
-        top_k = self.param.argmax_param.top_k
-        indices = x.shape[axis] - 1 - places.narrow(axis, 0, top_k)
-        return values.narrow(axis, 0, top_k).contiguous(), indices.to(x.dtype)
+        # In reversed order, the first of equals is the one with the larger number.
+        values, places = _first_largest(x.flip(axis), self.param.argmax_param.top_k, axis)
+        return values, (x.shape[axis] - 1 - places).to(x.dtype)
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Nothing."""
         return [None]
+
+
+def _first_largest(x: torch.Tensor, count: int, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `count` largest values along `axis`, largest first, and their places; of equals the first comes first."""
+    if count == 1:
+        values, places = x.max(axis, keepdim=True)
+        return values, places
+    candidates = min(count + 1, x.shape[axis])
+    values, places = x.topk(candidates, axis)
+    if not bool((values.narrow(axis, 0, candidates - 1) > values.narrow(axis, 1, candidates - 1)).all()):
+        # Equal values (or NaN), whose order topk leaves open: a stable sort keeps it.
+        values, places = x.sort(dim=axis, descending=True, stable=True)
+    return values.narrow(axis, 0, count).contiguous(), places.narrow(axis, 0, count)

@@ -1,15 +1,17 @@
 """BNLL: the binomial normal log-likelihood, a smooth ReLU.
 
-    y = log(1 + exp(x))                               dx = dy / (1 + exp(-x)) = (1 - exp(-y)) dy
+    y = log(1 + exp(x))                               dx = dy / (1 + exp(-x))
 
-No fields. Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: bnll_layer.cpp.)
+No fields.
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: bnll_layer.cpp.)
 """
 
 from __future__ import annotations
 
 import torch
 
-from mgcaffe.engine.layers.neuron import TopNeuron
+from mgcaffe.engine.layers.neuron import BottomNeuron, run_backward
 from mgcaffe.engine.registry import register
 
 # Above it y is x to the last bit of a double.
@@ -17,7 +19,7 @@ _STRAIGHT = 40
 
 
 @register("BNLL")
-class BNLL(TopNeuron):
+class BNLL(BottomNeuron):
     """The layer; see the module's text."""
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
@@ -26,5 +28,5 @@ class BNLL(TopNeuron):
         return y if out is None else out.copy_(y)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """From y, without a loss of digits where it is small."""
-        return torch.mul(dy, torch.expm1(-kept).neg_(), out=out)
+        """From x: from y it would need expm1, which costs twice as much."""
+        return run_backward(torch.ops.aten.softplus_backward, dy, kept, 1, _STRAIGHT, out=out)

@@ -3,7 +3,8 @@
     y = base^(shift + scale x)                        dx = scale log(base) y dy
 
 Fields of `exp_param` (default): base (-1, which stands for e; else above 0), scale (1), shift (0).
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: exp_layer.cpp.)
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: exp_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ class Exp(TopNeuron):
         self.scale, self.shift = param.scale * logarithm, param.shift * logarithm
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Two passes."""
+        """One pass, and another for scale and shift."""
+        if self.scale == 1 and self.shift == 0:
+            return torch.exp(x, out=out)
         return affine(x, self.scale, self.shift, out).exp_()
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Two passes."""
-        return torch.mul(dy, kept, out=out).mul_(self.scale)
+        """One pass, and another for the scale."""
+        dx = torch.mul(dy, kept, out=out)
+        return dx if self.scale == 1 else dx.mul_(self.scale)

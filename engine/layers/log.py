@@ -3,7 +3,8 @@
     y = log(shift + scale x) / log(base)              dx = scale / (log(base) (shift + scale x)) dy
 
 Fields of `log_param` (default): base (-1, which stands for e; else above 0 and not 1), scale (1), shift (0).
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: log_layer.cpp.)
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: log_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ class Log(BottomNeuron):
             self.fail(f"base has to be above 0 and not 1, or -1 for e, not {param.base:g}", "log_param.base")
         self.factor = 1.0 if param.base == -1 else 1 / math.log(param.base)
         self.scale, self.shift = param.scale, param.shift
+        self._is_plain = self.scale == 1 and self.shift == 0
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Two passes, and another for a base."""
-        y = affine(x, self.scale, self.shift, out).log_()
+        """One pass, another for scale and shift, and another for a base."""
+        y = torch.log(x, out=out) if self._is_plain else affine(x, self.scale, self.shift, out).log_()
         return y if self.factor == 1 else y.mul_(self.factor)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Computes the logarithm's argument again."""
-        argument = affine(kept, self.scale, self.shift)
-        return torch.div(dy, argument, out=out).mul_(self.scale * self.factor)
+        argument = kept if self._is_plain else affine(kept, self.scale, self.shift)
+        dx = torch.div(dy, argument, out=out)
+        factor = self.scale * self.factor
+        return dx if factor == 1 else dx.mul_(factor)

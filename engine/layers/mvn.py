@@ -4,9 +4,11 @@
     without normalize_variance: y = x - mean          dx = dy - mean(dy)
 
 The deviation is that of the values themselves (the sum of squares divided by their number n, not n - 1).
-Fields of `mvn_param` (default): normalize_variance (true); across_channels (false): over all channels of an
-item together; eps (1e-9).
-Bottom: (N, C, ...). Top: the same; may be the bottom's blob. No parameters. (Caffe: mvn_layer.cpp.)
+
+Fields of `mvn_param` (default): normalize_variance (true); across_channels (false): over all channels of an item
+together; eps (1e-9).
+Bottom: (N, C, ...). Top: the same; may be the bottom's blob.
+Differences from Caffe: any number of axes from two on, where Caffe takes up to four. (Caffe: mvn_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -41,27 +43,31 @@ class MVN(Layer):
         together = 1 if self.param.mvn_param.across_channels else 2
         if len(shape) < together:
             self.fail(f"the bottom needs at least {together} axes; its shape is {shape}")
-        self.rows = (math.prod(shape[:together]), math.prod(shape[together:]))
+        self.axes = tuple(range(together, len(shape)))
+        self.count = math.prod(shape[together:])
         return [shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keeps y and what each row was divided by."""
-        shape, x = bottoms[0].shape, bottoms[0].reshape(self.rows)
-        y = x - x.mean(1, keepdim=True)
+        y = bottoms[0] - self._mean(bottoms[0])
         if not self.divides:
-            return [y.view(shape)]
-        divisor = y.square().mean(1, keepdim=True).sqrt_().add_(self.eps)
+            return [y]
+        divisor = self._mean(y.square()).sqrt_().add_(self.eps)
         y.div_(divisor)
         self.saved = (y, divisor) if self.backward_follows else None
-        return [y.view(shape)]
+        return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Takes out of dy what a change of mean and variance would take out."""
         if not wanted[0]:
             return [None]
-        shape, dy = top_diffs[0].shape, top_diffs[0].reshape(self.rows)
-        dx = dy - dy.mean(1, keepdim=True)
+        dy = top_diffs[0]
+        dx = dy - self._mean(dy)
         if self.divides:
             y, divisor = self.saved
-            dx.addcmul_(y, (y * dy).mean(1, keepdim=True), value=-1).div_(divisor)
-        return [dx.view(shape)]
+            dx.addcmul_(y, self._mean(y * dy), value=-1).div_(divisor)
+        return [dx]
+
+    def _mean(self, x: torch.Tensor) -> torch.Tensor:
+        """The mean of every channel or item, with axes of size 1; of nothing, 0 over 0."""
+        return x.sum(self.axes, keepdim=True).div_(self.count) if self.axes else x / self.count

@@ -3,7 +3,8 @@
     y = x, x, ... one after the other along `axis`, `tiles` times; dx = the sum of the parts of dy
 
 Fields of `tile_param` (default): axis (1), counted from the end if negative; tiles, required, at least 1.
-Bottom: any shape with that axis. Top: the same, with `tiles` times the size. (Caffe: tile_layer.cpp.)
+Bottom: any shape with that axis. Top: the same, with `tiles` times the size.
+No differences from Caffe. (Caffe: tile_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -44,4 +45,8 @@ class Tile(Layer):
         """Adds the tiles up."""
         if not wanted[0]:
             return [None]
-        return [top_diffs[0].unflatten(self.axis, (self.tiles, self.size)).sum(self.axis)]
+        first, *others = top_diffs[0].split(self.size, self.axis)
+        total = first.clone()
+        for other in others:
+            total += other
+        return [total]
