@@ -99,8 +99,6 @@ def torch_step(case: Case, layer: Layer, last: bool) -> Step:
     if last:
         inputs = [channels_last(x) for x in inputs]
     parameters = [parameter.data.clone() for parameter in layer.parameters]
-    if case.reorder is not None:
-        parameters = [case.reorder(values) for values in parameters]
     wanted: list[torch.Tensor] = []
     if case.backward:
         wanted = [x for x, wants in zip(inputs, layer.wants_bottom, strict=True) if wants]

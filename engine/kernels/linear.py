@@ -32,6 +32,14 @@ def _few_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, 
     return y.clamp_(min=0) if relu else y
 
 
+def add_forward(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> None:
+    """Adds x weight^T to y, in place; for many products with few rows each (recurrent layers)."""
+    if weight.numel() >= _LARGE_WEIGHT and onednn.serves(x):
+        y.add_(forward(x, weight, None))
+    else:
+        y.addmm_(x, weight.t())
+
+
 def backward_data(dy: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """dx = dy weight."""
     if weight.numel() >= _WORTH_A_CALL and onednn.serves(dy):

@@ -2,7 +2,9 @@
 
     y = |x|                                           dx = sign(x) dy, which is 0 at x = 0
 
-No fields. Bottom: any shape. Top: the same; may not be the bottom's blob. (Caffe: absval_layer.cpp.)
+No fields.
+Bottom: any shape. Top: the same; may not be the bottom's blob.
+No differences from Caffe. (Caffe: absval_layer.cpp.)
 """
 
 from __future__ import annotations

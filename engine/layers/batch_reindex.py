@@ -2,8 +2,10 @@
 
     y[i] = x[permutation[i]]                          dx[j] = sum of dy[i] where permutation[i] = j
 
-No fields. Bottoms: x (N, ...); permutation (M), whole numbers from 0 to N - 1, to which no gradient flows.
-Top: (M, ...). M may be 0. (Caffe: batch_reindex_layer.cpp.)
+No fields.
+Bottoms: x (N, ...); permutation (M), whole numbers from 0 to N - 1, to which no gradient flows.
+Top: (M, ...). M may be 0.
+No differences from Caffe. (Caffe: batch_reindex_layer.cpp.)
 """
 
 from __future__ import annotations

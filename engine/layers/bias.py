@@ -2,11 +2,12 @@
 
     y = x + b
 
-Fields of `bias_param` (default): axis (1): the first axis of bottom 0 that b covers, without meaning for a b
-without axes; num_axes (1): how many it covers, -1 for all to the end, 0 for a single value; filler (constant 0).
-num_axes and filler count only where b is learned.
+Fields of `bias_param` (default): axis (1): the first axis of bottom 0 that b covers, without meaning for a b without
+axes; num_axes (1): how many it covers, -1 for all to the end, 0 for a single value; filler (constant 0). num_axes and
+filler count only where b is learned.
 Bottoms: x of any shape, and optionally b, of x's shape from `axis` on. Top: x's shape; may be x's blob.
-Parameters: b, unless it is a bottom: x.shape[axis : axis + num_axes]. (Caffe: bias_layer.cpp.)
+Parameters: b, unless it is a bottom: x.shape[axis : axis + num_axes].
+No differences from Caffe. (Caffe: bias_layer.cpp.)
 """
 
 from __future__ import annotations

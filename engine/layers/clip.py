@@ -3,7 +3,8 @@
     y = min(max(x, min), max)                         dx = dy where min <= x <= max, else 0
 
 Fields of `clip_param`: min, max, both required.
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: clip_layer.cpp.)
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: clip_layer.cpp.)
 """
 
 from __future__ import annotations

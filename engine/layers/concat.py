@@ -3,9 +3,9 @@
     y = x_0, x_1, ... one after the other along `axis`
 
 Fields of `concat_param` (default): axis (1), counted from the end if negative; concat_dim: the same in old files.
-`engine` and `per_fla_fuse` say how to compute and have no meaning.
-Bottoms: one or more, alike but for that axis. Top: the same with the sum of their sizes. A gradient is a view of
-the top's. A single bottom is handed on as it is. (Caffe: concat_layer.cpp.)
+Bottoms: one or more, alike but for that axis.
+Top: the same with the sum of their sizes. A gradient is a view of the top's. A single bottom is handed on as it is.
+No differences from Caffe. (Caffe: concat_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ class Concat(Layer):
                 *first[:axis],
                 *first[axis + 1 :],
             ):
-                names = self.param.bottom
+                names = self.bottom_names
                 self.fail(
                     f"the bottoms may differ along axis {axis} only: bottom 0 ('{names[0]}') has shape {first},"
-                    f" bottom {index} ('{names[index]}') has {shape}"
+                    f" bottom {index} ('{names[index]}') has {shape}",
+                    "bottom",
+                    index=index,
                 )
         return [(*first[:axis], sum(self.sizes), *first[axis + 1 :])]
 

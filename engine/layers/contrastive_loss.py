@@ -4,11 +4,14 @@
     loss = sum over pairs of (d^2 if similar, else max(margin - d, 0)^2) / (2 N)
     da = w / N * ((a - b) if similar, else -(a - b) max(margin - d, 0) / (d + 1e-4)),  db = -da
 
-N is the number of pairs, w the loss weight; the 1e-4 is Caffe's, against a division by zero. With
-legacy_version, other pairs cost max(margin - d^2, 0), and their da is -w / N (a - b) where that is above 0.
+N is the number of pairs, w the loss weight; the 1e-4 is Caffe's, against a division by zero. With legacy_version, other
+pairs cost max(margin - d^2, 0), and their da is -w / N (a - b) where that is above 0.
+
 Fields of `contrastive_loss_param` (default): margin (1), legacy_version (false).
-Bottoms: a (N, C, ...) and b, of one shape; similarity, one value a pair, cut to an integer: 0 for a pair that is
-not similar. Top: the loss (). (Caffe: contrastive_loss_layer.cpp; Hadsell et al. 2006.)
+Bottoms: a (N, C, ...) and b, of one shape; similarity, one value a pair, cut to an integer: 0 for a pair that is not
+similar.
+Top: the loss ().
+No differences from Caffe. (Caffe: contrastive_loss_layer.cpp; Hadsell et al. 2006.)
 """
 
 from __future__ import annotations

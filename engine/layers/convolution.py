@@ -2,14 +2,14 @@
 
     y[n, o, p] = b[o] + sum over c, q of  x[n, c, s p + d q - pad] * W[o, c, q]     (x is 0 outside the image)
 
-Fields of `convolution_param` (default): num_output; kernel_size, stride (1), pad (0), dilation (1), each one
-number or one for each spatial axis, the first three also as kernel_h and kernel_w, ... for two axes; group (1);
-bias_term (true); weight_filler, bias_filler (constant 0); axis (1): the channel axis, everything behind it is
-spatial, everything before it is batch. engine and force_nd_im2col do not change the result.
-Bottoms: one or more of equal shape (N, C, in...), all with the same filters. Tops: one for each bottom,
-(N, num_output, out...), out = floor((in + 2 pad - dilation (kernel - 1) - 1) / stride) + 1.
+Fields of `convolution_param` (default): num_output; kernel_size, stride (1), pad (0), dilation (1), each one number or
+one for each spatial axis; for two spatial axes also kernel_h and kernel_w, stride_h and stride_w, pad_h and pad_w;
+group (1); bias_term (true); weight_filler, bias_filler (constant 0); axis (1): the channel axis, everything behind it
+is spatial, everything before it is batch. force_nd_im2col does not change the result.
+Bottoms: one or more of equal shape (N, C, in...), all with the same filters.
+Tops: one for each bottom, (N, num_output, out...), out = floor((in + 2 pad - dilation (kernel - 1) - 1) / stride) + 1.
 Parameters: W (num_output, C / group, kernel...), b (num_output).
-(Caffe: base_conv_layer.cpp, conv_layer.cpp.)
+No differences from Caffe. (Caffe: base_conv_layer.cpp, conv_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FilterLayer(Layer):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Reads the fields and declares the filters and the bias."""
         param = self.param.convolution_param
-        neutral = {"relu": False, "fusion_type": 0, "coeff": []}
+        neutral = {"relu": False, "negative_slope": 0.0, "fusion_type": 0, "coeff": []}
         refuse_fork_fields(self, param, "convolution_param", neutral)
         self.rank = len(bottom_shapes[0])
         self.channel_axis = self.canonical_axis(param.axis, self.rank, "convolution_param.axis")
@@ -58,7 +58,7 @@ class FilterLayer(Layer):
         self.outputs = param.num_output
         self.geometry = read_geometry(self, self.rank - self.channel_axis - 1)
         if self.outputs < 1:
-            self.fail("num_output has to be at least 1", "convolution_param")
+            self.fail("num_output has to be at least 1", "convolution_param.num_output")
         for what, count in (("channels of the bottom", self.channels), ("num_output", self.outputs)):
             if self.geometry.groups < 1 or count % self.geometry.groups:
                 where = "convolution_param.group"
@@ -85,8 +85,18 @@ class FilterLayer(Layer):
                 self.fail(f"bottom {index} has shape {shape}, but bottom 0 has {first}: they share the filters")
         out = self.top_size(first[self.channel_axis + 1 :])
         if min(out, default=1) < 1:
-            self.fail(f"the filter does not fit: bottom {first} would give a top of size {out}")
+            small = next(axis for axis, size in enumerate(out) if size < 1)
+            field, index = self._kernel_field(small)
+            self.fail(f"the filter does not fit: bottom {first} would give a top of size {out}", field, index=index)
         return [(*first[: self.channel_axis], self.outputs, *out)] * len(bottom_shapes)
+
+    def _kernel_field(self, axis: int) -> tuple[str, int]:
+        """The field that says the kernel's size along a spatial axis, and which of its numbers does."""
+        param = self.param.convolution_param
+        for place, name in enumerate(("kernel_h", "kernel_w")):
+            if param.HasField(name) and axis == place:
+                return f"convolution_param.{name}", 0
+        return "convolution_param.kernel_size", axis if len(param.kernel_size) > 1 else 0
 
     @property
     def bias(self) -> torch.Tensor | None:

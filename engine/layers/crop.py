@@ -2,10 +2,11 @@
 
     y = x from `offset` on, with the sizes of bottom 1, along `axis` and all axes behind it
 
-Fields of `crop_param` (default): axis (2), counted from the end if negative; offset (0): one for all these axes, or
-one for each.
-Bottoms: x of any shape; one of the same number of axes, whose values do not matter. Top: a view of x, of bottom 1's
-size from `axis` on. Nothing flows back to bottom 1. (Caffe: crop_layer.cpp.)
+Fields of `crop_param` (default): axis (2), counted from the end if negative; offset (0): one for all these axes, or one
+for each.
+Bottoms: x of any shape; one of the same number of axes, whose values do not matter.
+Top: a view of x, of bottom 1's size from `axis` on. Nothing flows back to bottom 1.
+No differences from Caffe. (Caffe: crop_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Crop(Layer):
                 self.fail(
                     f"a crop of size {size[place]} at offset {offset} does not fit into axis {place}"
                     f" of bottom 0, which has size {self.shape[place]}",
-                    "crop_param",
+                    "crop_param.offset",
+                    index=place - axis if len(self.param.crop_param.offset) > 1 else 0,
                 )
         spans = (slice(offset, offset + extent) for offset, extent in zip(offsets, size[axis:], strict=True))
         self.window = (*[slice(None)] * axis, *spans)

@@ -3,10 +3,11 @@
     y[n, o, s p + d q - pad] += x[n, c, p] * W[c, o, q]  for all c, p, q;  then  y[n, o, :] += b[o]
 
 Fields of `convolution_param`: those of Convolution, with the same defaults.
-Bottoms: one or more of equal shape (N, C, in...), all with the same filters. Tops: one for each bottom,
-(N, num_output, out...), out = stride (in - 1) + dilation (kernel - 1) + 1 - 2 pad.
-Parameters: W (C, num_output / group, kernel...), b (num_output).
-The classical upsampler is num_output = group = C, a bilinear filler and lr_mult 0. (Caffe: deconv_layer.cpp.)
+Bottoms: one or more of equal shape (N, C, in...), all with the same filters.
+Tops: one for each bottom, (N, num_output, out...), out = stride (in - 1) + dilation (kernel - 1) + 1 - 2 pad.
+Parameters: W (C, num_output / group, kernel...), b (num_output). The classical upsampler is num_output = group = C, a
+bilinear filler and lr_mult 0.
+No differences from Caffe. (Caffe: deconv_layer.cpp.)
 """
 
 from __future__ import annotations

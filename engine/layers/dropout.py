@@ -5,9 +5,12 @@
 
     m is 1 with probability 1 - dropout_ratio, else 0; every value has its own.
 
-Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1). The phase is the layer's own where the
-prototxt gives it one. The random numbers come from the net's stream. `engine` says how to compute and has no
-meaning. Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: dropout_layer.cpp.)
+Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1). The phase is the layer's own where the prototxt
+gives it one. The random numbers come from the net's stream.
+Bottom: any shape. Top: the same; may be the bottom's blob.
+Differences from Caffe: a dropout_ratio of 0 is allowed. The values dropped are others, since the random numbers are not
+Caffe's.
+(Caffe: dropout_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
     PROD:  y = prod_i x_i                             dx_i = dy prod_{j != i} x_j
     MAX:   y = max_i x_i                              dx_i = dy where x_i is the largest, else 0
 
-Fields of `eltwise_param` (default): operation (SUM); coeff (1), one a bottom, with SUM only; stable_prod_grad
-(true): if false, PROD's gradient is dy y / x_i: faster with many bottoms, NaN where x_i is 0. `engine` says how
-to compute and has no meaning. Among equal values MAX takes bottom 1 before bottom 0, and both before later ones.
-Bottoms: two or more of one shape. Top: that shape. (Caffe: eltwise_layer.cpp.)
+Fields of `eltwise_param` (default): operation (SUM); coeff (1), one a bottom, with SUM only; stable_prod_grad (true):
+if false, PROD's gradient is dy y / x_i: faster with many bottoms, NaN where x_i is 0. Among equal values MAX takes
+bottom 1 before bottom 0, and both before later ones.
+Bottoms: two or more of one shape. Top: that shape.
+No differences from Caffe. (Caffe: eltwise_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -48,10 +49,12 @@ class Eltwise(Layer):
         """The bottoms' common shape."""
         for index, shape in enumerate(bottom_shapes):
             if shape != bottom_shapes[0]:
-                names = self.param.bottom
+                names = self.bottom_names
                 self.fail(
                     f"all bottoms have to be of one shape: bottom 0 ('{names[0]}') has {bottom_shapes[0]},"
-                    f" bottom {index} ('{names[index]}') has {shape}"
+                    f" bottom {index} ('{names[index]}') has {shape}",
+                    "bottom",
+                    index=index,
                 )
         return [bottom_shapes[0]]
 

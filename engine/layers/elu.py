@@ -3,7 +3,8 @@
     y = x where x > 0, alpha (exp(x) - 1) elsewhere   dx = dy where x > 0, alpha exp(x) dy = (y + alpha) dy elsewhere
 
 Fields of `elu_param` (default): alpha (1).
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: elu_layer.cpp; Clevert et al. 2015.)
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: elu_layer.cpp; Clevert et al. 2015.)
 """
 
 from __future__ import annotations

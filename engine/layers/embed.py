@@ -4,8 +4,11 @@
 
 Fields of `embed_param` (default): input_dim, num_output, both at least 1; bias_term (true); weight_filler, bias_filler
 (constant 0).
-Bottom: whole numbers from 0 to input_dim - 1, any shape; no gradient flows to it. Top: the bottom's shape and an axis
-of size num_output. Parameters: W (input_dim, num_output); b (num_output). (Caffe: embed_layer.cpp.)
+Bottom: whole numbers from 0 to input_dim - 1, any shape; no gradient flows to it.
+Top: the bottom's shape and an axis of size num_output.
+Parameters: W (input_dim, num_output); b (num_output).
+Differences from Caffe: a number that is no row is an error, which Caffe looks for in debug builds only.
+(Caffe: embed_layer.cpp.)
 """
 
 from __future__ import annotations

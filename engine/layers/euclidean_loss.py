@@ -2,8 +2,11 @@
 
     loss = sum (a - b)^2 / (2 N)                      da = w (a - b) / N,  db = -da
 
-N is the size of the first axis, w the loss weight. No fields.
-Bottoms: a (N, ...) and b, as many values. Top: the loss (). (Caffe: euclidean_loss_layer.cpp.)
+N is the size of the first axis, w the loss weight.
+
+No fields.
+Bottoms: a (N, ...) and b, as many values. Top: the loss ().
+No differences from Caffe. (Caffe: euclidean_loss_layer.cpp.)
 """
 
 from __future__ import annotations

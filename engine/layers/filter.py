@@ -2,9 +2,10 @@
 
     y_k = the items x_k[i] with selector[i] != 0, in order;  dx_k = dy_k there, 0 for all other items
 
-No fields. Bottoms: one or more blobs x_k (N, ...), and last the selector, N values (N, 1, ...), to which no gradient
-flows. Tops: one for every x_k, (M, ...) with the M <= N items selected; M varies from batch to batch and may be 0.
-(Caffe: filter_layer.cpp.)
+No fields.
+Bottoms: one or more blobs x_k (N, ...), and last the selector, N values (N, 1, ...), to which no gradient flows.
+Tops: one for every x_k, (M, ...) with the M <= N items selected; M varies from batch to batch and may be 0.
+No differences from Caffe. (Caffe: filter_layer.cpp.)
 """
 
 from __future__ import annotations

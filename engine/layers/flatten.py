@@ -2,8 +2,10 @@
 
     y = x, with the axes from `axis` to `end_axis` made into one
 
-Fields of `flatten_param` (default): axis (1), end_axis (-1, which is included); both are counted from the end
-if negative. Bottom: any shape with these axes. Top: its values in the same order. (Caffe: flatten_layer.cpp.)
+Fields of `flatten_param` (default): axis (1), end_axis (-1, which is included); both are counted from the end if
+negative.
+Bottom: any shape with these axes. Top: its values in the same order.
+No differences from Caffe. (Caffe: flatten_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@
     L1:  loss = sum h / N                             dx_k = -w t_k / N where h_k > 0, else 0
     L2:  loss = sum h^2 / N                           dx_k = -2 w t_k h_k / N
 
-N is the size of the first axis, w the loss weight. Fields of `hinge_loss_param` (default): norm (L1).
+N is the size of the first axis, w the loss weight.
+
+Fields of `hinge_loss_param` (default): norm (L1).
 Bottoms: scores x (N, ...), of which all but the first axis count as classes; labels, N. Top: the loss ().
-(Caffe: hinge_loss_layer.cpp.)
+No differences from Caffe. (Caffe: hinge_loss_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
     y[n, c k + p, i, j] = the pixel of x[n, c] that lies below point p when the filter, of k points, is at (i, j)
     dx = for every pixel the sum of dy over all points and positions that met it
 
-Pixels of the padding are 0. Fields of `convolution_param`: kernel_size, stride, pad, dilation and axis, as for
-Convolution; all others have no meaning here.
+Pixels of the padding are 0.
+
+Fields of `convolution_param`: kernel_size, stride, pad, dilation and axis, as for Convolution; num_output, group and
+what else Convolution has are not looked at.
 Bottom: (N, C, in...) with any number of spatial axes. Top: (N, C k, out...), k = the product of the kernel's sizes.
-(Caffe: im2col_layer.cpp.)
+No differences from Caffe. (Caffe: im2col_layer.cpp.)
 """
 
 from __future__ import annotations

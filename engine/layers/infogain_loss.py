@@ -5,10 +5,13 @@
     dx_k = w (p_k sum_j H[label, j] - H[label, k]) / Z
 
 With the identity as H this is SoftmaxWithLoss. w is the loss weight, Z as in loss.py.
-Fields of `infogain_loss_param` (default): axis (1); source: a file with H, if it is no bottom. `loss_param`:
-ignore_label (none), normalization (VALID).
-Bottoms: scores x, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...); H, C x C values, unless
-it comes from a file. Tops: the loss (), and, if named, p. (Caffe: infogain_loss_layer.cpp.)
+
+Fields of `infogain_loss_param` (default): axis (1); source: a BlobProto file with H, if it is no bottom.
+Fields of `loss_param` (default): ignore_label (none), normalization (VALID); normalize is refused, as in Caffe.
+Bottoms: scores x, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...); H, C x C values, unless it
+comes from a file.
+Tops: the loss (), and, if named, p.
+No differences from Caffe. (Caffe: infogain_loss_layer.cpp.)
 """
 
 from __future__ import annotations

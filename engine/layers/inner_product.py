@@ -2,11 +2,13 @@
 
     y[m, n] = b[n] + sum over k of  x[m, k] * W[n, k]        (W[k, n] with `transpose`)
 
-Fields of `inner_product_param` (default): num_output; bias_term (true); weight_filler, bias_filler (constant 0);
-axis (1): the first axis that is summed over; transpose (false).
-Bottom: any shape; M = product of the axes before `axis`, K = product of the others. Top: the axes before
-`axis`, then num_output. Parameters: W (num_output, K), or (K, num_output) with `transpose`; b (num_output).
-(Caffe: inner_product_layer.cpp.)
+Fields of `inner_product_param` (default): num_output; bias_term (true); weight_filler, bias_filler (constant 0); axis
+(1): the first axis that is summed over; transpose (false). A fork's negative_slope counts with its relu only, which is
+refused.
+Bottom: any shape; M = product of the axes before `axis`, K = product of the others.
+Top: the axes before `axis`, then num_output.
+Parameters: W (num_output, K), or (K, num_output) with `transpose`; b (num_output).
+No differences from Caffe. (Caffe: inner_product_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ class InnerProduct(Layer):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declares the weight and the bias."""
         param = self.param.inner_product_param
-        refuse_fork_fields(self, param, "inner_product_param", {"relu": False})
+        refuse_fork_fields(self, param, "inner_product_param", {"relu": False, "negative_slope": 0.0})
         if param.num_output < 1:
-            self.fail("num_output has to be at least 1", "inner_product_param")
+            self.fail("num_output has to be at least 1", "inner_product_param.num_output")
         shape = bottom_shapes[0]
         self.axis = self.canonical_axis(param.axis, len(shape), "inner_product_param.axis")
         self.inputs = math.prod(shape[self.axis :])

@@ -3,8 +3,8 @@
     y_i = values[i]
 
 Fields of `input_param`: shape: one for every top, or one for all; none where it is known only later.
-No bottoms. Tops: one or more. They begin as zeros (of shape () where none is given) and keep what is written into
-them. (Caffe: input_layer.cpp.)
+No bottoms. Tops: one or more. They begin as zeros (of shape () where none is given) and keep what is written into them.
+No differences from Caffe. (Caffe: input_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def _fail(layer: Layer, labels: torch.Tensor, index: torch.Tensor, classes: int)
     value = float(labels.reshape(-1)[first])
     others = int(wrong.sum()) - 1
     more = f" (and {others} more in this batch)" if others else ""
-    blob, scores = layer.param.bottom[1], layer.param.bottom[0]
+    scores, blob = layer.bottom_names[:2]
     layer.fail(
         f"label {value:.10g} at {place} of blob '{blob}'{more} is no class:"
         f" blob '{scores}' has scores for {classes} classes, 0 to {classes - 1}",

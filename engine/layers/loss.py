@@ -48,17 +48,26 @@ class NormalizedLoss(Loss):
 
     Attributes:
         default_normalization: where the prototxt gives neither normalization nor normalize.
+        smooths_labels: whether the type knows label_smoothing.
+        smoothing: label_smoothing.
         normalization: FULL, VALID, BATCH_SIZE or NONE.
         ignore_label: the label whose positions count as nothing, or None.
     """
 
     default_normalization = VALID
+    smooths_labels = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Reads `loss_param`."""
         param = self.param.loss_param
-        neutral = {"label_smoothing": 0.0, "pre_fixed_normalizer": 1.0}
+        neutral = {"pre_fixed_normalizer": 1.0}
+        if not self.smooths_labels:
+            neutral["label_smoothing"] = 0.0
         refuse_fork_fields(self, param, "loss_param", neutral)
+        self.smoothing: float = param.label_smoothing
+        if not 0 <= self.smoothing < 1:
+            where = "loss_param.label_smoothing"
+            self.fail(f"label_smoothing has to be at least 0 and below 1, not {self.smoothing:g}", where)
         self.ignore_label: int | None = param.ignore_label if param.HasField("ignore_label") else None
         self.normalization = self.default_normalization
         if param.HasField("normalization"):

@@ -4,9 +4,9 @@
     WITHIN_CHANNEL:   scale = 1 + alpha * mean of x^2 over local_size x local_size pixels   (k is not used)
     y = x * scale^-beta                                   (x is 0 outside the image and outside the channels)
 
-Fields of `lrn_param` (default): local_size (5, odd); alpha (1); beta (0.75); k (1); norm_region
-(ACROSS_CHANNELS). engine does not change the result.
-Bottom: (N, C, H, W). Top: the same shape. No parameters. (Caffe: lrn_layer.cpp.)
+Fields of `lrn_param` (default): local_size (5, odd); alpha (1); beta (0.75); k (1); norm_region (ACROSS_CHANNELS).
+Bottom: (N, C, H, W). Top: the same shape.
+No differences from Caffe. (Caffe: lrn_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
     loss = -sum over items of log(max(p_label, 1e-20)) / N
     dp_k = -w / (N max(p_k, 1e-20)) for k = label, else 0
 
-N is the size of the first axis, w the loss weight. For scores rather than probabilities take SoftmaxWithLoss,
-which is the more exact. No fields.
+N is the size of the first axis, w the loss weight. For scores rather than probabilities take SoftmaxWithLoss, which is
+the more exact.
+
+No fields.
 Bottoms: probabilities p (N, ...), of which all but the first axis count as classes; labels, N. Top: the loss ().
-(Caffe: multinomial_logistic_loss_layer.cpp.)
+No differences from Caffe. (Caffe: multinomial_logistic_loss_layer.cpp.)
 """
 
 from __future__ import annotations

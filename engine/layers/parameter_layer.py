@@ -3,7 +3,9 @@
     y = the parameter
 
 Fields of `parameter_param`: shape. The values begin as zeros.
-No bottoms. Top: the shape. Parameter: the shape. (Caffe: parameter_layer.hpp.)
+No bottoms. Top: the shape.
+Parameters: one, of that shape.
+No differences from Caffe. (Caffe: parameter_layer.hpp.)
 """
 
 from __future__ import annotations

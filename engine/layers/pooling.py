@@ -1,19 +1,27 @@
-"""Pooling: the maximum or the mean of windows that slide over each channel.
+"""Pooling: the maximum, the mean or a random pixel of windows that slide over each channel.
 
     MAX:  y[n, c, i, j] = the largest x inside window (i, j), clipped to the image; of equals the first in row order
     AVE:  y[n, c, i, j] = sum of x inside window (i, j) / the window's size, padding included, but counted no
           further than one pad behind the image
+    STOCHASTIC, training:  y = a pixel of the window, drawn with a probability proportional to its value
+    STOCHASTIC, testing:   y = sum of x^2 / sum of x inside the window, 0 where that sum is not above 0
 
-Fields of `pooling_param` (default): pool (MAX; AVE); kernel_size, or kernel_h and kernel_w; stride (1), or
-stride_h and stride_w; pad (0), or pad_h and pad_w; global_pooling (false): one window, the whole image;
-round_mode (CEIL; FLOOR). engine does not change the result. STOCHASTIC is not supported.
-Bottom: (N, C, H, W). Tops: (N, C, P, Q), P = ceil((H + 2 pad - kernel) / stride) + 1 (floor with FLOOR), less one
-if there is any padding and the last window would start behind image and left pad; with MAX optionally a second
-top of the same shape: where the maximum lies, as row * W + column. No parameters.
+STOCHASTIC is for values that are not negative, as behind a ReLU, and takes no pad. A window of zeros gives 0; in
+training its gradient goes to its first pixel. The random numbers come from the net's stream.
 
-Two differences from Caffe (pooling_layer.cpp). A last window that lies outside the image (no pad, stride above
-kernel) holds 0 and passes no gradient, with -1 in the second top, where Caffe has -FLT_MAX or 0/0 and writes out
-of bounds. A NaN in a window makes its maximum NaN, where Caffe hides it.
+Fields of `pooling_param` (default): pool (MAX; AVE, STOCHASTIC); kernel_size, or kernel_h and kernel_w; stride (1), or
+stride_h and stride_w; pad (0), or pad_h and pad_w; global_pooling (false): one window, the whole image; round_mode
+(CEIL; FLOOR), in forks also called ceil_mode (true: CEIL, false: FLOOR) and torch_pooling (true: FLOOR).
+Bottom: (N, C, H, W).
+Tops: (N, C, P, Q), P = ceil((H + 2 pad - kernel) / stride) + 1 (floor with FLOOR), less one if there is any padding and
+the last window would start behind image and left pad; with MAX optionally a second top of the same shape: where the
+maximum lies, as row * W + column.
+Differences from Caffe: a last window that lies outside the image (no pad, stride above kernel) holds 0 and passes no
+gradient, with -1 in the second top, where Caffe has -FLT_MAX or 0/0 and writes out of bounds. A NaN in a window makes
+its value NaN, where MAX hides it in Caffe. STOCHASTIC runs on a CPU as well, with other random numbers than Caffe's;
+its gradient in the TEST phase is that of the formula, where Caffe hands it to pixels drawn before; and where negative
+values keep all partial sums below the mark, it takes the window's first pixel, where Caffe leaves the top undefined.
+(Caffe: pooling_layer.cpp, pooling_layer.cu.)
 """
 
 from __future__ import annotations
@@ -22,16 +30,15 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels import pooling
+from mgcaffe.engine.kernels import pooling, stochastic_pooling
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.pooling import Pair, Window
-from mgcaffe.engine.layer import Layer, between
+from mgcaffe.engine.layer import TEST, Layer, between
 from mgcaffe.engine.layers.fields import refuse_fork_fields
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 
 _FORK_FIELDS = {
-    "torch_pooling": False,
     "avg_include_pad": True,
     "axis": 1,
     "pad_3d": [],
@@ -51,22 +58,47 @@ class Pooling(Layer):
         """Checks the fields."""
         param = self.param.pooling_param
         refuse_fork_fields(self, param, "pooling_param", _FORK_FIELDS)
-        if param.pool == param.STOCHASTIC:
-            self.fail("STOCHASTIC pooling is not supported", "pooling_param.pool", hint="use MAX or AVE")
         self.maximum = param.pool == param.MAX
+        self.stochastic = param.pool == param.STOCHASTIC
+        self.keeps_bottoms = self.reads_bottom_in_backward(param.PoolMethod.Name(param.pool), self.phase)
         if len(self.param.top) > 1 and not self.maximum:
             self.fail("only MAX pooling has a second top", "top")
+        self.ceil = self._rounds_up()
         self.stride = self._pair("stride", "stride", 1)
         self.pad = self._pair("pad", "pad", 0)
+        if self.stochastic and any(self.pad):
+            self.fail("STOCHASTIC pooling takes no pad", "pooling_param.pool", hint="remove pad, or use MAX or AVE")
         if param.global_pooling:
             self._check_global()
             return
         self.kernel = self._pair("kernel_size", "kernel", 0)
         for name, pair in (("kernel_size", self.kernel), ("stride", self.stride)):
             if min(pair) < 1:
-                self.fail(f"{name} has to be at least 1, for rows and columns", "pooling_param")
-        if any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
-            self.fail(f"pad {self.pad} has to be smaller than the kernel {self.kernel}", "pooling_param")
+                where = self._field_of(name, pair.index(min(pair)))
+                self.fail(f"{name} has to be at least 1, for rows and columns", where)
+        for axis, (pad, kernel) in enumerate(zip(self.pad, self.kernel, strict=True)):
+            if pad >= kernel:
+                where = self._field_of("pad", axis)
+                self.fail(f"pad {self.pad} has to be smaller than the kernel {self.kernel}", where)
+
+    @staticmethod
+    def reads_bottom_in_backward(method: str, phase: int) -> bool:
+        """Whether backward needs the bottom's values: only those of a STOCHASTIC mean."""
+        return method == "STOCHASTIC" and phase == TEST
+
+    def _rounds_up(self) -> bool:
+        """Whether sizes are rounded up, by whichever of the three fields says so."""
+        param = self.param.pooling_param
+        answers = {
+            "round_mode": param.round_mode == param.CEIL,
+            "ceil_mode": param.ceil_mode,
+            "torch_pooling": not param.torch_pooling,
+        }
+        given = {name: answer for name, answer in answers.items() if param.HasField(name)}
+        if len(set(given.values())) > 1:
+            where = f"pooling_param.{list(given)[-1]}"
+            self.fail(f"{' and '.join(given)} say the opposite of each other about rounding", where)
+        return next(iter(given.values()), True)
 
     def _pair(self, field: str, short: str, default: int) -> Pair:
         """Rows and columns of a field that can be given once or as _h and _w."""
@@ -83,6 +115,11 @@ class Pooling(Layer):
         value = getattr(param, field) if param.HasField(field) else default
         return value, value
 
+    def _field_of(self, field: str, axis: int) -> str:
+        """The field that says `field` for rows (axis 0) or columns (1)."""
+        side = f"{field.removesuffix('_size')}_{'hw'[axis]}"
+        return f"pooling_param.{side if self.param.pooling_param.HasField(side) else field}"
+
     def _check_global(self) -> None:
         param = self.param.pooling_param
         for name in ("kernel_size", "kernel_h", "kernel_w"):
@@ -98,15 +135,18 @@ class Pooling(Layer):
         if len(shape) != 4:
             self.fail(f"the bottom needs 4 axes (N, C, H, W), not shape {shape}")
         kernel = (shape[2], shape[3]) if param.global_pooling else self.kernel
-        self.window = Window(kernel, self.stride, self.pad, ceil=param.round_mode == param.CEIL)
+        self.window = Window(kernel, self.stride, self.pad, ceil=self.ceil)
         out = self.window.output_size(shape[2:])
         if min(out) < 1:
-            self.fail(f"kernel {kernel} does not fit the bottom, of shape {shape}", "pooling_param")
+            where = self._field_of("kernel_size", out.index(min(out)))
+            self.fail(f"kernel {kernel} does not fit the bottom, of shape {shape}", where)
         return [(*shape[:2], *out)] * max(len(self.param.top), 1)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Pools; keeps the bottom's shape and, for MAX, the places of the maxima."""
         x = bottoms[0]
+        if self.stochastic:
+            return [self._stochastic_forward(x)]
         if not self.maximum:
             self.saved = (x.shape, format_of(x), None)
             return [pooling.average_forward(x, self.window)]
@@ -120,7 +160,24 @@ class Pooling(Layer):
         """Hands each window's gradient to its maximum, or spreads it."""
         if not wanted[0]:
             return [None]
+        if self.stochastic:
+            return [self._stochastic_backward(top_diffs[0])]
         shape, memory_format, places = self.saved
         if self.maximum:
             return [pooling.max_backward(top_diffs[0], places, shape, memory_format, self.window)]
         return [pooling.average_backward(top_diffs[0], shape, memory_format, self.window)]
+
+    def _stochastic_forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Keeps the numbers of the pixels drawn, or the bottom."""
+        if self.phase == TEST:
+            self.saved = x if self.backward_follows else None
+            return stochastic_pooling.weighted_forward(x, self.window)
+        y, chosen = stochastic_pooling.sampled_forward(x, self.window, self.context.generator)
+        self.saved = (x.shape, chosen) if self.backward_follows else None
+        return y
+
+    def _stochastic_backward(self, dy: torch.Tensor) -> torch.Tensor:
+        if self.phase == TEST:
+            return stochastic_pooling.weighted_backward(dy, self.saved, self.window)
+        shape, chosen = self.saved
+        return stochastic_pooling.sampled_backward(dy, chosen, shape, self.window)

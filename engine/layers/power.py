@@ -2,9 +2,11 @@
 
     y = (shift + scale x)^power                       dx = power scale (shift + scale x)^(power - 1) dy
 
-Fields of `power_param` (default): power (1), scale (1), shift (0). Where power scale is 0, y is constant and
-dx is 0. Caffe divides y by x for dx if shift is 0, which is NaN at x = 0; here the formula above holds there too.
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: power_layer.cpp.)
+Fields of `power_param` (default): power (1), scale (1), shift (0). Where power scale is 0, y is constant and dx is 0.
+Bottom: any shape. Top: the same; may be the bottom's blob.
+Differences from Caffe: if shift is 0 Caffe divides y by x for dx, which is NaN at x = 0; here the formula holds there
+too.
+(Caffe: power_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
     dx = dy where x > 0, a dy elsewhere               da = sum of x dy where x <= 0
 
 Fields of `prelu_param` (default): filler (constant 0.25), channel_shared (false): one a for all channels.
-Bottom: (N, C, ...). Top: the same; may be the bottom's blob. Parameter: a (C), or () with channel_shared.
-(Caffe: prelu_layer.cpp.)
+Bottom: (N, C, ...). Top: the same; may be the bottom's blob.
+Parameter: a (C), or () with channel_shared.
+No differences from Caffe. (Caffe: prelu_layer.cpp.)
 """
 
 from __future__ import annotations

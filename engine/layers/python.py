@@ -2,12 +2,17 @@
 
     top = whatever the user's `forward` fills in
 
-Fields of `python_param`: module: looked for on PYTHONPATH and in the folder where the command runs; layer: the name
-of a class in it, derived from `caffe.Layer`; param_str: handed to it; share_in_parallel (false): has no meaning,
-since every rank is a process of its own and has its own layer.
-Bottoms and tops: any number; a top may be the bottom of the same place. Parameters: those that the user's `setup`
-adds. With `loss_weight`, tops count towards the loss, and their `diff` holds that weight when backward begins. Data
-are numpy arrays in the CPU's memory, also where the net runs on a GPU. (Caffe: python_layer.hpp, _caffe.cpp.)
+The class has pycaffe's methods: setup, reshape, forward and backward. With `loss_weight`, tops count towards the loss,
+and their `diff` holds that weight when backward begins. Data are numpy arrays in the CPU's memory, also where the net
+runs on a GPU.
+
+Fields of `python_param`: module: looked for on PYTHONPATH and in the folder where the command runs; layer: the name of
+a class in it, derived from `caffe.Layer`; param_str: handed to it; share_in_parallel (false): has no meaning, since
+every rank is a process of its own and has its own layer.
+Bottoms: any number. Tops: any number; one may be the bottom of the same place.
+Parameters: those that the user's `setup` adds.
+Differences from Caffe: several ranks are no obstacle, where Caffe refuses more than one GPU.
+(Caffe: python_layer.hpp, _caffe.cpp.)
 """
 
 from __future__ import annotations

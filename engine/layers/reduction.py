@@ -5,9 +5,11 @@
     SUMSQ:  y = coeff sum x^2                         dx = 2 coeff x dy
     MEAN:   y = coeff / n sum x                       dx = coeff / n dy
 
-The sums run over the n values from `axis` to the end. Fields of `reduction_param` (default): operation (SUM);
-axis (0), counted from the end if negative; coeff (1).
-Bottom: any shape with that axis. Top: its axes before `axis`. (Caffe: reduction_layer.cpp.)
+The sums run over the n values from `axis` to the end.
+
+Fields of `reduction_param` (default): operation (SUM); axis (0), counted from the end if negative; coeff (1).
+Bottom: any shape with that axis. Top: its axes before `axis`.
+No differences from Caffe. (Caffe: reduction_layer.cpp.)
 """
 
 from __future__ import annotations

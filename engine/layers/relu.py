@@ -2,8 +2,9 @@
 
     y = max(x, 0) + negative_slope min(x, 0)          dx = dy where x > 0, negative_slope dy elsewhere
 
-Fields of `relu_param` (default): negative_slope (0). `engine` and `fuse` say how to compute and have no meaning.
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: relu_layer.cpp.)
+Fields of `relu_param` (default): negative_slope (0).
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: relu_layer.cpp.)
 """
 
 from __future__ import annotations

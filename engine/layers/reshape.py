@@ -2,10 +2,11 @@
 
     y = x, with the axes from `axis` on, `num_axes` of them, replaced by those of `shape`
 
-Fields of `reshape_param` (default): shape: its sizes, where 0 stands for the size of the bottom's axis at the
-same place, and -1 (at most once) for what is left; axis (0): the first axis replaced, where -1 means behind the
-last one; num_axes (-1): how many are replaced, -1 for all to the end.
-Bottom: any shape. Top: its values in the same order. (Caffe: reshape_layer.cpp.)
+Fields of `reshape_param` (default): shape: its sizes, where 0 stands for the size of the bottom's axis at the same
+place, and -1 (at most once) for what is left; axis (0): the first axis replaced, where -1 means behind the last one;
+num_axes (-1): how many are replaced, -1 for all to the end.
+Bottom: any shape. Top: its values in the same order.
+No differences from Caffe. (Caffe: reshape_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -57,14 +58,16 @@ class Reshape(Reshaping):
         start, end = self._replaced(len(shape))
         sizes = [self._size(index, start, shape) for index in range(len(param.shape.dim))]
         if sizes.count(-1) > 1:
-            self.fail(f"-1 stands more than once among the sizes {sizes}", "reshape_param.shape")
+            second = [place for place, size in enumerate(sizes) if size == -1][1]
+            self.fail(f"-1 stands more than once among the sizes {sizes}", "reshape_param.shape.dim", index=second)
         if -1 in sizes:
             known = math.prod(size for size in sizes if size != -1) * math.prod((*shape[:start], *shape[end:]))
             if not known or math.prod(shape) % known:
                 self.fail(
                     f"the {math.prod(shape)} values of a bottom of shape {shape} cannot be shared out evenly:"
                     f" the other sizes make {known}",
-                    "reshape_param.shape",
+                    "reshape_param.shape.dim",
+                    index=sizes.index(-1),
                 )
             sizes[sizes.index(-1)] = math.prod(shape) // known
         wished = (*shape[:start], *sizes, *shape[end:])
@@ -95,12 +98,13 @@ class Reshape(Reshaping):
         """The size number `index`, with 0 replaced by the bottom's."""
         size = int(self.param.reshape_param.shape.dim[index])
         if size < -1:
-            self.fail(f"a size has to be -1 or more, not {size}", "reshape_param.shape")
+            self.fail(f"a size has to be -1 or more, not {size}", "reshape_param.shape.dim", index=index)
         if size:
             return size
         if start + index >= len(shape):
             self.fail(
                 f"size {index} is 0, but the bottom's shape {shape} has no axis {start + index} to copy",
-                "reshape_param.shape",
+                "reshape_param.shape.dim",
+                index=index,
             )
         return shape[start + index]

@@ -26,7 +26,7 @@ def read_rows(layer: Layer, values: torch.Tensor, count: int, bottom: int) -> to
         first = wrong[0, 0]
         place = [int(at) for at in torch.unravel_index(first, values.shape)]
         layer.fail(
-            f"value {float(values.reshape(-1)[first]):.10g} at {place} of blob '{layer.param.bottom[bottom]}' is no row"
+            f"value {float(values.reshape(-1)[first]):.10g} at {place} of blob '{layer.bottom_names[bottom]}' is no row"
             f" number: there are {count} rows, 0 to {count - 1}",
             error=DataError,
         )

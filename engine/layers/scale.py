@@ -2,12 +2,12 @@
 
     y = x * s + b                                                          (b only with bias_term)
 
-Fields of `scale_param` (default): axis (1): the first axis of bottom 0 that s covers, without meaning for an s
-without axes; num_axes (1): how many it covers, -1 for all to the end, 0 for a single value; filler (constant 1);
-bias_term (false); bias_filler (constant 0). num_axes and filler count only where s is learned.
+Fields of `scale_param` (default): axis (1): the first axis of bottom 0 that s covers, without meaning for an s without
+axes; num_axes (1): how many it covers, -1 for all to the end, 0 for a single value; filler (constant 1); bias_term
+(false); bias_filler (constant 0). num_axes and filler count only where s is learned.
 Bottoms: x of any shape, and optionally s, of x's shape from `axis` on. Top: x's shape; may be x's blob.
 Parameters: s, unless it is a bottom: x.shape[axis : axis + num_axes]; b with bias_term, of the same shape.
-(Caffe: scale_layer.cpp.)
+No differences from Caffe. (Caffe: scale_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     y = 1 / (1 + exp(-x))                             dx = y (1 - y) dy
 
-Fields of `sigmoid_param`: `engine` says how to compute and has no meaning.
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: sigmoid_layer.cpp.)
+No fields.
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: sigmoid_layer.cpp.)
 """
 
 from __future__ import annotations

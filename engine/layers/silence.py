@@ -1,6 +1,8 @@
 """Silence: reads blobs that nothing else reads, so that they are no outputs of the net.
 
-No fields. Bottoms: one or more of any shape. No tops. Gradients are zero. (Caffe: silence_layer.cpp.)
+No fields.
+Bottoms: one or more of any shape. No tops. Gradients are zero.
+No differences from Caffe. (Caffe: silence_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 Fields of `slice_param` (default): axis (1), counted from the end if negative; slice_dim: the same in old files;
 slice_point: where to cut, in ascending order, one fewer than tops; without any, all parts have one size.
-Bottom: any shape with that axis. Tops: its parts, views of the bottom. (Caffe: slice_layer.cpp.)
+Bottom: any shape with that axis. Tops: its parts, views of the bottom.
+No differences from Caffe. (Caffe: slice_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Slice(Layer):
             if whole % count:
                 self.fail(
                     f"a size of {whole} along axis {self.axis} cannot be cut into {count} equal parts",
+                    "slice_param.slice_dim" if self.param.slice_param.HasField("slice_dim") else "slice_param.axis",
                     hint=f"give {count - 1} slice_point(s)",
                 )
             return [whole // count] * count
@@ -48,10 +50,12 @@ class Slice(Layer):
             self.fail(f"{count} tops need {count - 1} slice_point(s), not {len(points)}", "slice_param.slice_point")
         edges = [0, *points, whole]
         sizes = [end - start for start, end in itertools.pairwise(edges)]
-        if min(sizes) <= 0:
+        wrong = next((place for place, size in enumerate(sizes) if size <= 0), None)
+        if wrong is not None:
             self.fail(
                 f"slice_points {points} do not ascend from above 0 to below {whole}, the size of axis {self.axis}",
                 "slice_param.slice_point",
+                index=min(wrong, len(points) - 1),
             )
         return sizes
 

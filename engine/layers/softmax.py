@@ -2,8 +2,9 @@
 
     y_k = exp(x_k) / sum_j exp(x_j)                   dx_k = y_k (dy_k - sum_j y_j dy_j)          j along `axis`
 
-Fields of `softmax_param` (default): axis (1). `engine` says how to compute and has no meaning.
-Bottom: any shape with that axis. Top: the same; may be the bottom's blob. (Caffe: softmax_layer.cpp.)
+Fields of `softmax_param` (default): axis (1).
+Bottom: any shape with that axis. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: softmax_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -3,12 +3,24 @@
     p = softmax(x) along `axis`                       loss = -sum over positions of log(max(p_label, tiny)) / Z
     dx_k = w (p_k - [k = label]) / Z                  0 at positions that are ignored
 
+With label_smoothing s and K classes the label counts for 1 - s only, and every class for s / K more:
+
+    loss = -sum over positions of ((1 - s) log(max(p_label, tiny)) + s / K sum over k of log(max(p_k, tiny))) / Z
+    dx_k = w (p_k - (1 - s) [k = label] - s / K) / Z
+
 tiny is 1.2e-38, so that a net that has diverged shows a loss of 87.3; w is the loss weight, Z as in loss.py.
-Fields: `softmax_param` (default): axis (1); `loss_param`: ignore_label (none), normalization (VALID), and, if
-that is not given, normalize: true for VALID, false for BATCH_SIZE. The batch size is the number of positions
-before the axis.
-Bottoms: scores x, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...). Tops: the loss (),
-and, if named, p. (Caffe: softmax_loss_layer.cpp.)
+
+Fields of `softmax_param` (default): axis (1).
+Fields of `loss_param` (default): ignore_label (none), normalization (VALID), and, if that is not given, normalize: true
+for VALID, false for BATCH_SIZE; label_smoothing (0; a field of NVIDIA's and Intel's). The batch size is the number of
+positions before the axis.
+Bottoms: scores x, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...).
+Tops: the loss (), and, if named, p.
+Differences from Caffe: one loss_weight is enough where p is a second top, which then has none; Caffe wants two. A label
+that is no class is an error, which Caffe looks for in debug builds only. Label smoothing is that of Szegedy et al.,
+"Rethinking the Inception Architecture", 2016, section 7; Intel's leaves s / K out at the label, and out of the loss
+that it shows.
+(Caffe: softmax_loss_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -33,6 +45,7 @@ class SoftmaxWithLoss(NormalizedLoss):
 
     tops = between(1, 2)
     keeps_bottoms = False
+    smooths_labels = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """The probabilities are kept, and may be a top."""
@@ -53,6 +66,9 @@ class SoftmaxWithLoss(NormalizedLoss):
         index, valid = labels.read_labels(self, given, shape, axis, self.ignore_label)
         probabilities = torch.softmax(scores, axis)
         logarithms = probabilities.gather(axis, index).clamp_(min=TINY).log_()
+        if self.smoothing:
+            of_all = probabilities.clamp(min=TINY).log_().mean(axis, keepdim=True)
+            logarithms.lerp_(of_all, self.smoothing)
         if valid is not None:
             logarithms.masked_fill_(~valid, 0)
         divisor = self.divisor(math.prod(shape[:axis]), math.prod(shape[axis + 1 :]), valid)
@@ -70,5 +86,8 @@ class SoftmaxWithLoss(NormalizedLoss):
         if valid is not None:
             scale = scale * valid
         diff = probabilities * scale
+        if self.smoothing:
+            diff.sub_(scale * (self.smoothing / probabilities.shape[self.axis]))
+            scale = scale * (1 - self.smoothing)
         diff.scatter_add_(self.axis, index, scale.neg().expand(index.shape))
         return [diff, None]

@@ -2,7 +2,9 @@
 
     y_i = x                                           dx = dy_0 + dy_1 + ...
 
-No fields. Bottom: any shape. Tops: the same blob under other names. (Caffe: split_layer.cpp.)
+No fields.
+Bottom: any shape. Tops: the same blob under other names.
+No differences from Caffe. (Caffe: split_layer.cpp.)
 """
 
 from __future__ import annotations

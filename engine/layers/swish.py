@@ -3,7 +3,8 @@
     y = x s,  s = 1 / (1 + exp(-beta x))              dx = s (1 + beta x (1 - s)) dy
 
 Fields of `swish_param` (default): beta (1); 0 makes it x / 2.
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: swish_layer.cpp.)
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: swish_layer.cpp.)
 """
 
 from __future__ import annotations

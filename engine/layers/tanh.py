@@ -2,8 +2,9 @@
 
     y = tanh(x)                                       dx = (1 - y^2) dy
 
-Fields of `tanh_param`: `engine` says how to compute and has no meaning.
-Bottom: any shape. Top: the same; may be the bottom's blob. (Caffe: tanh_layer.cpp.)
+No fields.
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (Caffe: tanh_layer.cpp.)
 """
 
 from __future__ import annotations

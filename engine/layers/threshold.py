@@ -3,7 +3,8 @@
     y = 1 where x > threshold, else 0
 
 Fields of `threshold_param` (default): threshold (0).
-Bottom: any shape. Top: the same; may be the bottom's blob. No gradient. (Caffe: threshold_layer.cpp.)
+Bottom: any shape. Top: the same; may be the bottom's blob. No gradient.
+No differences from Caffe. (Caffe: threshold_layer.cpp.)
 """
 
 from __future__ import annotations

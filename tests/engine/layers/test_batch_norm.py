@@ -94,7 +94,8 @@ def test_the_statistics_are_never_learned() -> None:
     [
         ("", "param { lr_mult: 1 }", (2, 3, 2, 2), "lr_mult 1 of blob 0: the statistics cannot be learned"),
         ("", "", (3,), "two axes or more"),
-        ("scale_bias: true", "", (2, 3), "scale_bias is a field of another Caffe"),
+        ("use_weight_bias: true", "", (2, 3), "use_weight_bias is a field of another Caffe"),
+        ("filler { value: 2 }", "", (2, 3), "filler is a field of another Caffe"),
     ],
 )
 def test_wrong_fields_are_errors(fields, more, shape, message) -> None:
@@ -106,3 +107,46 @@ def test_the_channels_cannot_change() -> None:
     layer, _ = make_layer(text(), [(2, 3, 2, 2)])
     with pytest.raises(NetError, match="have 3 channels"):
         layer.reshape([(2, 4, 2, 2)])
+
+
+SCALED = 'scale_filler { type: "uniform" min: 0.5 max: 2 } bias_filler { type: "gaussian" }'
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nvidias_scale_and_bias_agree_with_torch(layout, shape) -> None:
+    layer, _ = make_layer(text(SCALED), [shape])
+    x, dy = random_input(shape, layout), random_input(shape, layout, seed=9)
+    (y,), (dx,) = forward_backward(layer, [x], [dy])
+    leaves = [values.clone().requires_grad_() for values in (x, *(p.data for p in layer.parameters[3:]))]
+    expected = functional.batch_norm(leaves[0], None, None, *leaves[1:], training=True, eps=layer.eps)
+    expected.backward(dy)
+    torch.testing.assert_close(y, expected.detach())
+    torch.testing.assert_close(dx, leaves[0].grad)
+    for parameter, leaf in zip(layer.parameters[3:], leaves[1:], strict=True):
+        torch.testing.assert_close(parameter.diff, leaf.grad)
+    assert [parameter.wanted for parameter in layer.parameters] == [False] * 3 + [True] * 2
+
+
+@pytest.mark.parametrize("fields", ["scale_bias: true", SCALED, f"{SCALED} use_global_stats: true"])
+def test_gradients_with_scale_and_bias(fields) -> None:
+    layer, _ = make_layer(text(fields), [(3, 2, 2, 2)])
+    for parameter, value in zip(layer.parameters[:3], (2.0, 9.0, 3.0), strict=True):
+        parameter.data.fill_(value)
+    check_gradients(layer, [random_input((3, 2, 2, 2))])
+
+
+def test_scale_and_bias_are_1_and_0_at_first_and_change_nothing() -> None:
+    plain, _ = make_layer(text(), [(4, 3, 5, 6)])
+    scaled, _ = make_layer(text("scale_bias: true"), [(4, 3, 5, 6)])
+    x = random_input((4, 3, 5, 6))
+    torch.testing.assert_close(scaled.forward([x])[0], plain.forward([x])[0])
+    for one, other in zip(plain.parameters, scaled.parameters[:3], strict=True):
+        assert torch.equal(one.data, other.data)
+    assert [parameter.shape for parameter in scaled.parameters] == [(3,), (3,), (1,), (3,), (3,)]
+
+
+def test_scale_and_bias_may_have_multipliers() -> None:
+    more = "param { lr_mult: 0 } param { lr_mult: 0 } param { lr_mult: 0 } param { lr_mult: 2 } param { lr_mult: 3 }"
+    layer, _ = make_layer(text("scale_bias: true", more), [(4, 3, 5, 6)])
+    assert [parameter.lr_mult for parameter in layer.parameters] == [0, 0, 0, 2, 3]

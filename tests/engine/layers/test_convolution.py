@@ -189,3 +189,30 @@ def test_the_channels_cannot_change() -> None:
     assert layer.reshape([(3, 2, 4, 6)]) == [(3, 2, 4, 6)]
     with pytest.raises(NetError, match="need 2 channels"):
         layer.reshape([(1, 3, 5, 5)])
+
+
+@pytest.mark.parametrize("kind", ["Convolution", "Deconvolution"])
+def test_the_way_of_computing_that_a_prototxt_asks_for_changes_nothing(kind) -> None:
+    x, results = random_input((2, 4, 5, 6)), []
+    for way in ("", "force_nd_im2col: true", "engine: CAFFE", "engine: CUDNN"):
+        fields = f"num_output: 6 kernel_size: 3 stride: 2 pad: 1 dilation: 1 group: 2 {way}"
+        layer, (shape,) = make_layer(text(fields, layer_type=kind), [(2, 4, 5, 6)])
+        (y,), (dx,) = forward_backward(layer, [x], [random_input(shape, seed=9)])
+        results.append([y, dx, *(parameter.diff for parameter in layer.parameters)])
+    assert all(torch.equal(*pair) for others in results[1:] for pair in zip(results[0], others, strict=True))
+
+
+def test_a_separable_filter_equals_its_two_parts_one_after_the_other() -> None:
+    """Sobel's filter: a column 1 2 1 times a row -1 0 1, as one 3 x 3 filter and as two."""
+
+    def run(x, fields, values):
+        layer, _ = make_layer(text(f"num_output: 1 bias_term: false {fields}"), [tuple(x.shape)])
+        layer.parameters[0].data.copy_(
+            torch.tensor(values).expand(1, x.shape[1], -1).reshape(layer.parameters[0].shape)
+        )
+        return layer.forward([x])[0]
+
+    x = random_input((2, 3, 6, 4))
+    whole = run(x, "kernel_size: 3 stride: 2", [-1.0, 0, 1, -2, 0, 2, -1, 0, 1])
+    column = run(x, "kernel_h: 3 kernel_w: 1 stride_h: 2 stride_w: 1", [1.0, 2, 1])
+    torch.testing.assert_close(run(column, "kernel_h: 1 kernel_w: 3 stride_h: 1 stride_w: 2", [-1.0, 0, 1]), whole)

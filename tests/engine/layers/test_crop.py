@@ -45,7 +45,9 @@ def test_five_axes():
     shape, size = (2, 2, 3, 4, 3), (2, 2, 2, 2, 1)
     layer, (top,) = crop("offset: 1 offset: 2 offset: 0", shape, size)
     assert top == size
-    check_gradients(layer, [random_input(shape), random_input(size)])
+    bottoms = [random_input(shape), random_input(size)]
+    check_gradients(layer, bottoms)
+    check_against_autograd(layer, bottoms, lambda x, r: x[:, :, 1:3, 2:4, 0:1])
 
 
 def test_the_top_is_a_view():

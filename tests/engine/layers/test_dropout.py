@@ -5,6 +5,7 @@ import torch
 
 from mgcaffe.errors import NetError
 from tests.engine.layers.harness import forward_backward, make_layer
+from tests.engine.netkit import inputs, make_net
 
 COUNT = 20_000
 
@@ -82,3 +83,24 @@ def test_impossible_ratio_is_refused(ratio):
 def test_a_forks_random_seed_is_refused():
     with pytest.raises(NetError, match="random_seed is a field of another Caffe"):
         make_layer('name: "d" type: "Dropout" bottom: "x" top: "x" dropout_param { random_seed: 7 }', [(COUNT,)])
+
+
+def test_behind_pooling_it_drops_whole_windows():
+    text = (
+        "force_backward: true\n"
+        + inputs(x=(2, 3, 6, 5))
+        + 'layer { name: "pool" type: "Pooling" bottom: "x" top: "p" pooling_param { kernel_size: 3 stride: 2 } }\n'
+        + 'layer { name: "drop" type: "Dropout" bottom: "p" top: "y" dropout_param { dropout_ratio: 0.5 } }\n'
+    )
+    net = make_net(text)
+    net.blobs["x"].data.fill_(1)
+    net.forward()
+    y = net.blobs["y"].data
+    assert y.shape == (2, 3, 3, 2)
+    assert set(y.unique().tolist()) == {0.0, 2.0}
+    net.blobs["y"].diff = torch.ones_like(y)
+    net.backward()
+    dx = net.blobs["x"].diff
+    # Each kept window hands its gradient, doubled, to the first of its equal values.
+    assert dx.sum() == y.sum()
+    assert dx[:, :, ::2, ::2][:, :, :3, :2].eq(y).all()

@@ -20,6 +20,7 @@ GEOMETRIES = {
     "kernel_size: 3 stride: 2 pad: 1": ((3, 3), (1, 1), (1, 1), (2, 2)),
     "kernel_size: 2 dilation: 3": ((2, 2), (3, 3), (0, 0), (1, 1)),
     "kernel_h: 4 kernel_w: 2 stride_h: 1 stride_w: 2 pad_h: 0 pad_w: 1": ((4, 2), (1, 1), (0, 1), (1, 2)),
+    "kernel_size: 2 dilation: 3 force_nd_im2col: true": ((2, 2), (3, 3), (0, 0), (1, 1)),
     "kernel_size: 3 stride: 2 force_nd_im2col: true num_output: 7 group: 2": ((3, 3), (1, 1), (0, 0), (2, 2)),
 }
 

@@ -30,6 +30,22 @@ def test_agrees_with_torch_in_every_layout(layout, dtype, fields) -> None:
         torch.testing.assert_close(ours, leaf.grad, **tolerance)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_a_transposed_weight_is_stored_the_other_way_round(transpose) -> None:
+    fields = f"num_output: 10 transpose: {str(transpose).lower()}"
+    layer, shapes = make_layer(text(fields), [(2, 3, 4, 5)])
+    assert shapes == [(2, 10)]
+    assert [parameter.shape for parameter in layer.parameters] == [(60, 10) if transpose else (10, 60), (10,)]
+
+
+def test_a_batch_of_one_is_a_row_of_a_larger_batch() -> None:
+    layer, _ = make_layer(text("num_output: 5"), [(3, 2, 3, 4)])
+    x = random_input((3, 2, 3, 4))
+    (whole,) = layer.forward([x])
+    assert layer.reshape([(1, 2, 3, 4)]) == [(1, 5)]
+    torch.testing.assert_close(layer.forward([x[1:2]])[0], whole[1:2])
+
+
 @pytest.mark.parametrize(("axis", "top"), [(0, (3,)), (1, (2, 3)), (2, (2, 3, 3)), (-1, (2, 3, 2, 3))])
 @pytest.mark.parametrize("transpose", ["true", "false"])
 def test_axis_and_gradients(axis, top, transpose) -> None:

@@ -22,7 +22,14 @@ def test_gradient_agrees_with_differences(fields):
 
 
 @pytest.mark.parametrize(
-    ("fields", "base", "shift", "scale"), [("", math.e, 0, 1), ("base: 2 shift: 1 scale: 3", 2, 1, 3)]
+    ("fields", "base", "shift", "scale"),
+    [
+        ("", math.e, 0, 1),
+        ("base: 2", 2, 0, 1),
+        ("base: 2 shift: 1", 2, 1, 1),
+        ("base: 2 scale: 3", 2, 0, 3),
+        ("base: 2 shift: 1 scale: 3", 2, 1, 3),
+    ],
 )
 def test_value(fields, base, shift, scale):
     x = random_input((2, 3)).exp_()

@@ -55,6 +55,8 @@ NEURONS = {
     "exp": ('type: "Exp"', torch.exp),
     "exp_shift": ('type: "Exp" exp_param { shift: 1 }', lambda x: torch.exp(1 + x)),
     "exp_base_2": ('type: "Exp" exp_param { base: 2 }', torch.exp2),
+    "exp_base_2_shift_1": ('type: "Exp" exp_param { base: 2 shift: 1 }', lambda x: torch.exp2(1 + x)),
+    "exp_base_2_scale_3": ('type: "Exp" exp_param { base: 2 scale: 3 }', lambda x: torch.exp2(3 * x)),
     "exp_base_2_shift_1_scale_3": (
         'type: "Exp" exp_param { base: 2 shift: 1 scale: 3 }',
         lambda x: torch.exp2(1 + 3 * x),

@@ -137,9 +137,10 @@ def test_the_bottom_may_be_overwritten_before_backward() -> None:
         ("kernel_size: 2 pad: 2", 1, "smaller than the kernel"),
         ("kernel_size: 2 global_pooling: true", 1, "global_pooling takes no kernel_size"),
         ("pad: 1 global_pooling: true", 1, "global_pooling needs pad 0 and stride 1"),
-        ("kernel_size: 2 pool: STOCHASTIC", 1, "STOCHASTIC pooling is not supported"),
+        ("kernel_size: 2 pad: 1 pool: STOCHASTIC", 1, "STOCHASTIC pooling takes no pad"),
         ("kernel_size: 2 pool: AVE", 2, "only MAX pooling has a second top"),
-        ("kernel_size: 2 torch_pooling: true", 1, "torch_pooling is a field of another Caffe"),
+        ("kernel_size: 2 avg_include_pad: false", 1, "avg_include_pad is a field of another Caffe"),
+        ("kernel_size: 2 round_mode: FLOOR ceil_mode: true", 1, "round_mode and ceil_mode say the opposite"),
         ("kernel_size: 9 round_mode: FLOOR", 1, "does not fit"),
     ],
 )
@@ -152,3 +153,24 @@ def test_wrong_fields_are_errors(fields, tops, message) -> None:
 def test_four_axes_are_needed() -> None:
     with pytest.raises(NetError, match="needs 4 axes"):
         make_layer(text("kernel_size: 2"), [(2, 5, 5)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "size"),
+    [
+        ("", 4),
+        ("round_mode: CEIL", 4),
+        ("ceil_mode: true", 4),
+        ("torch_pooling: false", 4),
+        ("round_mode: FLOOR", 3),
+        ("ceil_mode: false", 3),
+        ("torch_pooling: true", 3),
+        ("ceil_mode: false round_mode: FLOOR", 3),
+    ],
+)
+@pytest.mark.parametrize("pool", ["MAX", "AVE"])
+def test_every_name_of_the_rounding_counts(fields, size, pool) -> None:
+    layer, (shape,) = make_layer(text(f"pool: {pool} kernel_size: 3 stride: 2 {fields}"), [(1, 2, 8, 8)])
+    assert shape == (1, 2, size, size)
+    (y,) = layer.forward([random_input((1, 2, 8, 8))])
+    assert tuple(y.shape) == shape

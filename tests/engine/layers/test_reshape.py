@@ -43,7 +43,9 @@ def test_replaces_axes(fields, expected, layout):
 
 def test_follows_a_new_batch_size():
     layer, _ = reshape(dims(0, -1))
+    layer.forward([random_input(SHAPE)])
     assert layer.reshape([(7, 3, 6, 5)]) == [(7, 90)]
+    check_against_autograd(layer, [random_input((7, 3, 6, 5))], lambda x: x.reshape(7, 90))
 
 
 def test_top_is_a_view():

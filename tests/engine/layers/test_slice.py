@@ -9,7 +9,7 @@ from tests.engine.layers.inputs import LAYOUTS, random_input
 from tests.engine.layers.oracle import check_against_autograd
 
 
-def cut(fields: str, tops: int, shape: tuple[int, ...] = (2, 6, 4, 5)):
+def cut(fields: str, tops: int, shape: tuple[int, ...] = (6, 6, 4, 5)):
     names = " ".join(f'top: "{number}"' for number in range(tops))
     return make_layer(f'name: "s" type: "Slice" bottom: "x" {names} slice_param {{ {fields} }}', [shape])
 
@@ -19,6 +19,7 @@ def cut(fields: str, tops: int, shape: tuple[int, ...] = (2, 6, 4, 5)):
     ("fields", "axis", "sizes"),
     [
         ("", 1, [2, 2, 2]),
+        ("axis: 0 slice_point: 1 slice_point: 3", 0, [1, 2, 3]),
         ("slice_point: 1 slice_point: 3", 1, [1, 2, 3]),
         ("axis: -1 slice_point: 1 slice_point: 2", 3, [1, 1, 3]),
         ("slice_dim: 2 slice_point: 1 slice_point: 2", 2, [1, 1, 2]),
@@ -27,7 +28,7 @@ def cut(fields: str, tops: int, shape: tuple[int, ...] = (2, 6, 4, 5)):
 def test_cuts_along_the_axis(fields, axis, sizes, layout):
     layer, tops = cut(fields, 3)
     assert [shape[axis] for shape in tops] == sizes
-    check_against_autograd(layer, [random_input((2, 6, 4, 5), layout)], lambda x: torch.split(x, sizes, axis))
+    check_against_autograd(layer, [random_input((6, 6, 4, 5), layout)], lambda x: torch.split(x, sizes, axis))
 
 
 def test_slices_across_num():
@@ -47,7 +48,7 @@ def test_trivial_slice_hands_everything_on():
 
 def test_tops_are_views():
     layer, _ = cut("", 2)
-    x = random_input((2, 6, 4, 5))
+    x = random_input((6, 6, 4, 5))
     assert layer.tops_share_bottoms
     assert all(y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for y in layer.forward([x]))
 

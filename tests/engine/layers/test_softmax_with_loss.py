@@ -187,9 +187,40 @@ def test_number_of_labels_has_to_fit():
         loss_layer(labels=(3, 2))
 
 
-def test_a_forks_label_smoothing_is_refused():
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("fields", "ignore"), [("", -100), ("ignore_label: 2", 2), ("ignore_label: 2 normalization: BATCH_SIZE", 2)]
+)
+def test_label_smoothing_agrees_with_cross_entropy(fields, ignore, layout):
+    layer, labels = loss_layer(f"loss_param {{ label_smoothing: 0.125 {fields} }}"), labels_for()
+    divisor = 3 if "BATCH_SIZE" in fields else int((labels != ignore).sum())
+    x = random_input(SHAPE, layout)
+    leaf = x.clone().requires_grad_()
+    target = labels[:, 0].long()
+    expected = torch.nn.functional.cross_entropy(
+        leaf, target, ignore_index=ignore, reduction="sum", label_smoothing=0.125
+    )
+    (2.5 * expected / divisor).backward()
+    (loss,), (dx, _) = forward_backward(layer, [x, labels], [2.5 * ONE])
+    torch.testing.assert_close(loss, expected.detach() / divisor, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(dx, leaf.grad, rtol=1e-12, atol=1e-12)
+
+
+def test_gradient_with_label_smoothing():
+    layer = loss_layer("loss_param { label_smoothing: 0.25 }", shape=(3, 4))
+    check_gradients(layer, [random_input((3, 4)), labels_for((3, 4))])
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1", "inf"])
+def test_label_smoothing_out_of_range_is_refused(value):
+    with pytest.raises(NetError, match="label_smoothing has to be at least 0 and below 1"):
+        loss_layer(f"loss_param {{ label_smoothing: {value} }}")
+
+
+def test_other_losses_refuse_label_smoothing():
+    text = 'name: "l" type: "SigmoidCrossEntropyLoss" bottom: "x" bottom: "t" loss_param { label_smoothing: 0.1 }'
     with pytest.raises(NetError, match="label_smoothing is a field of another Caffe"):
-        loss_layer("loss_param { label_smoothing: 0.1 }")
+        make_layer(text, [(3, 4), (3, 4)])
 
 
 def test_keeps_the_probabilities_only_and_nothing_without_backward():

@@ -1,0 +1,262 @@
+"""Schedules on a link that this machine doesn't have: real reducer, real plans, real MPI, slept backward pass.
+
+    mpirun -n 2 --bind-to none python benchmarks/replay.py
+
+The backward pass of a trace is slept, layer by layer, so that two cores behave like GPUs, and every all-reduce
+takes at least a + bM seconds (`--emulate_link`; the rest of it is slept as well). Sums are really taken, over MPI,
+by the reducer that trains. Where this machine's own all-reduce is slower than the link, that would show; so trace, a
+and b are multiplied by K until the emulated cost is at least three times the real one at every size. K is measured,
+and stands in the table.
+
+All schedules run in turn, round by round, and the median over the rounds counts, of the slowest rank's seconds from
+the start of the backward pass until all gradients are means. Predictions are those of the plan for the trace and
+a + bM. `auto` measures, plans and tries first, as in training; then its choice runs in the same rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy
+
+from mgcaffe.comm import AffineCost, Communicator, MergedAllReduce, Plan, Trace, connect, make_plan, read_trace
+from mgcaffe.comm.calibration import WireCosts, agree_times, measure_wire
+from mgcaffe.comm.emulation import parse_link, sleep_until
+from mgcaffe.comm.planners import SCHEDULES, predict_groups
+from mgcaffe.comm.tuner import AUTO, Decision, Tuner, TunerSettings
+from mgcaffe.comm.wire import Wire
+
+TRACE = Path(__file__).parents[1] / "tests/golden/traces/googlenet_k80_batch64.csv"
+LINKS = {"10GbE, 16 workers": "a=9.08e-4,b=7.40e-10", "56Gb, 16 workers": "a=2.358e-4,b=4.059e-10"}
+TIMES_REAL = 3.0
+CALIBRATION_ITERATIONS = 10
+
+
+@dataclass
+class Row:
+    """One schedule on one link, in seconds."""
+
+    link: str
+    backward_scale: float
+    time_scale: float
+    schedule: str
+    groups: int
+    backward: float
+    predicted: float
+    measured: float
+    hidden_of_hideable: float | None
+    scatter: float
+
+    @property
+    def deviation(self) -> float:
+        """Measured over predicted, less one."""
+        return self.measured / self.predicted - 1
+
+
+class Replay:
+    """A trace on an emulated link.
+
+    Args:
+        ranks: the communicator.
+        trace: one worker's iteration.
+        link: what an all-reduce costs.
+        flat: the gradients, whose values don't matter.
+    """
+
+    def __init__(self, ranks: Communicator, trace: Trace, link: AffineCost, flat: numpy.ndarray) -> None:
+        self._ranks = ranks
+        self._link = link
+        self._flat = flat
+        self._segments, self._ready = trace.segments()
+        self.backward = trace.backward_s
+        self._wire = Wire(link=link)
+        self._sync = MergedAllReduce(ranks, self.plan("single"), wire=self._wire)
+        self._sync.start(flat, self._segments)
+        self._decision: Decision | None = None
+
+    def plan(self, schedule: str) -> Plan:
+        """The plan of a schedule for the trace and a + bM."""
+        return make_plan(
+            schedule, self._segments, self._ready, self._link, element_bytes=4, backward_end=self.backward
+        )  # fmt: skip
+
+    def predicted(self, plan: Plan) -> Plan:
+        """A plan of other origin with the times for the trace and a + bM."""
+        ranges = [(group.first_layer, group.last_layer) for group in plan.groups]
+        groups = predict_groups(ranges, self._segments, self._ready, self._link, 4)
+        return Plan(plan.schedule, plan.layers, groups, self.backward, plan.blocking)
+
+    def find_auto(self) -> Decision:
+        """Lets `auto` measure, plan and try."""
+        settings = TunerSettings(AUTO, 4, CALIBRATION_ITERATIONS)
+        tuner = Tuner(self._ranks, self._sync, self._segments, settings, self._measure, self)
+        tuner.search()
+        while tuner.is_searching:
+            laps, report = self._iterate()
+            tuner.iteration_done(laps, report)
+        assert self._decision is not None
+        return self._decision
+
+    def plan_decided(self, decision: Decision) -> None:
+        """Keeps what `auto` has found."""
+        self._decision = decision
+
+    def plan_outdated(self, exposed: float, expected: float) -> None:
+        """Cannot happen: nobody watches for so long."""
+
+    def seconds(self, plan: Plan) -> float:
+        """One iteration under a plan."""
+        self._sync.set_plan(plan)
+        laps, _ = self._iterate()
+        return sum(laps)
+
+    def close(self) -> None:
+        """Ends the reducer."""
+        self._sync.close()
+
+    def _measure(self, anew: bool) -> WireCosts:
+        return measure_wire(self._ranks, self._flat, wire=self._wire, segments=self._segments)
+
+    def _iterate(self) -> tuple[list[float], object]:
+        """Sleeps through a backward pass; returns the laps that `Profiler.record` takes, and the report."""
+        self._ranks.barrier()
+        self._sync.begin_iteration()
+        began = time.perf_counter()
+        marks = [began]
+        for index in reversed(range(len(self._segments))):
+            sleep_until(began + self._ready[index])
+            marks.append(time.perf_counter())
+            self._sync.gradients_ready(index)
+        sleep_until(began + self.backward)
+        marks.append(time.perf_counter())
+        report = self._sync.wait()
+        marks.append(time.perf_counter())
+        return [after - before for before, after in pairwise(marks)], report
+
+
+def find_time_scale(real: WireCosts, link: AffineCost) -> float:
+    """The least K (in tenths) by which an emulated all-reduce takes three times as long as a real one, at any size."""
+    curves = (real.polled, real.hurried, real.blocking)
+    ratio = max(TIMES_REAL * seconds / link(size) for curve in curves for size, seconds in curve.points)
+    return max(1.0, float(numpy.ceil(10 * ratio)) / 10)
+
+
+def run(
+    ranks: Communicator, trace: Trace, link: tuple[str, AffineCost], scales: tuple[float, float], rounds: int
+) -> list[Row]:
+    """All schedules on one link, with backward times multiplied by the first scale and everything by the second."""
+    name, cost = link
+    backward_scale, time_scale = scales
+    flat = numpy.zeros(trace.elements, dtype=numpy.float32)
+    scaled = AffineCost(time_scale * cost.a, time_scale * cost.b)
+    replay = Replay(ranks, trace.scaled(backward_scale * time_scale), scaled, flat)
+    plans = {schedule: replay.plan(schedule) for schedule in SCHEDULES}
+    decision = replay.find_auto()
+    plans[AUTO] = replay.predicted(decision.plan)
+    seconds: dict[str, list[float]] = {schedule: [] for schedule in plans}
+    names = list(plans)
+    for number in range(rounds):
+        for schedule in names if number % 2 == 0 else names[::-1]:
+            seconds[schedule].append(replay.seconds(plans[schedule]))
+    rows = []
+    for schedule, plan in plans.items():
+        values = agree_times(ranks, seconds[schedule])
+        measured = statistics.median(values)
+        scatter = 1.4826 * statistics.median(abs(value - measured) for value in values) / measured
+        label = f"{AUTO} ({decision.plan.schedule.partition(': ')[2]})" if schedule == AUTO else schedule
+        rows.append(
+            Row(name, backward_scale, time_scale, label, len(plan.groups), replay.backward,
+                max(plan.end, replay.backward), measured, hidden_share(plan, replay.backward, measured), scatter)
+        )  # fmt: skip
+    replay.close()
+    return rows
+
+
+def hidden_share(plan: Plan, backward: float, measured: float) -> float | None:
+    """How much of what the plan hides was hidden; an all-reduce that took too long hides nothing more."""
+    hideable = plan.busy - plan.exposed
+    return (plan.busy - (measured - backward)) / hideable if hideable > 1e-6 else None
+
+
+def table(rows: Sequence[Row]) -> str:
+    """One link and one scale, as Markdown."""
+    first = rows[0]
+    lines = [
+        f"{first.link}, backward x {first.backward_scale:g} ({1e3 * first.backward / first.time_scale:.1f} ms);"
+        f" emulated, K = {first.time_scale:g}; ms are divided by K",
+        "",
+        "| schedule | groups | predicted ms | measured ms | deviation | scatter | hidden of what can be |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        hidden = "-" if row.hidden_of_hideable is None else f"{100 * row.hidden_of_hideable:.1f} %"
+        lines.append(
+            f"| {row.schedule} | {row.groups} | {1e3 * row.predicted / row.time_scale:.2f} |"
+            f" {1e3 * row.measured / row.time_scale:.2f} | {100 * row.deviation:+.1f} % | {100 * row.scatter:.1f} % |"
+            f" {hidden} |"
+        )
+    return "\n".join([*lines, "", verdict(rows), ""])
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Whether predictions and order hold, and whether anything beats `optimal` and `auto`."""
+    worst = max(rows, key=lambda row: abs(row.deviation))
+    swapped = [
+        f"{slow.schedule} before {quick.schedule}"
+        for quick in rows
+        for slow in rows
+        if quick.predicted < slow.predicted / 1.01 and quick.measured > slow.measured
+    ]
+    best = min(row.measured for row in rows)
+    behind = {row.schedule: row.measured / best - 1 for row in rows if row.schedule.startswith(("optimal", AUTO))}
+    texts = ", ".join(f"{name} {100 * value:.1f} %" for name, value in behind.items())
+    return (
+        f"Largest deviation {100 * worst.deviation:+.1f} % ({worst.schedule}). Order as predicted: "
+        f"{'yes' if not swapped else 'no, ' + '; '.join(swapped)}. Behind the fastest: {texts}."
+    )
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trace", default=str(TRACE), help="backward times (CSV)")
+    parser.add_argument("--emulate_link", action="append", default=[], help="a=SECONDS,b=SECONDS_PER_BYTE; repeatable")
+    parser.add_argument("--backward_scale", default="1,0.25,0.1", help="backward times are multiplied by each of these")
+    parser.add_argument("--time_scale", type=float, default=None, help="K; by default as small as is honest")
+    parser.add_argument("--rounds", type=int, default=7, help="iterations of each schedule")
+    parser.add_argument("--json", help="write all rows to this file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Runs everything and prints the tables on rank 0."""
+    arguments = parse()
+    ranks = connect()
+    trace = read_trace(arguments.trace)
+    links = {text: text for text in arguments.emulate_link} or LINKS
+    real = measure_wire(ranks, numpy.zeros(trace.elements, dtype=numpy.float32), budget_s=9.0)
+    rows: list[Row] = []
+    for name, text in links.items():
+        link = parse_link(text)
+        scale = arguments.time_scale or find_time_scale(real, link)
+        for backward_scale in map(float, arguments.backward_scale.split(",")):
+            found = run(ranks, trace, (name, link), (backward_scale, scale), arguments.rounds)
+            rows += found
+            if ranks.rank == 0:
+                print(table(found), flush=True)
+    if arguments.json and ranks.rank == 0:
+        Path(arguments.json).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

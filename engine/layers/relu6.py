@@ -1,0 +1,58 @@
+"""ReLU6: cuts off what is negative and what is above 6.
+
+    y = min(max(x, 0) + negative_slope min(x, 0), 6)
+    dx = dy where 0 < x < 6, negative_slope dy where x <= 0, 0 where x >= 6
+
+Fields of `relu6_param` (default): negative_slope (0).
+Bottom: any shape. Top: the same; may be the bottom's blob.
+No differences from Caffe. (MobileNet's Caffe: relu6_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layers.neuron import Neuron, run_backward
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+HIGHEST = 6.0
+
+
+@register("ReLU6")
+class ReLU6(Neuron):
+    """The layer; see the module's text."""
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Decides what to keep: with a slope below 0 the sign of y does not tell that of x."""
+        self.slope: float = self.param.relu6_param.negative_slope
+        self.keeps_bottoms = self.slope < 0
+        self.keeps_tops = not self.keeps_bottoms
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps y, or x where the slope is negative."""
+        x = bottoms[0]
+        keeps_x = self.keeps_bottoms and self.backward_follows
+        y = self.value(x, x if self.may_overwrite_bottom and not keeps_x else None)
+        self.saved = (x if keeps_x else y) if self.backward_follows else None
+        return [y]
+
+    def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass, or two with a slope."""
+        if self.slope == 0:
+            return x.clamp(0, HIGHEST) if out is None else out.clamp_(0, HIGHEST)
+        if out is None:
+            return torch.ops.aten.leaky_relu(x, self.slope).clamp_(max=HIGHEST)
+        return torch.ops.aten.leaky_relu_(out, self.slope).clamp_(max=HIGHEST)
+
+    def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """One pass, or two with a slope."""
+        aten = torch.ops.aten
+        if self.slope == 0:
+            return run_backward(aten.hardtanh_backward, dy, kept, 0.0, HIGHEST, out=out)
+        dx = run_backward(aten.leaky_relu_backward, dy, kept, self.slope, self.keeps_tops, out=out)
+        # With a negative slope the lower side can reach 6 as well, where y is constant.
+        value = kept if self.keeps_tops else self.value(kept, None)
+        return dx.mul_(value < HIGHEST)

@@ -1,0 +1,78 @@
+"""RNN: a plain recurrent layer over T time steps of N streams.
+
+    h_t = tanh(W_xh x_t + b_h + W_xh_static x_static + W_hh (cont_t h_{t-1}))          y_t = tanh(W_ho h_t + b_o)
+
+Fields of `recurrent_param` (default): num_output H; weight_filler, bias_filler (constant 0); expose_hidden (false): the
+state h comes from a bottom and goes to a top; debug_info (false): logs mean absolute values step by step.
+Bottoms: x (T, N, ...); cont (T, N), 0 where a sequence begins and else 1; optionally a static input (N, ...); with
+`expose_hidden` h_0 (1, N, H).
+Tops: y (T, N, H); with `expose_hidden` h_T (1, N, H). Without it the state goes on from one forward pass to the next.
+No gradient flows through an exposed or carried state.
+Parameters: with D values of x and S of the static input for each stream: W_xh (H, D); b_h (H); with a static input
+W_xh_static (H, S); W_hh (H, H); W_ho (H, H); b_o (H). More in recurrent.py.
+Differences from Caffe: T and N may change from pass to pass, where Caffe unrolls the net for one T.
+(Caffe: rnn_layer.cpp, recurrent_layer.cpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.kernels import linear
+from mgcaffe.engine.layers.recurrent import RecurrentLayer
+from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.registry import register
+
+
+@register("RNN")
+class RNN(RecurrentLayer):
+    """The layer; see the module's text."""
+
+    state_names = ("h",)
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Declares W_hh, W_ho and b_o behind the parameters of the inputs."""
+        super().setup(bottom_shapes)
+        param = self.param.recurrent_param
+        self.add_parameter((self.hidden, self.hidden), param.weight_filler)
+        self.add_parameter((self.hidden, self.hidden), param.weight_filler)
+        self.add_parameter((self.hidden,), param.bias_filler)
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keeps the hidden values and the tops."""
+        hiddens = self._transform(bottoms)
+        recurrent, outward, bias = (parameter.data for parameter in self.parameters[-3:])
+        keep = bottoms[1].unsqueeze(2)
+        (first,) = self._begin(bottoms)
+        hidden = first
+        for now, goes_on in zip(hiddens.unbind(), keep.unbind(), strict=True):
+            linear.add_forward(now, hidden * goes_on, recurrent)
+            hidden = now.tanh_()
+        y = linear.forward(hiddens.view(-1, self.hidden), outward, bias).tanh_().view(hiddens.shape)
+        self._show("Forward", "unit", {"h": hiddens, "o": y})
+        self.saved = (list(bottoms), keep, first, hiddens, y) if self.backward_follows else None
+        return [y, *self._end([hidden])]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Back through time; the weights' gradients are one product each over all steps."""
+        self._told_of_dropped(top_diffs, wanted)
+        bottoms, keep, first, hiddens, y = self.saved
+        recurrent, outward, bias = self.parameters[-3:]
+        douter = torch.mul(y, y).neg_().add_(1).mul_(top_diffs[0]).view(-1, self.hidden)
+        self._add_product(outward, douter, hiddens.view(-1, self.hidden))
+        if bias.wanted:
+            bias.accumulate(douter.sum(0))
+        dhiddens = linear.backward_data(douter, outward.data).view(hiddens.shape)
+        through = torch.mul(hiddens, hiddens).neg_().add_(1)
+        dnext: torch.Tensor | None = None
+        for step in reversed(range(len(hiddens))):
+            dhidden = dhiddens[step] if dnext is None else dhiddens[step].add_(dnext)
+            dhidden.mul_(through[step])
+            if step:
+                dnext = linear.backward_data(dhidden, recurrent.data).mul_(keep[step])
+        self._show("Backward", "unit", {"h_neuron_input": dhiddens})
+        kept_hiddens = (self._before(first, hiddens) * keep).view(-1, self.hidden)
+        self._add_product(recurrent, dhiddens.view(-1, self.hidden), kept_hiddens)
+        return self._transform_backward(dhiddens, bottoms, wanted)
