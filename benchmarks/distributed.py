@@ -1,0 +1,169 @@
+"""Every schedule, `auto` and PyTorch DDP, really computed, on hosts joined by links of a chosen speed.
+
+    sudo python benchmarks/distributed.py                                      # everything in docs/performance.md
+    sudo python benchmarks/distributed.py --models cifar10_full --links 1gbit --hosts 2 --rounds 9
+
+The hosts are network namespaces on this machine (`shaped_network.py`): one rank each, mpirun and its ranks talk over
+TCP through links shaped by `tc tbf`, DDP over gloo through the same. The ranks share this machine's cores, one thread
+each. All our schedules run in one job, in turn, round by round; DDP runs in a job of its own before and after, and
+both count. Reported are medians of a whole iteration's seconds on the slowest rank.
+
+A plan predicts the time from the start of the backward pass until all gradients are means. What an iteration does
+besides (forward pass, update) is the same for all schedules and is taken from `single`: measured minus predicted. So
+`single` has no deviation of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from shaped_network import INTERFACE, NetworkUnavailable, ShapedNetwork
+
+WORKER = str(Path(__file__).parent / "distributed_worker.py")
+# Batch a rank and the side of the square images: ImageNet's nets on small images, so that links matter.
+SIZES = {"cifar10_full": (50, 32), "googlenet": (8, 64), "resnet50": (8, 64)}
+LINKS = ("1gbit", "100mbit")
+PORT = 29511
+LIMIT_S = 3600
+
+
+def python_environment() -> dict[str, str]:
+    """The environment of both sides' ranks: one thread, and this Python's own mpirun first."""
+    environment = dict(os.environ)
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    environment["OMP_NUM_THREADS"] = "1"
+    environment["OMPI_ALLOW_RUN_AS_ROOT"] = environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return environment
+
+
+def run_ours(network: ShapedNetwork, model: str, rounds: int, folder: Path) -> dict[str, Any]:
+    """All schedules in one job."""
+    file = folder / "ours.json"
+    batch, side = SIZES[model]
+    worker = [sys.executable, WORKER, "ours", model, str(batch), str(side), str(rounds), str(file)]
+    arguments = [*network.mpirun_arguments(), "-x", "OMPI_ALLOW_RUN_AS_ROOT"]
+    _finish(network.popen(0, ["mpirun", *arguments, *worker], env=python_environment()), f"{model}, ours")
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def run_ddp(network: ShapedNetwork, model: str, rounds: int, folder: Path) -> list[float]:
+    """DDP's iterations."""
+    file = folder / "ddp.json"
+    batch, side = SIZES[model]
+    worker = [sys.executable, WORKER, "ddp", model, str(batch), str(side), str(rounds), str(file)]
+    environment = python_environment() | {
+        "MASTER_ADDR": network.addresses[0],
+        "MASTER_PORT": str(PORT),
+        "WORLD_SIZE": str(len(network.names)),
+        "GLOO_SOCKET_IFNAME": INTERFACE,
+    }
+    ranks = [network.popen(rank, worker, env=environment | {"RANK": str(rank)}) for rank in range(len(network.names))]
+    for rank, process in enumerate(ranks):
+        _finish(process, f"{model}, DDP rank {rank}")
+    seconds: list[float] = json.loads(file.read_text())["seconds"]
+    return seconds
+
+
+def _finish(process: subprocess.Popen[str], what: str) -> None:
+    try:
+        code = process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise SystemExit(f"{what}: not done after {LIMIT_S} s") from None
+    if code:
+        raise SystemExit(f"{what}: exit code {code}")
+
+
+def compare(model: str, link: str, hosts: int, rounds: int) -> dict[str, Any]:
+    """One table: all schedules and DDP on one network."""
+    with ShapedNetwork(hosts, link) as network, tempfile.TemporaryDirectory() as folder:
+        before = run_ddp(network, model, (rounds + 1) // 2, Path(folder))
+        ours = run_ours(network, model, rounds, Path(folder))
+        after = run_ddp(network, model, (rounds + 1) // 2, Path(folder))
+    for row in ours["rows"]:
+        row["median"] = statistics.median(row["seconds"])
+        row["scatter"] = _scatter(row["seconds"])
+    single = next(row for row in ours["rows"] if row["schedule"] == "single")
+    rest = single["median"] - single["predicted_exchange"]
+    for row in ours["rows"]:
+        row["predicted"] = rest + row["predicted_exchange"]
+    ddp = before + after
+    return {
+        "model": model,
+        "link": link,
+        "hosts": hosts,
+        **ours,
+        "ddp": {"seconds": ddp, "median": statistics.median(ddp), "scatter": _scatter(ddp)},
+    }
+
+
+def _scatter(values: list[float]) -> float:
+    """The median deviation from the median, as a standard deviation, relative to the median."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values) / middle
+
+
+def table(found: dict[str, Any]) -> str:
+    """A Markdown table, and whether `auto` holds its promise."""
+    batch, side = SIZES[found["model"]]
+    lines = [
+        f"{found['model']}, {found['parameters'] / 1e6:.2f} M parameters, {found['hosts']} hosts at {found['link']},"
+        f" batch {batch} of {side} x {side} a rank; backward {1e3 * found['backward']:.0f} ms; all-reduce a ="
+        f" {1e3 * found['a']:.2f} ms, b = {1e9 * found['b']:.2f} ns/byte (R2 {found['fit']:.3f})",
+        "",
+        "| schedule | groups | iteration, ms | scatter | predicted, ms | deviation |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        deviation = row["median"] / row["predicted"] - 1
+        lines.append(
+            f"| {row['schedule']} | {row['groups']} | {1e3 * row['median']:.1f} | {100 * row['scatter']:.1f} % |"
+            f" {1e3 * row['predicted']:.1f} | {100 * deviation:+.1f} % |"
+        )
+    ddp = found["ddp"]
+    lines.append(f"| PyTorch DDP (gloo) | - | {1e3 * ddp['median']:.1f} | {100 * ddp['scatter']:.1f} % | - | - |")
+    auto = next(row for row in found["rows"] if row["schedule"].startswith("auto"))
+    best = min(found["rows"], key=lambda row: row["median"])
+    lines += [
+        "",
+        f"auto is {100 * (auto['median'] / best['median'] - 1):.1f} % behind the fastest schedule ({best['schedule']}),"
+        f" and takes {auto['median'] / ddp['median']:.2f} times as long as DDP.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Reads the command line, runs everything and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--links", nargs="+", default=list(LINKS), metavar="RATE", help="as tc writes them: 1gbit")
+    parser.add_argument("--hosts", nargs="+", type=int, default=[2, 4])
+    parser.add_argument("--rounds", type=int, default=7, help="iterations of each schedule")
+    parser.add_argument("--json", metavar="FILE", help="write everything that was measured")
+    options = parser.parse_args()
+    results = []
+    for link in options.links:
+        for hosts in options.hosts:
+            for model in options.models:
+                try:
+                    found = compare(model, link, hosts, options.rounds)
+                except NetworkUnavailable as error:
+                    parser.exit(1, f"distributed.py: {error}\n")
+                results.append(found)
+                print(table(found), flush=True)
+                if options.json:
+                    Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""One rank of `benchmarks/distributed.py`, on either side; started by it, not by hand.
+
+    distributed_worker.py ours MODEL BATCH SIDE ROUNDS FILE        under mpirun: every schedule, and `auto`
+    distributed_worker.py ddp  MODEL BATCH SIDE ROUNDS FILE        with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
+
+Both sides train the same net on the same shapes: forward, backward, exchange of gradients, update with momentum and
+weight decay. An iteration's seconds are those of the slowest rank. Rank 0 writes what was measured to FILE (JSON).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch_models import CLASSES
+
+RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
+LAST_KERNEL = 7
+SETTLING = 400
+"""Iterations after which `auto` must have settled."""
+
+
+def batch_of(model: str, batch: int, side: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A rank's images and labels."""
+    generator = torch.Generator().manual_seed(7 + rank)
+    images = torch.randn((batch, 3, side, side), generator=generator)
+    return images, torch.randint(CLASSES[model], (batch,), generator=generator)
+
+
+class OurSide:
+    """The engine's solver, told from outside which plan to use."""
+
+    def __init__(self, model: str, batch: int, side: int) -> None:
+        from mgcaffe.comm import connect
+        from mgcaffe.solvers.solver import Solver
+        from mgcaffe.tools.process import keep_memory_of_small_net
+
+        self.decision: Any = None
+        self.ranks = connect()
+        param = solver_param(model, batch, side)
+        self.solver = Solver(param, communicator=self.ranks, listeners=[self], schedule="auto")
+        keep_memory_of_small_net(self.solver.net)
+        images, labels = batch_of(model, batch, side, self.ranks.rank)
+        for top, values in zip(self.solver.net.layers[0].forward([]), (images, labels), strict=True):
+            top.copy_(values)
+
+    def on_event(self, event: Any) -> None:
+        """Catches what `auto` has decided."""
+        self.decision = getattr(event, "decision", None) or self.decision
+
+    def settle(self) -> int:
+        """Trains until `auto` has chosen; returns how many iterations that took."""
+        for done in range(1, SETTLING + 1):
+            self.solver.step(1)
+            if self.decision is not None:
+                return done
+        raise SystemExit(f"auto has not settled after {SETTLING} iterations")
+
+    def plans(self) -> dict[str, Any]:
+        """Every schedule's plan, predicted for what was measured; and the one that `auto` has chosen."""
+        from mgcaffe.comm import make_plan, ready_times
+        from mgcaffe.comm.plan import Segment
+        from mgcaffe.comm.planners import SCHEDULES
+        from mgcaffe.comm.prediction import predict_plan
+
+        arena, decision = self.solver.net.arena, self.decision
+        segments = [Segment(name, offset, count) for name, _, offset, count in arena.segments()]
+        times, channel = decision.timings.backward_times, decision.channels[0]
+        found = {}
+        for schedule in SCHEDULES:
+            plan = make_plan(
+                schedule, segments, ready_times(times), channel.beside, element_bytes=arena.data.element_size()
+            )
+            found[schedule] = predict_plan(plan, times, decision.timings.tail, channel)
+        found[f"auto ({decision.plan.schedule.partition(': ')[2]})"] = decision.plan
+        return {name: self.ranks.broadcast_object(plan) for name, plan in found.items()}
+
+    def iteration(self, plan: Any) -> float:
+        """Seconds of one iteration by a plan."""
+        self.solver._averaging._synchronizer.set_plan(plan)
+        self.ranks.barrier()
+        start = time.perf_counter()
+        self.solver.step(1)
+        return time.perf_counter() - start
+
+
+def solver_param(model: str, batch: int, side: int) -> Any:
+    """The model's train net on fixed inputs of this size, and a solver for it."""
+    from step import ROOT, _is_auxiliary
+
+    from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
+
+    net = read_net(ROOT / "models" / model / "train_val.prototxt")
+    layers = [layer for layer in net.layer if layer.type != "Data" and not _is_auxiliary(layer.name)]
+    for layer in layers:
+        if layer.type == "Pooling" and layer.pooling_param.kernel_size == LAST_KERNEL:
+            layer.pooling_param.Clear()
+            layer.pooling_param.pool, layer.pooling_param.global_pooling = layer.pooling_param.AVE, True
+    source = LayerParameter(name="data", type="Input", top=["data", "label"])
+    source.input_param.shape.add().dim.extend((batch, 3, side, side))
+    source.input_param.shape.add().dim.append(batch)
+    del net.layer[:]
+    net.layer.extend([source, *layers])
+    param = SolverParameter(base_lr=RATE, lr_policy="fixed", momentum=MOMENTUM, weight_decay=DECAY)
+    param.max_iter, param.random_seed, param.snapshot_after_train = 10**6, 1, False
+    param.solver_mode = param.CPU
+    param.net_param.CopyFrom(net)
+    return param
+
+
+def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
+    """All schedules in turn, round by round."""
+    from mgcaffe.comm.calibration import agree_times
+
+    ours = OurSide(model, batch, side)
+    settled_after = ours.settle()
+    plans = ours.plans()
+    seconds: dict[str, list[float]] = {name: [] for name in plans}
+    backward = ours.decision.timings.total
+    for number in range(rounds):
+        for name in list(plans) if number % 2 == 0 else list(plans)[::-1]:
+            seconds[name].append(ours.iteration(plans[name]))
+    rows = []
+    for name, plan in plans.items():
+        values = agree_times(ours.ranks, seconds[name])
+        rows.append(
+            {
+                "schedule": name,
+                "groups": len(plan.groups),
+                "blocking": plan.blocking,
+                "seconds": values,
+                "predicted_exchange": max(plan.end, plan.backward_end),
+            }
+        )
+    if ours.ranks.rank == 0:
+        a, b, fit = ours.decision.wire.polled.affine()
+        parameters = sum(parameter.count for parameter in ours.solver.net.parameters)
+        found = {"rows": rows, "backward": backward, "settled_after": settled_after, "parameters": parameters}
+        found |= {"a": a, "b": b, "fit": fit}
+        Path(file).write_text(json.dumps(found))
+    ours.solver.close()
+
+
+def run_ddp(model: str, batch: int, side: int, rounds: int, file: str) -> None:
+    """PyTorch's DistributedDataParallel over gloo, its buckets as they come, in its faster memory format."""
+    import torch.distributed as dist
+    import torch_models
+
+    pool = torch_models.average_pool
+
+    def average_pool(x: torch.Tensor, kernel: int, stride: int, **options: Any) -> torch.Tensor:
+        return x.mean((2, 3), keepdim=True) if kernel == LAST_KERNEL else pool(x, kernel, stride, **options)
+
+    torch_models.average_pool = average_pool
+    dist.init_process_group("gloo")
+    torch.manual_seed(1)
+    net = torch_models.build(model).to(memory_format=torch.channels_last)
+    images, labels = batch_of(model, batch, side, dist.get_rank())
+    images = images.contiguous(memory_format=torch.channels_last)
+    parallel = torch.nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    times = []
+    for number in range(rounds + 2):
+        dist.barrier()
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(parallel(images), labels).backward()
+        optimizer.step()
+        if number >= 2:  # DDP puts its buckets into their final order in the first iterations
+            times.append(time.perf_counter() - start)
+    slowest = torch.tensor(times, dtype=torch.float64)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    if dist.get_rank() == 0:
+        Path(file).write_text(json.dumps({"seconds": slowest.tolist(), "median": statistics.median(slowest.tolist())}))
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    """Reads the command line."""
+    side, model, batch, size, rounds, file = sys.argv[1:7]
+    if side == "ours":
+        from mgcaffe.tools.process import speed_up_memory
+
+        speed_up_memory()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    run = run_ours if side == "ours" else run_ddp
+    run(model, int(batch), int(size), int(rounds), file)
+
+
+if __name__ == "__main__":
+    main()
