@@ -68,15 +68,25 @@ def in_form(array: Array, form: BatchForm) -> Array:
 
 
 class EpochOrder:
-    """Which of a source's items each global record is, with a new order every epoch where it is shuffled."""
+    """Which of a source's items each global record is, with a new order every epoch where it is shuffled.
 
-    def __init__(self, count: int, shuffle: bool) -> None:
+    Args:
+        count: how many items there are.
+        shuffle: whether their order changes.
+        rand_skip: record 0 is one of the first so many items, which the seed picks: the same one on all ranks and
+            after a resume; 0 for the first.
+    """
+
+    def __init__(self, count: int, shuffle: bool, rand_skip: int = 0) -> None:
         self.count = count
-        self._shuffle = shuffle
+        self._shuffle, self._rand_skip = shuffle, rand_skip
         self._cached: tuple[tuple[int, int], NDArray[np.int64]] | None = None
 
     def indices(self, records: Sequence[int], stream: int) -> list[int]:
         """The items that these global records stand for, each from 0 to count - 1."""
+        if self._rand_skip:
+            skipped = int(random_numbers.below(stream, [0], np.array([self._rand_skip]))[0])
+            records = [record + skipped for record in records]
         if not self._shuffle:
             return [record % self.count for record in records]
         return [int(self._permutation(stream, record // self.count)[record % self.count]) for record in records]

@@ -1,8 +1,15 @@
-"""Data: batches from an LMDB of Datum records, in the order of their keys (Caffe: data_layer.cpp).
+"""Data: batches from an LMDB of Datum records, in the order of their keys.
 
-data_param: source (a folder), batch_size, backend (what the folder holds decides; LevelDB is refused),
-prefetch (4 batches ahead), shuffle (false; a new order every epoch). transform_param: see transformer.py.
-Tops: batch x channels x height x width, and if there is a second one the labels, batch.
+Fields of `data_param` (default): source, a folder; batch_size; backend: what the folder holds decides; prefetch (4):
+how many batches a thread makes ahead; shuffle (false): a new order every epoch; parser_threads (0): how many encoded
+images are decoded at a time, 0 for as many as the rank computes with; bad_record (STOP) and bad_record_limit (100): see
+record_loader.py; rand_skip (0): a start that the seed picks below it. In old files scale, mirror, crop_size and
+mean_file stand here. force_encoded_color does nothing; force_color of transform_param does what it says.
+Fields of `transform_param`: see transformer.py.
+No bottoms. Tops: images, batch x channels x height x width; optionally labels, batch.
+Differences from Caffe: LevelDB is refused. Each rank reads its own records only, where Caffe's solvers all read all of
+them. rand_skip, which today's Caffe reads no more, has its old meaning, with a start that the seed picks.
+(Caffe: data_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -13,8 +20,15 @@ import numpy as np
 
 from mgcaffe.engine.data.batches import Array, BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
-from mgcaffe.engine.data.datum import decode_datum
+from mgcaffe.engine.data.datum import DatumRecord, decode_datum_record
 from mgcaffe.engine.data.lmdb_source import LmdbSource, open_lmdb
+from mgcaffe.engine.data.record_loader import (
+    BadRecordRule,
+    RecordLoader,
+    bad_record_rule,
+    check_shape,
+    decode_threads,
+)
 from mgcaffe.engine.data.transform_fields import (
     check_fit,
     color_choice,
@@ -32,7 +46,7 @@ from mgcaffe.errors import DataError
 _KNOWN_FIELDS = {
     *("source", "batch_size", "backend", "prefetch", "shuffle"),
     *("scale", "mean_file", "crop_size", "mirror", "force_encoded_color"),
-    *("rand_skip", "threads", "parser_threads", "cache", "precache"),
+    *("rand_skip", "threads", "parser_threads", "cache", "precache", "bad_record", "bad_record_limit"),
 }
 
 
@@ -40,39 +54,55 @@ class DatumReader:
     """Reads, decodes and transforms records of an LMDB."""
 
     def __init__(
-        self, source: LmdbSource, transformer: Transformer, order: EpochOrder, color: bool | None, tops: int
+        self,
+        source: LmdbSource,
+        transformer: Transformer,
+        order: EpochOrder,
+        color: bool | None,
+        tops: int,
+        *,
+        rule: BadRecordRule,
+        threads: int = 1,
     ) -> None:
         self._source, self._transformer, self._order = source, transformer, order
         self._color, self._tops = color, tops
         self.count = order.count
-        self.first_shape: Shape = self._decode([0])[0][0].shape
+        self._loader = RecordLoader(order.count, self._load, rule)
+        first = self._loader.first()
+        self.first_shape: Shape = first.image.shape
         self.record_shapes: list[Shape] = []
+        if first.encoded:  # taking raw records apart costs less than handing them to a thread
+            self._loader.use_threads(threads)
+        if rule.skip:
+            self._loader.check = self._check_shape
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
         """Images and, with two tops, labels. See Reader."""
-        numbers = self._order.indices(records, form.stream)
-        decoded = self._decode(numbers)
+        self._source.check_unchanged()
+        numbers, loaded = self._loader.load(self._order.indices(records, form.stream))
         images = self._transformer(
-            [image for image, _ in decoded],
+            [record.image for record in loaded],
             records,
             form,
             lambda index: self._source.describe(numbers[index]),
         )
         if self._tops == 1:
             return [images]
-        return [images, np.array([label for _, label in decoded], form.dtype)]
+        return [images, np.array([record.label for record in loaded], form.dtype)]
 
     def close(self) -> None:
-        """Nothing: the source closes when the last layer that reads it is gone."""
+        """Ends the decoding threads; the source closes when the last layer that reads it is gone."""
+        self._loader.close()
 
-    def _decode(self, numbers: Sequence[int]) -> list[tuple[Array, int]]:
-        decoded = []
-        for number, value in zip(numbers, self._source.values(numbers), strict=True):
-            try:
-                decoded.append(decode_datum(value, self._color))
-            except DataError as error:
-                raise DataError(f"{self._source.describe(number)}: {error.message}", hint=error.hint) from error
-        return decoded
+    def _load(self, number: int) -> DatumRecord:
+        value = self._source.value(number)
+        try:
+            return decode_datum_record(value, self._color)
+        except DataError as error:
+            raise DataError(f"{self._source.describe(number)}: {error.message}", hint=error.hint) from error
+
+    def _check_shape(self, number: int, record: DatumRecord) -> None:
+        check_shape(self._transformer, record.image.shape, self.first_shape, self._source.describe(number))
 
 
 @register("Data")
@@ -96,8 +126,16 @@ class Data(DataLayer):
                 hint="write backend: LMDB",
                 error=DataError,
             )
-        order = EpochOrder(len(source), param.shuffle)
-        reader = DatumReader(source, transformer, order, color_choice(self), len(self.param.top))
+        order = EpochOrder(len(source), param.shuffle, param.rand_skip)
+        reader = DatumReader(
+            source,
+            transformer,
+            order,
+            color_choice(self),
+            len(self.param.top),
+            rule=bad_record_rule(self.param),
+            threads=decode_threads(self.param),
+        )
         shape = check_fit(self, transformer, reader.first_shape)
         reader.record_shapes = [shape, ()][: len(self.param.top)]
         return reader

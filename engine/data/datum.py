@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from google.protobuf.message import DecodeError
 
@@ -11,15 +13,32 @@ from mgcaffe.errors import DataError
 from mgcaffe.prototxt import Datum
 
 
+class DatumRecord(NamedTuple):
+    """A record taken apart.
+
+    Attributes:
+        image: channels x height x width; uint8, or float32 where the record holds floats; read-only.
+        label: the record's.
+        encoded: whether the image had to be decoded.
+    """
+
+    image: Array
+    label: int
+    encoded: bool
+
+
 def decode_datum(record: bytes, color: bool | None = None) -> tuple[Array, int]:
-    """The image of a record, channels x height x width, and its label.
+    """The image of a record, channels x height x width, and its label. See decode_datum_record."""
+    image, label, _ = decode_datum_record(record, color)
+    return image, label
+
+
+def decode_datum_record(record: bytes, color: bool | None = None) -> DatumRecord:
+    """Takes a record apart.
 
     Args:
         record: a serialized Datum: raw bytes, floats, or an encoded image.
         color: True where images have to have three channels, False for one. Encoded ones are converted.
-
-    Returns:
-        uint8, or float32 where the record holds floats; read-only.
 
     Raises:
         DataError: the record is damaged, or not of the colour that is asked for.
@@ -29,7 +48,7 @@ def decode_datum(record: bytes, color: bool | None = None) -> tuple[Array, int]:
     except DecodeError as error:
         raise DataError(f"it is not a Datum message ({error})") from error
     if datum.encoded:
-        return decode_image(datum.data, color), datum.label
+        return DatumRecord(decode_image(datum.data, color), datum.label, True)
     image = _raw_image(datum)
     if color is not None and len(image) != (3 if color else 1):
         raise DataError(
@@ -37,7 +56,7 @@ def decode_datum(record: bytes, color: bool | None = None) -> tuple[Array, int]:
             f" {'force_color' if color else 'force_gray'} cannot change",
             hint="remove the field; it converts encoded images only",
         )
-    return image, datum.label
+    return DatumRecord(image, datum.label, False)
 
 
 def _raw_image(datum: Datum) -> Array:

@@ -1,8 +1,12 @@
-"""DummyData: tops made by fillers (Caffe: dummy_data_layer.cpp).
+"""DummyData: tops made by fillers.
 
-dummy_data_param: shape, one for all tops or one each (or the old num, channels, height, width, likewise);
-data_filler: none (zeros), one for all tops, or one each. A constant top is filled once and given out again in
-every pass, other tops are filled anew from the net's random stream.
+A constant top is filled once and given out again in every pass, other tops are filled anew from the net's random
+stream.
+
+Fields of `dummy_data_param`: shape: one for all tops or one each (or the old num, channels, height, width, likewise);
+data_filler: none (zeros), one for all tops, or one each.
+No bottoms. Tops: one or more, of these shapes.
+No differences from Caffe. (Caffe: dummy_data_layer.cpp.)
 """
 
 from __future__ import annotations

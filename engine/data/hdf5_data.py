@@ -1,8 +1,11 @@
-"""HDF5Data: rows of HDF5 files (Caffe: hdf5_data_layer.cpp).
+"""HDF5Data: rows of HDF5 files.
 
-hdf5_data_param: source (a text file that lists the HDF5 files, one a line), batch_size, shuffle (false; the
-files and the rows in each in a new order every epoch, the same on all ranks). Every top is batch x the shape
-of a row of the dataset of its name, as floats. There is no transform_param.
+Fields of `hdf5_data_param` (default): source: a text file that lists the HDF5 files, one a line; batch_size; shuffle
+(false): the files and the rows in each in a new order every epoch. A transform_param is refused.
+No bottoms. Tops: one or more, each batch x the shape of a row of the dataset of its name, as floats.
+Differences from Caffe: with shuffle the order follows from the seed, and is the same on all ranks; Caffe's comes from
+C's generator, which nothing seeds.
+(Caffe: hdf5_data_layer.cpp.)
 """
 
 from __future__ import annotations

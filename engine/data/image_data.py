@@ -1,10 +1,16 @@
-"""ImageData: image files that a list names, each with a label (Caffe: image_data_layer.cpp).
+"""ImageData: image files that a list names, each with a label.
 
-image_data_param: source (a text file, `path label` a line; the path may hold spaces), batch_size (1),
-root_folder (put in front of each path), new_height and new_width (0: as it is), is_color (true), shuffle
-(false; a new order every epoch), rand_skip (0: a start in the list that the seed picks below it).
-transform_param: see transformer.py. Tops: batch x channels x height x width; labels, batch. Unlike Caffe's,
-ranks that train in step share the images out.
+Fields of `image_data_param` (default): source: a text file with a path and a label a line, where the path may hold
+spaces; batch_size (1); root_folder: put in front of each path; new_height and new_width (0: as it is): the size that
+images are brought to; is_color (true); shuffle (false): a new order every epoch; rand_skip (0): a start in the list
+that the seed picks below it. In old files scale, mirror, crop_size and mean_file stand here.
+Fields of `data_param` (default): prefetch (4), parser_threads (0), bad_record (STOP) and bad_record_limit (100), like
+those of a Data layer.
+Fields of `transform_param`: see transformer.py.
+No bottoms. Tops: images, batch x channels x height x width; labels, batch.
+Differences from Caffe: ranks that train in step share the images out, where each of Caffe's solvers reads all of them.
+JPEG files are decoded by another library than OpenCV, whose pixels can differ by a grey level or two.
+(Caffe: image_data_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -14,11 +20,17 @@ from pathlib import Path
 
 import numpy as np
 
-from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import Array, BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.hdf5_files import read_list
 from mgcaffe.engine.data.images import decode_image
+from mgcaffe.engine.data.record_loader import (
+    BadRecordRule,
+    RecordLoader,
+    bad_record_rule,
+    check_shape,
+    decode_threads,
+)
 from mgcaffe.engine.data.transform_fields import (
     check_fit,
     make_transformer,
@@ -50,22 +62,24 @@ class ImageReader:
         size: tuple[int, int] | None,
         shuffle: bool,
         rand_skip: int,
+        rule: BadRecordRule,
+        threads: int = 1,
     ) -> None:
         self._entries, self._transformer = entries, transformer
-        self._color, self._size, self._rand_skip = color, size, rand_skip
-        self._order = EpochOrder(len(entries), shuffle)
+        self._color, self._size = color, size
+        self._order = EpochOrder(len(entries), shuffle, rand_skip)
         self.count = len(entries)
-        self.first_shape: Shape = self._image(0).shape
+        self._loader = RecordLoader(len(entries), self._image, rule, threads)
+        self.first_shape: Shape = self._loader.first().shape
         self.record_shapes: list[Shape] = []
+        if rule.skip:
+            self._loader.check = self._check_shape
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
         """Images and labels. See Reader."""
-        skipped = 0
-        if self._rand_skip:
-            skipped = int(random_numbers.below(form.stream, [0], np.array([self._rand_skip]))[0])
-        numbers = self._order.indices([record + skipped for record in records], form.stream)
+        numbers, loaded = self._loader.load(self._order.indices(records, form.stream))
         images = self._transformer(
-            [self._image(number) for number in numbers],
+            loaded,
             records,
             form,
             lambda index: f"image '{self._entries[numbers[index]][0]}'",
@@ -73,7 +87,11 @@ class ImageReader:
         return [images, np.array([self._entries[number][1] for number in numbers], form.dtype)]
 
     def close(self) -> None:
-        """Nothing: no file stays open."""
+        """Ends the decoding threads."""
+        self._loader.close()
+
+    def _check_shape(self, number: int, image: Array) -> None:
+        check_shape(self._transformer, image.shape, self.first_shape, f"image '{self._entries[number][0]}'")
 
     def _image(self, number: int) -> Array:
         path, _, location = self._entries[number]
@@ -106,6 +124,8 @@ class ImageData(DataLayer):
             size=self._new_size(),
             shuffle=param.shuffle,
             rand_skip=param.rand_skip,
+            rule=bad_record_rule(self.param),
+            threads=decode_threads(self.param),
         )
         reader.record_shapes = [check_fit(self, transformer, reader.first_shape), ()]
         return reader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,19 @@ def decode_image(encoded: bytes, color: bool | None = None, size: tuple[int, int
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         raise DataError(f"the encoded image cannot be decoded: {error}") from error
     if size is not None and size != (pixels.height, pixels.width):
-        planes = _resized_planes(pixels, *size)
+        planes = _resized_planes(pixels.split(), *size)
     else:
         planes = np.atleast_3d(np.asarray(pixels)).transpose(2, 0, 1)
     return planes[[2, 1, 0, 3]] if len(planes) == 4 else planes[::-1]
+
+
+def resized(image: NDArray[Any], height: int, width: int) -> NDArray[Any]:
+    """An image (uint8, channels x height x width) at another size, as `decode_image` gives it."""
+    from PIL import Image
+
+    if image.shape[1:] == (height, width):
+        return image
+    return _resized_planes([Image.fromarray(np.ascontiguousarray(plane)) for plane in image], height, width)
 
 
 def _mode(mode: str, color: bool | None) -> str:
@@ -59,14 +69,14 @@ def _mode(mode: str, color: bool | None) -> str:
     return "RGBA" if mode in _ALPHA_MODES else "RGB"
 
 
-def _resized_planes(image: Any, height: int, width: int) -> NDArray[Any]:
+def _resized_planes(planes: Sequence[Any], height: int, width: int) -> NDArray[Any]:
     """As OpenCV's INTER_LINEAR: no smoothing before an image is made smaller, unlike Pillow's own resize."""
     from PIL import Image
 
-    scale = (image.width / width, 0.0, 0.0, 0.0, image.height / height, 0.0)
-    planes = [
+    scale = (planes[0].width / width, 0.0, 0.0, 0.0, planes[0].height / height, 0.0)
+    resized_planes = [
         # in floating point, since Pillow would cut fractions off rather than round them
         plane.convert("F").transform((width, height), Image.Transform.AFFINE, scale, Image.Resampling.BILINEAR)
-        for plane in image.split()
+        for plane in planes
     ]
-    return np.rint(np.stack([np.asarray(plane) for plane in planes])).astype(np.uint8)
+    return np.rint(np.stack([np.asarray(plane) for plane in resized_planes])).astype(np.uint8)

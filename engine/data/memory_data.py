@@ -1,7 +1,12 @@
-"""MemoryData: batches from arrays that the caller hands over (Caffe: memory_data_layer.cpp).
+"""MemoryData: batches from arrays that the caller hands over.
 
-memory_data_param: batch_size, channels, height, width. Tops: batch x channels x height x width; labels,
-batch. The arrays come by `reset`; ranks that train in step are given the same ones and share them out.
+The arrays come by `reset` (pycaffe's set_input_arrays) and are given out from the beginning again after their end.
+
+Fields of `memory_data_param`: batch_size, channels, height, width: all at least 1.
+Fields of `transform_param`: told, and not applied to arrays given by `reset`, as in Caffe.
+No bottoms. Tops: images, batch x channels x height x width; labels, batch.
+Differences from Caffe: ranks that train in step are given the same arrays and share them out.
+(Caffe: memory_data_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from mgcaffe.engine.data.batches import Array
-from mgcaffe.engine.data.transformer import Misfit, Transformer
+from mgcaffe.engine.data.resizing import Misfit, Resizing, read_resizing
+from mgcaffe.engine.data.transformer import Transformer
 from mgcaffe.engine.layer import TRAIN, Layer
 from mgcaffe.engine.layers.fields import refuse_fork_fields
 from mgcaffe.engine.parameter import Shape
@@ -18,7 +20,10 @@ from mgcaffe.errors import DataError, PrototxtError
 from mgcaffe.prototxt import BlobProto
 from mgcaffe.prototxt.blobs import blob_array
 
-_HONOURED = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"}
+_HONOURED = {
+    *("scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"),
+    *("crop_h", "crop_w", "resize_param"),
+}
 # How a fork computes the same thing, draws its random numbers, or what it shows while doing so.
 _WITHOUT_EFFECT = {"use_gpu_transform", "random_seed", "display"}
 DEFAULT_CHANNELS = 3
@@ -39,25 +44,80 @@ def make_transformer(layer: Layer) -> Transformer:
     """
     param = layer.param.transform_param
     refuse_other_fields(layer, param, "transform_param", _HONOURED | _WITHOUT_EFFECT)
+    mean = read_mean(layer)
+    color_choice(layer)
+    if not math.isfinite(param.scale):
+        layer.fail(f"scale is {param.scale:g}, which is no finite number", "transform_param.scale")
+    return Transformer(
+        crop_size=_crop(layer),
+        mirror=param.mirror,
+        scale=param.scale,
+        mean=mean,
+        random_crop=layer.phase == TRAIN,
+        resizing=_resizing(layer),
+    )
+
+
+def _crop(layer: Layer) -> int | tuple[int, int]:
+    """Edge, or height and width, of what is cut out."""
+    param = layer.param.transform_param
+    sides = [name for name in ("crop_h", "crop_w") if getattr(param, name)]
+    if not sides:
+        return int(param.crop_size)
+    if param.crop_size:
+        layer.fail(f"crop_size and {sides[0]} exclude each other", f"transform_param.{sides[0]}")
+    if len(sides) == 1:
+        layer.fail("crop_h and crop_w go together", f"transform_param.{sides[0]}", hint="give both or neither")
+    return int(param.crop_h), int(param.crop_w)
+
+
+def transformed_shape(param: Any, shape: Shape) -> Shape:
+    """The shape that an image of `shape` (channels, height, width) gets by a TransformationParameter message alone.
+
+    Raises:
+        Misfit: a field out of range.
+    """
+    if param.HasField("resize_param"):
+        shape = read_resizing(param.resize_param).output_shape(shape)
+    if param.crop_h and param.crop_w:
+        return shape[0], param.crop_h, param.crop_w
+    return (shape[0], param.crop_size, param.crop_size) if param.crop_size else shape
+
+
+def _resizing(layer: Layer) -> Resizing | None:
+    param = layer.param.transform_param
+    if not param.HasField("resize_param"):
+        return None
+    try:
+        return read_resizing(param.resize_param)
+    except Misfit as error:
+        layer.fail(error.message, f"transform_param.{error.field}", hint=error.hint)
+
+
+def read_mean(layer: Layer) -> Array | None:
+    """What mean_file or mean_value of the layer's transform_param say: an image, or values, or nothing.
+
+    Raises:
+        NetError: both are given.
+        DataError: the mean file is missing or damaged. It is not looked at in a net that is only looked at.
+    """
+    param = layer.param.transform_param
     if param.mean_file and param.mean_value:
         layer.fail(
             "mean_file and mean_value exclude each other",
             "transform_param.mean_value",
             hint="remove one of them",
         )
-    color_choice(layer)
-    mean = None
     if param.mean_value:
-        mean = np.array(param.mean_value)
-    elif param.mean_file and layer.context.input_shapes is None:
-        mean = _read_mean(layer, param.mean_file)
-    return Transformer(
-        crop_size=param.crop_size,
-        mirror=param.mirror,
-        scale=param.scale,
-        mean=mean,
-        random_crop=layer.phase == TRAIN,
-    )
+        for index, value in enumerate(param.mean_value):
+            if not math.isfinite(value):
+                layer.fail(
+                    f"mean_value is {value:g}, which is no finite number", "transform_param.mean_value", index=index
+                )
+        return np.array(param.mean_value)
+    if param.mean_file and layer.context.input_shapes is None:
+        return _read_mean_file(layer, param.mean_file)
+    return None
 
 
 def color_choice(layer: Layer) -> bool | None:
@@ -92,14 +152,18 @@ def shape_by_hint(layer: Layer, hint: Shape | None, channels: int | None = None)
     transformer = make_transformer(layer)
     if hint is not None:
         return check_fit(layer, transformer, hint) if len(hint) == 3 else hint
-    if not param.crop_size:
-        return None
+    crop, resizing = _crop(layer), _resizing(layer)
+    size = (crop, crop) if isinstance(crop, int) else crop
+    if not any(size):
+        if resizing is None or resizing.mode == "FIT_SMALL_SIZE":
+            return None
+        size = (resizing.height, resizing.width)
     if channels is None:
         channels = 1 if param.force_gray else max(DEFAULT_CHANNELS, len(param.mean_value))
-    return channels, param.crop_size, param.crop_size
+    return (channels, *size)
 
 
-def _read_mean(layer: Layer, file: str) -> Array:
+def _read_mean_file(layer: Layer, file: str) -> Array:
     """The mean image, channels x height x width."""
     field = "transform_param.mean_file"
     try:

@@ -1,11 +1,12 @@
-"""transform_param: crop, mirror, mean and scale of a batch (Caffe: data_transformer.cpp).
+"""transform_param: size, crop, mirror, mean and scale of a batch (Caffe: data_transformer.cpp).
 
     top = (pixel - mean) * scale
 
-crop_size (0: none): a square, at random in the TRAIN phase and in the centre otherwise; mirror (false): left
-to right for every other record, at random, in both phases; mean_file: a mean for every pixel of the image
-before cropping, or mean_value: one, or one a channel; scale (1). Channels are in the order B, G, R. The
-random numbers of a record follow from its global number (see random_numbers).
+resize_param: see resizing.py; crop_size (0: none): a square, or crop_h and crop_w: a rectangle, at random in the TRAIN
+phase and in the centre otherwise; mirror (false): left to right for every other record, at random, in both phases;
+mean_file: a mean for every pixel of the image, resized but before cropping, or mean_value: one, or one a channel;
+scale (1). Channels are in the order B, G, R. The random numbers of a record follow from its global number (see
+random_numbers).
 """
 
 from __future__ import annotations
@@ -16,45 +17,45 @@ import numpy as np
 
 from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import Array, BatchForm, empty
+from mgcaffe.engine.data.resizing import Misfit, Resizing
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.errors import DataError
 
-_MIRROR, _TOP, _LEFT = 1, 2, 3
+__all__ = ["Misfit", "Transformer"]
+
+_MIRROR, _TOP, _LEFT, _RESIZED, _INTERPOLATION = 1, 2, 3, 4, 5
+_STEPS = 1 << 24
 # Arithmetic goes over this many values at a time, which stay in the second-level cache in between.
 _VALUES_AT_ONCE = 1 << 17
 # Reordering axes plane by plane is several times faster while there are few planes.
 _FEW_PLANES = 4
 
 
-class Misfit(DataError):
-    """An image that a transformation cannot take. `field` says which field of transform_param is why."""
-
-    def __init__(self, field: str, message: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.field = field
-
-
 class Transformer:
     """Makes arrays for the net out of images.
 
     Args:
-        crop_size: edge of the square that is cut out; 0 for none.
+        crop_size: edge of the square that is cut out, or height and width of the rectangle; 0 for none.
         mirror: whether records are mirrored at random.
         scale: factor on everything.
         mean: an array of the shape of the uncropped image, or values (one, or one a channel), or None.
         random_crop: crop at random rather than in the centre.
+        resizing: how images are resized first.
     """
 
     def __init__(
         self,
         *,
-        crop_size: int = 0,
+        crop_size: int | tuple[int, int] = 0,
         mirror: bool = False,
         scale: float = 1.0,
         mean: Array | None = None,
         random_crop: bool = False,
+        resizing: Resizing | None = None,
     ) -> None:
-        self._crop_size, self._mirror, self._scale = crop_size, mirror, scale
+        self._is_square = isinstance(crop_size, int)
+        self._crop = (crop_size, crop_size) if isinstance(crop_size, int) else crop_size
+        self._mirror, self._scale, self._resizing = mirror, scale, resizing
         self._mean_image = mean if mean is not None and mean.ndim == 3 else None
         self._mean_values = mean if mean is not None and mean.ndim == 1 else None
         self._random_crop = random_crop
@@ -66,12 +67,16 @@ class Transformer:
         Raises:
             Misfit: the image is smaller than the crop, or the mean does not fit it.
         """
+        return self._window_shape(self._resizing.output_shape(shape) if self._resizing else shape)
+
+    def _window_shape(self, shape: Shape) -> Shape:
+        """The shape of the window that is cut out of a resized image of `shape`."""
         channels, height, width = shape
         if self._mean_image is not None and self._mean_image.shape != shape:
             raise Misfit(
                 "mean_file",
                 f"the mean file has shape {_times(self._mean_image.shape)}, the image (before cropping) has"
-                f" {_times(shape)}",
+                f" {_times(shape)}{' after resizing' if self._resizing else ''}",
             )
         if self._mean_values is not None and len(self._mean_values) not in (1, channels):
             raise Misfit(
@@ -79,11 +84,13 @@ class Transformer:
                 f"mean_value is given {len(self._mean_values)} times, but images have {channels} channel(s)",
                 "give it once, or once for every channel",
             )
-        if not self._crop_size:
+        if not any(self._crop):
             return shape
-        if self._crop_size > min(height, width):
-            raise Misfit("crop_size", f"crop_size {self._crop_size} is larger than the image, {height} x {width}")
-        return channels, self._crop_size, self._crop_size
+        if self._crop[0] > height or self._crop[1] > width:
+            field = "crop_size" if self._is_square else "crop_h"
+            what = f"crop_size {self._crop[0]}" if self._is_square else f"crop_h x crop_w {_times(self._crop)}"
+            raise Misfit(field, f"{what} is larger than the image, {height} x {width}")
+        return (channels, *self._crop)
 
     def __call__(
         self, images: Sequence[Array], records: Sequence[int], form: BatchForm, describe: Callable[[int], str]
@@ -99,6 +106,7 @@ class Transformer:
         Raises:
             DataError: images that do not fit the transformation, or each other.
         """
+        images = self._resized(images, records, form, describe)
         self._check(images, describe)
         windows = self._windows(images, records, form)
         staged = self._stage(images, windows, form)
@@ -112,13 +120,31 @@ class Transformer:
                 np.multiply(values[chunk], form.dtype.type(self._scale), out=values[chunk])
         return values
 
+    def _resized(
+        self, images: Sequence[Array], records: Sequence[int], form: BatchForm, describe: Callable[[int], str]
+    ) -> Sequence[Array]:
+        if self._resizing is None:
+            return images
+        count, choices = len(images), len(self._resizing.interpolations)
+        choice = random_numbers.below(form.stream ^ _INTERPOLATION, records, np.full(count, choices)).tolist()
+        draws = random_numbers.below(form.stream ^ _RESIZED, records, np.full(count, _STEPS))
+        wanted = (draws < self._resizing.probability * _STEPS).tolist()
+        result = []
+        for number, image in enumerate(images):
+            try:
+                self._resizing.output_shape(image.shape)
+            except Misfit as error:
+                raise DataError(f"{describe(number)}: {error.message}", hint=error.hint) from error
+            result.append(self._resizing(image, choice[number]) if wanted[number] else image)
+        return result
+
     def _check(self, images: Sequence[Array], describe: Callable[[int], str]) -> None:
         first, expected = None, None
         for number, image in enumerate(images):
             if image.shape == first:
                 continue
             try:
-                shape = self.output_shape(image.shape)
+                shape = self._window_shape(image.shape)
             except Misfit as error:
                 raise DataError(f"{describe(number)}: {error.message}", hint=error.hint) from error
             if first is None:
@@ -126,7 +152,8 @@ class Transformer:
             elif shape != expected:
                 raise DataError(
                     f"{describe(number)} has shape {_times(image.shape)}, the batch's first {_times(first)}",
-                    hint="give all images one size, crop them (crop_size), or use a batch_size of 1",
+                    hint="give all images one size, crop them (crop_size), resize them (resize_param), or use a"
+                    " batch_size of 1",
                 )
 
     def _windows(self, images: Sequence[Array], records: Sequence[int], form: BatchForm) -> list[tuple[int, int, bool]]:
@@ -135,9 +162,9 @@ class Transformer:
         mirrored = np.zeros(count, bool)
         if self._mirror:
             mirrored = random_numbers.below(form.stream ^ _MIRROR, records, np.full(count, 2)) == 1
-        if not self._crop_size:
+        if not any(self._crop):
             return [(0, 0, flag) for flag in mirrored.tolist()]
-        room = np.array([image.shape[1:] for image in images]) - self._crop_size
+        room = np.array([image.shape[1:] for image in images]) - np.array(self._crop)
         offsets = room // 2
         if self._random_crop:
             offsets[:, 0] = random_numbers.below(form.stream ^ _TOP, records, room[:, 0] + 1)
@@ -146,7 +173,7 @@ class Transformer:
 
     def _stage(self, images: Sequence[Array], windows: Sequence[tuple[int, int, bool]], form: BatchForm) -> Array:
         """The windows side by side, still in the images' own type, which is quick to move about."""
-        channels, height, width = self.output_shape(images[0].shape)
+        channels, height, width = self._window_shape(images[0].shape)
         dtype = np.dtype(np.uint8) if all(image.dtype == np.uint8 for image in images) else form.dtype
         staged = empty((len(images), channels, height, width), dtype, form.channels_last)
         for slot, image, (top, left, mirrored) in zip(staged, images, windows, strict=True):

@@ -20,6 +20,7 @@ import lmdb
 import numpy as np
 from sklearn.datasets import load_digits
 
+from mgcaffe.engine.data.lmdb_sums import FILE, record_sum, write_sums
 from mgcaffe.prototxt import Datum
 
 SEED = 0
@@ -55,16 +56,17 @@ def record(image: np.ndarray, label: int) -> bytes:
 
 
 def write_lmdb(folder: Path, records: list[bytes]) -> None:
-    """Writes the records, numbered from 0, into an LMDB that replaces the one in `folder`."""
+    """Writes the records, numbered from 0, into an LMDB that replaces the one in `folder`, and its sum file."""
     with tempfile.TemporaryDirectory() as scratch:
         with lmdb.open(scratch, map_size=MAP_SIZE) as environment:
             with environment.begin(write=True) as transaction:
                 for number, value in enumerate(records):
                     transaction.put(b"%08d" % number, value, append=True)
             folder.mkdir(parents=True, exist_ok=True)
-            for name in ("data.mdb", "lock.mdb"):
+            for name in ("data.mdb", "lock.mdb", FILE):
                 (folder / name).unlink(missing_ok=True)
             environment.copy(str(folder), compact=True)
+            write_sums(folder, (record_sum(b"%08d" % number, value) for number, value in enumerate(records)))
 
 
 def main() -> None:

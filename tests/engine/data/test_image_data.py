@@ -128,3 +128,26 @@ def test_shapes_are_known_without_the_images(tmp_path):
     assert layer.reshape([]) == [(2, 1, 30, 40), (2,)]
     layer = layer_of(tmp_path, 2, "", "transform_param { crop_size: 20 }", input_shapes={})
     assert layer.reshape([]) == [(2, 3, 20, 20), (2,)]
+
+
+@pytest.mark.parametrize(("height", "width"), [(3, 4), (4, 4), (12, 16)])
+def test_colour_images_are_resized(folder, height, width):
+    layer = layer_of(folder, 2, f"new_height: {height} new_width: {width}")
+    data, _ = layer.forward([])
+    assert data.shape == (2, 3, height, width)
+    layer.close()
+    plain = layer_of(folder, 2)
+    whole = plain.forward([])[0]
+    plain.close()
+    # Averages survive a change of size, channel by channel.
+    assert np.abs(data.mean((2, 3)).numpy() - whole.mean((2, 3)).numpy()).max() < 20
+    if (height, width) == (3, 4):
+        halved = whole.numpy().reshape(2, 3, 3, 2, 4, 2).mean(axis=(3, 5))
+        assert np.abs(data.numpy() - halved).max() <= 1
+
+
+def test_one_image_a_batch_may_change_its_size(folder):
+    (folder / "image 1.png").write_bytes(file_bytes(images(1, (9, 7, 3))[0], "PNG"))
+    layer = layer_of(folder, 1)
+    assert [tuple(layer.forward([])[0].shape) for _ in range(3)] == [(1, 3, 6, 8), (1, 3, 9, 7), (1, 3, 6, 8)]
+    layer.close()

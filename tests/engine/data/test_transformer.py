@@ -136,8 +136,8 @@ def test_the_mean_file_is_subtracted(source, tmp_path):
         ("crop_size: 7", "crop_size 7 is larger than the image, 6 x 8", DataError),
         ('mean_file: "{small}" mean_value: 1', "exclude each other", NetError),
         ("force_color: true force_gray: true", "exclude each other", NetError),
-        ("resize_param {{ }}", "resize_param is a field of another Caffe", NetError),
-        ("crop_h: 3", "crop_h is a field of another Caffe", NetError),
+        ("distort_param {{ }}", "distort_param is a field of another Caffe", NetError),
+        ("pad: 3", "pad is a field of another Caffe", NetError),
     ],
 )
 def test_fields_that_do_not_fit_are_refused(source, tmp_path, fields, message, error):
@@ -146,3 +146,16 @@ def test_fields_that_do_not_fit_are_refused(source, tmp_path, fields, message, e
     fields = fields.format(bad=tmp_path / "bad", small=tmp_path / "small")
     with pytest.raises(error, match=message):
         data_layer(source, 2, f"transform_param {{ {fields} }}")
+
+
+@pytest.mark.parametrize("crop", ["", "crop_size: 4"])
+def test_a_test_net_mirrors_too_but_crops_the_centre(tmp_path, crop):
+    pixels = np.repeat(images(1, (1, 6, 8)), 40, axis=0)
+    folder = write_lmdb(tmp_path / "db", [datum(image) for image in pixels])
+    layer = data_layer(folder, 40, f"transform_param {{ mirror: true {crop} }}", phase=1)
+    found = layer.forward([])[0].numpy()
+    layer.close()
+    plain = pixels[0][:, 1:5, 2:6] if crop else pixels[0]
+    mirrored = [np.array_equal(image, plain[:, :, ::-1]) for image in found]
+    assert all(np.array_equal(image, plain) for image, flag in zip(found, mirrored, strict=True) if not flag)
+    assert 8 < sum(mirrored) < 32

@@ -1,0 +1,20 @@
+"""Hands a solver's bad_record and bad_record_limit down to the layers that read records.
+
+What a layer says itself (`data_param { bad_record: STOP }`) wins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_READERS = ("Data", "ImageData", "WindowData")
+
+
+def hand_down(solver: Any, net: Any) -> None:
+    """Sets the fields in the data_param of each layer of a net that lacks them; the message is changed in place."""
+    for name in ("bad_record", "bad_record_limit"):
+        if not solver.HasField(name):
+            continue
+        for layer in net.layer:
+            if layer.type in _READERS and not layer.data_param.HasField(name):
+                setattr(layer.data_param, name, getattr(solver, name))
