@@ -45,6 +45,8 @@ class FusedLayer(Layer):
 class ConvolutionReLU(FusedLayer):
     """y = max(W * x + b, 0)."""
 
+    keeps_tops = True
+
     def __init__(self, members: Sequence[Layer]) -> None:
         super().__init__(members)
         assert isinstance(members[0], Convolution)
@@ -76,6 +78,7 @@ class BatchNormScale(FusedLayer):
         assert isinstance(members[1], Scale)
         self.norm, self.scale = members[0], members[1]
         self.relu = len(members) > 2
+        self.keeps_tops = self.relu
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keeps the bottom, the statistics and, with a ReLU, the top."""
@@ -135,7 +138,7 @@ def _fusible(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> int:
         return 2 if simple and _relu_follows(nodes, index, readers) else 1
     if not isinstance(first.layer, BatchNorm) or not _follows(nodes, index, readers):
         return 1
-    if first.needs_backward and first.layer.use_global:
+    if first.layer.scale_bias or (first.needs_backward and first.layer.use_global):
         return 1
     scale = nodes[index + 1].layer
     if not isinstance(scale, Scale) or not scale.learned or scale.axis != 1 or len(scale.blob_shape) != 1:

@@ -19,10 +19,17 @@ from mgcaffe.prototxt import LayerParameter, NetState
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """A LayerParameter message and, where it is known, its place in the user's file."""
+    """A LayerParameter message and, where it is known, its place in the user's file.
+
+    Attributes:
+        param: the message.
+        source: its place, or None.
+        bottoms: the bottoms as the user named them, where `param` names outputs of Splits instead.
+    """
 
     param: Any
     source: Any = None
+    bottoms: tuple[str, ...] = ()
 
     def location(self, field: str | None = None, index: int = 0) -> Location | None:
         """Where the layer or one of its fields stands."""
@@ -140,7 +147,7 @@ def _with_splits(
                 copy = used.get(top, 1 if weights[top] else 0)
                 used[top] = copy + 1
                 param.bottom[index] = split_blob_name(layers[top[0]].param.name, blob, top[1], copy)
-        result.append(LayerSpec(param, spec.source))
+        result.append(LayerSpec(param, spec.source, tuple(spec.param.bottom)))
         for index, blob in enumerate(spec.param.top):
             if readers.get((layer, index), 0) > 1:
                 result.append(

@@ -56,5 +56,5 @@ def reading(fail: Callable[[str], Exception]) -> Iterator[None]:
     """Turns what h5py raises for a damaged file into the error that `fail` makes."""
     try:
         yield
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
+    except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, MemoryError) as error:
         raise fail(f"cut short or damaged ({error})") from None

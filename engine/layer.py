@@ -114,6 +114,7 @@ class Layer:
         may_overwrite_top_diff: set by the net before each backward, one flag a top: nobody else reads that
             gradient, so backward may use its storage.
         wants_bottom: set by the net, one flag a bottom: backward will be asked for that gradient.
+        bottom_names: the bottoms as the user named them, for messages; `param` names a Split's outputs.
         saved: what forward keeps for backward; dropped by `release`.
     """
 
@@ -141,6 +142,7 @@ class Layer:
         self.spare_bottom: int | None = None
         self.may_overwrite_top_diff: Sequence[bool] = ()
         self.wants_bottom: Sequence[bool] = (True,) * len(param.bottom)
+        self.bottom_names: Sequence[str] = list(param.bottom)
         self.saved: Any = None
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
@@ -210,8 +212,10 @@ class Layer:
         message: str,
         field: str | None = None,
         *,
+        index: int = 0,
         hint: str | None = None,
         error: builtins.type[EngineError] = NetError,
     ) -> NoReturn:
-        """Raises an error that names this layer and its place in the prototxt."""
-        raise error(f"{message} (layer '{self.name}', type {self.type})", location=self.location(field), hint=hint)
+        """Raises an error that names this layer and its place, or a field's (its `index`-th), in the prototxt."""
+        location = self.location(field, index)
+        raise error(f"{message} (layer '{self.name}', type {self.type})", location=location, hint=hint)

@@ -39,7 +39,7 @@ def decide_overwrites(nodes: Sequence[Node], freeing: bool) -> None:
     """Sets `may_overwrite_bottom` of every layer that is in place in the prototxt, and `spare_bottom` of the others.
 
     Args:
-        nodes: the net.
+        nodes: what runs, in order. A fused layer writes into no bottom, even where its members are in place.
         freeing: nobody reads a blob after its last reader, so that its storage can be used again.
     """
     reads: list[list[_Value]] = []
@@ -52,7 +52,7 @@ def decide_overwrites(nodes: Sequence[Node], freeing: bool) -> None:
         writes.append([_Value(node) for _ in node.tops])
         current.update(zip(node.tops, writes[-1], strict=True))
     for node, read, written in zip(nodes, reads, writes, strict=True):
-        node.layer.may_overwrite_bottom = node.in_place and _safe(node, read[0])
+        node.layer.may_overwrite_bottom = node.in_place and node.layer.in_place and _safe(node, read[0])
         node.layer.spare_bottom = _spare(node, read) if freeing and not node.in_place else None
         joined = node.layer.spare_bottom
         if node.layer.may_overwrite_bottom or (read and node.layer.tops_share_bottoms):

@@ -161,21 +161,23 @@ class Net:
 
     def _plan_memory(self) -> None:
         """Decides what may be overwritten, and in a net that frees its blobs, what runs as one and what dies when."""
-        lifetimes.decide_overwrites(self.nodes, freeing=not self.keep_blobs)
-        self._steps = self.nodes
+        self._steps = self.nodes if self.keep_blobs else fusion.fuse(self.nodes)
+        # Over what really runs: a fused layer keeps other blobs than its members would.
+        lifetimes.decide_overwrites(self._steps, freeing=not self.keep_blobs)
         if self.keep_blobs:
             self._show_inputs()
             return
-        self._steps = fusion.fuse(self.nodes)
         lifetimes.find_dead(self._steps, kept={*self.outputs})
 
     def _append(self, spec: graph.LayerSpec) -> None:
         layer = registry.create(spec.param, self.context, spec.source)
+        layer.bottom_names = spec.bottoms or layer.bottom_names
         node = connect(len(self.nodes), spec, layer, self.blobs)
         shapes = [blob.shape for blob in node.bottoms]
         self.nodes.append(node)
         self.layers.append(layer)
         layer.setup(shapes)
+        unread.check_numbers(spec.param, spec.source)
         self._reshape(node, shapes)
         named = node.tops[: len(spec.param.top)]
         self.blobs.update((blob.name, blob) for blob in named)
@@ -269,6 +271,11 @@ class Net:
         for blob in node.dead:
             blob.data = None
         return loss
+
+    @property
+    def steps(self) -> list[Node]:
+        """What a whole pass runs, in order: the nodes, or fused ones in the place of several."""
+        return self._steps
 
     def _range(self, start: int, end: int) -> list[Node]:
         """The nodes that run for layers `start` to `end` (exclusive)."""

@@ -27,6 +27,7 @@ class Parameter:
         decay_mult: factor on the weight decay.
         wanted: whether backward has to compute its gradient.
         owner: the parameter whose values it shares, or None.
+        measured: forward itself changes it, solvers do not (a normalisation's statistics).
         initial: the values that it begins with, where a layer gives them itself instead of a filler.
         explicit_multipliers: those of lr_mult and decay_mult that a prototxt gives for the owned values.
         fresh: True while `diff` holds nothing of this iteration: the next gradient replaces it.
@@ -38,6 +39,7 @@ class Parameter:
     lr_mult: float = 1.0
     decay_mult: float = 1.0
     wanted: bool = True
+    measured: bool = False
     data: torch.Tensor = field(default=None, repr=False)  # type: ignore[assignment]
     diff: torch.Tensor = field(default=None, repr=False)  # type: ignore[assignment]
     owner: Parameter | None = field(default=None, repr=False)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mgcaffe.engine import unread
+from mgcaffe.engine.fork_fields import LAYER_FORKS
 from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.errors import NetError
 
@@ -40,17 +41,25 @@ def create(param: Any, context: LayerContext, source: Any = None) -> Layer:
     """Makes the layer that a LayerParameter message asks for.
 
     Raises:
-        NetError: the type is unknown; names the layer, its place, the nearest known type and all of them.
+        NetError: the type is unknown; names the layer, its place, the nearest known type and all of them, or the
+            fork of Caffe that has it.
     """
     types = layer_types()
     if param.type in types:
         unread.check_layer(param, source)
         return types[param.type](param, context, source)
+    location = source.field("type") if source is not None else None
+    if param.type in LAYER_FORKS:
+        raise NetError(
+            f"{param.type}: a layer of {LAYER_FORKS[param.type]}, not supported (layer '{param.name}')",
+            location=location,
+            hint="leave the layer out, or write it as a Python layer",
+        )
     near = difflib.get_close_matches(param.type, types, n=1)
     guess = f" Did you mean '{near[0]}'?" if near else ""
     raise NetError(
         f"unknown layer type '{param.type}' (layer '{param.name}').{guess}",
-        location=source.field("type") if source is not None else None,
+        location=location,
         hint=f"known types: {', '.join(types)}",
     )
 

@@ -29,6 +29,16 @@ class Shard:
 
 
 @dataclass(frozen=True)
+class BatchShard(Shard):
+    """The same for a net that reads sequences: each rank's batch is one piece, since its order is time."""
+
+    def records(self, start: int, batch: int, batch_size: int) -> range:
+        """The global numbers of the records in this rank's `batch`-th batch after global record `start`."""
+        first = start + (batch * self.size + self.rank) * batch_size
+        return range(first, first + batch_size)
+
+
+@dataclass(frozen=True)
 class TestShard:
     """One rank's part of a test of `test_iter` batches: batches rank, rank + size, ... of each test."""
 

@@ -82,7 +82,9 @@ Written by `python -m mgcaffe.prototxt.build_schema` from `prototxt/caffe_fields
 
 ## Our own fields
 
-Never reused. Caffe skips them in binary files; its text parser refuses them, so each is also a flag.
+Never reused. Caffe skips them in binary files; its text parser refuses them, so each of a solver or a data layer is
+also a flag. Those of other layers (from 1101 on, and the messages that they hold) are what forks call so in text,
+without a number that they agree on.
 
 | message | field | number | type | default |
 |---|---|---|---|---|

@@ -19,6 +19,23 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
         target.write_bytes(content)
         return
     target = target.resolve()
+    temporary = write_aside(target, content)
+    try:
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    flush_folder(target.parent)
+
+
+def write_aside(target: Path, content: bytes) -> Path:
+    """Writes what is to become `target` under another name beside it, and flushes it to disk.
+
+    Returns:
+        The file, `<target>.<process number>.tmp`, for the caller to rename or remove.
+
+    Raises:
+        OSError: it cannot be written, and is not there.
+    """
     # A name of its own, so that two runs that write one file never write into each other's.
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
@@ -26,13 +43,13 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
-    _flush_folder(target.parent)
+        raise
+    return temporary
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Makes a rename survive a power cut; where a file system refuses, the files are in place still."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)

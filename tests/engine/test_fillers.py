@@ -9,7 +9,7 @@ from mgcaffe.prototxt import FillerParameter, parse_text
 from tests.engine.netkit import inputs, make_net
 
 TYPES = ("constant", "uniform", "gaussian", "positive_unitball", "xavier", "msra")
-SHAPES = ((4000,), (50, 80), (2, 20, 4, 5, 5))
+SHAPES = ((4000,), (50, 80), (10, 20, 4, 5), (2, 20, 4, 5, 5))
 
 
 def filled(text: str, shape: tuple[int, ...], seed: int = 1701, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -104,6 +104,13 @@ def test_fan_counts_the_values_an_output_or_an_input_touches(shape, fan_in, fan_
     assert fillers.fan(shape, fillers.FAN_IN) == fan_in
     assert fillers.fan(shape, fillers.FAN_OUT) == fan_out
     assert fillers.fan(shape, fillers.AVERAGE) == (fan_in + fan_out) / 2
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("type_name", "gain"), [("xavier", 1), ("msra", 2)])
+def test_the_variance_of_any_shape_is_that_of_its_fan(type_name, gain, shape):
+    values = filled(f'type: "{type_name}"', shape)
+    assert_mean_and_deviation(values, 0, math.sqrt(gain / (math.prod(shape) / shape[0])))
 
 
 @pytest.mark.parametrize("type_name", ["xavier", "msra"])

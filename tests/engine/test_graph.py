@@ -1,10 +1,12 @@
 """Phase rules and Split insertion (Caffe's FilterNetTest and SplitLayerInsertionTest behaviours)."""
 
+from pathlib import Path
+
 import pytest
 
 from mgcaffe.engine import graph
 from mgcaffe.errors import NetError
-from mgcaffe.prototxt import TEST, TRAIN, NetParameter, parse_text
+from mgcaffe.prototxt import TEST, TRAIN, NetParameter, parse_text, read_net
 
 
 def specs(text: str) -> list[graph.LayerSpec]:
@@ -125,3 +127,29 @@ def test_unknown_bottom_names_layer_index_and_nearest_blob():
         layer { name: "loss" type: "Sigmoid" bottom: "fc8" top: "y" }""")
     assert "Unknown bottom blob 'fc8' (layer 'loss', bottom 0)" in str(error.value)
     assert "Did you mean 'fc7'?" in str(error.value)
+
+
+def test_a_net_that_has_its_splits_gets_no_more():
+    text = """
+    layer { name: "d" type: "Input" top: "x" top: "l" }
+    layer { name: "r" type: "ReLU" bottom: "x" top: "x" }
+    layer { name: "a" type: "EuclideanLoss" bottom: "x" bottom: "l" top: "e" loss_weight: 2 }
+    layer { name: "b" type: "EuclideanLoss" bottom: "x" bottom: "l" top: "f" }
+    layer { name: "c" type: "Power" bottom: "e" top: "g" }"""
+    once = graph.insert_splits(specs(text))
+    assert [spec.param.type for spec in once].count("Split") == 3
+    assert [spec.param for spec in graph.insert_splits(once)] == [spec.param for spec in once]
+
+
+def test_a_loss_weight_alone_makes_no_split():
+    text = """
+    layer { name: "d" type: "Input" top: "x" top: "l" }
+    layer { name: "a" type: "EuclideanLoss" bottom: "x" bottom: "l" top: "e" loss_weight: 2 }"""
+    assert [name for name, _, _ in with_splits(text)] == ["d", "a"]
+
+
+def test_alexnet_trains_without_a_split():
+    net = read_net(Path(__file__).parents[2] / "models" / "alexnet" / "train_val.prototxt")
+    kept = graph.filter_layers([graph.LayerSpec(layer) for layer in net.layer], graph.make_state(TRAIN))
+    assert len(kept) > 20
+    assert [spec.param for spec in graph.insert_splits(kept)] == [spec.param for spec in kept]

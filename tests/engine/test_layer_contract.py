@@ -1,4 +1,4 @@
-"""What `Layer` promises the net, checked for every layer of the golden cases.
+"""What `Layer` promises the net, checked for every layer of the golden cases, and for those of the forks.
 
 Whether a layer truly needs the values that it says it keeps, and no others; whether it writes only where it may;
 whether memory formats change its results; whether its gradients are tensors that others may write into.
@@ -18,6 +18,8 @@ from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.net import TEST, TRAIN, Net
 from mgcaffe.engine.node import Node
 from mgcaffe.prototxt import read_net_source
+from tests.engine.fork_nets import FORK_NETS
+from tests.engine.netkit import make_net
 
 CASES = Path(__file__).parents[1] / "golden" / "layers"
 Tensors = list[torch.Tensor]
@@ -89,6 +91,13 @@ def _examples() -> dict[str, Example]:
             net.forward(node.index, node.index + 1)
             if bottoms:
                 examples[f"{path.name}-{node.layer.name}"] = Example(node, net, bottoms)
+    for name, text in FORK_NETS.items():
+        net = make_net(f"force_backward: true {text}")
+        for blob in net.inputs:
+            net.blobs[blob].data.normal_(generator=torch.Generator().manual_seed(1))
+        net.forward()
+        node = net.nodes[-1]
+        examples[name] = Example(node, net, [blob.data.clone() for blob in node.bottoms])
     return examples
 
 

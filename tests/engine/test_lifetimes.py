@@ -99,6 +99,22 @@ def test_fused_layers_compute_what_single_ones_compute(body):
     assert_same(text, text, keep_blobs=False)
 
 
+def test_a_sum_leaves_alone_what_a_fused_norm_before_it_keeps():
+    branch = unary("BatchNorm", "h", "n") + unary("Scale", "n", "n", "scale_param { bias_term: true }")
+    total = 'layer { name: "sum" type: "Eltwise" bottom: "h" bottom: "n" top: "s" }\n'
+    for middle in ("", unary("ReLU", "n", "n"), unary("TanH", "n", "n")):
+        text = IMAGE + CONV + branch + middle + total + HEAD.replace('"h"', '"s"')
+        assert_same(text, text, keep_blobs=False)
+
+
+def test_in_place_layer_leaves_alone_what_a_fused_norm_reads_under_another_name():
+    split = 'layer { name: "two" type: "Split" bottom: "h" top: "a" top: "b" }\n'
+    norm = unary("BatchNorm", "a", "n") + unary("Scale", "n", "n", "scale_param { bias_term: true }")
+    total = 'layer { name: "sum" type: "Eltwise" bottom: "b" bottom: "n" top: "s" }\n'
+    text = IMAGE + CONV + split + norm + unary("ReLU", "b", "b") + total + HEAD.replace('"h"', '"s"')
+    assert_same(text, text, keep_blobs=False)
+
+
 def test_layers_that_others_read_are_not_fused():
     text = (
         IMAGE

@@ -289,3 +289,87 @@ def test_phases_and_stages_choose_layers():
 def test_the_same_seed_gives_the_same_weights():
     assert torch.equal(make_net(SMALL).arena.data, make_net(SMALL).arena.data)
     assert not torch.equal(make_net(SMALL).arena.data, make_net(SMALL, seed=2).arena.data)
+
+
+def test_without_a_seed_each_net_draws_its_own():
+    first, second = (make_net(SMALL, seed=None) for _ in range(2))
+    assert first.seed != second.seed
+    assert not torch.equal(first.arena.data, second.arena.data)
+
+
+def test_blobs_and_layers_are_found_by_name():
+    net = make_net(SMALL)
+    assert {"x", "y", "h", "l"} == set(net.blobs)
+    assert net.blobs["h"] is net.top_blobs[2][0]
+    assert [one.name for one in net.layers] == ["x", "y", "ip", "loss"]
+    assert "nothing" not in net.blobs
+
+
+ALL_IN_ONE = (
+    'layer { name: "train" type: "Input" top: "x" top: "y" include { phase: TRAIN not_stage: "deploy" }'
+    " input_param { shape { dim: 8 dim: 5 } shape { dim: 8 } } }\n"
+    'layer { name: "val" type: "Input" top: "x" top: "y" include { phase: TEST not_stage: "deploy" }'
+    " input_param { shape { dim: 4 dim: 5 } shape { dim: 4 } } }\n"
+    'layer { name: "deploy" type: "Input" top: "x" include { stage: "deploy" }'
+    " input_param { shape { dim: 1 dim: 5 } } }\n"
+    + ip("ip", "x", "h")
+    + layer("loss", "SoftmaxWithLoss", "h y", "l", 'include { phase: TRAIN } include { phase: TEST stage: "val" }')
+    + layer("accuracy", "Accuracy", "h y", "a", 'include { phase: TEST stage: "val" }')
+    + layer("prob", "Softmax", "h", "p", 'include { phase: TEST stage: "deploy" }')
+)
+
+
+@pytest.mark.parametrize(
+    ("phase", "stages", "names", "batch"),
+    [
+        (TRAIN, (), ["train", "ip", "loss"], 8),
+        (TEST, ("val",), ["val", "ip", "loss", "accuracy"], 4),
+        (TEST, ("deploy",), ["deploy", "ip", "prob"], 1),
+    ],
+)
+def test_one_file_holds_the_nets_to_train_to_validate_and_to_deploy(phase, stages, names, batch):
+    net = make_net(ALL_IN_ONE, phase=phase, stages=stages)
+    assert [one.name for one in net.layers if one.type != "Split"] == names
+    net.forward()
+    assert net.blobs["h"].shape == (batch, 3)
+
+
+def test_a_reshaped_net_computes_what_a_net_of_that_size_computes():
+    body = layer(
+        "conv",
+        "Convolution",
+        "x",
+        "c",
+        "convolution_param { num_output: 4 kernel_size: 3 pad: 1 stride: 2"
+        ' weight_filler { type: "gaussian" std: 0.3 } }',
+    )
+    body += layer("relu", "ReLU", "c", "c") + layer("pool", "Pooling", "c", "p", "pooling_param { kernel_size: 2 }")
+    body += layer("norm", "LRN", "p", "n") + layer("soft", "Softmax", "n", "s")
+    net = make_net(inputs(x=(2, 3, 12, 10)) + body)
+    for shape in ((2, 3, 12, 10), (4, 3, 9, 11), (1, 3, 20, 6)):
+        values = torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        net.layers[0].values[0] = values
+        net.reshape()
+        fresh = make_net(inputs(x=shape) + body)
+        fresh.blobs["x"].data.copy_(values)
+        assert net.blobs["s"].shape == fresh.blobs["s"].shape
+        net.forward()
+        fresh.forward()
+        assert torch.equal(net.blobs["s"].data, fresh.blobs["s"].data)
+
+
+def test_a_frozen_layer_below_one_that_learns_gets_no_gradient_at_all():
+    frozen = "param { lr_mult: 0 } param { lr_mult: 0 }"
+    text = inputs(x=(4, 5), y=(4, 3)) + ip("a", "x", "h", 6, "{}") + ip("b", "h", "g", 3, "[]")
+    text += layer("loss", "EuclideanLoss", "g y", "l")
+
+    def gradients(first, second):
+        net = make_net(text.replace("{}", first).replace("[]", second))
+        run(net)
+        return [bool(parameter.diff.any()) for parameter in net.parameters], node(net, "a").needs_backward
+
+    assert gradients("", "") == ([True] * 4, True)
+    assert gradients(frozen, "") == ([False, False, True, True], False)
+    assert gradients("", frozen) == ([True, True, False, False], True)
+    assert gradients(frozen, "param { lr_mult: 0 }") == ([False, False, False, True], False)
+    assert gradients(frozen, frozen) == ([False] * 4, False)

@@ -5,41 +5,23 @@ from pathlib import Path
 import pytest
 
 import mgcaffe.engine
-from mgcaffe.engine import registry
+from mgcaffe.engine import fork_fields, registry
 from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import LayerParameter, read_net_source
 
-# What Caffe's own example nets are made of.
-EXAMPLES_NEED = {
-    "Accuracy",
-    "BatchNorm",
-    "Concat",
-    "ContrastiveLoss",
-    "Convolution",
-    "Data",
-    "Dropout",
-    "Eltwise",
-    "EuclideanLoss",
-    "Flatten",
-    "HDF5Data",
-    "ImageData",
-    "InnerProduct",
-    "Input",
-    "LRN",
-    "Pooling",
-    "Power",
-    "ReLU",
-    "Reshape",
-    "Scale",
-    "Sigmoid",
-    "SigmoidCrossEntropyLoss",
-    "Silence",
-    "Slice",
-    "Softmax",
-    "SoftmaxWithLoss",
-    "Split",
-}
+# All that BVLC's Caffe registers.
+CAFFES_TYPES = """
+AbsVal Accuracy ArgMax BNLL BatchNorm BatchReindex Bias Clip Concat ContrastiveLoss Convolution Crop Data Deconvolution
+Dropout DummyData ELU Eltwise Embed EuclideanLoss Exp Filter Flatten HDF5Data HDF5Output HingeLoss Im2col ImageData
+InfogainLoss InnerProduct Input LRN LSTM LSTMUnit Log MVN MemoryData MultinomialLogisticLoss PReLU Parameter Pooling
+Power Python RNN ReLU Reduction Reshape SPP Scale Sigmoid SigmoidCrossEntropyLoss Silence Slice Softmax SoftmaxWithLoss
+Split Swish TanH Threshold Tile WindowData
+""".split()
+# What users of its forks ask for first.
+FORKS_TYPES = """
+Axpy BN ConvolutionDepthwise DepthwiseConvolution Interp Normalize Permute ROIPooling ReLU6 ShuffleChannel SmoothL1Loss
+""".split()
 
 
 @pytest.fixture
@@ -52,7 +34,8 @@ def no_trace(monkeypatch):
 def test_the_types_are_there_in_alphabetical_order():
     types = registry.layer_types()
     assert list(types) == sorted(types)
-    assert set(types) >= EXAMPLES_NEED
+    assert len(CAFFES_TYPES) == 61
+    assert set(types) >= {*CAFFES_TYPES, *FORKS_TYPES}
     assert all(layer_class.type == name for name, layer_class in types.items())
 
 
@@ -61,7 +44,7 @@ def test_every_type_is_made_by_a_class_of_its_own():
     assert len(set(types.values())) == len(types)
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES_NEED))
+@pytest.mark.parametrize("name", [*CAFFES_TYPES, *FORKS_TYPES])
 def test_a_type_is_created_from_its_message(name):
     layer = registry.create(LayerParameter(name="l", type=name), LayerContext())
     assert (type(layer), layer.type, layer.name) == (registry.layer_types()[name], name, "l")
@@ -118,3 +101,43 @@ def test_the_package_offers_its_names_lazily():
     assert all(hasattr(mgcaffe.engine, name) for name in mgcaffe.engine.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = mgcaffe.engine.Nothing
+
+
+@pytest.mark.parametrize(
+    ("kind", "fork"),
+    [
+        ("PriorBox", "the SSD fork"),
+        ("DetectionOutput", "the SSD fork"),
+        ("MultiBoxLoss", "the SSD fork"),
+        ("AnnotatedData", "the SSD fork"),
+        ("L1Loss", "NVIDIA's fork"),
+        ("PSROIPooling", "Intel's fork"),
+        ("Upsample", "the SegNet fork"),
+    ],
+)
+def test_a_layer_of_a_fork_is_refused_by_name(kind, fork, tmp_path):
+    file = tmp_path / "net.prototxt"
+    file.write_text(f'layer {{ name: "x" type: "Silence" }}\nlayer {{\n  name: "l" type: "{kind}" }}')
+    source = read_net_source(file)
+    with pytest.raises(NetError, match=f"^{file}:3:13: {kind}: a layer of {fork}, not supported .layer 'l'"):
+        registry.create(source.param.layer[1], LayerContext(), source.layers[1])
+
+
+def test_no_layer_that_is_supported_is_said_to_be_a_forks():
+    assert not set(fork_fields.LAYER_FORKS) & set(registry.layer_types())
+
+
+def test_every_type_of_caffe_is_there():
+    caffes = """
+        AbsVal Accuracy ArgMax BNLL BatchNorm BatchReindex Bias Clip Concat ContrastiveLoss Convolution Crop
+        Data Deconvolution Dropout DummyData ELU Eltwise Embed EuclideanLoss Exp Filter Flatten HDF5Data
+        HDF5Output HingeLoss Im2col ImageData InfogainLoss InnerProduct Input LRN LSTM LSTMUnit Log MVN
+        MemoryData MultinomialLogisticLoss PReLU Parameter Pooling Power Python RNN ReLU Reduction Reshape SPP
+        Scale Sigmoid SigmoidCrossEntropyLoss Silence Slice Softmax SoftmaxWithLoss Split Swish TanH Threshold
+        Tile WindowData
+    """.split()
+    assert len(caffes) == 61
+    assert set(registry.layer_types()) >= set(caffes)
+    for name in caffes:
+        layer = registry.create(LayerParameter(name="l", type=name), LayerContext())
+        assert (layer.type, layer.name) == (name, "l")

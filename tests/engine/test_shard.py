@@ -1,6 +1,6 @@
 import pytest
 
-from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.engine.shard import BatchShard, Shard, TestShard
 
 
 def test_one_rank_reads_every_record_in_order():
@@ -59,3 +59,12 @@ def test_a_rank_beyond_the_batches_runs_none():
     shard = TestShard(3, 4, 2)
     assert shard.batches == 0
     assert shard.position(7, 0, 5) == 7
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_sequences_are_dealt_out_in_whole_batches_of_the_same_records(ranks):
+    dealt, pieces = Shard(0, ranks), BatchShard(ranks - 1, ranks)
+    for batch in range(3):
+        parts = [BatchShard(rank, ranks).records(7, batch, 5) for rank in range(ranks)]
+        assert [record for part in parts for record in part] == list(Shard().records(7, batch, 5 * ranks))
+    assert pieces.position(7, 3, 5) == dealt.position(7, 3, 5) == 7 + 3 * 5 * ranks

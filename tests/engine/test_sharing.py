@@ -135,3 +135,29 @@ def test_written_net_reads_back_with_its_gradients(tmp_path):
     proto = net.to_proto(diff=True)
     assert [layer.name for layer in proto.layer] == ["x", "y", "a", "b", "loss"]
     assert len(proto.layer[2].blobs[0].double_diff) + len(proto.layer[2].blobs[0].diff) == 25
+
+
+def test_a_shared_parameter_is_saved_and_read_back_as_one():
+    net, fresh = make_net(SHARED, seed=1), make_net(SHARED, seed=2)
+    fill_inputs(net, fresh)
+    net.forward_backward()
+    net.arena.data.sub_(net.arena.diff)
+    proto = NetParameter.FromString(net.to_proto().SerializeToString())
+    assert proto.layer[2].blobs[0].double_data == proto.layer[3].blobs[0].double_data
+    fresh.copy_trained_layers(proto)
+    assert torch.equal(fresh.arena.data, net.arena.data)
+    assert fresh.layers[3].parameters[0].data.data_ptr() == fresh.layers[2].parameters[0].data.data_ptr()
+    assert fresh.forward() == net.forward()
+
+
+def test_an_update_changes_both_uses_of_a_shared_parameter():
+    shared, apart = make_net(SHARED), make_net(APART)
+    fill_inputs(shared, apart)
+    for parameter in apart.parameters:
+        parameter.data.copy_(shared.parameters[0].data)
+    assert shared.forward() == apart.forward()
+    shared.layers[3].parameters[0].data.mul_(2)
+    apart.parameters[1].data.mul_(2)
+    assert shared.forward() != apart.forward()
+    apart.parameters[0].data.mul_(2)
+    assert shared.forward() == apart.forward()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from mgcaffe.engine.weights import SavedBlob
 from mgcaffe.errors import NetError, PrototxtError
 from mgcaffe.prototxt import NetParameter, blob_array
 from tests.engine.netkit import inputs, make_net
@@ -110,3 +111,24 @@ def test_doubles_and_floats_both_arrive():
     other = make_net(NET, seed=9)
     other.copy_trained_layers(single)
     assert torch.equal(other.arena.data, net.arena.data.double())
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "fits"),
+    [
+        ((1, 1, 1, 10), (10,), True),
+        ((1, 1, 10, 1), (10,), False),
+        ((1, 2, 1, 10), (10,), False),
+        ((1, 1, 10, 20), (10, 20), True),
+        ((1, 1, 20, 10), (10, 20), False),
+        ((1, 2, 10, 20), (10, 20), False),
+        ((3, 4, 5, 6), (3, 4, 5, 6), True),
+        ((3, 4, 5, 6), (6, 5, 4, 3), False),
+        ((1, 3, 4, 5), (3, 4, 5), True),
+        ((1, 1, 1, 1), (), True),
+        ((1, 1, 1, 1), (1, 1, 1, 1, 1), False),
+    ],
+)
+def test_a_blob_of_four_old_axes_fits_by_its_last_ones(saved, wanted, fits):
+    assert SavedBlob(saved, list, is_legacy=True).fits(wanted) is fits
+    assert SavedBlob(saved, list).fits(wanted) is (saved == wanted)

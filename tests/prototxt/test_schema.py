@@ -119,7 +119,7 @@ def test_defaults_are_caffes_where_forks_differ():
 
 def test_our_own_messages_have_their_defaults():
     comm = message_class("CommParameter")()
-    assert comm.schedule == comm.OPTIMAL
+    assert comm.schedule == comm.AUTO
     assert (comm.bucket_mb, comm.calibration_iterations) == (25, 10)
     assert [comm.AUTO, comm.OPTIMAL, comm.MGWFBP, comm.WFBP, comm.SINGLE, comm.THRESHOLD] == list(range(6))
 

@@ -19,6 +19,9 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
     y = linear.forward(x.float(), weight.float(), addend.float() if bias else None, relu=relu)
     assert y.is_contiguous()
     torch.testing.assert_close(y.double(), expected.clamp(min=0) if relu else expected, rtol=1e-4, atol=1e-3)
+    total = dy.float()
+    linear.add_forward(total, x.float(), weight.float())
+    torch.testing.assert_close(total.double(), dy + x @ weight.t(), rtol=1e-4, atol=1e-3)
     dx = linear.backward_data(dy.float(), weight.float())
     torch.testing.assert_close(dx.double(), dy @ weight, rtol=1e-4, atol=1e-3)
 
