@@ -5,24 +5,16 @@ Nothing in a solver file is ignored in silence.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from mgcaffe.errors import SolverError
+from mgcaffe.solvers.idle_fields import idle_fields
 from mgcaffe.solvers.source import locate
 
 # Fields of Caffe's forks that change the weights, with the values that change nothing.
-_CHANGES_TRAINING: dict[str, Any] = {
-    "disabled_update": False,
-    "larc": False,
-    "local_lr_auto": False,
-    "min_lr": 0.0,
-    "momentum_policy": "fixed",
-    "rampup_interval": 0,
-    "stageiter": (),
-    "stagelr": (),
-    "warmup_iter": 0,
-    "weight_decay_policy": "fixed",
-}
+_CHANGES_TRAINING: dict[str, Any] = {"disabled_update": False, "larc_turbo": False}
 
 # Fields without effect here, and why.
 _WITHOUT_EFFECT = {
@@ -42,6 +34,7 @@ _AT_LEAST = {
     "iter_size": 1,
     "max_iter": 0,
     "snapshot": 0,
+    "snapshot_keep": 0,
     "test_interval": 0,
 }
 
@@ -61,9 +54,14 @@ def check_fields(param: Any, source: Any = None) -> list[str]:
                 f"{name} is {getattr(param, name)} and must be at least {least}",
                 location=locate(source, name),
             )
+    for field, value in param.ListFields():
+        for index, number in enumerate(value if isinstance(value, Sequence) else [value]):
+            if isinstance(number, float) and math.isnan(number):
+                raise SolverError(
+                    f"{field.name} is nan, which is no number", location=locate(source, field.name, index)
+                )
     for name, neutral in _CHANGES_TRAINING.items():
-        value = getattr(param, name)
-        if (tuple(value) if isinstance(neutral, tuple) else value) != neutral:
+        if getattr(param, name) != neutral:
             raise SolverError(
                 f"{name} is not supported, and leaving it out would train something else",
                 location=locate(source, name),
@@ -78,8 +76,14 @@ def _warnings(param: Any, source: Any) -> list[str]:
         for name, reason in _WITHOUT_EFFECT.items()
         if param.HasField(name)
     ]
-    if param.debug_info:
-        warnings.append("debug_info is not supported: no blob statistics are shown")
+    warnings += idle_fields(param, source)
+    if param.debug_info and not param.display:
+        warnings.append("debug_info shows the iterations that display shows, and display is 0")
+    if param.test_interval and not param.test_iter:
+        warnings.append(
+            f"{locate(source, 'test_interval') or 'solver'}: test_interval has no effect: without test_iter nothing is"
+            " tested"
+        )
     if not param.HasField("max_iter"):
         warnings.append("max_iter is not set and counts as 0: nothing will be trained")
     return warnings

@@ -42,13 +42,13 @@ def fused_sgd(
     )
 
 
-def fused_sgd_works(like: torch.Tensor, momentum: float) -> bool:
+def fused_sgd_works(like: torch.Tensor) -> bool:
     """Whether `fused_sgd` can be relied on for tensors of this kind.
 
-    Only for float32, since the kernel reads grad_scale as a float; and not without momentum, where it keeps
-    no history.
+    Only for float32, since the kernel reads grad_scale as a float; and only for updates with momentum, since without
+    it the kernel keeps no history.
     """
-    return momentum != 0 and like.dtype == torch.float32 and _gives_the_formula(like.device)
+    return like.dtype == torch.float32 and _gives_the_formula(like.device)
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """The learning-rate policies: pure functions of the iteration (Caffe: sgd_solver.cpp, GetLearningRate).
 
 `iteration` is the number of updates that the weights have seen. A rate depends on nothing else, so a solver
-that is stopped, resumed or asked twice always gives the same one.
+that is stopped, resumed or asked twice always gives the same one; but for `plateau`, which is a pure function of the
+steps that it has made (`plateau`). A warm-up (`warm_up`) comes before any policy, and `min_lr` bounds all of them.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import nearest
+from mgcaffe.solvers.plateau import Plateau, PlateauState
 from mgcaffe.solvers.source import locate
+from mgcaffe.solvers.warm_up import WarmUp
 
 Formula = Callable[[Any, int], float]
+Check = Callable[[Any, Any], None]
 
 
 def fixed(param: Any, iteration: int) -> float:
@@ -49,13 +53,71 @@ def multistep(param: Any, iteration: int) -> float:
 
 
 def poly(param: Any, iteration: int) -> float:
-    """Rate = base_lr * (1 - iteration / max_iter) ^ power, and 0 ^ power from max_iter on."""
-    return param.base_lr * _power(max(0.0, 1 - iteration / param.max_iter), param.power)
+    """Rate = (base_lr - min_lr) * (1 - iteration / max_iter) ^ power + min_lr, with 0 ^ power from max_iter on.
+
+    min_lr, 0 in Caffe, is NVIDIA's.
+    """
+    left = _power(max(0.0, 1 - iteration / param.max_iter), param.power)
+    return (param.base_lr - param.min_lr) * left + param.min_lr
 
 
 def sigmoid(param: Any, iteration: int) -> float:
     """Rate = base_lr / (1 + e ^ (-gamma * (iteration - stepsize))): falls where gamma is negative."""
     return param.base_lr / (1 + _power(math.e, -param.gamma * (iteration - param.stepsize)))
+
+
+def multifixed(param: Any, iteration: int) -> float:
+    """Rate = stagelr[k] for the first stage k with iteration <= stageiter[k], or else the last one (Intel's fork)."""
+    stages = zip(param.stageiter, param.stagelr, strict=True)
+    return next((rate for last, rate in stages if iteration <= last), param.stagelr[-1])
+
+
+def plateau(param: Any, steps: int) -> float:
+    """Rate = base_lr * gamma ^ steps, with a step down where the smoothed loss has stopped falling (SSD's fork)."""
+    return param.base_lr * _power(param.gamma, steps)
+
+
+def _check_min_lr(param: Any, source: Any) -> None:
+    if param.min_lr > param.base_lr:
+        raise SolverError(
+            f"min_lr is {param.min_lr:g}, above base_lr {param.base_lr:g}; with lr_policy 'poly' the rate goes from"
+            " base_lr to min_lr",
+            location=locate(source, "min_lr"),
+        )
+
+
+def _check_windows(param: Any, source: Any) -> None:
+    if not param.plateau_winsize:
+        raise SolverError(
+            "lr_policy 'plateau' needs plateau_winsize: for each step of the rate, the iterations to wait for a lower"
+            " loss",
+            location=locate(source, "lr_policy"),
+        )
+    for index, size in enumerate(param.plateau_winsize):
+        if size <= 0:
+            raise SolverError(
+                f"plateau_winsize is {size} and must be above 0", location=locate(source, "plateau_winsize", index)
+            )
+
+
+def _check_stages(param: Any, source: Any) -> None:
+    if not param.stagelr or len(param.stagelr) != len(param.stageiter):
+        raise SolverError(
+            f"lr_policy 'multifixed' needs one stageiter for each stagelr; the solver has {len(param.stagelr)} stagelr"
+            f" and {len(param.stageiter)} stageiter",
+            location=locate(source, "stagelr" if param.stagelr else "lr_policy"),
+        )
+    for index, rate in enumerate(param.stagelr):
+        if rate < 0:
+            raise SolverError(
+                f"stagelr is {rate:g} and must not be negative", location=locate(source, "stagelr", index)
+            )
+    for index, (before, last) in enumerate(pairwise(param.stageiter), start=1):
+        if last <= before:
+            raise SolverError(
+                f"stageiter {last} comes after {before}: the stages' last iterations must rise",
+                location=locate(source, "stageiter", index),
+            )
 
 
 @dataclass(frozen=True)
@@ -66,6 +128,14 @@ class _Policy:
     reads: tuple[str, ...] = ()
     above_zero: tuple[str, ...] = ()
     not_negative: tuple[str, ...] = ()
+    reads_base_lr: bool = True
+    needs: tuple[str, ...] = ()
+    check: Check | None = None
+
+    @property
+    def fields(self) -> set[str]:
+        """All fields that belong to the policy."""
+        return {*self.reads, *self.above_zero, *self.not_negative, *self.needs}
 
 
 POLICIES: dict[str, _Policy] = {
@@ -74,8 +144,10 @@ POLICIES: dict[str, _Policy] = {
     "exp": _Policy(exp, ("gamma",), (), ("gamma",)),
     "inv": _Policy(inv, ("gamma", "power"), (), ("gamma",)),
     "multistep": _Policy(multistep, ("gamma", "stepvalue"), (), ("gamma",)),
-    "poly": _Policy(poly, ("power",), ("max_iter",)),
+    "poly": _Policy(poly, ("power",), ("max_iter",), check=_check_min_lr),
     "sigmoid": _Policy(sigmoid, ("gamma",), ("stepsize",)),
+    "multifixed": _Policy(multifixed, needs=("stagelr", "stageiter"), reads_base_lr=False, check=_check_stages),
+    "plateau": _Policy(plateau, ("gamma",), (), ("gamma",), needs=("plateau_winsize",), check=_check_windows),
 }
 
 
@@ -102,20 +174,72 @@ class LearningRatePolicy:
         for field in self._policy.not_negative:
             if getattr(param, field) < 0:
                 self._refuse(field, "must not be negative", source)
+        if param.min_lr < 0:
+            raise SolverError(f"min_lr is {param.min_lr:g} and must not be negative", location=locate(source, "min_lr"))
+        if self._policy.check is not None:
+            self._policy.check(param, source)
+        self._warm_up = WarmUp(param, source)
+        self._plateau = Plateau(param) if self.name == "plateau" else None
 
     def rate(self, iteration: int) -> float:
-        """The learning rate of the update that `iteration` updates precede."""
-        return self._policy.formula(self._param, iteration)
+        """The learning rate of the update that `iteration` updates precede; of `plateau`, as the losses so far say."""
+        rate = self._warm_up.rate(iteration)
+        if rate is None:
+            counted = iteration if self._plateau is None else self._plateau.state.steps
+            rate = self._policy.formula(self._param, counted)
+        return max(rate, self._param.min_lr) if self._param.min_lr > 0 else rate
 
     def current_step(self, iteration: int) -> int:
         """How many steps the rate has gone down: Caffe's `current_step` in a solverstate."""
         if self.name == "step":
             return iteration // self._param.stepsize
+        if self._plateau is not None:
+            return self._plateau.state.steps
         return _steps_passed(self._param, iteration) if self.name == "multistep" else 0
+
+    def observe(self, iteration: int, smoothed_loss: float) -> str | None:
+        """Shows the policy an iteration's loss, the same on all ranks, before the rate of its update is asked for.
+
+        Returns:
+            What to tell the user: that the rate goes down for this loss.
+        """
+        if self._plateau is None or iteration < self._warm_up.iterations:
+            return None
+        if not self._plateau.observe(iteration, smoothed_loss):
+            return None
+        return f"Plateau Status: Iteration {iteration}, step = {self._plateau.state.steps}"
+
+    @property
+    def state(self) -> PlateauState | None:
+        """What a snapshot has to hold beside the iteration; None: nothing."""
+        return self._plateau.state if self._plateau is not None else None
+
+    def resume(self, state: PlateauState | None, iteration: int, current_step: int) -> str | None:
+        """Goes on from a snapshot.
+
+        Args:
+            state: what `state` was; None in a snapshot of another policy, or of a Caffe without `plateau`.
+            iteration, current_step: the snapshot's.
+
+        Returns:
+            What to tell the user of a state that is missing.
+        """
+        if self._plateau is None:
+            return None
+        if state is not None:
+            self._plateau.state = state
+            return None
+        self._plateau.state = PlateauState(current_step, last_event=iteration)
+        return (
+            "the snapshot doesn't say what lr_policy 'plateau' has seen: it goes on from step"
+            f" {current_step}, and looks for a plateau from iteration {iteration} on"
+        )
 
     def unset_fields(self) -> list[str]:
         """The fields that this policy reads and that the solver leaves unset, so that they count as 0."""
-        reads = ("base_lr", *self._policy.reads)
+        reads = self._policy.reads
+        if self._policy.reads_base_lr or self._warm_up.iterations:
+            reads = ("base_lr", *reads)
         return [field for field in reads if not _is_set(self._param, field)]
 
     def _refuse(self, field: str, rule: str, source: Any) -> None:

@@ -28,11 +28,16 @@ class Numbers:
         param: the SolverParameter message.
         rate: the learning rate.
         iteration: updates done before this one.
+        momentum, weight_decay: of this iteration (`schedules`).
+        history_momentum: `momentum` as SGD's history is multiplied with it, corrected while the rate warms up.
     """
 
     param: Any
     rate: float
     iteration: int
+    momentum: float
+    weight_decay: float
+    history_momentum: float
 
 
 def _accept(param: Any, source: Any) -> list[str]:
@@ -60,12 +65,12 @@ def sgd(numbers: Numbers, eta: float, gradient: torch.Tensor, history: torch.Ten
 
     The rate stands inside the history, so a change of rate leaves the speed gathered so far as it is.
     """
-    return history.mul_(numbers.param.momentum).add_(gradient, alpha=eta)
+    return history.mul_(numbers.history_momentum).add_(gradient, alpha=eta)
 
 
 def nesterov(numbers: Numbers, eta: float, gradient: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
     """Nesterov's momentum: h' = mu h + eta g; the step is (1 + mu) h' - mu h."""
-    momentum = numbers.param.momentum
+    momentum = numbers.momentum
     step = history * -momentum
     history.mul_(momentum).add_(gradient, alpha=eta)
     return step.add_(history, alpha=1 + momentum)
@@ -91,7 +96,7 @@ def adadelta(
 
     k <- mu k + (1 - mu) u^2; the step is eta u. mu is `momentum`.
     """
-    decay, delta = numbers.param.momentum, numbers.param.delta
+    decay, delta = numbers.momentum, numbers.param.delta
     squares.mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
     gradient.mul_((steps + delta).div_(squares + delta).sqrt_())
     steps.mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
@@ -106,7 +111,7 @@ def adam(
     The step is eta sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + delta): delta stands outside the correction of
     the bias, as in the paper's last remark and unlike in PyTorch. b1 is `momentum`, b2 `momentum2`.
     """
-    first, second = numbers.param.momentum, numbers.param.momentum2
+    first, second = numbers.momentum, numbers.param.momentum2
     means.mul_(first).add_(gradient, alpha=1 - first)
     squares.mul_(second).addcmul_(gradient, gradient, value=1 - second)
     updates = numbers.iteration + 1

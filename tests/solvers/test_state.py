@@ -10,6 +10,7 @@ from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
 from mgcaffe.prototxt import SolverState, blob_array
+from mgcaffe.solvers.snapshot_best import BestScore
 from mgcaffe.solvers.state import Progress, encode_state, read_state
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "solvers"
@@ -46,7 +47,8 @@ def test_a_state_holds_all_that_is_needed_to_go_on(tmp_path):
         records={"data": 2**33, "0:data": 5},
         smoothed_losses=[0.1, 1 / 3],
         solver_type="SGD",
-        plan="{}",
+        plan='{"schedule": "wfbp", "layers": 1, "groups": [], "backward_end": 0.5}',
+        best=BestScore(1, "accuracy", True, 0.1 + 0.2, 5),
     )
     path = tmp_path / "a.solverstate"
     arena, parameters, values = write(path, **progress.__dict__)

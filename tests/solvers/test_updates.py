@@ -100,9 +100,8 @@ def test_sgd_goes_on_without_the_fused_kernel(monkeypatch):
 
 
 def test_the_fused_kernel_of_this_pytorch_gives_the_formula():
-    assert fused.fused_sgd_works(torch.zeros(1), 0.9)
-    assert not fused.fused_sgd_works(torch.zeros(1, dtype=torch.float64), 0.9)
-    assert not fused.fused_sgd_works(torch.zeros(1), 0.0)
+    assert fused.fused_sgd_works(torch.zeros(1))
+    assert not fused.fused_sgd_works(torch.zeros(1, dtype=torch.float64))
 
 
 def test_frozen_parameters_never_change():
@@ -246,3 +245,91 @@ def test_unknown_types_are_refused_with_their_place(text, message):
 
 def test_sgd_is_the_default():
     assert solver_type(SolverParameter()) == "SGD"
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("policy", ["poly", "opt"])
+def test_sgd_follows_momentum_and_decay_policies_and_a_warm_up(policy, dtype, tolerance):
+    """NVIDIA's policies and Intel's correction; momentum is 0 in the first update, where no fused kernel helps."""
+    fields = {"momentum": 0.0, "momentum_policy": policy, "max_momentum": 0.75, "momentum_power": 2, "max_iter": 8}
+    decays = {"weight_decay": 0.5, "weight_decay_policy": "poly", "max_weight_decay": 0.125, "weight_decay_power": 0.5}
+    warm_up = {"base_lr": 0.25, "warmup_iter": 3, "warmup_start_lr": 0.0625}
+    arena, parameters = make_arena(dtype)
+    updater = Updater(SolverParameter(**fields, **decays, **warm_up), arena)
+    rates = [0.0625 + 0.1875 * i / 3 for i in range(3)] + [0.25, 0.125, 0.0625]
+    values = {id(p): p.data.double().numpy().copy() for p in parameters}
+    history = {id(p): np.zeros(p.count) for p in parameters}
+    for iteration, rate in enumerate(rates):
+        momentum = 0.75 * (iteration / 8) ** 2 if policy == "poly" else min(0.75, (1 - 0.5 * np.sqrt(rate)) ** 2)
+        if 0 < iteration < 3:
+            momentum *= rate / rates[iteration - 1]
+        decay = 0.5 + (0.125 - 0.5) * (iteration / 8) ** 0.5
+        flat = gradient(arena, iteration)
+        for p in parameters:
+            w, h = values[id(p)], history[id(p)]
+            h[:] = momentum * h + rate * p.lr_mult * (arena.view(flat, p).numpy() + decay * p.decay_mult * w)
+            w -= h
+        arena.diff.copy_(flat)
+        updater.apply(rate, iteration)
+        for p in parameters:
+            np.testing.assert_allclose(p.data.double().numpy(), values[id(p)], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"])
+def test_decoupled_decay_scales_the_weights_and_leaves_histories_alone(kind):
+    """W <- (1 - rate lr_mult decay decay_mult) W - step, where the step and its histories know no decay."""
+    fields = {"type": kind, "momentum": 0.0 if kind in ("AdaGrad", "RMSProp") else 0.75}
+    arena, _ = make_arena()
+    updater = Updater(SolverParameter(weight_decay=0.25, decoupled_weight_decay=True, **fields), arena)
+    other, plain = make_arena()[0], None
+    for iteration, rate in enumerate([0.5, 0.25, 0.125]):
+        before = arena.data.clone()
+        plain = plain or Updater(SolverParameter(**fields), other)
+        other.data.copy_(before)
+        for each in (arena, other):
+            each.diff.copy_(gradient(arena, iteration))
+        updater.apply(rate, iteration)
+        plain.apply(rate, iteration)
+        for piece in arena.slices:
+            part = slice(piece.offset, piece.offset + piece.count)
+            decayed = rate * piece.lr_mult * 0.25 * piece.decay_mult * before[part]
+            torch.testing.assert_close(arena.data[part], other.data[part] - decayed, rtol=1e-12, atol=1e-12)
+        assert all(torch.equal(mine, its) for mine, its in zip(updater.histories, plain.histories, strict=True))
+
+
+def test_decoupled_adam_is_pytorchs_adamw():
+    """Where delta is 0, since PyTorch adds its eps elsewhere."""
+    parameter = Parameter((6,), lr_mult=1.0, decay_mult=1.0)
+    arena = ParameterArena([(0, "layer", parameter)], torch.float64, torch.device("cpu"))
+    arena.data.copy_(torch.linspace(-1, 1, 6))
+    theirs = arena.data.clone().requires_grad_()
+    optimizer = torch.optim.AdamW([theirs], lr=0.125, betas=(0.75, 0.875), eps=0.0, weight_decay=0.25)
+    fields = {"momentum": 0.75, "momentum2": 0.875, "delta": 0.0, "weight_decay": 0.25}
+    updater = Updater(SolverParameter(type="Adam", decoupled_weight_decay=True, **fields), arena)
+    for iteration in range(6):
+        theirs.grad = gradient(arena, iteration)
+        arena.diff.copy_(theirs.grad)
+        optimizer.step()
+        updater.apply(0.125, iteration)
+    torch.testing.assert_close(arena.data, theirs.detach(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_decoupled_decay_is_part_of_the_step_that_snapshot_diff_keeps(dtype):
+    arena, _ = make_arena(dtype)
+    param = SolverParameter(momentum=0.9, weight_decay=0.25, decoupled_weight_decay=True, snapshot_diff=True)
+    updater = Updater(param, arena)
+    for iteration in range(2):
+        before = arena.data.clone()
+        arena.diff.copy_(gradient(arena, iteration))
+        updater.apply(0.1, iteration)
+        torch.testing.assert_close(arena.diff[: arena.trainable], (before - arena.data)[: arena.trainable])
+
+
+def test_sgd_without_momentum_keeps_its_history():
+    arena, _ = make_arena(torch.float32)
+    updater = Updater(SolverParameter(), arena)
+    arena.diff.copy_(gradient(arena, 0))
+    expected = 0.5 * arena.diff[0]
+    updater.apply(0.5, 0)
+    assert updater.histories[0][0] == expected

@@ -1,0 +1,16 @@
+"""L2 norms of slices of the arena."""
+
+from __future__ import annotations
+
+import torch
+
+_PIECE = 1 << 19
+
+
+def l2_norm(values: torch.Tensor) -> torch.Tensor:
+    """The L2 norm of a flat tensor, as a scalar tensor in float64.
+
+    The squares of 61 M float32 values lose digits in one float32 sum.
+    """
+    parts = [torch.linalg.vector_norm(piece) for piece in values.split(_PIECE)]
+    return torch.linalg.vector_norm(torch.stack(parts).double())

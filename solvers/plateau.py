@@ -1,0 +1,97 @@
+"""The policy that lowers the rate when the loss has stopped falling (SSD's and Intel's forks: sgd_solver.cpp).
+
+It alone of the policies has a state: what it does next depends on the losses so far. The loss is the one that
+`average_loss` smooths, a mean over the ranks, so every rank decides alike; the state is part of a snapshot, so a run
+that is resumed goes on as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+_NO_LOSS = 9.9e37
+"""What forks begin with (1e38, or FLT_MAX) is above it, in float32 too."""
+
+
+@dataclass(frozen=True)
+class PlateauState:
+    """What the policy remembers.
+
+    Attributes:
+        steps: how often the rate has gone down.
+        lowest_loss: the lowest smoothed loss so far.
+        last_event: the iteration of the last new lowest loss or step down.
+    """
+
+    steps: int = 0
+    lowest_loss: float = math.inf
+    last_event: int = 0
+
+    def encode(self) -> bytes:
+        """The state for a snapshot; `decode` gives back the same bits."""
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def decode(content: bytes) -> PlateauState:
+        """Reads what `encode` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            values = json.loads(content)
+            state = PlateauState(int(values["steps"]), float(values["lowest_loss"]), int(values["last_event"]))
+        except (KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"the plateau's state is damaged: {error!r}") from None
+        return state.checked()
+
+    @staticmethod
+    def of_fork(steps: int, lowest_loss: float, last_event: int) -> PlateauState:
+        """The state in the fields that a fork's solverstate has for it.
+
+        Raises:
+            ValueError: as `decode`.
+        """
+        return PlateauState(steps, lowest_loss if lowest_loss < _NO_LOSS else math.inf, last_event).checked()
+
+    def checked(self) -> PlateauState:
+        """The state itself.
+
+        Raises:
+            ValueError: a count is negative, or the loss no number.
+        """
+        if self.steps < 0 or self.last_event < 0 or math.isnan(self.lowest_loss):
+            raise ValueError(f"the plateau's state is damaged: {self}")
+        return self
+
+
+class Plateau:
+    """Counts how often the rate has gone down.
+
+    Args:
+        param: the SolverParameter message; reads plateau_winsize, which the policy has checked.
+
+    Attributes:
+        state: what a snapshot has to hold.
+    """
+
+    def __init__(self, param: Any) -> None:
+        self._winsize: list[int] = list(param.plateau_winsize)
+        self.state = PlateauState()
+
+    def observe(self, iteration: int, loss: float) -> bool:
+        """Takes the smoothed loss of an iteration, before its update; whether the rate goes down with it.
+
+        The k-th step down is made once plateau_winsize[k] iterations have passed since the last event, which is a new
+        lowest loss or the step before. After as many steps as there are sizes the rate stays.
+        """
+        if loss < self.state.lowest_loss:
+            self.state = replace(self.state, lowest_loss=loss, last_event=iteration)
+        steps = self.state.steps
+        if steps >= len(self._winsize) or iteration < self.state.last_event + self._winsize[steps]:
+            return False
+        self.state = replace(self.state, steps=steps + 1, last_event=iteration)
+        return True

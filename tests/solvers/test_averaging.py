@@ -1,0 +1,126 @@
+"""How gradients come to their plan: tried while training goes on, read from a file, emulated, or not measured."""
+
+import json
+
+import pytest
+import torch
+from solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
+
+from mgcaffe.comm import run_ranks
+from mgcaffe.errors import CommError, UsageError
+from mgcaffe.solvers.events import Noted, PlanChosen, Warned
+
+TRIALS = 3 + 4 * 10
+"""Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting)."""
+
+
+def train(size, folder, comm, *, iterations=TRIALS, restore=None, fields=""):
+    """Trains on `size` ranks; returns each rank's (weights, recorder, plan to be stored)."""
+    net = data_layer(write_data(folder, classes=3), 8 // size) + CLASSIFIER
+
+    def rank(communicator):
+        recorder = Recorder()
+        alone = None if size == 1 else communicator
+        text = f"comm_param {{ calibration_iterations: 3 {comm} }} {fields}"
+        with make_solver(net, text, folder, recorder=recorder, communicator=alone, dtype=torch.float32) as solver:
+            if restore:
+                solver.restore(restore)
+            solver.step(iterations)
+            if not restore:
+                solver.snapshot()
+            return weights_of(solver), recorder, solver._averaging.plan
+
+    return run_ranks(size, rank)
+
+
+def test_auto_is_the_default_tries_plans_and_changes_no_bit(tmp_path):
+    tried, fixed = train(2, tmp_path, ""), train(2, tmp_path, "schedule: SINGLE")
+    for (weights, recorder, plan), (others, _, _) in zip(tried, fixed, strict=True):
+        assert torch.equal(weights, others)
+        (chosen,) = recorder.of(PlanChosen)
+        assert chosen.schedule == "auto" and chosen.plan == plan
+        assert plan.schedule == f"auto: {chosen.decision.trials[0].candidate.label}"
+        assert len({trial.candidate.plan.hash for trial in chosen.decision.trials}) > 1
+    assert tried[0][2] == tried[1][2]
+
+
+def test_autos_plan_is_stored_and_used_again_without_measuring(tmp_path):
+    stored = train(2, tmp_path, "")[0][2]
+    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
+    for _, recorder, plan in train(2, tmp_path, "", iterations=10, restore=state):
+        assert plan == stored
+        assert not recorder.of(PlanChosen)
+
+
+def test_a_plan_that_is_still_being_looked_for_is_not_stored(tmp_path):
+    assert [plan for _, _, plan in train(2, tmp_path, "", iterations=5)] == [None, None]
+    state = f"{tmp_path}/net_iter_5.solverstate"
+    for _, recorder, _ in train(2, tmp_path, "", restore=state):
+        assert recorder.of(PlanChosen)
+
+
+def test_another_schedule_does_not_take_autos_plan(tmp_path):
+    train(2, tmp_path, "")
+    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
+    for _, recorder, plan in train(2, tmp_path, "schedule: WFBP", iterations=4, restore=state):
+        assert recorder.of(PlanChosen) and plan.schedule == "wfbp"
+
+
+def test_one_rank_plans_nothing(tmp_path):
+    ((_, recorder, plan),) = train(1, tmp_path, f'cost_file: "{tmp_path}/costs.json"', iterations=5)
+    assert plan is None and not recorder.of(PlanChosen)
+    assert not (tmp_path / "costs.json").exists()
+
+
+def test_costs_are_written_once_and_then_read(tmp_path):
+    comm = f'schedule: OPTIMAL cost_file: "{tmp_path}/costs.json"'
+    first = train(2, tmp_path, comm, iterations=4)
+    assert "measured and written to" in first[0][1].of(Noted)[0].text
+    assert len(json.loads((tmp_path / "costs.json").read_text())["all_reduce_costs"]) == 1
+    before = (tmp_path / "costs.json").read_bytes()
+    for _, recorder, _ in train(2, tmp_path, comm, iterations=4):
+        assert "the wire is not measured" in recorder.of(Noted)[0].text
+        assert recorder.of(PlanChosen)[0].cost == first[0][1].of(PlanChosen)[0].cost
+    assert (tmp_path / "costs.json").read_bytes() == before
+
+
+def test_costs_of_another_job_are_not_used_and_the_difference_told(tmp_path):
+    comm = f'schedule: OPTIMAL cost_file: "{tmp_path}/costs.json"'
+    train(2, tmp_path, comm, iterations=4)
+    _, recorder, _ = train(4, tmp_path, comm, iterations=4)[0]
+    assert "ranks 2 there, 4 here" in recorder.of(Noted)[0].text
+    assert len(json.loads((tmp_path / "costs.json").read_text())["all_reduce_costs"]) == 2
+
+
+def test_a_bad_cost_file_is_refused_before_training(tmp_path):
+    (tmp_path / "costs.json").write_text("{}")
+    with pytest.raises(CommError, match="no measured costs"):
+        train(2, tmp_path, f'cost_file: "{tmp_path}/costs.json"')
+    with pytest.raises(CommError, match="not writable") as error:
+        train(2, tmp_path, f'cost_file: "{tmp_path}/absent/costs.json"')
+    assert error.value.exit_code == 73
+
+
+def test_an_emulated_link_is_said_to_be_one_and_is_what_is_measured(tmp_path):
+    comm = 'schedule: OPTIMAL emulate_link: "a=3e-3,b=1e-6"'
+    emulated, real = train(2, tmp_path, comm, iterations=4), train(2, tmp_path, "schedule: SINGLE", iterations=4)
+    _, recorder, _ = emulated[0]
+    assert recorder.of(Noted)[0].text.startswith("EMULATED LINK a=3e-3,b=1e-6")
+    assert recorder.of(PlanChosen)[0].cost(204) >= 3e-3 + 204e-6
+    assert torch.equal(emulated[0][0], real[0][0])
+    with pytest.raises(UsageError, match="not understood"):
+        train(1, tmp_path, 'emulate_link: "fast"')
+
+
+def test_deterministic_measures_nothing(tmp_path):
+    for _, recorder, plan in train(2, tmp_path, "deterministic: true", iterations=20):
+        assert not recorder.of(PlanChosen)
+        assert "deterministic is set" in recorder.of(Warned)[0].text
+        assert plan.schedule == "single"
+
+
+def test_deterministic_goes_on_with_a_plan_that_was_found_earlier(tmp_path):
+    stored = train(2, tmp_path, "")[0][2]
+    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
+    for _, _, plan in train(2, tmp_path, "deterministic: true", iterations=5, restore=state):
+        assert plan == stored
