@@ -8,6 +8,7 @@ MPIRUN ?= mpirun
 MPIRUN_ARGS ?= --oversubscribe --bind-to none
 RANKS ?= 2
 PYTEST_ARGS ?=
+SOAK_ARGS ?=
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -24,7 +25,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install demo test check format clean
+.PHONY: install demo test soak check format clean
 
 install: $(STAMP)  ## the environment, with `engine` and `mpirun` in .venv/bin
 
@@ -42,6 +43,9 @@ demo: $(STAMP)  ## trains the digits example on two MPI ranks
 
 test: $(STAMP)  ## the whole test suite
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+soak: $(STAMP)  ## the long checks of tests/soak in full, as a table
+	$(VENV)/bin/python -m tests.soak $(SOAK_ARGS)
 
 check: $(STAMP)  ## style, types, spelling, and the directions in which packages may import
 	$(VENV)/bin/ruff check $(PYTHON_FILES)

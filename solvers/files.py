@@ -1,12 +1,21 @@
-"""Writes the files of snapshots, each whole or not at all, and finds out beforehand whether that will work."""
+"""Writes the files of a snapshot, all of them or none, and finds out beforehand whether that will work."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import resource
+import shutil
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mgcaffe.errors import Location, SnapshotError
-from mgcaffe.prototxt import write_whole
+from mgcaffe.prototxt.whole_files import flush_folder, write_whole
+
+_LEFTOVER_AGE_S = 60.0
+_HINT = "free space or choose another snapshot_prefix; the snapshots written before are untouched"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -18,10 +27,64 @@ def write_atomically(path: Path, content: bytes) -> None:
     try:
         write_whole(path, content)
     except OSError as error:
-        raise SnapshotError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="free space or choose another snapshot_prefix; the snapshots written before are untouched",
-        ) from None
+        raise cannot_write(path, error, len(content), len(content)) from None
+
+
+def publish(files: Sequence[tuple[Path, Path]], obsolete: Iterable[Path]) -> None:
+    """Gives finished temporary files their names, in order, each on disk before the last one appears.
+
+    Args:
+        files: (temporary file, its name to be), in one folder; the last one makes the others count.
+        obsolete: files that tell of an older set under the same names; they go first, so that no mixture
+            of the two ever counts.
+
+    Raises:
+        OSError: a file cannot be renamed.
+    """
+    folder = files[-1][1].parent
+    gone = [path for path in obsolete if path.exists()]
+    for path in gone:
+        path.unlink()
+    if gone:
+        flush_folder(folder)
+    for temporary, target in files[:-1]:
+        temporary.replace(target)
+    flush_folder(folder)
+    temporary, target = files[-1]
+    temporary.replace(target)
+    flush_folder(folder)
+
+
+def cannot_write(path: Path, error: OSError, size: int, needed: int) -> SnapshotError:
+    """The error for a file that cannot be written, with the number of bytes that are missing.
+
+    Args:
+        path: the file.
+        error: the system's reason.
+        size: bytes of this file.
+        needed: bytes of all files that were to be written together; temporary ones are gone already.
+    """
+    return SnapshotError(
+        f"cannot write {path}: {error.strerror or error}{_shortage(path, error, size, needed)}", hint=_HINT
+    )
+
+
+def _shortage(path: Path, error: OSError, size: int, needed: int) -> str:
+    if error.errno == errno.EFBIG:
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if limit == resource.RLIM_INFINITY or limit >= size:
+            return f": it needs {size} bytes"
+        return f": it needs {size} bytes, and files may have {limit} (ulimit -f): {size - limit} bytes are missing"
+    if error.errno == errno.EDQUOT:
+        return f": the snapshot needs {needed} bytes, more than the quota leaves"
+    if error.errno != errno.ENOSPC:
+        return ""
+    try:
+        free = shutil.disk_usage(path.parent).free
+    except OSError:
+        return f": the snapshot needs {needed} bytes"
+    missing = f": {needed - free} bytes are missing" if free < needed else ""
+    return f": the snapshot needs {needed} bytes, and {free} are free{missing}"
 
 
 def probe_writable(prefix: Path, location: Location | None = None) -> None:
@@ -40,3 +103,35 @@ def probe_writable(prefix: Path, location: Location | None = None) -> None:
             hint="make sure that the folder exists and is writable",
             location=location,
         ) from None
+
+
+def remove_leftovers(prefix: Path) -> None:
+    """Removes temporary files that a run under this prefix left when it was killed while it wrote.
+
+    A file stays whose writer may still be at work: its process runs on this machine, or (it may run on another
+    one) the file was written to within the last minute.
+    """
+    pattern = re.compile(re.escape(prefix.name) + r"_(?:iter_\d+|best)\..+\.(\d+)\.tmp")
+    try:
+        entries = list(prefix.parent.iterdir())
+    except OSError:
+        return
+    for path in entries:
+        match = pattern.fullmatch(path.name)
+        if match is None or _is_running(int(match.group(1))):
+            continue
+        try:
+            if time.time() - path.stat().st_mtime > _LEFTOVER_AGE_S:
+                path.unlink()
+        except OSError:
+            continue
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

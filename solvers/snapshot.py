@@ -1,8 +1,9 @@
-"""A snapshot: the weights and the solver's state, each written whole, the state last.
+"""What the files of a snapshot are called: the weights and the solver's state, which names them.
 
 `<prefix>_iter_<N>.caffemodel` is a NetParameter with every layer and its blobs,
 `<prefix>_iter_<N>.solverstate` a SolverState that names it. With `snapshot_format: HDF5` both are HDF5, and their
-names end in `.h5`, by which Caffe tells. A snapshot counts once its solverstate is there.
+names end in `.h5`, by which Caffe tells. A snapshot counts once its solverstate is there; a manifest beside it
+(`snapshot_manifest`) says what the two held.
 """
 
 from __future__ import annotations
@@ -10,14 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.engine import Net
-from mgcaffe.engine.weights_hdf5 import encode_hdf5
 from mgcaffe.errors import SolverError
-from mgcaffe.solvers.events import Emit, SnapshotWriting, SnapshotWritten
-from mgcaffe.solvers.files import write_atomically
-from mgcaffe.solvers.state import Progress, encode_state
-from mgcaffe.solvers.state_hdf5 import encode_state_hdf5
-from mgcaffe.solvers.updates import Updater
 
 
 def snapshot_prefix(param: Any, source: Any = None) -> Path:
@@ -56,38 +50,3 @@ def state_path(prefix: Path, iteration: int, *, hdf5: bool = False) -> Path:
 def is_hdf5(param: Any) -> bool:
     """Whether a solver's snapshots are HDF5."""
     return bool(param.snapshot_format == type(param).HDF5)
-
-
-def write_snapshot(
-    prefix: Path, net: Net, updater: Updater, progress: Progress, *, hdf5: bool, with_diffs: bool, emit: Emit
-) -> Path:
-    """Writes both files and returns the solverstate's path.
-
-    Args:
-        prefix: what the files' names begin with.
-        net: the training net.
-        updater: whose histories are saved.
-        progress: where the solver stands.
-        hdf5: whether they are HDF5.
-        with_diffs: whether the caffemodel also holds what the last update took off each weight.
-        emit: takes the events.
-
-    Raises:
-        SnapshotError: a file cannot be written; what was there before is untouched.
-    """
-    iteration = progress.iteration
-    weights, state = weights_path(prefix, iteration, hdf5=hdf5), state_path(prefix, iteration, hdf5=hdf5)
-    emit(SnapshotWriting(iteration, str(weights), "weights"))
-    write_atomically(weights, _encode_weights(net, hdf5, with_diffs))
-    emit(SnapshotWriting(iteration, str(state), "state"))
-    encode = encode_state_hdf5 if hdf5 else encode_state
-    write_atomically(state, encode(progress, str(weights), net.arena, net.parameters, updater.histories))
-    emit(SnapshotWritten(iteration, str(weights), str(state)))
-    return state
-
-
-def _encode_weights(net: Net, hdf5: bool, with_diffs: bool) -> bytes:
-    if hdf5:
-        return encode_hdf5(net.layers, with_diffs)
-    content: bytes = net.to_proto(with_diffs).SerializeToString()
-    return content

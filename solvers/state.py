@@ -7,6 +7,7 @@ which Caffe skips: what is needed to go on as if training had never stopped. `st
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +18,21 @@ import torch
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from mgcaffe.comm.plan import Plan
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.hdf5_image import is_hdf5
 from mgcaffe.engine.parameter import Parameter, Shape
-from mgcaffe.errors import EXIT_BAD_INPUT, PrototxtError, SnapshotError
+from mgcaffe.errors import EXIT_BAD_INPUT, CommError, PrototxtError, SnapshotError
 from mgcaffe.prototxt import EngineState, NetParameter, SolverState, blob_array, fill_blob
+from mgcaffe.solvers import carried_state
+from mgcaffe.solvers.carried_state import RankState
+from mgcaffe.solvers.plateau import PlateauState
+from mgcaffe.solvers.snapshot_best import BestScore
 
 _SOLVER_TYPE = "solver_type"
+_BEST_SCORE = "best_score"
+_PLATEAU = "plateau"
+_MOST_BYTES = 2**31 - 1
 
 
 @dataclass
@@ -39,6 +48,9 @@ class Progress:
         smoothed_losses: the latest losses, as many as average_loss spans, oldest first.
         solver_type: the update rule.
         plan: the gradients' merged groups, as text; empty if there are none.
+        recurrent: the state that recurrent layers carry, by rank.
+        best: the best test score so far, if `snapshot_best` asks for it.
+        plateau: what lr_policy `plateau` has seen; None with another policy.
     """
 
     iteration: int
@@ -49,6 +61,9 @@ class Progress:
     smoothed_losses: list[float] = field(default_factory=list)
     solver_type: str | None = None
     plan: str = ""
+    recurrent: list[RankState] = field(default_factory=list)
+    best: BestScore | None = None
+    plateau: PlateauState | None = None
 
 
 @dataclass
@@ -67,16 +82,19 @@ class SavedState:
     learned_net: str
     history: Sequence[NDArray[Any]]
 
-    def find_weights(self) -> Path:
+    def find_weights(self, *, beside_first: bool = False) -> Path:
         """The caffemodel: where the state says, or else beside the state.
+
+        Args:
+            beside_first: looks beside the state first, where the files that a manifest tells of lie.
 
         Raises:
             SnapshotError: it lies in neither place.
         """
         named = Path(self.learned_net)
         beside = self.path.parent / named.name
-        for candidate in (named, beside):
-            if candidate.is_file():
+        for candidate in (beside, named) if beside_first else (named, beside):
+            if _is_file(candidate):
                 return candidate
         raise unreadable(
             f"the weights '{self.learned_net}' that {self.path} names are missing",
@@ -96,10 +114,34 @@ class SavedState:
                 "resume with the snapshot's type, or start from its weights with --weights",
             )
 
+    def check_history(self, parameters: Sequence[Parameter], histories: int) -> None:
+        """Makes sure that `copy_history` will succeed.
+
+        Args:
+            parameters: in Caffe's learnable order.
+            histories: how many the solver type has.
+
+        Raises:
+            SnapshotError: the number of history blobs, or the shape of one, does not fit.
+        """
+        wanted = len(parameters) * histories
+        if len(self.history) != wanted:
+            raise unreadable(
+                f"{self.path} holds {len(self.history)} history blob(s); net and solver type have {wanted}",
+                "resume with the net and the solver type that the snapshot was taken with",
+            )
+        for index, values in enumerate(self.history):
+            parameter = parameters[index % len(parameters)]
+            if _without_leading_ones(values.shape) != _without_leading_ones(parameter.shape):
+                raise unreadable(
+                    f"history blob {index} in {self.path} has shape {values.shape}; the net's has {parameter.shape}",
+                    "resume with the net that the snapshot was taken with",
+                )
+
     def copy_history(
         self, arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
     ) -> None:
-        """Fills a solver's histories.
+        """Fills a solver's histories; none of them, if one does not fit.
 
         Args:
             arena: tells where each parameter lies in a history.
@@ -109,19 +151,9 @@ class SavedState:
         Raises:
             SnapshotError: the number of history blobs, or the shape of one, does not fit.
         """
-        wanted = len(parameters) * len(histories)
-        if len(self.history) != wanted:
-            raise unreadable(
-                f"{self.path} holds {len(self.history)} history blob(s); net and solver type have {wanted}",
-                "resume with the net and the solver type that the snapshot was taken with",
-            )
+        self.check_history(parameters, len(histories))
         for index, values in enumerate(self.history):
             flat, parameter = histories[index // len(parameters)], parameters[index % len(parameters)]
-            if _without_leading_ones(values.shape) != _without_leading_ones(parameter.shape):
-                raise unreadable(
-                    f"history blob {index} in {self.path} has shape {values.shape}; the net's has {parameter.shape}",
-                    "resume with the net that the snapshot was taken with",
-                )
             arena.view(flat, parameter).copy_(torch.tensor(values).reshape(parameter.shape))
 
 
@@ -136,6 +168,8 @@ def encode_state(
     message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
     for values in history_arrays(arena, parameters, histories):
         fill_blob(message.history.add(), values)
+    if progress.plateau is not None:  # for the forks that know the policy
+        message.minimum_loss, message.iter_last_event = progress.plateau.lowest_loss, progress.plateau.last_event
     message.engine_state.CopyFrom(engine_state(progress))
     return message.SerializeToString()
 
@@ -161,11 +195,21 @@ def engine_state(progress: Progress) -> Any:
     for layer, records in (progress.records or {}).items():
         message.records.add(layer=layer, records=records)
     message.extra.add(key=_SOLVER_TYPE, value=(progress.solver_type or "").encode())
+    if progress.best is not None:
+        message.extra.add(key=_BEST_SCORE, value=progress.best.encode())
+    if progress.plateau is not None:
+        message.extra.add(key=_PLATEAU, value=progress.plateau.encode())
+    for key, value in carried_state.to_entries(progress.recurrent):
+        message.extra.add(key=key, value=value)
     return message
 
 
 def add_engine_state(progress: Progress, message: Any) -> None:
-    """Fills in what an EngineState message says."""
+    """Fills in what an EngineState message says.
+
+    Raises:
+        ValueError, DecodeError, PrototxtError: it says what no run can have left.
+    """
     entries = {entry.key: entry.value for entry in message.extra}
     progress.seed = message.random_seed
     progress.world_size = message.world_size
@@ -173,6 +217,17 @@ def add_engine_state(progress: Progress, message: Any) -> None:
     progress.smoothed_losses = list(message.smoothed_losses)
     progress.solver_type = entries.get(_SOLVER_TYPE, b"").decode() or None
     progress.plan = message.plan
+    progress.recurrent = carried_state.from_entries((entry.key, entry.value) for entry in message.extra)
+    progress.best = BestScore.decode(entries[_BEST_SCORE]) if _BEST_SCORE in entries else None
+    if _PLATEAU in entries:
+        progress.plateau = PlateauState.decode(entries[_PLATEAU])
+    if progress.world_size < 1 or any(records < 0 for records in progress.records.values()):
+        raise ValueError("a number of ranks or records is negative")
+    if progress.plan:
+        try:
+            Plan.from_json(progress.plan)
+        except (CommError, RecursionError) as error:
+            raise ValueError(f"the plan of the gradients is damaged: {error}") from None
 
 
 def read_state(path: str | os.PathLike[str]) -> SavedState:
@@ -186,25 +241,59 @@ def read_state(path: str | os.PathLike[str]) -> SavedState:
         from mgcaffe.solvers.state_hdf5 import read_state_hdf5
 
         return read_state_hdf5(path)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise unreadable(f"cannot read the snapshot {path}: {error.strerror or error}", None) from None
+    content = _read(path)
     message = SolverState()
     try:
         message.ParseFromString(content)
         if not message.HasField("iter"):
             raise _refuse_other_file(path, content)
         history = [blob_array(blob) for blob in message.history]
-    except (DecodeError, PrototxtError):
+        progress = checked_progress(message.iter, message.current_step)
+        if message.HasField("minimum_loss"):
+            progress.plateau = PlateauState.of_fork(message.current_step, message.minimum_loss, message.iter_last_event)
+        if message.HasField("engine_state"):
+            add_engine_state(progress, message.engine_state)
+        if not isinstance(message.learned_net, str):  # protobuf gives bytes that are no UTF-8 as they are
+            raise ValueError
+    except (DecodeError, PrototxtError, ValueError, AttributeError):
         raise unreadable(
             f"{path} is cut short, damaged, or no solverstate",
             "give the .solverstate file of another snapshot",
         ) from None
-    progress = Progress(message.iter, message.current_step)
-    if message.HasField("engine_state"):
-        add_engine_state(progress, message.engine_state)
     return SavedState(path, progress, message.learned_net, history)
+
+
+def checked_progress(iteration: int, current_step: int) -> Progress:
+    """What Caffe's own fields say.
+
+    Raises:
+        ValueError: a count is negative.
+    """
+    if iteration < 0 or current_step < 0:
+        raise ValueError(f"iteration {iteration} or step {current_step} is negative")
+    return Progress(iteration, current_step)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            raise unreadable(f"cannot read the snapshot {path}: it is no file", None)
+        if facts.st_size > _MOST_BYTES:
+            raise unreadable(
+                f"{path} is no solverstate: it has {facts.st_size} bytes, and a binary one at most 2 GiB", None
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise unreadable(f"cannot read the snapshot {path}: {reason}", None) from None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a damaged name
+        return False
 
 
 def _refuse_other_file(path: Path, content: bytes) -> SnapshotError:

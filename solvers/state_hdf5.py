@@ -3,6 +3,7 @@
 /iter, /current_step   one int32 each
 /learned_net           the path of the weights, a string of fixed length that ends with a zero byte
 /history/<i>           the histories, parameter by parameter
+/iter_last_event, /minimum_loss   one each, with lr_policy `plateau`, as SSD's fork has them
 /engine_state          our EngineState message as bytes, which Caffe passes over
 """
 
@@ -20,12 +21,14 @@ from numpy.typing import NDArray
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.hdf5_image import make_image, open_image, reading
 from mgcaffe.engine.parameter import Parameter
-from mgcaffe.errors import SnapshotError
+from mgcaffe.errors import PrototxtError, SnapshotError
 from mgcaffe.prototxt import EngineState
+from mgcaffe.solvers.plateau import PlateauState
 from mgcaffe.solvers.state import (
     Progress,
     SavedState,
     add_engine_state,
+    checked_progress,
     engine_state,
     history_arrays,
     only_weights,
@@ -47,6 +50,9 @@ def encode_state_hdf5(
     def fill(file: Any) -> None:
         file["iter"] = np.array([progress.iteration], np.int32)
         file["current_step"] = np.array([progress.current_step], np.int32)
+        if progress.plateau is not None:  # for the forks that know the policy
+            file["iter_last_event"] = np.array([progress.plateau.last_event], np.int32)
+            file["minimum_loss"] = np.array([progress.plateau.lowest_loss], np.float32)
         _write_string(file, "learned_net", learned_net)
         file.create_group("history")
         for index, values in enumerate(history_arrays(arena, parameters, histories)):
@@ -69,12 +75,16 @@ def read_state_hdf5(path: Path) -> SavedState:
     with open_image(path, fail) as file, reading(fail):
         if "iter" not in file:
             raise only_weights(path) if "data" in file else unreadable(f"{path} is HDF5 and no solverstate", None)
-        progress = Progress(_number(file["iter"]), _number(file["current_step"]))
+        progress = checked_progress(_number(file["iter"]), _number(file["current_step"]))
         history = [_values(file["history"][str(index)]) for index in range(len(file["history"]))]
+        if "minimum_loss" in file and "iter_last_event" in file:
+            last_event = _number(file["iter_last_event"])
+            lowest_loss = float(_values(file["minimum_loss"]).reshape(()))
+            progress.plateau = PlateauState.of_fork(progress.current_step, lowest_loss, last_event)
         if "engine_state" in file:
             try:
-                add_engine_state(progress, EngineState.FromString(file["engine_state"][()].tobytes()))
-            except DecodeError as error:
+                add_engine_state(progress, EngineState.FromString(_read(file["engine_state"]).tobytes()))
+            except (DecodeError, PrototxtError, ValueError, AttributeError) as error:
                 raise fail(f"damaged in 'engine_state' ({error})") from None
         return SavedState(path, progress, _read_string(file), history)
 
@@ -103,14 +113,21 @@ def _read_string(file: Any) -> str:
 
 
 def _number(dataset: Any) -> int:
-    values = np.asarray(dataset[()])
-    if values.size != 1 or values.dtype.kind not in "iu":
+    if dataset.size != 1 or dataset.dtype.kind not in "iu":
         raise ValueError(f"'{dataset.name}' is no whole number")
-    return int(values.reshape(()))
+    return int(np.asarray(dataset[()]).reshape(()))
 
 
 def _values(dataset: Any) -> NDArray[Any]:
     if dataset.dtype.kind not in "fiu":
         raise ValueError(f"'{dataset.name}' holds no numbers")
-    array = np.asarray(dataset[()])
+    array = _read(dataset)
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+
+
+def _read(dataset: Any) -> NDArray[Any]:
+    """The values, if they are really in the file: HDF5 makes up what it has not stored, of any size."""
+    stored = dataset.id.get_storage_size()
+    if dataset.nbytes > stored:
+        raise ValueError(f"'{dataset.name}' has {dataset.nbytes} bytes by its shape, and {stored} are stored")
+    return np.asarray(dataset[()])

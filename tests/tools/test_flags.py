@@ -81,6 +81,7 @@ def test_help_names_every_flag(capsys):
     assert end.value.code == 0
     text = capsys.readouterr().out
     for flag in ("solver", "snapshot", "weights", "gpu", "level", "stage", "sigint_effect", "sighup_effect",
-                 "schedule", "bucket_mb", "calibration_iterations", "plan_file", "json_log", "progress",
+                 "schedule", "bucket_mb", "calibration_iterations", "plan_file", "cost_file", "emulate_link",
+                 "deterministic", "json_log", "progress",
                  "threads", "dtype", "strict", "max_iter"):  # fmt: skip
         assert f"--{flag}" in text

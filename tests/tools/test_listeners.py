@@ -91,9 +91,39 @@ def test_each_display_shows_the_communication_since_the_last_one(log):
     assert shown[1].startswith("Communication: 3.000 ms hidden, 1.000 ms exposed")
 
 
+def test_each_display_shows_how_long_the_iterations_since_the_last_one_waited_for_data(log):
+    start = log.index("Iteration 100 (50.1 iter/s, 1.99s/100 iters), loss = 0.2604")
+    assert "Data: 0.010 ms waited for an iteration; 5.0 % of its time" in log[start : start + 5]
+
+
+def test_debug_info_comes_in_caffes_words():
+    stream = io.StringIO()
+    start_logging(True, stream)
+    listener = CaffeLogListener(display=100, ranks=1)
+    for event in (
+        events.BlobStatistics("Forward", "conv1", "top blob", "conv1", data=0.06450371),
+        events.BlobStatistics("Forward", "conv1", "param blob", "0", data=0.1),
+        events.BlobStatistics("Backward", "ip2", "bottom blob", "ip1", diff=2e-7),
+        events.BlobStatistics("Update", "conv1", "param", "0", data=0.1, diff=0.001),
+        events.BlobStatistics("Update", "conv2", "param", "w", diff=0.5, owner=("conv1", "w")),
+        events.NetStatistics(1456.19, 122.196, 11.0502, 1.36324),
+    ):
+        listener.on_event(event)
+    lines = stream.getvalue().splitlines()
+    assert [line.partition("] ")[2] for line in lines] == [
+        "    [Forward] Layer conv1, top blob conv1 data: 0.0645037",
+        "    [Forward] Layer conv1, param blob 0 data: 0.1",
+        "    [Backward] Layer ip2, bottom blob ip1 diff: 2e-07",
+        "    [Update] Layer conv1, param 0 data: 0.1; diff: 0.001",
+        "    [Update] Layer conv2, param blob w (owned by layer conv1, param w) diff: 0.5",
+        "    [Backward] All net params (data, diff): L1 norm = (1456.19, 122.196); L2 norm = (11.0502, 1.36324)",
+    ]
+    assert [line[0] for line in lines] == ["I", "I", "I", "I", "I", "E"]
+
+
 def test_lines_of_our_own_are_not_taken_for_caffes(log):
     for line in log:
-        if line.startswith(("Communication:", "Schedule", "Speed:", "Snapshot:", "Test net #")):
+        if line.startswith(("Communication:", "Data:", "Schedule", "Speed:", "Snapshot:", "Test net #")):
             assert not any(re.search(expression, line) for expression in _PARSE_LOG.values()), line
 
 
@@ -156,3 +186,14 @@ def test_the_progress_line_shows_loss_speed_and_exposed_communication():
                  "test net #0: accuracy = 0.0975", "something", "snapshot x_iter_200.solverstate",
                  "Optimization Done.", "75.0 % hidden"):  # fmt: skip
         assert part in text, part
+
+
+def test_the_progress_line_shows_a_wait_for_data_that_matters():
+    stream = io.StringIO()
+    listener = ProgressListener(1, Console(file=stream, force_terminal=True, width=140, color_system=None))
+    try:
+        listener.on_event(_RUN[0])
+        listener.on_event(events.IterationDone(0, 2.3, 2.3, 0.01, 64, 0.02, 0.0105, 0.0, 0.0))
+    finally:
+        listener.close()
+    assert "10.5 ms waiting for data" in stream.getvalue()

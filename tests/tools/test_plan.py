@@ -135,3 +135,29 @@ def test_mistakes_are_told_in_one_message(two_layers, words, code, message):
     assert result.returncode == code, result.stderr
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_cost_file_of_training_serves_as_measured_cost(two_layers):
+    trained = two_layers.mpirun(
+        2, "train", "solver.prototxt", "--max_iter=3", "--schedule=optimal", "--calibration_iterations=2",
+        "--cost_file=costs.json",
+    )  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
+    assert "All-reduce costs were measured and written to costs.json" in trained.stderr
+    result = two_layers.run("plan", "--trace=trace.csv", "--cost=costs.json", "--workers=2")
+    assert result.returncode == 0, result.stderr
+    assert "a measured curve, fitted by" in result.stdout
+    result = two_layers.run("plan", "--trace=trace.csv", "--cost=costs.json", "--workers=3")
+    assert result.returncode == 65 and "measured with 2 workers, not with 3" in result.stderr
+
+
+def test_the_emulated_link_is_planned_for_as_it_is_trained_on(two_layers):
+    result = two_layers.run(
+        "plan", "--trace=trace.csv", "--emulate_link=a=1e-3,b=2e-9", "--workers=2", "--schedule=single"
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "all-reduce among 2 workers: 1000 us + 2 ns a byte" in result.stdout
+    trained = two_layers.mpirun(2, "train", "solver.prototxt", "--max_iter=2", "--emulate_link=a=1e-3,b=2e-9")
+    assert trained.returncode == 0 and "EMULATED LINK a=1e-3,b=2e-9" in trained.stderr
+    refused = two_layers.run("train", "solver.prototxt", "--max_iter=2", "--emulate_link=fast")
+    assert refused.returncode == 2 and "not understood" in refused.stderr

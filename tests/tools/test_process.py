@@ -1,9 +1,8 @@
-"""Threads, memory, devices, and what a signal does."""
+"""Threads, memory and devices."""
 
 from __future__ import annotations
 
 import platform
-import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ import torch
 
 from mgcaffe.errors import UsageError
 from mgcaffe.tools import process
-from mgcaffe.tools.signals import handle_signals
 
 
 @pytest.fixture
@@ -112,36 +110,6 @@ def test_the_blobs_of_a_small_net_stay_with_malloc(monkeypatch, side, small):
     assert asked == ([process.LARGEST] if small else [])
 
 
-class _Recorder:
-    def __init__(self) -> None:
-        self.wishes: list[str] = []
-
-    def request_stop(self) -> None:
-        self.wishes.append("stop")
-
-    def request_snapshot(self) -> None:
-        self.wishes.append("snapshot")
-
-
-def test_signals_ask_the_solver_to_stop_or_to_take_a_snapshot():
-    solver = _Recorder()
-    handle_signals(solver, "stop", "snapshot")
-    signal.raise_signal(signal.SIGHUP)
-    signal.raise_signal(signal.SIGHUP)
-    signal.raise_signal(signal.SIGINT)
-    assert solver.wishes == ["snapshot", "snapshot", "stop"]
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_a_signal_without_effect_is_ignored():
-    solver = _Recorder()
-    handle_signals(solver, "none", "none")
-    signal.raise_signal(signal.SIGINT)
-    signal.raise_signal(signal.SIGHUP)
-    assert solver.wishes == []
-
-
 def test_idle_threads_spin_briefly_unless_the_user_says_otherwise(monkeypatch):
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
@@ -154,11 +122,3 @@ def test_idle_threads_spin_briefly_unless_the_user_says_otherwise(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     process.calm_waiting_threads()
     assert "GOMP_SPINCOUNT" not in process.os.environ
-
-
-def test_the_signals_that_mpirun_hands_on_stop_and_snapshot():
-    solver = _Recorder()
-    handle_signals(solver, "none", "none")
-    signal.raise_signal(signal.SIGUSR2)
-    signal.raise_signal(signal.SIGUSR1)
-    assert solver.wishes == ["snapshot", "stop"]

@@ -124,3 +124,14 @@ def test_the_stage_of_the_training_net_can_be_chosen(engine):
     engine.write("solver.prototxt", engine.solver + 'test_state { stage: "with" }\n')
     result = engine.run("train", "solver.prototxt", "-stage", "with", "--max_iter=1")
     assert result.returncode == 0, result.stderr
+
+
+def test_a_flag_decouples_weight_decay(tmp_path):
+    from mgcaffe.tools.train import parser
+    from mgcaffe.tools.training import read_solver
+
+    path = tmp_path / "solver.prototxt"
+    path.write_text("base_lr: 1")
+    for flags, expected in ([], False), (["--decoupled_weight_decay"], True):
+        read = read_solver(parser().parse([str(path), *flags]), str(path))
+        assert read.param.decoupled_weight_decay is expected

@@ -1,0 +1,144 @@
+"""The state that recurrent layers carry from batch to batch, across a snapshot and over the ranks.
+
+Caffe forgets it: a resumed training there begins with zeros. Every rank's training and test nets have their own, so a
+snapshot holds one set of arrays a rank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mgcaffe.comm import Communicator
+from mgcaffe.engine import Net
+from mgcaffe.engine.layers.recurrent import RecurrentLayer
+from mgcaffe.errors import PrototxtError
+from mgcaffe.prototxt import BlobProto, blob_array, fill_blob
+from mgcaffe.solvers.events import Emit, Warned
+
+# One rank's arrays by a name that says net, layer number and layer name.
+RankState = Mapping[str, Sequence[NDArray[Any]]]
+
+_TYPES = ("LSTM", "RNN")
+_KEY = re.compile(r"recurrent_state/(\d+)/(\d+)/(.*)", re.DOTALL)
+
+
+def reads_sequences(net: Any) -> bool:
+    """Whether a NetParameter message has recurrent layers, for which the order within a batch is time."""
+    return any(layer.type in _TYPES for layer in net.layer)
+
+
+def carries_state(net: Any) -> bool:
+    """Whether a NetParameter message has layers whose state goes on from batch to batch."""
+    return any(layer.type in _TYPES and not layer.recurrent_param.expose_hidden for layer in net.layer)
+
+
+def gather(train_net: Net, test_nets: Sequence[Net], communicator: Communicator) -> list[RankState]:
+    """The state of all ranks by rank, on rank 0 (empty elsewhere, and where nothing is carried); collective."""
+    mine = {name: [_to_array(part) for part in layer.state()] for name, layer in _named(train_net, test_nets)}
+    return (communicator.gather(mine) or []) if mine else []
+
+
+def put_back(
+    train_net: Net, test_nets: Sequence[Net], states: Sequence[RankState], rank: int, ranks: int, emit: Emit
+) -> None:
+    """Gives this rank's layers the state that they had; those whose state is not known begin with zeros.
+
+    Args:
+        train_net, test_nets: the nets.
+        states: what `gather` gave; empty in a snapshot that Caffe wrote.
+        rank, ranks: this rank and how many there are.
+        emit: takes the warning that some begin with zeros, and why.
+    """
+    layers = dict(_named(train_net, test_nets))
+    if not layers:
+        return
+    mine = states[rank] if len(states) == ranks else {}
+    zeros: dict[str, None] = {}
+    for name, layer in layers.items():
+        layer.reset_state()
+        if not layer.set_state([torch.from_numpy(np.array(values)) for values in mine.get(name, ())]):
+            zeros[f"'{layer.name}'"] = None
+    if not zeros:
+        return
+    if states and len(states) != ranks:
+        reason = f"the snapshot holds the recurrent state of {len(states)} rank(s), and now there are {ranks}"
+    else:
+        reason = "the snapshot holds no recurrent state that fits"
+    emit(Warned(f"{reason}: zeros for {', '.join(zeros)}"))
+
+
+@contextmanager
+def kept(net: Net) -> Iterator[None]:
+    """Puts the state of a net's layers back afterwards."""
+    before = snapshot(net)
+    yield
+    put(before)
+
+
+def snapshot(net: Net) -> list[tuple[RecurrentLayer, Sequence[torch.Tensor]]]:
+    """The state of a net's layers, for `put`."""
+    return [(layer, layer.state()) for _, layer in _named(net, ())]
+
+
+def put(states: Sequence[tuple[RecurrentLayer, Sequence[torch.Tensor]]]) -> None:
+    """Puts back what `snapshot` gave."""
+    for layer, state in states:
+        layer.set_state(state)
+
+
+def warn_of_ranks(net: Any, ranks: int, emit: Emit) -> None:
+    """Says what several ranks do to a training net (a NetParameter message) that carries state."""
+    if ranks > 1 and carries_state(net):
+        emit(
+            Warned(
+                "recurrent layers carry their state from batch to batch, and each rank reads one batch in"
+                f" {ranks}: a sequence must not go on beyond its batch (cont 0 in each batch's first step)"
+            )
+        )
+
+
+def to_entries(states: Sequence[RankState]) -> Iterator[tuple[str, bytes]]:
+    """Key and value of every array, for `EngineState.extra`."""
+    for rank, state in enumerate(states):
+        for name, arrays in state.items():
+            for index, values in enumerate(arrays):
+                blob = BlobProto()
+                fill_blob(blob, values)
+                yield f"recurrent_state/{rank}/{index}/{name}", blob.SerializeToString()
+
+
+def from_entries(entries: Iterable[tuple[str, bytes]]) -> list[RankState]:
+    """What `to_entries` was given; entries with other keys are passed over.
+
+    Raises:
+        DecodeError, PrototxtError: a value is damaged.
+    """
+    found: dict[int, dict[str, list[NDArray[Any]]]] = {}
+    for key, value in entries:
+        match = _KEY.fullmatch(key)
+        if match:
+            rank, _, name = match.groups()
+            found.setdefault(int(rank), {}).setdefault(name, []).append(blob_array(BlobProto.FromString(value)))
+    if any(rank >= len(found) for rank in found):
+        raise PrototxtError(f"there is recurrent state of rank {max(found)}, and only of {len(found)} rank(s) in all")
+    return [found[rank] for rank in range(len(found))]
+
+
+def _named(train_net: Net, test_nets: Sequence[Net]) -> Iterator[tuple[str, RecurrentLayer]]:
+    """(name in a snapshot, layer) of all layers that carry state; layers may share a name."""
+    for place, net in [("train", train_net), *((f"test {index}", net) for index, net in enumerate(test_nets))]:
+        for number, layer in enumerate(net.layers):
+            if isinstance(layer, RecurrentLayer) and layer.carries_state:
+                yield f"{place}/{number}/{layer.name}", layer
+
+
+def _to_array(values: torch.Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = values.cpu().numpy()
+    return array

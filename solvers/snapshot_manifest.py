@@ -1,0 +1,181 @@
+"""The manifest of a snapshot: what its files held when they were written, so that damage is found and named.
+
+It lies beside the solverstate as `<solverstate>.manifest.json`, is there before the state is, and says
+
+    {"format": 1, "iteration": 500, "ranks": 4, "solver_type": "SGD", "written_at": 1700000000.25,
+     "only_best": false,
+     "weights": {"name": "lenet_iter_500.caffemodel", "size": 1725006, "sha256": "..."},
+     "state": {"name": "lenet_iter_500.solverstate", "size": 1724461, "sha256": "..."},
+     "checksum": "..."}
+
+where `checksum` is the SHA-256 of the manifest without it. Snapshots that have none (Caffe's own) are used unchecked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
+
+SUFFIX = ".manifest.json"
+_FORMAT = 1
+_CHUNK = 1 << 20
+_MOST_BYTES = 1 << 16
+_OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole one"
+
+
+@dataclass(frozen=True)
+class FileSum:
+    """One file of a snapshot.
+
+    Attributes:
+        name: its name, without the folder.
+        size: how long it is, in bytes.
+        sha256: the SHA-256 of its content, in hexadecimal.
+    """
+
+    name: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, name: str, content: bytes) -> FileSum:
+        """That of a content."""
+        return cls(name, len(content), hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a snapshot's files held when they were written.
+
+    Attributes:
+        iteration: updates done.
+        ranks: how many ranks trained in step.
+        solver_type: the update rule.
+        written_at: seconds since 1970; ascends from snapshot to snapshot under one prefix.
+        only_best: whether it was taken for its test score alone, not because a snapshot was due.
+        weights, state: the caffemodel and the solverstate.
+    """
+
+    iteration: int
+    ranks: int
+    solver_type: str
+    written_at: float
+    only_best: bool
+    weights: FileSum
+    state: FileSum
+
+    def encode(self) -> bytes:
+        """The content of the file."""
+        values = {"format": _FORMAT, **asdict(self)}
+        return (json.dumps({**values, "checksum": _checksum(values)}, indent=1) + "\n").encode()
+
+    def check(self, weights: Path, state: Path) -> None:
+        """Compares the files on disk with what was written.
+
+        Raises:
+            SnapshotError: (exit code 65) one of them differs; says which and in what.
+        """
+        check_file(state, self.state)
+        check_file(weights, self.weights)
+
+
+def manifest_path(state: str | os.PathLike[str]) -> Path:
+    """Where the manifest of a solverstate lies."""
+    state = Path(state)
+    return state.with_name(state.name + SUFFIX)
+
+
+def read_manifest(state: str | os.PathLike[str]) -> Manifest | None:
+    """Reads the manifest of a solverstate; None if it has none.
+
+    Raises:
+        SnapshotError: (exit code 65) the manifest is damaged.
+    """
+    path = manifest_path(state)
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(f"cannot read the manifest {path}: {error.strerror or error}", None) from None
+    hint = "remove it to use the snapshot unchecked, or resume from another one"
+    try:
+        values = json.loads(content)
+        checksum = values.pop("checksum")
+        if values["format"] != _FORMAT:
+            raise _unusable(f"the manifest {path} has format {values['format']}; only {_FORMAT} is known", hint)
+        if checksum != _checksum(values):
+            raise ValueError
+        manifest = _decode(values)
+        if manifest.encode() != content:
+            raise ValueError
+        return manifest
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        raise _unusable(f"the manifest {path} is damaged", hint) from None
+
+
+def _decode(values: dict[str, Any]) -> Manifest:
+    """A manifest out of its values; whatever has another type raises one of the errors caught above."""
+    files = []
+    for key in ("weights", "state"):
+        name, size, sha256 = (values[key][field] for field in ("name", "size", "sha256"))
+        if Path(name).name != name or len(sha256) != hashlib.sha256().digest_size * 2:
+            raise ValueError
+        files.append(FileSum(name, int(size), sha256))
+    written_at = float(values["written_at"])
+    if not math.isfinite(written_at):
+        raise ValueError
+    return Manifest(
+        int(values["iteration"]),
+        int(values["ranks"]),
+        str(values["solver_type"]),
+        written_at,
+        bool(values["only_best"]),
+        *files,
+    )
+
+
+def check_file(path: Path, expected: FileSum) -> None:
+    """Compares a file with what was written.
+
+    Raises:
+        SnapshotError: (exit code 65) it is missing, cut short, longer, or holds other bytes.
+    """
+    try:
+        size = path.stat().st_size
+        if size != expected.size:
+            verb = "cut short" if size < expected.size else "too long"
+            raise _unusable(f"{path} is {verb}: {size} bytes, and {expected.size} were written", _OTHER)
+        found = _sha256_of(path)
+    except OSError as error:
+        raise _unusable(f"cannot read {path}: {error.strerror or error}", _OTHER) from None
+    if found != expected.sha256:
+        raise _unusable(
+            f"{path} is damaged: its bytes have the SHA-256 {found[:12]}..., what was written had"
+            f" {expected.sha256[:12]}...",
+            _OTHER,
+        )
+
+
+def _sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _unusable(message: str, hint: str | None) -> SnapshotError:
+    return SnapshotError(message, hint=hint, exit_code=EXIT_BAD_INPUT)

@@ -1,0 +1,174 @@
+"""LeNet on two ranks with tests, snapshots and logs on the way: memory and open files stay flat.
+
+models/lenet reads two LMDBs of random images. Both ranks' resident memory and open files are sampled from /proc, each
+with the iteration at which it was. How growth is judged, over the second half of the run, when caches and pools have
+found their sizes:
+
+- memory: a straight line is fitted by least squares; it may rise by `MOST_GROWTH` bytes from the middle to the end.
+- open files: the last quarter's median may not be above the third quarter's; a descriptor lost in one of the snapshots
+  or tests, of which each quarter has some, would raise it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import linear_regression, median
+
+import numpy as np
+
+from mgcaffe.comm.status import FOLDER_VARIABLE, RUNNING, read_places
+from mgcaffe.engine.data.lmdb_writer import LmdbWriter
+from mgcaffe.prototxt import Datum
+from tests.soak import Row, count
+from tests.soak.jobs import LONGEST_S, ROOT
+
+NAME = "steady"
+RANKS = 2
+FULL, TENTH = 2000, 200
+SNAPSHOTS = 20
+MOST_GROWTH = 4 << 20
+FEWEST_SAMPLES = 20
+_EVERY_S = 0.05
+_SLOWEST_S = 1.0
+"""How long an iteration may take on a busy machine before the job counts as hung."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_SOLVER = """
+net: "{net}" base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 power: 0.75
+max_iter: {iterations} display: 10 test_iter: 5 test_interval: {interval} snapshot: {interval} snapshot_keep: 2
+snapshot_best: "accuracy" snapshot_prefix: "lenet" random_seed: 7 solver_mode: CPU
+"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one rank held at one moment.
+
+    Attributes:
+        iteration: updates done.
+        memory: resident, in bytes.
+        files: open descriptors.
+    """
+
+    iteration: int
+    memory: int
+    files: int
+
+
+def run(full: bool) -> list[Row]:
+    """2,000 iterations, or 200."""
+    iterations = FULL if full else TENTH
+    told: list[str] = []
+    row = count(
+        f"{iterations:,} LeNet iterations on two ranks: memory and open files flat",
+        [("lenet", partial(_check, iterations, told))],
+    )
+    row.note = "; ".join(told)
+    return [row]
+
+
+def _check(iterations: int, told: list[str]) -> str | None:
+    with tempfile.TemporaryDirectory() as name:
+        code, output, samples = train(Path(name), iterations)
+    if code != 0:
+        return f"exit code {code}: {output[-2000:]}"
+    problems = []
+    for rank in range(RANKS):
+        problem, note = judge(samples[rank], iterations)
+        told.append(f"rank {rank}: {note}")
+        problems += [f"rank {rank}: {problem}"] if problem else []
+    return "; ".join(problems) or None
+
+
+def train(folder: Path, iterations: int) -> tuple[int | None, str, list[list[Sample]]]:
+    """Runs LeNet in a folder and watches its ranks.
+
+    Returns:
+        mpirun's exit code (None: the job hung), what it printed, and the samples of each rank.
+    """
+    for part, records in (("train", 1000), ("test", 500)):
+        _write_images(folder / f"examples/mnist/mnist_{part}_lmdb", records)
+    net = ROOT / "models/lenet/train_val.prototxt"
+    text = _SOLVER.format(net=net, iterations=iterations, interval=iterations // SNAPSHOTS)
+    (folder / "solver.prototxt").write_text(text)
+    records_folder = folder / "records"
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        FOLDER_VARIABLE: str(records_folder),
+    }
+    beside = Path(sys.executable).with_name("mpirun")
+    mpirun = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(RANKS)]
+    words = ["train", "solver.prototxt", "--json_log=run.json", "--log_dir=logs"]
+    samples: list[list[Sample]] = [[] for _ in range(RANKS)]
+    log, deadline = folder / "log", time.monotonic() + LONGEST_S + _SLOWEST_S * iterations
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [*mpirun, "--oversubscribe", "--bind-to", "none", sys.executable, "-m", "mgcaffe.tools.main", *words],
+            cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            _look(records_folder, samples)
+            time.sleep(_EVERY_S)
+        code = process.poll()
+    finally:
+        process.kill()
+        process.wait()
+    return code, log.read_text(errors="replace"), samples
+
+
+def _look(folder: Path, samples: list[list[Sample]]) -> None:
+    for rank, place in read_places(folder).items():
+        if place.state != RUNNING or place.iteration < 1:
+            continue
+        try:
+            pages = int(Path(f"/proc/{place.pid}/statm").read_text().split()[1])
+            files = len(os.listdir(f"/proc/{place.pid}/fd"))
+        except OSError:
+            continue
+        samples[rank].append(Sample(place.iteration, pages * _PAGE, files))
+
+
+def judge(samples: list[Sample], iterations: int) -> tuple[str | None, str]:
+    """What grew, or None; and the figures in words.
+
+    Args:
+        samples: of one rank, in order.
+        iterations: of the whole run.
+    """
+    half = [each for each in samples if each.iteration > iterations // 2]
+    third = [each.files for each in half if each.iteration <= iterations * 3 // 4]
+    last = [each.files for each in half if each.iteration > iterations * 3 // 4]
+    if min(len(third), len(last)) < FEWEST_SAMPLES:
+        return f"only {len(third)} and {len(last)} samples in the last two quarters", ""
+    slope = linear_regression([each.iteration for each in half], [each.memory for each in half]).slope
+    growth = slope * (iterations / 2)
+    files = median(last)
+    resident = median(each.memory for each in half) / 2**20
+    note = f"{resident:.0f} MiB, {slope:+.0f} bytes an iteration, {files:.0f} open files"
+    if growth > MOST_GROWTH:
+        return f"memory grew by {growth / 2**20:.1f} MiB in the second half ({note})", note
+    if files > median(third):
+        return f"open files grew from {median(third):.0f} to {files:.0f}", note
+    return None, note
+
+
+def _write_images(folder: Path, records: int) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(11)
+    with LmdbWriter(folder) as writer:
+        for number in range(records):
+            pixels = random.integers(0, 256, 28 * 28, dtype=np.uint8)
+            datum = Datum(channels=1, height=28, width=28, data=pixels.tobytes(), label=number % 10)
+            writer.put(b"%08d" % number, datum.SerializeToString())

@@ -1,0 +1,9 @@
+"""A seeded tenth of the damages; `python -m tests.soak damage` makes all."""
+
+from tests.soak import damaged_files
+
+
+def test_damage_is_found_and_named_and_costs_no_memory():
+    rows = damaged_files.run(full=False)
+    assert [row.cases for row in rows] == [66, 44, 37]
+    assert not [failure for row in rows for failure in row.failures]

@@ -1,0 +1,9 @@
+"""A seeded tenth of the kills; `python -m tests.soak kill` makes all."""
+
+from tests.soak import killed_snapshots
+
+
+def test_whatever_moment_a_run_is_killed_at_its_snapshots_are_whole():
+    (row,) = killed_snapshots.run(full=False)
+    assert row.cases == killed_snapshots.TENTH
+    assert not row.failures

@@ -1,0 +1,359 @@
+"""The launcher: its command line, its restarts, how it judges an end; one process stands for the ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from mgcaffe.comm import status
+from mgcaffe.comm.status import ENDED, FAILED, RUNNING, Place
+from mgcaffe.errors import UsageError
+from mgcaffe.tools import launcher, launcher_command, requeueing, train
+from mgcaffe.tools.launcher_ending import Ending, judge, read_last_word
+from mgcaffe.tools.launcher_flags import is_launcher, words_for_ranks
+from mgcaffe.tools.launcher_restarts import Restarts
+
+
+def parse(*words):
+    return train.parser().parse([*words, "solver.prototxt"])
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch):
+    for name in (*os.environ,):
+        if name.startswith(("OMPI_", "PMIX_", "SLURM_", "PMI_", "MGCAFFE_")):
+            monkeypatch.delenv(name)
+
+
+# -- flags and the command line ----------------------------------------------------------------------------
+
+
+def test_the_ranks_see_all_flags_but_the_launchers():
+    flags = parse("-np", "2", "--max_restarts=3", "--schedule=wfbp", "-H", "a:2", "-mpirun_args", "-v", "--rescue")
+    assert is_launcher(flags) and words_for_ranks(flags.words) == ["--schedule=wfbp", "solver.prototxt"]
+    assert not is_launcher(parse("--schedule=wfbp"))
+
+
+@pytest.mark.parametrize("words", [["--rescue"], ["--mpirun_args=-v"]])
+def test_a_flag_for_mpirun_without_ranks_is_a_usage_error(words):
+    with pytest.raises(UsageError, match="is for mpirun, which --np starts"):
+        is_launcher(parse(*words))
+
+
+@pytest.fixture
+def mpirun(tmp_path, monkeypatch):
+    """`mpirun(version)` puts an mpirun on the PATH, and this Python elsewhere."""
+
+    def make(version):
+        path = tmp_path / "bin" / "mpirun"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho '{version}'\n")
+        path.chmod(0o755)
+        return str(path)
+
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(launcher_command.sysconfig, "get_path", lambda name: "/nowhere")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr(launcher_command.shutil, "which", _which_in(tmp_path))
+    return make
+
+
+def _which_in(folder):
+    from shutil import which
+
+    def only_ours(name, path):
+        found = which(name, path=path)
+        return found if found and found.startswith(str(folder)) else None
+
+    return only_ours
+
+
+def test_mpirun_gets_the_flags_it_needs(mpirun, monkeypatch):
+    found = mpirun("mpirun (Open MPI) 5.0.11")
+    monkeypatch.setattr(launcher_command, "_cores", lambda: 2)
+    program = ["python", "-m", "engine"]
+    rank = [*program, "train", "solver.prototxt"]
+    command = launcher_command.rank_command(parse("-np", "4"), ["solver.prototxt"], program)
+    assert command == [found, "-n", "4", "--bind-to", "none", "--oversubscribe", *rank]
+    command = launcher_command.rank_command(parse("-np", "2", "--rescue"), ["solver.prototxt"], program)
+    assert command == [found, "-n", "2", "--bind-to", "none", "--with-ft", "ulfm", *rank]
+
+
+def test_other_hosts_get_the_environment_and_the_users_words_win(mpirun, monkeypatch):
+    found = mpirun("mpirun (Open MPI) 5.0.11")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    flags = parse("-H", "a:2,b:2", "--mpirun_args", "--bind-to core --prefix '/opt/open mpi'")
+    command = launcher_command.rank_command(flags, [], ["engine"])
+    assert command[:5] == [found, "-n", "4", "--host", "a:2,b:2"]
+    assert command[-6:] == ["--bind-to", "core", "--prefix", "/opt/open mpi", "engine", "train"]
+    assert command.count("--bind-to") == 1 and "--oversubscribe" not in command
+    handed_on = {command[index + 1] for index, word in enumerate(command) if word == "-x"}
+    assert {"PYTHONPATH", status.FOLDER_VARIABLE, status.LAUNCHER_HOST_VARIABLE} <= handed_on
+
+
+def test_one_rank_needs_no_mpirun(mpirun):
+    assert launcher_command.rank_command(parse("--max_restarts=1"), ["x"], ["engine"]) == ["engine", "train", "x"]
+
+
+def test_without_mpirun_it_is_said_what_to_install(mpirun):
+    with pytest.raises(UsageError, match=r"no mpirun beside this Python and none on the PATH\n.*pip install"):
+        launcher_command.rank_command(parse("-np", "2"), [])
+
+
+def test_another_mpis_mpirun_is_refused(mpirun):
+    mpirun("HYDRA build details:")
+    with pytest.raises(UsageError, match=r"is not Open MPI's \('HYDRA build details:'\)"):
+        launcher_command.rank_command(parse("-np", "2"), [])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-np", "5", "-H", "a:2,b:2"], "has room for 4"),
+        (["-H", "a:two"], "'a:two' is not a host"),
+        (["-H", "a:2,,b"], "'' is not a host"),
+        (["-np", "0"], "0 is too small"),
+    ],
+)
+def test_hosts_and_ranks_that_make_no_sense_are_usage_errors(words, message):
+    with pytest.raises(UsageError, match=message):
+        launcher_command.count_ranks(parse(*words))
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"), [(["-np", "3"], 3), (["-H", "a:2,b"], 3), (["-np", "2", "-H", "a:4"], 2), ([], 1)]
+)
+def test_ranks_are_counted(words, ranks):
+    assert launcher_command.count_ranks(parse(*words)) == ranks
+
+
+# -- the end -----------------------------------------------------------------------------------------------
+
+
+def place(rank, state=RUNNING, code=0, **changes):
+    fields = {"size": 2, "pid": 10 + rank, "host": "a", "terminated": False, "iteration": 3, "beat": 1}
+    return Place(rank=rank, state=state, code=code, doing="forward", **{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("returncode", "lost", "others", "code", "words"),
+    [
+        (0, [], [place(0, ENDED), place(1, ENDED)], 0, ""),
+        (0, [], [place(0, ENDED, 75), place(1, ENDED, 75)], 75, ""),
+        (65, [], [place(0, ENDED, 65), place(1, ENDED, 65)], 65, ""),
+        (137, [place(1)], [place(0, terminated=True)], 69, "rank 1 of 2 on a (process 11) was killed by signal 9"),
+        (139, [place(0)], [], 69, "rank 0 of 2 on a (process 10) was ended by signal 11 (SIGSEGV)"),
+        (3, [place(1)], [], 69, "ended with exit code 3 without saying why"),
+        (1, [place(1)], [], 69, "is gone without a word"),
+        (65, [place(0), place(1, FAILED, 65)], [], 65, "rank 1 of 2 on a (process 11) failed with exit code 65"),
+        (65, [place(0)], [place(1, ENDED, 65)], 65, ""),
+        (-9, [place(0)], [], 69, "mpirun was ended by signal 9"),
+        (213, [], [], 1, "mpirun could not start the ranks"),
+        (137, [], [place(0, ENDED, 69)], 69, "a rank on another host was killed by signal 9"),
+        (1, [], [], 1, ""),
+    ],
+)  # fmt: skip
+def test_an_end_gets_its_code_and_block(returncode, lost, others, code, words):
+    places = {each.rank: each for each in [*lost, *others]}
+    ending = judge(returncode, lost, places, None, is_mpirun=True)
+    assert ending.code == code
+    assert words in ending.block and bool(words) == bool(ending.block)
+
+
+def test_what_a_rank_said_last_counts_most(tmp_path):
+    assert read_last_word(tmp_path) is None
+    (tmp_path / "last word").write_text("70\nno progress\nat all")
+    said = read_last_word(tmp_path)
+    assert said == Ending(70, "no progress\nat all")
+    assert judge(1, [place(0)], {}, said, is_mpirun=True) == said
+
+
+# -- restarts ----------------------------------------------------------------------------------------------
+
+
+def test_restarts_are_limited_and_wait_longer_each_time():
+    restarts = Restarts(8)
+    delays = [restarts.delay_after(69) for _ in range(9)]
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60, None]
+    assert "restart 8 of 8" in restarts.announce(69, 60)
+    assert restarts.why_not(69) == "Exit code 69 after 8 of 8 restarts: giving up"
+
+
+@pytest.mark.parametrize("code", [0, 2, 65, 71, 73, 75, 76])
+def test_what_would_come_again_is_not_started_again(code):
+    restarts = Restarts(3)
+    assert restarts.delay_after(code) is None
+    assert bool(restarts.why_not(code)) == (code not in (0, 75))
+
+
+@pytest.mark.parametrize("code", [1, 69, 70])
+def test_what_may_pass_is_started_again(code):
+    assert Restarts(1).delay_after(code) == 1
+
+
+# -- whole jobs, of one process ----------------------------------------------------------------------------
+
+_RANK = """
+import os, signal, sys, time
+from pathlib import Path
+from mgcaffe.comm import status
+record = status.open_status(status.job_folder(), 0, 1)
+heard = []
+for number in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda got, frame: heard.append(signal.Signals(got).name))
+record.iteration(4)
+record.doing(status.encode("forward, layer 'a'"))
+Path("words").write_text(" ".join(sys.argv[1:]))
+Path("started").open("a").write("x")
+BODY
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capfd):
+    """`run(body, words)` launches one process that runs `body`; gives the exit code and what was printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launcher, "start_logging", lambda speaks: None)
+    monkeypatch.setattr(launcher, "log_line", lambda text: print(text, file=sys.stderr, flush=True))
+    monkeypatch.setattr("mgcaffe.tools.launcher_restarts._LONGEST_DELAY_S", 0.1)
+
+    def launch(body, *words):
+        Path("rank.py").write_text(_RANK.replace("BODY", textwrap.dedent(body)))
+        code = launcher.launch(parse(*words), [sys.executable, "rank.py"])
+        return code, capfd.readouterr().err
+
+    return launch
+
+
+def test_exit_codes_are_passed_on(run):
+    assert run("record.finish(status.ENDED, 65); sys.exit(65)", "-np", "1") == (65, "")
+    assert run("record.finish(status.ENDED, 0)", "-np", "1") == (0, "")
+
+
+def test_a_killed_rank_is_named_and_gives_69(run):
+    code, said = run("os.kill(os.getpid(), signal.SIGKILL)", "-np", "1")
+    assert code == 69
+    assert f"error: rank 0 of 1 on {os.uname().nodename}" in said and "was killed by signal 9 (SIGKILL)" in said
+    assert "iteration: 4" in said and "doing:     forward, layer 'a'" in said
+
+
+def test_a_job_that_died_is_started_again_with_what_it_was_told(run):
+    body = """
+    if Path("started").read_text() == "xx": record.finish(status.ENDED, 0); sys.exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    code, said = run(body, "--max_restarts=3", "--schedule=wfbp")
+    assert code == 0
+    assert "Exit code 69: starting again in 0.1 s" in said and "(restart 1 of 3)" in said
+    assert Path("started").read_text() == "xx"
+    command, restarted, *others = Path("words").read_text().split()
+    assert (
+        command == "train" and restarted.startswith("--restarted=") and others == ["--schedule=wfbp", "solver.prototxt"]
+    )
+
+
+def test_a_bad_prototxt_is_not_tried_again(run):
+    code, said = run("record.finish(status.ENDED, 65); sys.exit(65)", "--max_restarts=3")
+    assert code == 65 and Path("started").read_text() == "x"
+    assert "would come again" in said
+
+
+def test_a_launcher_among_ranks_is_a_usage_error(run, monkeypatch):
+    monkeypatch.setenv(status.FOLDER_VARIABLE, "/somewhere")
+    with pytest.raises(UsageError, match="this process is one itself"):
+        run("", "-np", "1")
+
+
+_LAUNCH = """
+import sys
+from mgcaffe.tools import launcher, train
+sys.exit(launcher.launch(train.parser().parse(sys.argv[1:]), [sys.executable, "rank.py"]))
+"""
+
+_WAITS = """
+import threading
+threading.Event().wait(0.01)
+deadline = time.monotonic() + 30
+while "SIGUSR1" not in heard and time.monotonic() < deadline: time.sleep(0.01)
+Path("heard").write_text(" ".join(heard))
+if "forever" in sys.argv[-1]: time.sleep(60)
+record.finish(status.ENDED, 75)
+sys.exit(75)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """`start(words)` launches a process that waits for SIGUSR1; returns once it runs."""
+    processes = []
+
+    def launch(*words):
+        (tmp_path / "rank.py").write_text(_RANK.replace("BODY", _WAITS))
+        process = subprocess.Popen(
+            [sys.executable, "-c", _LAUNCH, "-np", "1", *words],
+            cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        processes.append(process)
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "started").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        return process
+
+    yield launch
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_signals_are_translated_and_the_code_is_passed_on(start, tmp_path):
+    process = start("solver.prototxt")
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.6)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 75, said
+    assert (tmp_path / "heard").read_text().split() == ["SIGUSR2", "SIGUSR1"]
+
+
+def test_a_second_sigint_ends_the_job_at_once(start, tmp_path):
+    process = start("forever")
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    while not (tmp_path / "heard").exists():
+        assert time.monotonic() < began + 30
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1 and "interrupted" in said
+
+
+# -- Slurm -------------------------------------------------------------------------------------------------
+
+
+def test_requeueing_needs_slurm_and_a_way_to_go_on(monkeypatch):
+    with pytest.raises(UsageError, match="SLURM_JOB_ID is not set"):
+        requeueing.check_requeue("auto")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    with pytest.raises(UsageError, match="--snapshot=auto"):
+        requeueing.check_requeue(None)
+    requeueing.check_requeue("auto")
+
+
+@pytest.mark.parametrize(("cause", "asked"), [("SIGUSR1", "requeue 17"), ("SIGTERM", "requeue 17"), ("SIGINT", "")])
+def test_only_slurms_signals_requeue_the_job(tmp_path, monkeypatch, cause, asked):
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n')
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    requeueing.requeue(cause)
+    path = tmp_path / "asked"
+    assert (path.read_text().strip() if path.exists() else "") == asked
