@@ -6,6 +6,7 @@
     +-- NetError               65   a net that cannot be built: types, blobs, shapes, weights
     +-- DataError              65   a data source that is missing, empty or damaged
     +-- SolverError            65   a solver that cannot run: policies, fields that exclude each other
+    +-- NotFiniteError         71   a loss or gradient that is infinite or no number
     +-- SnapshotError          73   a snapshot that cannot be written (65 where one cannot be read)
     +-- CommError               1   the ranks cannot work together
         +-- RankDisagreement   76   ranks were given different nets, solvers or plans
@@ -17,6 +18,7 @@ This package imports nothing; every other package may import it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -24,6 +26,7 @@ EXIT_USAGE = 2
 EXIT_BAD_INPUT = 65
 EXIT_PEER_FAILED = 69
 EXIT_STALLED = 70
+EXIT_NOT_FINITE = 71
 EXIT_CANNOT_WRITE = 73
 EXIT_STOPPED_BY_SIGNAL = 75
 EXIT_RANKS_DISAGREE = 76
@@ -104,6 +107,12 @@ class SolverError(EngineError):
     exit_code = EXIT_BAD_INPUT
 
 
+class NotFiniteError(EngineError):
+    """A loss or gradient that is infinite or no number; no weight was updated by it."""
+
+    exit_code = EXIT_NOT_FINITE
+
+
 class SnapshotError(EngineError):
     """A snapshot that cannot be written, or (exit code 65) read."""
 
@@ -121,6 +130,15 @@ class RankDisagreement(CommError):
 
 
 class PeerFailure(CommError):
-    """Another rank failed, and this one ends because of it."""
+    """Another rank failed, and this one ends because of it.
+
+    Args:
+        message: as for EngineError.
+        failed: the ranks known to be gone, where MPI tells.
+    """
 
     exit_code = EXIT_PEER_FAILED
+
+    def __init__(self, message: str, *, failed: frozenset[int] = frozenset(), **options: Any) -> None:
+        super().__init__(message, **options)
+        self.failed = failed

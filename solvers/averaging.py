@@ -1,12 +1,11 @@
-"""Averages the gradients over the ranks while backward runs, by a plan measured on the first iterations.
+"""Averages the gradients over the ranks while backward runs, by a plan found on the first iterations.
 
-Until the layers' backward times are known the gradients travel by a plan that needs no measuring, so training
+Until a plan is found (`comm.tuner`) the gradients travel by those that are being measured or tried, so training
 goes on meanwhile and nothing is computed twice. Which plan is in use does not change the means.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,22 +13,26 @@ from mgcaffe.comm import (
     AffineCost,
     CommReport,
     Communicator,
-    Cost,
     MergedAllReduce,
     NoSynchronizer,
     Plan,
     Segment,
     Synchronizer,
-    agree_times,
     make_plan,
-    measure_allreduce,
     read_plan,
-    ready_times,
 )
+from mgcaffe.comm.calibration import WireCosts, measure_wire
+from mgcaffe.comm.comm_report import OnGroup
+from mgcaffe.comm.emulation import parse_link
+from mgcaffe.comm.hierarchy import number_hosts
+from mgcaffe.comm.planners import check_schedule
+from mgcaffe.comm.tuner import AUTO, Decision, Tuner, TunerSettings
+from mgcaffe.comm.wire import Wire
 from mgcaffe.engine import Net
 from mgcaffe.errors import CommError
-from mgcaffe.solvers.events import Emit, PlanChosen, Warned
+from mgcaffe.solvers.events import Emit, Noted, PlanChosen, Warned
 from mgcaffe.solvers.stopwatch import Stopwatch
+from mgcaffe.solvers.wire_costs import WireCostSource
 
 # Schedules that merge by the layers' sizes alone; the others start as `single`.
 _NEED_NO_MEASURING = ("single", "wfbp", "threshold")
@@ -42,18 +45,21 @@ class GradientAveraging:
         net: the training net.
         communicator: the ranks; with one rank nothing is exchanged.
         param: the SolverParameter message; its comm_param says over how many iterations the backward times are
-            measured (0: not at all), how large the buckets of the schedule `threshold` are, and which plan
-            file, if any, is used instead of a schedule.
-        schedule: how gradients are merged (`comm.planners.SCHEDULES`); None: as the solver says.
+            measured (0: not at all), how large the buckets of the schedule `threshold` are, which plan file, if
+            any, is used instead of a schedule, which file holds the costs of an all-reduce, which link is
+            emulated, and whether nothing is to be measured.
+        schedule: how gradients are merged (`comm.planners.SCHEDULES`, or `auto`); None: as the solver says.
         emit: takes the events.
 
     Attributes:
-        plan: the plan in use, None with one rank.
-        measured: whether it is final: rests on measured times, or was taken over from a snapshot or a file.
+        plan: the plan to be stored: one that was found, pinned, or taken over from a snapshot; else None.
+        on_ready: is called with the place (offset, count) of gradients in the arena that are complete on this rank,
+            before they are sent; None: nobody.
 
     Raises:
         CommError: an unknown schedule; (on rank 0, which alone reads it) a plan file that doesn't fit the net.
         DataError: on rank 0, a plan file that cannot be read.
+        UsageError: an emulated link that is not understood.
     """
 
     def __init__(
@@ -64,41 +70,51 @@ class GradientAveraging:
         schedule: str | None,
         emit: Emit,
     ) -> None:
-        schedule = schedule or requested_schedule(param)
         self._net = net
         self._communicator = communicator
-        self._schedule = schedule
-        self._calibration_iterations: int = param.comm_param.calibration_iterations
-        self._bucket_bytes: float = param.comm_param.bucket_mb * 1024 * 1024
+        self._schedule = schedule or requested_schedule(param)
+        self._settings = param.comm_param
+        self._clips: bool = param.clip_gradients >= 0
         self._emit = emit
+        self._iterations_done = 0
+        self.on_ready: OnGroup | None = None
+        check_schedule(self._schedule, AUTO)
         segments = net.arena.segments()
         self._segments = [Segment(name, offset, count) for name, _, offset, count in segments]
         self._segment_of = {layer: index for index, (_, layer, _, _) in enumerate(segments)}
         self._stopwatch = Stopwatch(net.device)
-        self._times: list[list[float]] = []
-        self.plan: Plan | None = None
-        pinned = self._read_plan(param.comm_param.plan_file)
+        self._laps_wanted = False
+        self._report = CommReport()
+        self._tuner: Tuner | None = None
+        link = parse_link(self._settings.emulate_link) if self._settings.emulate_link else None
+        self._wire = requested_wire(self._settings, link)
+        pinned = self._read_plan(self._settings.plan_file)
         self._is_pinned = pinned is not None
-        # There is nothing to plan where all parameters are frozen.
-        self.measured = communicator.size == 1 or not segments or self._is_pinned
-        first = schedule if schedule in _NEED_NO_MEASURING else "single"
-        guess = self._make_plan(first, [0.0] * len(segments), AffineCost(0.0, 0.0), 0.0)
         self._synchronizer: Synchronizer = NoSynchronizer()
+        self._plan: Plan | None = None
         if communicator.size > 1:
-            if schedule != first:
-                self._make_plan(schedule, [0.0] * len(segments), AffineCost(0.0, 0.0), 0.0)
-            self.plan = pinned or guess
-            self._synchronizer = MergedAllReduce(communicator, self.plan)
-            self._synchronizer.start(net.arena.diff, self._segments)
-            if pinned is not None:
-                self._emit(PlanChosen(0, pinned.schedule, pinned, None))
-            if self._calibration_iterations <= 0 and not self.measured:
-                self._skip_measuring(first)
+            self._start(pinned)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan to be stored with a snapshot."""
+        return self._tuner.settled if self._tuner is not None else self._plan
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is one rank, which exchanges nothing."""
+        return self._communicator.size == 1
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether plans are being measured and tried, for which an iteration's communication ends within it."""
+        return self._tuner is not None and self._tuner.is_searching
 
     def begin(self) -> None:
         """The backward pass that completes an iteration's gradients is about to start."""
         self._synchronizer.begin_iteration()
-        if not self.measured:
+        self._laps_wanted = self.is_searching
+        if self._laps_wanted:
             self._stopwatch.start()
 
     def layer_done(self, layer: int) -> None:
@@ -106,39 +122,169 @@ class GradientAveraging:
         segment = self._segment_of.get(layer)
         if segment is None:
             return
-        if not self.measured:
+        if self._laps_wanted:
             self._stopwatch.lap()
+        if self.on_ready is not None:
+            self.on_ready(self._segments[segment].offset, self._segments[segment].count)
         self._synchronizer.gradients_ready(segment)
 
-    def wait(self) -> CommReport:
-        """Returns once the gradients are means over the ranks."""
-        if not self.measured:
+    def backward_done(self) -> None:
+        """The backward pass has ended; the rest of the communication is waited for later."""
+        if self._laps_wanted:
             self._stopwatch.lap()
-        return self._synchronizer.wait()
+        self._synchronizer.backward_done()
+
+    def wait(self, on_group: OnGroup | None = None) -> CommReport:
+        """Returns once the gradients are means over the ranks; `on_group` gets each group as soon as it is."""
+        self._report = self._synchronizer.wait(on_group)
+        if self._laps_wanted:
+            self._stopwatch.lap()
+        return self._report
+
+    def defer(self, on_group: OnGroup) -> None:
+        """Leaves the tail of communication to `settle` and `finish`, which give its groups to `on_group`."""
+        self._synchronizer.defer(on_group)
+
+    def settle(self, segment: int) -> None:
+        """Returns once the gradients of a segment of the arena have been given to `on_group`, if deferred."""
+        self._synchronizer.settle(segment)
+
+    def finish(self) -> CommReport | None:
+        """Returns once all that was deferred has been given to `on_group`; None where nothing was."""
+        report = self._synchronizer.finish()
+        if report is not None:
+            self._report = report
+        return report
 
     def after_update(self, iterations_done: int) -> None:
-        """Between two iterations, the gradients used up: plans once enough has been measured; collective."""
-        if self.measured:
-            return
-        self._times.append(self._stopwatch.laps())
-        if len(self._times) >= self._calibration_iterations:
-            self._plan_from_measurements(iterations_done)
+        """Between two iterations, the gradients used up: may choose another plan; collective."""
+        self._iterations_done = iterations_done
+        if self._tuner is not None:
+            laps = self._stopwatch.laps() if self._laps_wanted else []
+            self._tuner.iteration_done(laps, self._report)
 
     def adopt(self, text: str) -> None:
-        """Takes over the plan that an earlier run measured, if it is one of this schedule; collective."""
-        if self._communicator.size == 1 or not text or self._is_pinned:
+        """Takes over the plan that an earlier run found, if it is one of this schedule; collective."""
+        if self._communicator.size == 1 or self._is_pinned or not text:
             return
         plan = Plan.from_json(text)
         try:
             plan.check(self._segments)
         except CommError:
             return  # another net's plan: measure anew
-        if plan.schedule == self._schedule:
-            self._use(plan)
+        if plan.schedule.partition(":")[0] != self._schedule:
+            return
+        if self._tuner is not None:
+            self._tuner.settle(plan)
+        else:
+            self._synchronizer.set_plan(plan)
+            self._plan = plan
 
     def close(self) -> None:
         """Ends the exchange."""
         self._synchronizer.close()
+
+    # -- what a tuner tells ------------------------------------------------------------------------------
+
+    def plan_decided(self, decision: Decision) -> None:
+        """A plan was found."""
+        self._emit(
+            PlanChosen(self._iterations_done, self._schedule, decision.plan, decision.wire.hurried, decision)
+        )  # fmt: skip
+
+    def plan_outdated(self, exposed: float, expected: float) -> None:
+        """The plan no longer holds what it promised."""
+        self._emit(
+            Noted(
+                f"Communication is waited for {exposed * 1e3:.3f} ms an iteration where {expected * 1e3:.3f} ms"
+                " were expected: measuring and planning again"
+            )
+        )
+
+    # -- the rest ----------------------------------------------------------------------------------------
+
+    def _start(self, pinned: Plan | None) -> None:
+        if self._settings.emulate_link:
+            self._emit(
+                Noted(
+                    f"EMULATED LINK {self._settings.emulate_link}: each all-reduce of gradients sleeps until it"
+                    " has taken a + bM seconds; times of this run are no measurements of a network"
+                )
+            )
+        self._warn_of_settings()
+        first = self._schedule if self._schedule in _NEED_NO_MEASURING else "single"
+        plan = pinned or self._guess(first)
+        self._synchronizer = MergedAllReduce(
+            self._communicator, plan, wire=self._wire, lowest_first=self._settings.overlap_forward and not self._clips
+        )
+        self._synchronizer.start(self._net.arena.diff, self._segments)
+        if pinned is not None:
+            self._plan = pinned
+            self._emit(PlanChosen(0, pinned.schedule, pinned, None))
+        elif not self._segments:
+            self._plan = plan  # all parameters are frozen: there is nothing to plan
+        else:
+            self._tuner = self._make_tuner()
+            self._begin_search(first, plan)
+
+    def _warn_of_settings(self) -> None:
+        """Tells of what was asked for and has no effect here."""
+        if self._wire.hierarchical:
+            hosts = len(set(number_hosts(self._communicator, self._wire.hosts)))
+            if hosts == 1 or hosts == self._communicator.size:
+                where = "all ranks run on one host" if hosts == 1 else "each rank runs on a host of its own"
+                self._emit(Warned(f"hierarchical has no effect: {where}"))
+        if self._settings.overlap_forward and self._clips:
+            self._emit(
+                Warned(
+                    "overlap_forward has no effect: clip_gradients needs all gradients before the first update"
+                )
+            )  # fmt: skip
+
+    def _make_tuner(self) -> Tuner:
+        dtype = str(self._net.arena.diff.dtype).removeprefix("torch.")
+        on_host = self._net.device.type == "cpu"
+        transport = f"{'host memory' if on_host else 'staged from a GPU'}, {dtype}"
+        if self._wire.type != "float32":
+            transport += f" as {self._wire.type}"
+        if self._wire.hierarchical:
+            transport += ", hierarchical"
+        if self._wire.link is not None:
+            transport += f", emulated link {self._settings.emulate_link}"
+        source = WireCostSource(
+            self._communicator, self._settings.cost_file, transport, self._measure_wire, self._emit
+        )  # fmt: skip
+        settings = TunerSettings(
+            self._schedule,
+            self._net.arena.data.element_size(),
+            self._settings.calibration_iterations,
+            self._bucket_bytes,
+            on_host,
+        )
+        return Tuner(self._communicator, self._synchronizer, self._segments, settings, source.find, self)
+
+    def _begin_search(self, first: str, plan: Plan) -> None:
+        """Measures, unless nothing is to be measured; then the first plan stays."""
+        assert self._tuner is not None
+        if self._settings.calibration_iterations > 0 and not self._settings.deterministic:
+            self._tuner.search()
+            return
+        self._tuner = None
+        self._plan = plan
+        if first != self._schedule:
+            why = "deterministic is set" if self._settings.deterministic else "calibration_iterations is 0"
+            self._emit(
+                Warned(
+                    f"{why}, so schedule '{self._schedule}' has nothing to plan with:"
+                    f" gradients are sent as by '{first}'"
+                )
+            )
+
+    def _measure_wire(self) -> WireCosts:
+        for segment in range(len(self._segments)):
+            self._synchronizer.settle(segment)  # measuring writes over the gradients
+        flat = self._net.arena.diff[: self._net.arena.trainable]
+        return measure_wire(self._communicator, flat, wire=self._wire, segments=self._segments)
 
     def _read_plan(self, path: str) -> Plan | None:
         """Rank 0's plan file for every rank; one rank alone checks it as well, though it has no use for it."""
@@ -149,46 +295,21 @@ class GradientAveraging:
             plan = read_plan(path, self._segments, self._net.arena.data.element_size())
         return self._communicator.broadcast_object(plan)
 
-    def _plan_from_measurements(self, iterations_done: int) -> None:
-        """Rank 0's plan from the slowest rank's times and the measured cost of an all-reduce."""
-        # A lap for each segment, downwards, then one for what backward does after the lowest.
-        laps = [statistics.median(values) for values in zip(*self._times, strict=True)]
-        laps = agree_times(self._communicator, laps)
-        *downwards, tail = laps
-        ready = ready_times(downwards[::-1])
-        channel = self._communicator.duplicate()
-        cost = measure_allreduce(channel, self._net.arena.diff[: self._net.arena.trainable])
-        channel.close()
-        plan = self._make_plan(self._schedule, ready, cost, sum(downwards) + tail)
-        self._use(self._communicator.broadcast_object(plan))
-        self._emit(PlanChosen(iterations_done, self._schedule, self.plan, cost))
+    @property
+    def _bucket_bytes(self) -> float:
+        return float(self._settings.bucket_mb * 2**20)
 
-    def _make_plan(self, schedule: str, ready: Sequence[float], cost: Cost, backward_end: float) -> Plan:
+    def _guess(self, schedule: str) -> Plan:
+        """A plan that needs no measuring."""
+        nothing: Sequence[float] = [0.0] * len(self._segments)
         return make_plan(
             schedule,
             self._segments,
-            ready,
-            cost,
+            nothing,
+            AffineCost(0.0, 0.0),
             element_bytes=self._net.arena.data.element_size(),
             bucket_bytes=self._bucket_bytes,
-            backward_end=backward_end,
         )
-
-    def _use(self, plan: Plan) -> None:
-        self._synchronizer.set_plan(plan)
-        self.plan = plan
-        self.measured = True
-        self._times.clear()
-
-    def _skip_measuring(self, schedule: str) -> None:
-        self.measured = True
-        if schedule != self._schedule:
-            self._emit(
-                Warned(
-                    f"calibration_iterations is 0, so schedule '{self._schedule}' has nothing to plan with:"
-                    f" gradients are sent as by '{schedule}'"
-                )
-            )
 
 
 def requested_schedule(param: Any) -> str:
@@ -196,5 +317,9 @@ def requested_schedule(param: Any) -> str:
     comm = param.comm_param
     if not comm.HasField("schedule") and not param.layer_wise_reduce:
         return "single"
-    name = type(comm).Schedule.Name(comm.schedule).lower()
-    return "optimal" if name == "auto" else name
+    return str(type(comm).Schedule.Name(comm.schedule)).lower()
+
+
+def requested_wire(comm: Any, link: AffineCost | None) -> Wire:
+    """How a comm_param asks for gradients to travel, on a link that is emulated, or not."""
+    return Wire(type(comm).WireType.Name(comm.allreduce_type).lower(), comm.hierarchical, link=link)

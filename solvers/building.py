@@ -13,7 +13,9 @@ import torch
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.handshake import handshake
 from mgcaffe.engine import Net, Shard, TestShard
+from mgcaffe.engine.shard import BatchShard
 from mgcaffe.prototxt import print_text
+from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Warned
 from mgcaffe.solvers.nets import NetChoice
 from mgcaffe.solvers.ranks import Ranks
@@ -97,6 +99,7 @@ def build_train_net(
         divisors: the same, on a channel of their own for the numbers that loss layers add up over the ranks.
         seed, dtype, device, keep_blobs: as for Net.
     """
+    deal = BatchShard if carried_state.reads_sequences(choice.param) else Shard
     return Net(
         choice.param,
         phase=choice.phase,
@@ -106,7 +109,7 @@ def build_train_net(
         seed=seed,
         dtype=dtype,
         device=device,
-        shard=Shard(ranks.rank, ranks.size),
+        shard=deal(ranks.rank, ranks.size),
         sum_over_ranks=divisors.sum_of,
         solver_ranks=ranks.size,
         keep_blobs=keep_blobs,
@@ -120,6 +123,8 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
     """
     nets = []
     for choice in choices:
+        # A state that goes on from batch to batch needs all batches: each rank runs the whole test.
+        shard = (0, 1) if carried_state.carries_state(choice.param) else (ranks.rank, ranks.size)
         net = Net(
             choice.param,
             phase=choice.phase,
@@ -129,7 +134,7 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
             seed=train_net.seed,
             dtype=train_net.dtype,
             device=train_net.device,
-            shard=TestShard(ranks.rank, ranks.size, choice.test_iter),
+            shard=TestShard(*shard, choice.test_iter),
             keep_blobs=train_net.keep_blobs,
             share_with=train_net,
         )

@@ -113,6 +113,8 @@ class IterationDone(Event):
         seconds: wall time of the iteration.
         data_wait_s: time spent waiting for data.
         comm_hidden_s, comm_exposed_s: communication hidden behind the backward pass, and waited for.
+        rounding: by how much travelling in 16 bits changed the gradients, as a part of their norm; None where it
+            was not measured.
     """
 
     iteration: int
@@ -124,6 +126,7 @@ class IterationDone(Event):
     data_wait_s: float
     comm_hidden_s: float
     comm_exposed_s: float
+    rounding: float | None = None
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,34 @@ class SnapshotWritten(Event):
 
 
 @dataclass(frozen=True)
+class BestFound(Event):
+    """A test's score is the best so far, and the snapshot of these weights is on disk (`snapshot_best`).
+
+    Attributes:
+        iteration: updates done so far.
+        output: the test output's name.
+        value: its score.
+        state: the solverstate.
+    """
+
+    iteration: int
+    output: str
+    value: float
+    state: str
+
+
+@dataclass(frozen=True)
+class NothingToRestore(Event):
+    """`--snapshot=auto` found no snapshot that can be used, so training starts anew.
+
+    Attributes:
+        prefix: what the names of snapshots begin with.
+    """
+
+    prefix: str
+
+
+@dataclass(frozen=True)
 class Restored(Event):
     """Training goes on from a snapshot.
 
@@ -226,12 +257,53 @@ class PlanChosen(Event):
         schedule: the schedule that made it.
         plan: the plan (comm.Plan), with its groups and predicted times.
         cost: the measured all-reduce cost curve, None where nothing was measured.
+        decision: all that the plan rests on (comm.tuner.Decision), likewise.
     """
 
     iteration: int
     schedule: str
     plan: Any
     cost: Any
+    decision: Any = None
+
+
+@dataclass(frozen=True)
+class Noted(Event):
+    """Something worth a line that is no reason to worry."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class BlobStatistics(Event):
+    """How large a blob is, in an iteration that `debug_info` shows (Caffe: `[Forward] Layer conv1, top blob ...`).
+
+    Attributes:
+        step: `Forward`, `Backward` or `Update`.
+        layer: the layer's name.
+        blob: `top blob`, `bottom blob`, `param blob` or `param`.
+        name: the blob's name, or the parameter's name or number.
+        data, diff: mean absolute value, and that of the gradient (in an update, of the step); None if not shown.
+        owner: layer and name of the parameter that this one shares, if any.
+    """
+
+    step: str
+    layer: str
+    blob: str
+    name: str
+    data: float | None = None
+    diff: float | None = None
+    owner: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class NetStatistics(Event):
+    """Norms over all parameters after a backward pass, likewise (`[Backward] All net params (data, diff): ...`)."""
+
+    data_l1: float
+    diff_l1: float
+    data_l2: float
+    diff_l2: float
 
 
 @dataclass(frozen=True)
@@ -254,6 +326,8 @@ class Finished(Event):
             for.
         snapshot: the last solverstate written in this run, if any.
         scores: the scores of the last test of each test net.
+        rounding: by how much travelling in 16 bits changed the gradients of all iterations in which that was
+            measured, as a part of their norm; None where they did not.
     """
 
     iteration: int
@@ -264,6 +338,7 @@ class Finished(Event):
     comm_exposed_s: float
     snapshot: str | None
     scores: tuple[tuple[OutputValue, ...], ...] = ()
+    rounding: float | None = None
 
     @property
     def hidden_share(self) -> float | None:

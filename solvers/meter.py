@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 from mgcaffe.comm import CommReport
-from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue, Warned
+from mgcaffe.comm.wire import Rounding
+from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue
 
 
 class Meter:
@@ -20,7 +20,6 @@ class Meter:
     def __init__(self, emit: Emit, images: int) -> None:
         self._emit = emit
         self._images = images
-        self._warned = False
         self.start_run()
         self.start_display(0)
 
@@ -29,6 +28,7 @@ class Meter:
         self._run_began = time.perf_counter()
         self._total_images = 0
         self._total_hidden_s = self._total_exposed_s = 0.0
+        self._rounding: Rounding | None = None
 
     def start_display(self, iteration: int) -> None:
         """Counts what the next display shows from this iteration on."""
@@ -42,6 +42,8 @@ class Meter:
         self._exposed_s += comm.exposed_s
         self._total_hidden_s += comm.hidden_s
         self._total_exposed_s += comm.exposed_s
+        if comm.rounding is not None:
+            self._rounding = comm.rounding if self._rounding is None else self._rounding + comm.rounding
 
     def display(self, iteration: int, loss: float, interval: int, outputs: tuple[OutputValue, ...]) -> None:
         """Tells the speed since the last display, every `interval` iterations."""
@@ -61,7 +63,7 @@ class Meter:
         data_wait_s: float,
         comm: CommReport,
     ) -> None:
-        """Tells of an update; warns, once, of a loss that is no number any more."""
+        """Tells of an update."""
         self._total_images += self._images
         self._emit(
             IterationDone(
@@ -74,11 +76,9 @@ class Meter:
                 data_wait_s,
                 comm.hidden_s,
                 comm.exposed_s,
+                comm.rounding.relative if comm.rounding is not None else None,
             )
         )
-        if not math.isfinite(loss) and not self._warned:
-            self._warned = True
-            self._emit(Warned(f"the loss is {loss} in iteration {iteration}: training has diverged"))
 
     def finish(
         self,
@@ -98,5 +98,6 @@ class Meter:
                 self._total_exposed_s,
                 snapshot,
                 scores,
+                self._rounding.relative if self._rounding is not None else None,
             )
         )

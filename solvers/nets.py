@@ -13,6 +13,7 @@ from typing import Any
 
 from mgcaffe.errors import PrototxtError, SolverError
 from mgcaffe.prototxt import TEST, TRAIN, NetState, print_text, read_net_source
+from mgcaffe.solvers.bad_records import hand_down
 from mgcaffe.solvers.source import locate
 
 _TRAIN_FIELDS = ("net", "net_param", "train_net", "train_net_param")
@@ -137,10 +138,12 @@ class NetReader:
         if name in ("test_net", "test_net_param"):
             value = value[index]
         if not isinstance(value, str):
+            hand_down(self._param, value)
             return value, self._source.inline_net(name, index) if self._source is not None else None
         if value not in self._files:
             self._files[value] = self._read(value, name, index)
         source = self._files[value]
+        hand_down(self._param, source.param)
         return source.param, source
 
     def _read(self, path: str, name: str, index: int) -> Any:

@@ -63,6 +63,6 @@ class Ranks:
 
 
 def changed_by_forward(net: Net) -> list[torch.Tensor]:
-    """The values of the parameters that the forward pass changes: those of BatchNorm layers."""
-    pieces = (piece for piece in net.arena.slices if net.layers[piece.layer].type == "BatchNorm")
+    """The values of the parameters that the forward pass changes: the statistics of BatchNorm and BN layers."""
+    pieces = (piece for piece in net.arena.slices if piece.parameter.measured)
     return [net.arena.data[piece.offset : piece.offset + piece.count] for piece in pieces]

@@ -10,6 +10,7 @@ writes snapshots. The solver prints nothing: what happens, it tells its listener
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -19,33 +20,37 @@ from typing import Any
 
 import torch
 
-from mgcaffe.comm import Communicator, SingleCommunicator
+from mgcaffe.comm import Communicator, SingleCommunicator, status, survival
 from mgcaffe.engine import Net
-from mgcaffe.solvers import building, resuming, snapshot, testing
+from mgcaffe.solvers import building, carried_state, resuming, snapshot, testing
 from mgcaffe.solvers.averaging import GradientAveraging
 from mgcaffe.solvers.checks import check_fields
+from mgcaffe.solvers.debug_info import DebugInfo
 from mgcaffe.solvers.events import (
     Displayed,
     Event,
     LearningRate,
+    Noted,
     OutputValue,
-    Restored,
     SolverListener,
     Started,
-    Tested,
-    Testing,
     Warned,
     WeightsCopied,
 )
 from mgcaffe.solvers.files import probe_writable
 from mgcaffe.solvers.meter import Meter
 from mgcaffe.solvers.nets import NetReader
+from mgcaffe.solvers.not_finite import FiniteCheck
 from mgcaffe.solvers.policies import LearningRatePolicy
 from mgcaffe.solvers.ranks import Ranks
 from mgcaffe.solvers.smoothing import SmoothedLoss
+from mgcaffe.solvers.snapshot_best import BestRule
+from mgcaffe.solvers.snapshot_reading import load_snapshot
+from mgcaffe.solvers.snapshots import Snapshots
 from mgcaffe.solvers.source import locate
-from mgcaffe.solvers.state import Progress, SavedState, read_state
-from mgcaffe.solvers.training import Trainer
+from mgcaffe.solvers.state import Progress
+from mgcaffe.solvers.test_runs import TestRuns
+from mgcaffe.solvers.training import Observer, Trainer
 from mgcaffe.solvers.updates import Updater
 
 
@@ -107,17 +112,17 @@ class Solver:
         self._smoothed = SmoothedLoss(param.average_loss)
         self._window_is_restored = False
         self._stop_wanted = self._snapshot_wanted = self._stopped = False
-        self._last_state: str | None = None
         self._scores: tuple[tuple[OutputValue, ...], ...] = ()
         with ExitStack() as opened:
-            self._build_nets(dtype, device, strict, keep_blobs, opened)
+            self._build_nets(dtype, device, strict, keep_blobs or param.debug_info, opened)
             self._build_trainer(schedule, opened)
+            self._build_snapshots(opened)
             self.load_weights(param.weights if weights is None else weights)
             self._opened = opened.pop_all()
 
     def _check_prefix(self) -> Path | None:
         """Finds out now, not after hours of training, that snapshots cannot be written."""
-        if not (self.param.snapshot or self.param.snapshot_after_train):
+        if not (self.param.snapshot or self.param.snapshot_after_train or self.param.snapshot_best):
             return None
         prefix = snapshot.snapshot_prefix(self.param, self._source)
         if self.ranks.rank == 0:
@@ -146,6 +151,8 @@ class Solver:
         opened.callback(self.net.close)
         self.test_nets = building.build_test_nets(tests, self.net, self.ranks, opened)
         building.agree_on_shapes(self.net, self._communicator)
+        self._tests = TestRuns(self.test_nets, self.ranks, self.param.test_compute_loss, self._emit)
+        carried_state.warn_of_ranks(train.param, self.ranks.size, self._emit)
 
     def _build_trainer(self, schedule: str | None, opened: ExitStack) -> None:
         param = self.param
@@ -156,6 +163,17 @@ class Solver:
         opened.callback(self._averaging.close)
         self._trainer = Trainer(self.net, self._updater, self._averaging, param, self.ranks.rank)
         self._meter = Meter(self._emit, self._trainer.records_per_iteration * self.ranks.size)
+        self._finite = FiniteCheck(self.net, self._communicator, param, self._emit)
+        self._averaging.on_ready = self._finite.gradients_ready
+        self._debug = DebugInfo(self.net, param, self.ranks.rank, self._emit)
+
+    def _build_snapshots(self, opened: ExitStack) -> None:
+        best = self.param.snapshot_best
+        self._best_rule = BestRule(best, self.test_nets, self._source) if best else None
+        self._snapshots = Snapshots(
+            self.param, self._snapshot_prefix, self.net, self._updater, self._best_rule, self._emit
+        )
+        opened.callback(self._snapshots.close)
 
     # -- training ----------------------------------------------------------------------------------------
 
@@ -176,14 +194,18 @@ class Solver:
             )
         )
         self.step(self.param.max_iter - self.iteration)
-        if self.param.snapshot_after_train and not self._is_due(self.param.snapshot):
-            self.snapshot()
+        is_taken = self._is_due(self.param.snapshot) and self.iteration > 0
+        if self.param.snapshot_after_train and not is_taken:
+            self._take_snapshot()
         if not self._stopped:
             if self._is_due(self.param.display):
                 self._display_last()
             if self._is_due(self.param.test_interval):
                 self.test_all()
-        self._meter.finish(self.iteration, self._stopped, self._last_state, self._scores)
+        failure, last_state = self._snapshots.end(self._communicator)
+        self._meter.finish(self.iteration, self._stopped, last_state, self._scores)
+        if failure is not None:
+            raise failure
 
     def step(self, iterations: int) -> None:
         """Makes so many updates (fewer after a stop), with the tests, displays and snapshots due then."""
@@ -195,7 +217,11 @@ class Solver:
         while self.iteration < end and not self._stopped:
             if self._is_due(self.param.test_interval) and (self.iteration or self.param.test_initialization):
                 self.test_all()
+                if self._stopped:
+                    break
             self._iterate()
+        self._settle()
+        self._snapshots.wait()
 
     @property
     def rate(self) -> float:
@@ -212,6 +238,15 @@ class Solver:
         self._on_start.append(on_start)
         self._on_gradients_ready.append(on_gradients_ready)
 
+    def observe(self, observer: Observer) -> None:
+        """Has somebody told when updates and communication happen."""
+        self._trainer.observer = observer
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether plans for merging gradients are still being measured and tried."""
+        return self._averaging.is_searching
+
     def request_stop(self) -> None:
         """Asks all ranks to end after this iteration; may be called by one alone, from a signal handler."""
         self._stop_wanted = True
@@ -224,13 +259,29 @@ class Solver:
         began = time.perf_counter()
         for callback in self._on_start:
             callback()
+        self._debug.begin(self._is_due(self.param.display))
+        self._finite.begin()
         gradients = self._trainer.compute_gradients(self.seed, self.iteration)
         # One small exchange carries all that the ranks have to agree on.
-        wishes = [float(self._stop_wanted), float(self._snapshot_wanted)]
-        loss, stop, snap = self.ranks.mean([gradients.loss, *wishes]).tolist()
+        self._snapshots.poll()
+        wishes = [float(self._stop_wanted or self._snapshots.wants_stop), float(self._snapshot_wanted)]
+        loss, stop, snap, probe = self.ranks.mean([gradients.loss, *wishes, self._finite.probe()]).tolist()
+        if not (math.isfinite(loss) and math.isfinite(probe)):
+            self._trainer.wait()
+        if self._finite.blocks(
+            loss, probe, own_loss=gradients.loss, seed=self.seed, iteration=self.iteration, snapshot=self.snapshot
+        ):
+            self.iteration += 1
+            self._end_iteration(bool(stop), bool(snap))
+            return
         smoothed = self._smoothed.add(loss)
-        self._meter.communicated(gradients.comm)
+        if (news := self._policy.observe(self.iteration, smoothed)) is not None:
+            self._emit(Noted(news))
         rate = self._policy.rate(self.iteration)
+        # Whoever looks at all gradients, or at weights, before an update ends must find them complete.
+        watched = bool(self._on_start or self._on_gradients_ready or self.param.debug_info or survival.is_enabled())
+        comm, is_updated = self._trainer.take_gradients(rate, self.iteration, together=watched)
+        self._meter.communicated(comm)
         if self._is_due(self.param.display):
             numbers = self.ranks.mean(testing.output_numbers(self.net))
             outputs = testing.label_outputs(self.net, numbers)
@@ -238,7 +289,10 @@ class Solver:
             self._emit(LearningRate(self.iteration, rate))
         for callback in self._on_gradients_ready:
             callback()
-        self._trainer.apply_update(rate, self.iteration)
+        self._debug.before_update()
+        if not is_updated:
+            self._trainer.apply_update(rate, self.iteration)
+        self._debug.after_update()
         self._meter.iteration_done(
             self.iteration,
             loss,
@@ -246,15 +300,25 @@ class Solver:
             rate,
             seconds=time.perf_counter() - began,
             data_wait_s=gradients.data_wait_s,
-            comm=gradients.comm,
+            comm=comm,
         )
         self.iteration += 1
+        self._end_iteration(bool(stop), bool(snap))
+
+    def _end_iteration(self, stop: bool, snap: bool) -> None:
+        self._finite.end()
         if snap or self._is_due(self.param.snapshot):
             self._snapshot_wanted = False
-            self.snapshot()
+            self._take_snapshot()
         if stop:
             self._stop_wanted, self._stopped = False, True
         self._averaging.after_update(self.iteration)
+
+    def _settle(self) -> None:
+        """Completes an update that was left to the next forward pass: from here on the weights are looked at."""
+        report = self._trainer.settle()
+        if report is not None:
+            self._meter.communicated(report)
 
     def _is_due(self, interval: int) -> bool:
         return interval > 0 and self.iteration % interval == 0
@@ -270,19 +334,17 @@ class Solver:
     # -- testing -----------------------------------------------------------------------------------------
 
     def test_all(self) -> None:
-        """Tests every test net on all ranks."""
+        """Tests every test net on all ranks; `snapshot_best` then keeps the best weights."""
+        self._settle()
         self.ranks.average_statistics(self.net)
-        self._scores = tuple(self._test(index) for index in range(len(self.test_nets)))
-
-    def _test(self, index: int) -> tuple[OutputValue, ...]:
-        self._emit(Testing(self.iteration, index))
-        began = time.perf_counter()
-        result = testing.run_test(
-            self.test_nets[index], self.ranks, self.seed, self.iteration, self.param.test_compute_loss
-        )
-        seconds = time.perf_counter() - began
-        self._emit(Tested(self.iteration, index, result.scores, result.loss, seconds))
-        return result.scores
+        before = self._progress() if self._best_rule is not None else None
+        scores = self._tests.run(self.seed, self.iteration, lambda: self._stop_wanted)
+        if scores is None:
+            self._stop_wanted, self._stopped = False, True
+            return
+        self._scores = scores
+        if before is not None and self.ranks.rank == 0:
+            self._snapshots.take_if_best(self._scores, before)
 
     # -- weights and snapshots ---------------------------------------------------------------------------
 
@@ -305,18 +367,25 @@ class Solver:
         """Writes `<prefix>_iter_<N>.caffemodel` and `.solverstate`; rank 0 writes, all ranks take part.
 
         Raises:
-            SnapshotError: a file cannot be written.
+            SnapshotError: on every rank: a file cannot be written.
         """
-        prefix = self._prefix or snapshot.snapshot_prefix(self.param, self._source)
+        self._take_snapshot()
+        failure, _ = self._snapshots.end(self._communicator)
+        if failure is not None:
+            raise failure
+
+    def _snapshot_prefix(self) -> Path:
+        return self._prefix or snapshot.snapshot_prefix(self.param, self._source)
+
+    def _take_snapshot(self) -> None:
+        """Has the weights written as they are now; what goes wrong then is told by a warning (collective)."""
+        status.doing("snapshot")
+        self._settle()
+        self._snapshot_prefix()  # a missing one is an error on every rank
         self.ranks.average_statistics(self.net)
-        hdf5 = snapshot.is_hdf5(self.param)
-        self._last_state = str(snapshot.state_path(prefix, self.iteration, hdf5=hdf5))
+        progress = self._progress()
         if self.ranks.rank == 0:
-            diffs = self.param.snapshot_diff
-            progress = self._progress()
-            snapshot.write_snapshot(
-                prefix, self.net, self._updater, progress, hdf5=hdf5, with_diffs=diffs, emit=self._emit
-            )
+            self._snapshots.take(progress)
 
     def restore(self, path: str) -> None:
         """Goes on from a solverstate as if training had never stopped; from Caffe's as far as it says.
@@ -327,22 +396,27 @@ class Solver:
         """
         progress: Progress | None = None
         if self.ranks.rank == 0:
-            progress = self._read_snapshot(path)
+            progress = load_snapshot(path, self.net, self._updater, self._emit)
         progress = self._communicator.broadcast_object(progress)
         assert progress is not None
         self._share_beginning(self._updater.histories)
-        self._continue_from(progress)
+        self._continue_from(path, progress)
 
-    def _read_snapshot(self, path: str) -> Progress:
-        state: SavedState = read_state(path)
-        state.check_solver_type(self._updater.name)
-        weights = state.find_weights()
-        self._copy_weights(self.net, str(weights), "train")
-        state.copy_history(self.net.arena, self.net.parameters, self._updater.histories)
-        self._emit(Restored(state.progress.iteration, str(path), str(weights)))
-        return state.progress
+    def rescue(self) -> str | None:
+        """Writes a snapshot of this rank's weights, which are all ranks', once others are gone; not collective.
 
-    def _progress(self) -> Progress:
+        What the iteration that was cut short had changed is put back first.
+
+        Returns:
+            The solverstate's path, or None where it could not be written.
+        """
+        self._finite.rewind()
+        self._snapshots.take(self._progress(alone=True))
+        self._snapshots.wait()
+        return self._snapshots.last_state if self._snapshots.failure is None else None
+
+    def _progress(self, alone: bool = False) -> Progress:
+        """Where the solver stands; collective unless this rank is alone, and complete on rank 0."""
         plan = self._averaging.plan
         return Progress(
             iteration=self.iteration,
@@ -351,19 +425,30 @@ class Solver:
             world_size=self.ranks.size,
             records=resuming.data_positions(self.net, self.test_nets),
             smoothed_losses=self._smoothed.losses,
+            plateau=self._policy.state,
             solver_type=self._updater.name,
-            plan=plan.to_json() if plan is not None and self._averaging.measured else "",
+            plan=plan.to_json() if plan is not None else "",
+            recurrent=carried_state.gather(
+                self.net, self.test_nets, SingleCommunicator() if alone else self._communicator
+            ),
         )
 
-    def _continue_from(self, progress: Progress) -> None:
+    def _continue_from(self, path: str, progress: Progress) -> None:
         self.iteration = progress.iteration
         nets = [self.net, *self.test_nets]
         if progress.seed is not None:
             self.seed = progress.seed
             resuming.take_seed(nets, self.seed, self.param, self._emit)
         self._smoothed.restart(progress.smoothed_losses)
+        missing = self._policy.resume(progress.plateau, progress.iteration, progress.current_step)
+        if missing is not None:
+            self._emit(Warned(missing))
+        self._snapshots.resume(path, progress.iteration, progress.best)
         self._window_is_restored = True
         resuming.warn_of_ranks(progress.world_size, self.ranks.size, self._emit)
+        carried_state.put_back(
+            self.net, self.test_nets, progress.recurrent, self.ranks.rank, self.ranks.size, self._emit
+        )
         if progress.world_size == self.ranks.size:
             self._averaging.adopt(progress.plan)
         resuming.seek_data(

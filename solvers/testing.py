@@ -11,6 +11,7 @@ import numpy as np
 from mgcaffe.engine import Net, TestShard
 from mgcaffe.solvers.events import OutputValue
 from mgcaffe.solvers.ranks import Ranks
+from mgcaffe.solvers.stop_poll import StopPoll
 
 
 @dataclass(frozen=True)
@@ -23,26 +24,42 @@ class TestResult:
     loss: float | None
 
 
-def run_test(net: Net, ranks: Ranks, seed: int, iteration: int, with_loss: bool) -> TestResult:
+def run_test(
+    net: Net,
+    ranks: Ranks,
+    seed: int,
+    iteration: int,
+    with_loss: bool,
+    poll: StopPoll | None = None,
+) -> TestResult | None:
     """Tests a net; a collective call.
 
     A batch counts once whatever the number of ranks, so the scores are those that one rank alone would get.
     The data go on where the test before stopped, as in Caffe.
 
     Args:
-        net: the test net, whose shard says which batches are this rank's.
+        net: the test net, whose shard says which batches are this rank's, or that each rank runs all of them.
         ranks: the ranks that test together.
         seed, iteration: what the net's random stream starts from, batch by batch.
         with_loss: whether the mean loss is wanted.
+        poll: asks the ranks whether the test is to be left early; None: it is not.
+
+    Returns:
+        The outcome, or None: a rank wanted to stop, and all have left the test after the same batch.
     """
     shard = net.context.shard
     assert isinstance(shard, TestShard)
     total = np.zeros(1 + sum(math.prod(net.blobs[name].shape) for name in net.outputs))
-    for batch in range(shard.rank, shard.test_iter, shard.size):
-        net.reseed(seed, iteration, batch)
-        loss = net.forward()
-        total += np.concatenate([[loss], output_numbers(net)])
-    means = ranks.sum(total) / shard.test_iter
+    rounds = -(-shard.test_iter // shard.size)
+    for number in range(rounds):
+        batch = shard.rank + number * shard.size
+        if batch < shard.test_iter:
+            net.reseed(seed, iteration, batch)
+            loss = net.forward()
+            total += np.concatenate([[loss], output_numbers(net)])
+        if poll is not None and number < rounds - 1 and poll.agrees():
+            return None
+    means = (ranks.sum(total) if shard.size > 1 else total) / shard.test_iter
     return TestResult(label_outputs(net, means[1:]), float(means[0]) if with_loss else None)
 
 

@@ -5,11 +5,14 @@ Caffe: Solver::Step and SGDSolver::ApplyUpdate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from mgcaffe.comm import CommReport
+from mgcaffe.comm.comm_report import OnGroup
 from mgcaffe.engine import Net
+from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.averaging import GradientAveraging
 from mgcaffe.solvers.ranks import changed_by_forward
 from mgcaffe.solvers.updates import Updater, clip_factor
@@ -17,21 +20,46 @@ from mgcaffe.solvers.updates import Updater, clip_factor
 
 @dataclass(frozen=True)
 class Pass:
-    """The gradients' half of an iteration.
+    """The passes of an iteration.
 
     Attributes:
         loss: this rank's mean over the micro-batches.
         data_wait_s: time spent waiting for data.
-        comm: the exchange of the gradients.
     """
 
     loss: float
     data_wait_s: float
-    comm: CommReport
+
+
+class Observer(Protocol):
+    """Whoever wants to know when things happen (`tools.timeline`)."""
+
+    def communicated(self, comm: CommReport) -> None:
+        """Takes the report of an exchange."""
+
+    def agreed(self, start: float, end: float) -> None:
+        """Takes the clock before and after the ranks agreed on the loss, once their backward passes had ended."""
+
+    def updated(self, start: float, end: float, offset: int, count: int) -> None:
+        """Takes the clock before and after an update of elements `offset` to `offset + count` of the arena."""
 
 
 class Trainer:
     """Computes gradients and applies them; keeps no count of iterations.
+
+    Three calls make an iteration; between the first two the ranks may agree on the loss, while gradients are on their
+    way:
+
+        compute_gradients       forward, backward; hands the gradients to the exchange
+        take_gradients          waits for the means; updates each merged group as soon as its means are there,
+                                where nothing needs all gradients together (clipping does)
+        apply_update            updates all weights where take_gradients has not
+
+    With comm_param.overlap_forward, take_gradients does not wait at all: the next forward pass lets each layer wait
+    for its own parameters, and updates them; `settle` ends that before anybody looks at weights.
+
+    All ways give the same bits. The computing thread makes the updates: until backward ends it is what everything
+    waits for, so those of the groups that have come meanwhile are made then, while the last groups are reduced.
 
     Args:
         net: the training net.
@@ -39,15 +67,25 @@ class Trainer:
         averaging: the exchange of gradients.
         param: the SolverParameter message.
         rank: this rank's number; each rank draws its own random numbers.
+
+    Attributes:
+        observer: is told when updates and communication happen; None: nobody.
     """
 
     def __init__(self, net: Net, updater: Updater, averaging: GradientAveraging, param: Any, rank: int) -> None:
         self.net = net
         self.updater = updater
         self.averaging = averaging
+        self.observer: Observer | None = None
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
         self._rank = rank
+        self._overlaps_forward: bool = param.comm_param.overlap_forward
+        self._is_pending = False
+        self._earlier: CommReport | None = None
+        self._waited: CommReport | None = None
+        self._passes_ended = 0.0
+        self._needed: dict[int, list[int]] | None = None
 
     @property
     def records_per_iteration(self) -> int:
@@ -55,31 +93,114 @@ class Trainer:
         return self._iter_size * max((layer.batch_size for layer in self.net.data_layers), default=0)
 
     def compute_gradients(self, seed: int, iteration: int) -> Pass:
-        """Leaves the sum over the micro-batches, averaged over the ranks, in the arena.
+        """Sums up the gradients of the micro-batches in the arena; their means over the ranks are on their way then.
 
         The net's random stream starts anew from (seed, rank, iteration, micro-batch) each time, so that
         nothing random has to be stored in a snapshot.
         """
+        self._waited = None
         waited = self._data_wait()
         self.net.clear_param_diffs()
         loss = 0.0
         for micro_batch in range(self._iter_size):
             self.net.reseed(seed, self._rank, iteration, micro_batch)
             loss += self.net.forward()
+            if micro_batch == 0:
+                # Every parameter is up to date now; backward is about to write over the gradients.
+                self._earlier = self.settle()
             if micro_batch < self._iter_size - 1:
                 self.net.backward()
                 continue
             self.averaging.begin()
             self.net.backward(self.averaging.layer_done)
-        comm = self.averaging.wait()
-        return Pass(loss / self._iter_size, self._data_wait() - waited, comm)
+            self.averaging.backward_done()
+        self._passes_ended = time.perf_counter()
+        return Pass(loss / self._iter_size, self._data_wait() - waited)
+
+    def wait(self) -> CommReport:
+        """Returns once all gradients are means over the ranks; `take_gradients` then updates none of them."""
+        if self._waited is None:
+            self._waited = self._observed(self.averaging.wait())
+        return self._waited
+
+    def take_gradients(self, rate: float, iteration: int, *, together: bool = False) -> tuple[CommReport, bool]:
+        """Sees to it that gradients are means over the ranks, and updates the weights group by group if it may.
+
+        Args:
+            rate: the learning rate.
+            iteration: updates done before this one.
+            together: whether somebody else needs all gradients before the first weight changes.
+
+        Returns:
+            The communication that ended in this iteration, and whether the update is made, or in the hands of the
+            next forward pass; if not, it is left to `apply_update`.
+        """
+        earlier, self._earlier = self._earlier, None
+        if self.observer is not None:
+            self.observer.agreed(self._passes_ended, time.perf_counter())
+        # One rank has nothing to wait for, and updates everything at once.
+        if self._waited is not None or self.averaging.is_alone or together or self._clip_gradients >= 0:
+            return _together(earlier, self.wait()), False
+        update = self._update_of(rate, iteration)
+        if not self._overlaps_forward or self.averaging.is_searching:
+            return _together(earlier, self._observed(self.averaging.wait(update))), True
+        if self._needed is None:
+            self._needed = self._find_needed()
+            self.net.before_forward.append(self._await_parameters)
+        self._is_pending = True
+        self.averaging.defer(update)
+        return earlier or CommReport(), True
+
+    def settle(self) -> CommReport | None:
+        """Completes the update that was left to the next forward pass; None where there was none."""
+        if not self._is_pending:
+            return None
+        self._is_pending = False
+        report = self.averaging.finish()
+        return self._observed(report) if report is not None else None
+
+    def _observed(self, report: CommReport) -> CommReport:
+        if self.observer is not None:
+            self.observer.communicated(report)
+        return report
+
+    def _update_of(self, rate: float, iteration: int) -> OnGroup:
+        """Updates a slice of the arena."""
+
+        def update(offset: int, count: int) -> None:
+            began = time.perf_counter()
+            self.updater.apply_part(offset, count, rate, iteration, 1.0 / self._iter_size)
+            if self.observer is not None:
+                self.observer.updated(began, time.perf_counter(), offset, count)
+
+        return update
+
+    def _find_needed(self) -> dict[int, list[int]]:
+        """By the number that hooks get: the segments of the arena whose parameters that step reads."""
+        segments = self.net.arena.segments()
+        owners = {id(piece.parameter): piece.offset for piece in self.net.arena.slices}
+        needed: dict[int, list[int]] = {}
+        for step in self.net.steps:
+            parameters = [each for member in step.members for each in self.net.layers[member].parameters]
+            offsets = {owners[id(each.owner or each)] for each in parameters}
+            needed[step.index] = [
+                index for index, (_, _, start, count) in enumerate(segments)
+                if any(start <= offset < start + count for offset in offsets)
+            ]  # fmt: skip
+        return needed
+
+    def _await_parameters(self, layer: int) -> None:
+        if self._is_pending and self._needed is not None:
+            for segment in self._needed[layer]:
+                self.averaging.settle(segment)
 
     def loss_without_trace(self, seed: int, iteration: int) -> float:
         """The loss of this rank on the batch that comes next, which stays the next one."""
         statistics = [(values, values.clone()) for values in changed_by_forward(self.net)]
         positions = [(layer, layer.position()) for layer in self.net.data_layers]
         self.net.reseed(seed, self._rank, iteration, 0)
-        loss = self.net.forward()
+        with carried_state.kept(self.net):
+            loss = self.net.forward()
         for values, before in statistics:
             values.copy_(before)
         for layer, position in positions:
@@ -88,8 +209,23 @@ class Trainer:
 
     def apply_update(self, rate: float, iteration: int) -> None:
         """Clips the summed gradients, divides them by iter_size and updates the weights, in Caffe's order."""
+        began = time.perf_counter()
         scale = clip_factor(self.net.arena, self._clip_gradients) / self._iter_size
         self.updater.apply(rate, iteration, scale)
+        if self.observer is not None:
+            self.observer.updated(began, time.perf_counter(), 0, self.net.arena.trainable)
 
     def _data_wait(self) -> float:
         return sum(layer.wait_s for layer in self.net.data_layers)
+
+
+def _together(earlier: CommReport | None, report: CommReport) -> CommReport:
+    """A report with the totals of both, where two exchanges ended in one iteration."""
+    if earlier is None:
+        return report
+    return replace(
+        report,
+        total_s=report.total_s + earlier.total_s,
+        exposed_s=report.exposed_s + earlier.exposed_s,
+        hidden_s=report.hidden_s + earlier.hidden_s,
+    )

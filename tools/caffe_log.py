@@ -11,7 +11,7 @@ import logging
 from functools import singledispatchmethod
 
 from mgcaffe.solvers import events
-from mgcaffe.tools.comm_report import closing_lines, comm_line, plan_lines
+from mgcaffe.tools.comm_report import closing_lines, comm_line, data_line, plan_lines
 from mgcaffe.tools.glog import log_line, number
 
 
@@ -28,6 +28,7 @@ class CaffeLogListener:
         self._ranks = ranks
         self._started_at = 0
         self._displayed_at = 0
+        self._data_wait_s = self._seconds = 0.0
 
     @singledispatchmethod
     def on_event(self, event: events.Event) -> None:
@@ -56,7 +57,15 @@ class CaffeLogListener:
             if self._ranks > 1:
                 iterations = event.iteration - self._displayed_at
                 log_line(comm_line(event.comm_hidden_s, event.comm_exposed_s, iterations))
+            if event.iteration > self._started_at:
+                log_line(data_line(self._data_wait_s, self._seconds, event.iteration - self._displayed_at))
+            self._data_wait_s = self._seconds = 0.0
             self._displayed_at = event.iteration
+
+    @on_event.register
+    def _(self, event: events.IterationDone) -> None:
+        self._data_wait_s += event.data_wait_s
+        self._seconds += event.seconds
 
     @on_event.register
     def _(self, event: events.LearningRate) -> None:
@@ -82,6 +91,14 @@ class CaffeLogListener:
             log_line(f"Snapshotting solver state to {form} file {event.path}", "sgd_solver.cpp:273")
 
     @on_event.register
+    def _(self, event: events.BestFound) -> None:
+        log_line(f"Best {event.output} so far: {number(event.value)} (iteration {event.iteration}, {event.state})")
+
+    @on_event.register
+    def _(self, event: events.NothingToRestore) -> None:
+        log_line(f"No snapshot begins with {event.prefix}: starting anew")
+
+    @on_event.register
     def _(self, event: events.Restored) -> None:
         log_line(f"Resuming from {event.state}", "caffe.cpp:241")
 
@@ -94,8 +111,26 @@ class CaffeLogListener:
 
     @on_event.register
     def _(self, event: events.PlanChosen) -> None:
-        for line in plan_lines(event.schedule, event.plan):
+        for line in plan_lines(event):
             log_line(line)
+
+    @on_event.register
+    def _(self, event: events.Noted) -> None:
+        log_line(event.text)
+
+    @on_event.register
+    def _(self, event: events.BlobStatistics) -> None:
+        log_line(blob_line(event), "net.cpp:640")
+
+    @on_event.register
+    def _(self, event: events.NetStatistics) -> None:
+        # Caffe logs this one as an error, so that it is seen without the others.
+        log_line(
+            f"    [Backward] All net params (data, diff): L1 norm = ({number(event.data_l1)}, {number(event.diff_l1)});"
+            f" L2 norm = ({number(event.data_l2)}, {number(event.diff_l2)})",
+            "net.cpp:702",
+            logging.ERROR,
+        )
 
     @on_event.register
     def _(self, event: events.Warned) -> None:
@@ -110,6 +145,20 @@ class CaffeLogListener:
         log_line("Optimization Done.", "caffe.cpp:259")
         for line in closing_lines(event, self._ranks, event.iteration - self._started_at):
             log_line(line)
+
+
+def blob_line(event: events.BlobStatistics) -> str:
+    """`    [Forward] Layer conv1, top blob conv1 data: 0.0645037`."""
+    name = event.name
+    if event.owner is not None:
+        return (
+            f"    [Update] Layer {event.layer}, param blob {name} (owned by layer {event.owner[0]},"
+            f" param {event.owner[1]}) diff: {number(event.diff or 0.0)}"
+        )
+    figures = [
+        f"{what}: {number(value)}" for what, value in (("data", event.data), ("diff", event.diff)) if value is not None
+    ]
+    return f"    [{event.step}] Layer {event.layer}, {event.blob} {name} {'; '.join(figures)}"
 
 
 def output_text(value: events.OutputValue) -> str:

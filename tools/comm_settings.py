@@ -1,7 +1,7 @@
-"""Where the fields of `comm_param` come from: the solver, the file beside it, the flags; the later one wins.
+"""Where the solver's fields that Caffe lacks come from: the solver, the file beside it, the flags; the later one wins.
 
 Caffe's text parser refuses fields that it doesn't know. A solver that must stay readable by Caffe leaves
-`comm_param` to a file beside it: `lenet_solver.prototxt` to `lenet_solver.engine.prototxt`.
+`comm_param` and the others to a file beside it: `lenet_solver.prototxt` to `lenet_solver.engine.prototxt`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt import CommParameter, read_solver_source
 from mgcaffe.tools.flags import Flags
 
+_FIRST_OF_OURS = 1000
 
 def apply_comm_settings(solver: Any, path: str | Path, flags: Flags) -> None:
-    """Completes the solver's `comm_param` from the file beside it and from the flags.
+    """Completes the solver's own fields from the file beside it, and `comm_param` from the flags.
 
     Args:
         solver: the SolverParameter; changed in place.
@@ -29,22 +30,29 @@ def apply_comm_settings(solver: Any, path: str | Path, flags: Flags) -> None:
     if beside.is_file():
         source = read_solver_source(beside, strict=flags.strict)
         for field, _ in source.param.ListFields():
-            if field.name != "comm_param":
+            if field.number < _FIRST_OF_OURS:
                 raise PrototxtError(
-                    f"'{field.name}' has no place here: this file holds comm_param only",
+                    f"'{field.name}' has no place here: this file holds fields that Caffe lacks, such as comm_param",
                     location=source.field(field.name),
                     hint=f"it belongs into {path}",
                 )
-        solver.comm_param.MergeFrom(source.param.comm_param)
+        solver.MergeFrom(source.param)
     if flags.schedule:
         solver.comm_param.schedule = CommParameter.Schedule.Value(flags.schedule.upper())
-    for name in ("bucket_mb", "calibration_iterations", "plan_file"):
+    if flags.allreduce_type:
+        solver.comm_param.allreduce_type = CommParameter.WireType.Value(flags.allreduce_type.upper())
+    for name in ("overlap_forward", "hierarchical"):
+        if getattr(flags, name):
+            setattr(solver.comm_param, name, True)
+    if flags.deterministic:
+        solver.comm_param.deterministic = True
+    for name in ("bucket_mb", "calibration_iterations", "plan_file", "cost_file", "emulate_link"):
         if getattr(flags, name) is not None:
             setattr(solver.comm_param, name, getattr(flags, name))
 
 
 def sidecar(solver: Path) -> Path:
-    """The file beside a solver that holds its `comm_param`."""
+    """The file beside a solver that holds the fields of ours."""
     return solver.with_name(solver.name.removesuffix(".prototxt") + ".engine.prototxt")
 
 

@@ -16,6 +16,7 @@ from mgcaffe.errors import UsageError
 
 Flags = argparse.Namespace
 
+WIRE_TYPES = ("float32", "float16", "bfloat16")
 SCHEDULES = ("auto", "optimal", "mgwfbp", "wfbp", "single", "threshold")
 
 
@@ -27,10 +28,14 @@ class FlagParser(argparse.ArgumentParser):
         summary: one sentence for the top of its help.
         subject: the flag that may be given without its name (`solver` or `model`), if any.
         epilog: examples for the end of its help.
+        files: for a subcommand that takes files in order instead: what its help calls them. The result has
+            them in `files`.
     """
 
-    def __init__(self, command: str, summary: str, subject: str | None = None, epilog: str = "") -> None:
-        subject_usage = f" [--{subject}] FILE" if subject else ""
+    def __init__(
+        self, command: str, summary: str, subject: str | None = None, epilog: str = "", files: Sequence[str] = ()
+    ) -> None:
+        subject_usage = f" [--{subject}] FILE" if subject else "".join(f" {name}" for name in files)
         super().__init__(
             prog=f"engine {command}",
             usage=f"engine {command}{subject_usage} [flags]",
@@ -41,6 +46,7 @@ class FlagParser(argparse.ArgumentParser):
         )
         self.command = command
         self.subject = subject
+        self._takes_files = bool(files)
         self._takes_value: dict[str, bool] = {"help": False, "h": False}
 
     def flag(self, name: str, help_text: str, **options: Any) -> None:
@@ -56,7 +62,7 @@ class FlagParser(argparse.ArgumentParser):
         self.add_argument(f"--{name}", help=help_text, **{"action": "store_true", **options})
 
     def parse(self, arguments: Sequence[str]) -> Flags:
-        """Reads a command line.
+        """Reads a command line; the result's `words` is that line in one spelling, for those who hand it on.
 
         Raises:
             UsageError: an unknown flag (names the nearest one), a bad value, a stray word.
@@ -64,6 +70,10 @@ class FlagParser(argparse.ArgumentParser):
         """
         words, stray = self._normalised(list(arguments))
         flags = self.parse_args(words)
+        flags.words = [*words, *stray]
+        if self._takes_files:
+            flags.files = stray
+            return flags
         if not stray:
             return flags
         if self.subject is None or len(stray) > 1:
@@ -96,7 +106,9 @@ class FlagParser(argparse.ArgumentParser):
             if name not in self._takes_value:
                 self._refuse(word)
             if not self._takes_value[name]:
-                if equals:
+                if equals and value == "false":
+                    continue
+                if equals and value != "true":
                     raise UsageError(f"--{name} takes no value, but '{value}' was given")
                 flags.append("-h" if name == "h" else f"--{name}")
                 continue
@@ -146,6 +158,17 @@ def positive_float(text: str) -> float:
     return number
 
 
+def seconds(text: str) -> float:
+    """A reader of numbers of seconds, 0 included."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a time of 0 seconds or more")
+    return number
+
+
 def blob_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Reads `data=1,3,227,227`, or `1,3,227,227` for every source without a name of its own (name `''`)."""
     name, equals, sizes = text.rpartition("=")
@@ -191,7 +214,11 @@ def add_machine_flags(parser: FlagParser) -> None:
 
 def add_comm_flags(parser: FlagParser) -> None:
     """Adds one flag for each field of `comm_param`."""
-    parser.flag("schedule", "how gradients are merged for all-reduce (default: optimal)", choices=SCHEDULES)
+    parser.flag(
+        "schedule",
+        "how gradients are merged for all-reduce; auto tries the best plans and keeps the fastest (default: auto)",
+        choices=SCHEDULES,
+    )
     parser.flag(
         "bucket_mb", "size of a group under --schedule=threshold, in MiB (default: 25)",
         type=positive_float, metavar="MB",
@@ -201,6 +228,31 @@ def add_comm_flags(parser: FlagParser) -> None:
         type=number_from(0), metavar="N",
     )  # fmt: skip
     parser.flag("plan_file", "use this plan instead of a schedule (`engine plan --export` writes one)", metavar="FILE")
+    parser.flag(
+        "cost_file",
+        "costs of an all-reduce that were measured on these hosts; where the file has none, they are measured and "
+        "written to it",
+        metavar="FILE",
+    )
+    parser.flag(
+        "emulate_link",
+        "let each all-reduce of gradients take at least a + b x bytes seconds by sleeping, as a=9.08e-4,b=7.40e-10: "
+        "shows what a schedule does on a slower network",
+        metavar="LINK",
+    )
+    parser.switch(
+        "overlap_forward",
+        "let the next forward pass run while the last groups are on their way; a layer waits for its "
+        "own parameters only"
+    )  # fmt: skip
+    parser.flag(
+        "allreduce_type", "type that gradients travel in; 16 bits are added up in float32 (default: float32)",
+        choices=WIRE_TYPES,
+    )  # fmt: skip
+    parser.switch("hierarchical", "add up gradients within each host first, then between hosts")
+    parser.switch(
+        "deterministic", "measure nothing, so that every run does the same (schedules that need it send one group)"
+    )
 
 
 def require(flags: Flags, name: str, what: str) -> str:

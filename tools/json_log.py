@@ -63,6 +63,7 @@ class JsonLog:
             data_wait_ms=event.data_wait_s * 1e3,
             comm_hidden_ms=event.comm_hidden_s * 1e3,
             comm_exposed_ms=event.comm_exposed_s * 1e3,
+            **({"rounding": event.rounding} if event.rounding is not None else {}),
         )
 
     @on_event.register
@@ -77,6 +78,14 @@ class JsonLog:
         self._write("snapshot", iter=event.iteration, weights=event.weights, state=event.state)
 
     @on_event.register
+    def _(self, event: events.BestFound) -> None:
+        self._write("best", iter=event.iteration, output=event.output, value=event.value, state=event.state)
+
+    @on_event.register
+    def _(self, event: events.NothingToRestore) -> None:
+        self._write("anew", prefix=event.prefix)
+
+    @on_event.register
     def _(self, event: events.Restored) -> None:
         self._write("restore", iter=event.iteration, weights=event.weights, state=event.state)
 
@@ -84,7 +93,20 @@ class JsonLog:
     def _(self, event: events.PlanChosen) -> None:
         plan = event.plan
         groups = [[group.first_layer, group.last_layer, group.bytes] for group in plan.groups] if plan else []
-        self._write("plan", iter=event.iteration, schedule=event.schedule, groups=groups)
+        trials = event.decision.trials if event.decision else ()
+        self._write(
+            "plan",
+            iter=event.iteration,
+            schedule=event.schedule,
+            plan=plan.schedule if plan else None,
+            blocking=plan.blocking if plan else None,
+            groups=groups,
+            trials=[_trial(trial) for trial in trials],
+        )
+
+    @on_event.register
+    def _(self, event: events.Noted) -> None:
+        self._write("note", text=event.text)
 
     @on_event.register
     def _(self, event: events.Warned) -> None:
@@ -96,7 +118,7 @@ class JsonLog:
             "finish", iter=event.iteration, stopped_early=event.stopped_early, seconds=event.seconds,
             images=event.images, comm_hidden_ms=event.comm_hidden_s * 1e3,
             comm_exposed_ms=event.comm_exposed_s * 1e3, hidden_share=event.hidden_share,
-            snapshot=event.snapshot,
+            snapshot=event.snapshot, rounding=event.rounding,
         )  # fmt: skip
         self._flush()
 
@@ -124,6 +146,20 @@ class JsonLog:
 
     def _failure(self, error: OSError) -> EngineError:
         return EngineError(f"cannot write the JSON log {self.path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE)
+
+
+def _trial(trial: Any) -> dict[str, Any]:
+    """A plan that was tried (comm.trials.Trial)."""
+    candidate = trial.candidate
+    return {
+        "plan": candidate.label,
+        "blocking": candidate.plan.blocking,
+        "groups": len(candidate.plan.groups),
+        "predicted_ms": candidate.predicted * 1e3,
+        "measured_ms": trial.median * 1e3,
+        "exposed_ms": trial.exposed * 1e3,
+        "iterations": len(trial.seconds),
+    }
 
 
 def scores_by_name(scores: Iterable[events.OutputValue]) -> dict[str, Any]:

@@ -27,8 +27,14 @@ COMMANDS = {
     "time": "time each layer of a net, forward and backward",
     "summary": "show a net's layers, shapes, parameters, arithmetic and memory",
     "plan": "predict every schedule for a net, an all-reduce's cost and a number of workers",
+    "report": "make an HTML page of a training run: where its time went",
     "simulate": "predict speedups at any scale from a trace",
     "device_query": "show what this machine can compute on",
+    "log": "read training logs into tables and plots",
+    "convert_imageset": "write an LMDB of the images that a list names",
+    "convert_leveldb": "write an LMDB of the records of a LevelDB",
+    "compute_image_mean": "compute the mean image of an LMDB",
+    "check_lmdb": "check every page, record and sum of an LMDB",
 }
 
 
@@ -45,7 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"engine {importlib.metadata.version('mgcaffe')}")
         return EXIT_OK
     session = Session()
-    return run_guarded(lambda: _run(words, session), lambda: session.communicator, speak=_speak)
+    try:
+        return run_guarded(lambda: _run(words, session), lambda: session.communicator, speak=_speak)
+    finally:
+        session.close()
 
 
 def help_text() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mgcaffe.engine.data.transform_fields import transformed_shape
 from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import DataError, NetError, UsageError
@@ -132,9 +133,10 @@ def feed_noise(param: Any, records: dict[str, tuple[int, ...]]) -> None:
             continue
         reader = getattr(layer, _BATCH_FIELDS[layer.type])
         shape = records[layer.name]
-        crop = layer.transform_param.crop_size or getattr(reader, "crop_size", 0)
-        if crop and len(shape) == 3:
-            shape = (shape[0], crop, crop)
+        if len(shape) == 3:
+            shape = transformed_shape(layer.transform_param, shape)
+            crop = getattr(reader, "crop_size", 0)
+            shape = (shape[0], crop, crop) if crop else shape
         batch = reader.batch_size
         layer.type = "DummyData"
         layer.ClearField("transform_param")

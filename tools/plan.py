@@ -55,7 +55,15 @@ def parser() -> FlagParser:
     add_model_flags(flags)
     add_shape_flag(flags)
     flags.flag("trace", "backward times of the layers (CSV) instead of running the net", metavar="FILE")
-    flags.flag("cost", "measured costs of an all-reduce (.json, or .csv with nodes,bytes,latency_us)", metavar="FILE")
+    flags.flag(
+        "cost",
+        "measured costs of an all-reduce (.json, as `engine train --cost_file` writes it, or .csv with "
+        "nodes,bytes,latency_us)",
+        metavar="FILE",
+    )
+    flags.flag(
+        "emulate_link", "the link that `engine train --emulate_link` emulates, as a=9.08e-4,b=7.40e-10", metavar="LINK"
+    )
     add_network_flag(flags)
     flags.flag("workers", "how many workers train in step", type=number_from(1), metavar="N")
     flags.flag("schedule", "schedules to predict, separated by commas, or 'all'", type=words_list, default="all")
@@ -96,15 +104,18 @@ def run(flags: Flags, session: Session) -> int:
 
 def _cost(flags: Flags) -> Cost:
     """The cost of an all-reduce among the workers."""
+    from mgcaffe.comm.emulation import parse_link
     from mgcaffe.comm.networks import parse_network, read_network
 
-    if bool(flags.cost) == bool(flags.network):
+    if sum(map(bool, (flags.cost, flags.network, flags.emulate_link))) != 1:
         raise UsageError(
-            "give either --cost or --network",
+            "give either --cost or --network (or --emulate_link)",
             hint="--cost=FILE was measured; --network=ring:alpha=45e-6,beta=1e-9 follows from an algorithm",
         )
     if flags.workers is None:
         raise UsageError("the number of workers is missing", hint="give --workers=N")
+    if flags.emulate_link:
+        return parse_link(flags.emulate_link)
     network = read_network(Path(flags.cost)) if flags.cost else parse_network(flags.network)
     return network.cost(flags.workers)
 
@@ -196,9 +207,16 @@ def _plan(schedule: str, basis: PlanBasis, trace: Trace, flags: Flags) -> Plan:
 
 
 def _cost_line(cost: Cost, workers: int) -> str:
+    from mgcaffe.comm.cost import AllReduceCost, line_error
+
     a, b, fit = cost.affine()
-    line = f"{a * 1e6:.4g} us + {b * 1e9:.4g} ns a byte"
-    kind = line if fit == 1 else f"a measured curve, fitted by {line} (R2 {fit:.3f})"
+    kind = f"{a * 1e6:.4g} us + {b * 1e9:.4g} ns a byte"
+    if isinstance(cost, AllReduceCost):
+        mean, worst, where = line_error(cost)
+        kind = (
+            f"a measured curve, fitted by {kind} (R2 {fit:.3f}; the line is off by {100 * mean:.0f} % on average, "
+            f"{100 * worst:.0f} % at {format_bytes(where)})"
+        )
     return f"all-reduce among {workers} workers: {kind}"
 
 

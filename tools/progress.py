@@ -1,4 +1,4 @@
-"""A progress line on a terminal: loss, rate, images per second, time left, and what communication costs.
+"""A progress line on a terminal: iteration, loss, rate, images per second, time left, and what is waited for.
 
 Tests, snapshots and warnings scroll by above it.
 """
@@ -18,6 +18,8 @@ from mgcaffe.tools.glog import number, replace_handler
 
 # How much of an iteration's speed enters the speed shown: the line is to be read, not to flicker.
 _SMOOTHING = 0.1
+# The share of an iteration from which on its wait for data is shown.
+_WORTH_SHOWING = 0.05
 
 
 class ProgressListener:
@@ -71,6 +73,8 @@ class ProgressListener:
             figures += f"  {self._images_per_second:.0f} images/s"
         if self._ranks > 1:
             figures += f"  {event.comm_exposed_s * 1e3:.1f} ms exposed"
+        if event.seconds > 0 and event.data_wait_s > _WORTH_SHOWING * event.seconds:
+            figures += f"  {event.data_wait_s * 1e3:.1f} ms waiting for data"
         self._progress.update(self._task, completed=event.iteration + 1, figures=figures)
 
     @on_event.register
@@ -83,6 +87,14 @@ class ProgressListener:
         self._print(f"Iteration {event.iteration}: snapshot {event.state}")
 
     @on_event.register
+    def _(self, event: events.BestFound) -> None:
+        self._print(f"Iteration {event.iteration}: best {event.output} so far, {number(event.value)}: {event.state}")
+
+    @on_event.register
+    def _(self, event: events.NothingToRestore) -> None:
+        self._print(f"No snapshot begins with {event.prefix}: starting anew")
+
+    @on_event.register
     def _(self, event: events.Restored) -> None:
         self._print(f"Resuming from {event.state} at iteration {event.iteration}")
 
@@ -93,8 +105,12 @@ class ProgressListener:
 
     @on_event.register
     def _(self, event: events.PlanChosen) -> None:
-        for line in plan_lines(event.schedule, event.plan):
+        for line in plan_lines(event):
             self._print(line)
+
+    @on_event.register
+    def _(self, event: events.Noted) -> None:
+        self._print(event.text)
 
     @on_event.register
     def _(self, event: events.Warned) -> None:

@@ -102,7 +102,7 @@ def _figures(node: Any) -> LayerFigures:
     layer = node.layer
     owned = [parameter for parameter in layer.parameters if parameter.owner is None]
     count = sum(parameter.count for parameter in owned)
-    statistics = count if layer.type == "BatchNorm" else 0
+    statistics = sum(parameter.count for parameter in owned if parameter.measured)
     bottoms, tops = [blob.shape for blob in node.bottoms], [blob.shape for blob in node.tops]
     views = layer.tops_share_bottoms or layer.type == "Split"
     made = [] if views else [blob for blob in node.tops if blob not in node.bottoms]

@@ -45,6 +45,7 @@ def parser() -> FlagParser:
 
 def run(flags: Flags, session: Session) -> int:
     """Runs the batches and prints each, the mean loss and the means."""
+    from mgcaffe.solvers.carried_state import carries_state
     from mgcaffe.tools.model import build_net
     from mgcaffe.tools.process import dtype_named, pick_device, set_threads, speed_up_memory
 
@@ -62,12 +63,15 @@ def run(flags: Flags, session: Session) -> int:
         for path in weights:
             net.copy_trained_layers(path)
         log_line(f"Running for {flags.iterations} iterations.", "caffe.cpp:281")
+        if carries_state(net.param):
+            # A state that goes on from batch to batch needs all batches: each rank runs them, and rank 0's count.
+            shard = net.context.shard = TestShard(0, 1, flags.iterations)
         alone = communicator.size == 1
         mine = [score(net, number_of_batch, alone) for number_of_batch in _batches(shard)]
         weights_of_loss = net.loss_weights
     finally:
         net.close()
-    gathered = communicator.gather(mine)
+    gathered = communicator.gather(mine if shard.rank == communicator.rank else [])
     if gathered is not None:
         batches = sorted(batch for part in gathered for batch in part)
         if not alone:

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
+from mgcaffe.comm import status as statuses
 from mgcaffe.comm.communicator import Communicator
 from mgcaffe.comm.launch import detect
 from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL
 from mgcaffe.prototxt import print_text, read_solver_source
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.events import Event, Finished, SolverListener
+from mgcaffe.solvers.snapshot import snapshot_prefix
 from mgcaffe.solvers.solver import Solver
 from mgcaffe.tools.caffe_log import CaffeLogListener
 from mgcaffe.tools.comm_settings import apply_comm_settings
+from mgcaffe.tools.data_flags import apply_data_flags
 from mgcaffe.tools.flags import Flags
-from mgcaffe.tools.glog import log_line, start_logging
+from mgcaffe.tools.following import DoingListener, follow
+from mgcaffe.tools.glog import close_log_file, log_line, start_logging
 from mgcaffe.tools.json_log import JsonLog
 from mgcaffe.tools.process import (
     dtype_named,
@@ -29,35 +34,55 @@ from mgcaffe.tools.process import (
     speed_up_memory,
 )
 from mgcaffe.tools.progress import ProgressListener
-from mgcaffe.tools.following import DoingListener, follow
+from mgcaffe.tools.requeueing import requeue
+from mgcaffe.tools.rescuing import rescued
+from mgcaffe.tools.restarting import snapshot_after_restart
+from mgcaffe.tools.snapshot_flags import apply_snapshot_flags
+from mgcaffe.tools.tensorboard import TensorBoardListener
+from mgcaffe.tools.timeline import Timeline
+from mgcaffe.tools.timeline_file import check_writable
 from mgcaffe.tools.watching import RankWatch
 
 
-def train(flags: Flags, path: str, communicator: Communicator) -> int:
+def train(flags: Flags, path: str, communicator: Communicator, watch: RankWatch) -> int:
     """Trains as a solver's file and the flags say; every rank calls it.
+
+    Args:
+        flags, path: of `engine train`, and the solver's file.
+        communicator: the ranks.
+        watch: what keeps an eye on this one.
 
     Returns:
         The exit code: 0, or 75 where a signal stopped the run after its snapshot.
     """
     shows_progress = _shows_progress(flags)
-    start_logging(speaks=communicator.rank == 0)
+    start_logging(speaks=communicator.rank == 0, rank=communicator.rank, log_dir=flags.log_dir)
     speed_up_memory()
     set_threads(flags.threads, communicator.local_size)
     local = (communicator.local_rank, communicator.local_size)
     device = pick_device(flags.gpu, *local) if flags.gpu else None
+    statuses.doing("setting up: reading the solver and building its nets")
     source = read_solver(flags, path)
     with ExitStack() as stack:
+        stack.callback(close_log_file)
         ending = _Ending()
-        listeners = [ending, *_listeners(flags, source.param, communicator, shows_progress, stack)]
+        listeners: list[SolverListener] = [
+            ending,
+            DoingListener(watch.status),
+            *_listeners(flags, source.param, communicator, shows_progress, stack),
+        ]
+        if communicator.rank == 0:
+            watch.look_for(stop_file(flags, source))
         if not shows_progress:
             log_line(f"Initializing solver from parameters: \n{print_text(source.param)}", "solver.cpp:44")
+        snapshot = snapshot_after_restart(flags, source, communicator, listeners)
         solver = stack.enter_context(
             Solver(
                 source.param,
                 source=source,
                 communicator=communicator,
                 listeners=listeners,
-                weights=[] if flags.snapshot else flags.weights,
+                weights=[] if snapshot else flags.weights,
                 dtype=dtype_named(flags.dtype),
                 device=device,
                 strict=flags.strict,
@@ -69,10 +94,25 @@ def train(flags: Flags, path: str, communicator: Communicator) -> int:
         )
         follow(solver, watch.status)
         watch.requests.attach(solver)
-        if flags.snapshot:
-            solver.restore(flags.snapshot)
-        solver.solve()
-        return EXIT_STOPPED_BY_SIGNAL if ending.stopped_early else EXIT_OK
+        if snapshot:
+            solver.restore(snapshot)
+        if flags.timeline:
+            if communicator.rank == 0:
+                check_writable(flags.timeline)
+            Timeline(solver, communicator, flags.timeline, flags.timeline_iterations)
+        with rescued(solver, communicator):
+            solver.solve()
+    if flags.requeue and ending.stopped_early and communicator.rank == 0:
+        requeue(watch.requests.cause)
+    return EXIT_STOPPED_BY_SIGNAL if ending.stopped_early else EXIT_OK
+
+
+def stop_file(flags: Flags, source: SolverSource) -> Path:
+    """The file whose appearance stops the run."""
+    if flags.stop_file:
+        return Path(flags.stop_file)
+    prefix = snapshot_prefix(source.param, source)
+    return prefix.with_name(f"{prefix.name}.stop")
 
 
 class _Ending:
@@ -90,12 +130,19 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
     source = read_solver_source(path, strict=flags.strict)
     solver = source.param
     apply_comm_settings(solver, path, flags)
+    apply_snapshot_flags(solver, flags)
+    if flags.nan_effect:
+        enum = solver.DESCRIPTOR.fields_by_name["nan_effect"].enum_type
+        solver.nan_effect = enum.values_by_name[flags.nan_effect.upper()].number
+    if flags.decoupled_weight_decay:
+        solver.decoupled_weight_decay = True
     if flags.max_iter is not None:
         solver.max_iter = flags.max_iter
     if flags.level is not None:
         solver.train_state.level = flags.level
     if flags.stage:
         solver.train_state.stage.extend(flags.stage)
+    apply_data_flags(solver, flags)
     return source
 
 
@@ -109,14 +156,16 @@ def _shows_progress(flags: Flags) -> bool:
 def _listeners(
     flags: Flags, solver: Any, communicator: Communicator, shows_progress: bool, stack: ExitStack
 ) -> list[SolverListener]:
-    """Those that tell the user what happens; rank 0 alone speaks. The stack closes them."""
+    """Those that tell the user what happens; rank 0 speaks, the others only in log files. The stack closes them."""
     if communicator.rank != 0:
-        return []
+        return [CaffeLogListener(solver.display, communicator.size)] if flags.log_dir else []
     listeners: list[SolverListener] = []
+    if flags.tensorboard:
+        listeners.append(stack.enter_context(closing(TensorBoardListener(flags.tensorboard))))
     if flags.json_log:
         listeners.append(stack.enter_context(closing(JsonLog(flags.json_log))))
     if shows_progress:
         listeners.append(stack.enter_context(closing(ProgressListener(communicator.size))))
-    else:
+    if flags.log_dir or not shows_progress:
         listeners.append(CaffeLogListener(solver.display, communicator.size))
     return listeners

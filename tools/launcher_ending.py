@@ -1,0 +1,97 @@
+"""How a job ended: its exit code, and the last block on the rank that brought it down.
+
+| what happened                                            | exit code                      |
+|----------------------------------------------------------|--------------------------------|
+| all ranks ended alike                                    | theirs: 0, 65, 73, 75, ...     |
+| one rank failed and said why                             | its own                        |
+| a rank was killed, crashed, or was ended by a library    | 69                             |
+| nothing moved for --stall_timeout                        | 70                             |
+| mpirun itself was killed                                 | 69                             |
+| mpirun could not start the ranks                         | 1                              |
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgcaffe.comm.status import ENDED, FAILED, RUNNING, Place
+from mgcaffe.comm.verdict import LAST_WORD, lost_block, name_signal
+from mgcaffe.errors import EXIT_FAILED, EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL
+
+# A shell's, and mpirun's, exit code of a process that a signal ended is this plus its number.
+_SIGNALLED = 128
+# What a rank ends with that did not bring the job down itself.
+_NO_CAUSES = (EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The exit code, and the block to print; empty where all has been said."""
+
+    code: int
+    block: str = ""
+
+
+def read_last_word(folder: Path) -> Ending | None:
+    """What a rank that ended the job left to be said (`comm.watch`)."""
+    try:
+        code, _, text = (folder / LAST_WORD).read_text(encoding="utf-8").partition("\n")
+        return Ending(int(code), text)
+    except (OSError, ValueError):
+        return None
+
+
+def judge(
+    returncode: int,
+    lost: Sequence[Place],
+    places: Mapping[int, Place],
+    last_word: Ending | None,
+    *,
+    is_mpirun: bool,
+) -> Ending:
+    """Decides what the job's end was.
+
+    Args:
+        returncode: of mpirun, or of the only rank; negative: minus the signal that ended it.
+        lost: the ranks of this host that went before they said so, the first one first.
+        places: the records of this host's ranks.
+        last_word: what a rank said before it ended the job.
+        is_mpirun: whether the return code is mpirun's.
+    """
+    if last_word is not None:
+        return last_word
+    failed = next((place for place in lost if place.state == FAILED), None)
+    if failed is not None:
+        return Ending(failed.code, lost_block(failed))
+    said = [place.code for place in places.values() if place.state == ENDED and place.code not in _NO_CAUSES]
+    if said:
+        # It has printed why; the others were ended because of it.
+        return Ending(said[0])
+    if is_mpirun and returncode < 0:
+        return Ending(EXIT_PEER_FAILED, f"mpirun was ended by {name_signal(-returncode)}, and the ranks with it")
+    silent = [place for place in lost if place.state == RUNNING]
+    if silent:
+        return Ending(EXIT_PEER_FAILED, lost_block(silent[0], _how(returncode)))
+    if returncode == EXIT_OK:
+        return Ending(max((place.code for place in places.values()), default=EXIT_OK))
+    if returncode == EXIT_FAILED or not is_mpirun:
+        return Ending(returncode)
+    if not places:
+        return Ending(EXIT_FAILED, f"mpirun could not start the ranks (its exit code is {returncode})")
+    if returncode > _SIGNALLED:
+        return Ending(EXIT_PEER_FAILED, f"a rank on another host {_how(returncode)}; mpirun's notice above names it")
+    return Ending(returncode)
+
+
+def _how(returncode: int) -> str:
+    """What a return code says of the process that ended first."""
+    number = -returncode if returncode < 0 else returncode - _SIGNALLED
+    if 0 < number < signal.NSIG:
+        verb = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "was ended"
+        return f"{verb} by {name_signal(number)}"
+    if returncode in (EXIT_OK, EXIT_FAILED, EXIT_PEER_FAILED):
+        return ""
+    return f"ended with exit code {returncode} without saying why"

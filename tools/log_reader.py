@@ -1,0 +1,271 @@
+"""Reads training logs into tables: Caffe's own, of any age and fork, ours, and the lines of `--json_log`.
+
+Lines that belong to something else are passed over, also in the middle of an iteration's, and so is what a launcher
+puts in front of a line. A log of several runs, or several logs in order, make one table: where a run begins anew, or
+resumes at an iteration, its rows take the place of the earlier ones from there on.
+
+Grammar (Caffe: solver.cpp, sgd_solver.cpp; `tools/extra/parse_log.py` reads the same):
+
+- `Iteration 100 (50.1 iter/s, 1.99s/100 iters), loss = 0.2604`, in older logs without the speed
+- `Train net output #0: loss = 0.2604 (* 1 = 0.2604 loss)`
+- `Iteration 100, lr = 0.00992565`
+- `Iteration 500, Testing net (#0)`, then `Test net output #0: accuracy = 0.9785` and perhaps `Test loss: 0.06`
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.errors import DataError
+
+_NUMBER = r"([-+]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))"
+_PREFIX = re.compile(r"[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(\.\d+)?\s+\d+ \S+:\d+\] ?")
+_ITERATION = re.compile(r"Iteration (\d+)\b(.*)")
+_TESTING = re.compile(r"Testing net \(#(\d+)\)")
+_SPEED = re.compile(rf"\({_NUMBER} iter/s", re.IGNORECASE)
+_LOSS = re.compile(rf"\bloss = {_NUMBER}", re.IGNORECASE)
+_RATE = re.compile(rf"\blr = {_NUMBER}", re.IGNORECASE)
+_OUTPUT = re.compile(rf"(Train|Test) net output #(\d+): (.+?) = {_NUMBER}(?:\s|$)", re.IGNORECASE)
+_TEST_LOSS = re.compile(rf"Test loss: {_NUMBER}", re.IGNORECASE)
+_COMM = re.compile(rf"Communication: {_NUMBER} ms hidden, {_NUMBER} ms exposed an iteration")
+_DATA = re.compile(rf"Data: {_NUMBER} ms waited for an iteration")
+# Without a year in the prefix, a leap year takes every date.
+_SOME_YEAR = 2000
+_YEAR = timedelta(days=366)
+
+
+@dataclass
+class Row:
+    """An iteration that was displayed, or a test.
+
+    Attributes:
+        iteration: updates done before.
+        seconds: since the first run began, not counting the time between runs; None if the log does not say.
+        rate: the learning rate; None likewise.
+        outputs: number, name and value of each of the net's outputs.
+        others: further figures by name.
+    """
+
+    iteration: int
+    seconds: float | None = None
+    rate: float | None = None
+    outputs: list[tuple[int, str, float]] = field(default_factory=list)
+    others: dict[str, float] = field(default_factory=dict)
+
+    def values(self) -> dict[str, float]:
+        """Every output by its name (with its number where several share one), then the other figures."""
+        names = [name for _, name, _ in self.outputs]
+        named = {
+            name if names.count(name) == 1 else f"{name}_{number}": value
+            for number, name, value in sorted(self.outputs)
+        }
+        return {**named, **{name: value for name, value in self.others.items() if name not in named}}
+
+
+@dataclass
+class RunLog:
+    """What one or several logs say.
+
+    Attributes:
+        net: the name of the net, if it is said.
+        runs: how often training began.
+        train: the displayed iterations, ascending.
+        tests: the tests of each test net, ascending.
+    """
+
+    net: str = ""
+    runs: int = 0
+    train: list[Row] = field(default_factory=list)
+    tests: dict[int, list[Row]] = field(default_factory=dict)
+
+
+def read_logs(paths: Sequence[str]) -> RunLog:
+    """Reads logs, each the continuation of the one before.
+
+    Raises:
+        DataError: one cannot be read, or holds no iteration.
+    """
+    reader = _Reader()
+    for path in paths:
+        before = reader.count
+        try:
+            with Path(path).open(encoding="utf-8", errors="replace") as lines:
+                reader.read(lines)
+        except OSError as error:
+            raise DataError(f"log '{path}' cannot be read: {error.strerror}") from error
+        if reader.count == before:
+            raise DataError(
+                f"log '{path}' holds no iteration and no test",
+                hint="it should be what Caffe or engine train wrote to standard error, or a --json_log",
+            )
+    return reader.finish()
+
+
+class _Reader:
+    """Goes through the lines.
+
+    Attributes:
+        count: rows found so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._log = RunLog()
+        self._row: Row | None = None
+        self._truncates = False
+        self._time: datetime | None = None
+        self._start: datetime | None = None
+        self._seconds = self._offset = 0.0
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Takes the lines of a file."""
+        self._row, self._time, self._start = None, None, None
+        self._begin()
+        for line in lines:
+            text = line.rstrip("\n")
+            if text.lstrip().startswith("{") and (entry := _json_entry(text)) is not None:
+                self._read_json(entry)
+                continue
+            match = _PREFIX.search(text)
+            if match:
+                self._tell_time(match)
+                text = text[match.end() :]
+            self._read_text(text)
+
+    def finish(self) -> RunLog:
+        """The tables, with the rates that hold at each test."""
+        rates = [(row.iteration, row.rate) for row in self._log.train if row.rate is not None]
+        for rows in self._log.tests.values():
+            for row in rows:
+                known = [rate for iteration, rate in rates if iteration <= row.iteration]
+                row.rate = known[-1] if known else row.rate
+        return self._log
+
+    # -- runs and rows -----------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """A run begins; its first row says where."""
+        self._truncates = True
+        self._row = None
+
+    def _add(self, rows: list[Row], iteration: int) -> Row:
+        if self._truncates:
+            self._truncate(iteration)
+        if rows and rows[-1].iteration == iteration:
+            rows.pop()
+        self._row = Row(iteration, self._elapsed())
+        rows.append(self._row)
+        self.count += 1
+        return self._row
+
+    def _truncate(self, iteration: int) -> None:
+        """Forgets what earlier runs did from this iteration on, and goes on with their clock."""
+        self._truncates = False
+        for rows in (self._log.train, *self._log.tests.values()):
+            while rows and rows[-1].iteration >= iteration:
+                rows.pop()
+        known = [
+            row.seconds for rows in (self._log.train, *self._log.tests.values()) for row in rows[-1:] if row.seconds
+        ]
+        self._offset = max(known, default=0.0)
+        self._seconds = 0.0
+
+    def _elapsed(self) -> float | None:
+        if self._time is not None and self._start is not None:
+            return self._offset + (self._time - self._start).total_seconds()
+        return self._offset + self._seconds if self._seconds else None
+
+    # -- lines of a log ----------------------------------------------------------------------------------
+
+    def _tell_time(self, match: re.Match[str]) -> None:
+        year, month, day, hour, minute, second = (int(part) if part else 0 for part in match.groups()[:6])
+        fraction = float(match[7]) if match[7] else 0.0
+        try:
+            time = datetime(year or _SOME_YEAR, month, day, hour, minute, second) + timedelta(seconds=fraction)
+        except ValueError:
+            return
+        # A year has ended; threads may write a moment out of order.
+        while self._time is not None and not year and time < self._time - timedelta(days=1):
+            time += _YEAR
+        self._time = time
+        if self._start is None:
+            self._start = time
+
+    def _read_text(self, text: str) -> None:
+        if text.startswith("Solving ") and len(text.split()) >= 2:
+            self._log.net = text.removeprefix("Solving ").strip()
+            self._log.runs += 1
+            self._begin()
+            self._start = self._time
+            return
+        if text.startswith("Optimization "):
+            self._row = None  # what follows sums the run up
+        elif match := _OUTPUT.search(text):
+            if self._row is not None:
+                self._row.outputs.append((int(match[2]), match[3], float(match[4])))
+        elif match := _ITERATION.search(text):
+            self._read_iteration(int(match[1]), match[2])
+        elif self._row is None:
+            return
+        elif match := _TEST_LOSS.search(text):
+            self._row.others["test_loss"] = float(match[1])
+        elif match := _COMM.search(text):
+            self._row.others |= {"comm_hidden_ms": float(match[1]), "comm_exposed_ms": float(match[2])}
+        elif match := _DATA.search(text):
+            self._row.others["data_wait_ms"] = float(match[1])
+
+    def _read_iteration(self, iteration: int, rest: str) -> None:
+        if match := _TESTING.search(rest):
+            self._add(self._log.tests.setdefault(int(match[1]), []), iteration)
+        elif match := _LOSS.search(rest):
+            row = self._add(self._log.train, iteration)
+            row.others["smoothed_loss"] = float(match[1])
+            if speed := _SPEED.search(rest):
+                row.others["iterations_per_s"] = float(speed[1])
+        elif match := _RATE.search(rest):
+            rows = self._log.train
+            if rows and rows[-1].iteration == iteration:
+                rows[-1].rate = float(match[1])
+
+    # -- lines of a JSON log -----------------------------------------------------------------------------
+
+    def _read_json(self, entry: dict[str, Any]) -> None:
+        kind = entry.get("event")
+        if kind == "start":
+            self._log.net = str(entry.get("net", ""))
+            self._log.runs += 1
+            self._begin()
+        elif kind == "iteration" and "iter" in entry:
+            self._seconds += _float(entry.get("seconds"), 0.0)
+            row = self._add(self._log.train, int(entry["iter"]))
+            row.rate = _float(entry.get("lr"))
+            row.outputs.append((0, "loss", _float(entry.get("loss"))))
+            names = ("smoothed_loss", "images_per_s", "data_wait_ms", "comm_hidden_ms", "comm_exposed_ms")
+            row.others = {name: _float(entry[name]) for name in names if name in entry}
+        elif kind == "test" and "iter" in entry:
+            row = self._add(self._log.tests.setdefault(int(entry.get("net", 0)), []), int(entry["iter"]))
+            self._seconds += _float(entry.get("seconds"), 0.0)
+            for name, value in dict(entry.get("scores") or {}).items():
+                for number in value if isinstance(value, list) else [value]:
+                    row.outputs.append((len(row.outputs), name, _float(number)))
+            if entry.get("loss") is not None:
+                row.others["test_loss"] = _float(entry["loss"])
+
+
+def _json_entry(text: str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and "event" in entry else None
+
+
+def _float(value: Any, otherwise: float = float("nan")) -> float:
+    """A number of a JSON log, where what is not finite is null."""
+    return float(value) if isinstance(value, int | float) else otherwise

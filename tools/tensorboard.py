@@ -1,0 +1,121 @@
+"""A training run as TensorBoard events, behind `--tensorboard DIR`; written with tensorboardX, an extra.
+
+Scalars: at each display `train/<output>`, `train/smoothed_loss`, `train/learning_rate`, and per iteration, averaged
+since the last display, `speed/images_per_s`, `wait/data_ms`, `wait/comm_exposed_ms` and `wait/comm_hidden_ms`; at each
+test `test_<net>/<output>`. A run that is resumed into the same folder takes the place of what the earlier one wrote
+beyond that iteration.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from functools import singledispatchmethod
+from typing import Any
+
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
+from mgcaffe.solvers import events
+
+
+class TensorBoardListener:
+    """Writes the events of a run into a folder.
+
+    Raises:
+        UsageError: tensorboardX is not installed.
+        EngineError: (exit code 73) the folder cannot be written.
+    """
+
+    def __init__(self, folder: str) -> None:
+        if importlib.util.find_spec("tensorboardX") is None:
+            raise UsageError(
+                "--tensorboard needs tensorboardX, which is not installed", hint="pip install 'mgcaffe[tensorboard]'"
+            )
+        self.folder = folder
+        self._writer: Any = None
+        self._restart()
+
+    def _restart(self) -> None:
+        self._iterations = self._images = 0
+        self._seconds = self._data_wait_s = self._hidden_s = self._exposed_s = 0.0
+
+    @singledispatchmethod
+    def on_event(self, event: events.Event) -> None:
+        """Writes an event; kinds without figures are passed over."""
+
+    @on_event.register
+    def _(self, event: events.Started) -> None:
+        from tensorboardX import SummaryWriter
+
+        try:
+            # What lies beyond purge_step in the folder's earlier files is hidden.
+            self._writer = SummaryWriter(self.folder, purge_step=event.iteration or None)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    @on_event.register
+    def _(self, event: events.IterationDone) -> None:
+        self._iterations += 1
+        self._images += event.images
+        self._seconds += event.seconds
+        self._data_wait_s += event.data_wait_s
+        self._hidden_s += event.comm_hidden_s
+        self._exposed_s += event.comm_exposed_s
+
+    @on_event.register
+    def _(self, event: events.Displayed) -> None:
+        self._write("train/smoothed_loss", event.loss, event.iteration)
+        self._write_outputs("train", event.outputs, event.iteration)
+        if self._iterations and self._seconds > 0:
+            each = 1e3 / self._iterations
+            self._write("speed/images_per_s", self._images / self._seconds, event.iteration)
+            self._write("wait/data_ms", self._data_wait_s * each, event.iteration)
+            self._write("wait/comm_exposed_ms", self._exposed_s * each, event.iteration)
+            self._write("wait/comm_hidden_ms", self._hidden_s * each, event.iteration)
+        self._restart()
+
+    @on_event.register
+    def _(self, event: events.LearningRate) -> None:
+        self._write("train/learning_rate", event.rate, event.iteration)
+
+    @on_event.register
+    def _(self, event: events.Tested) -> None:
+        self._write_outputs(f"test_{event.net}", event.scores, event.iteration)
+        if event.loss is not None:
+            self._write(f"test_{event.net}/test_loss", event.loss, event.iteration)
+        self._flush()
+
+    def close(self) -> None:
+        """Writes what is left."""
+        if self._writer is not None:
+            try:
+                self._writer.close()
+            except OSError as error:
+                raise self._failure(error) from None
+
+    def _write_outputs(self, group: str, values: Iterable[events.OutputValue], iteration: int) -> None:
+        listed = list(values)
+        names = [value.name for value in listed]
+        for value in listed:
+            # An output of several numbers has them told apart by their place among the outputs.
+            name = value.name if names.count(value.name) == 1 else f"{value.name}_{value.index}"
+            self._write(f"{group}/{name}", value.value, iteration)
+
+    def _write(self, name: str, value: float, iteration: int) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.add_scalar(name, value, iteration)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def _flush(self) -> None:
+        if self._writer is not None:
+            try:
+                self._writer.flush()
+            except OSError as error:
+                raise self._failure(error) from None
+
+    def _failure(self, error: OSError) -> EngineError:
+        return EngineError(
+            f"cannot write TensorBoard events to {self.folder}: {error.strerror or error}", exit_code=EXIT_CANNOT_WRITE
+        )
