@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy
 
 from mgcaffe.comm import AffineCost, Communicator, MergedAllReduce, Plan, Trace, connect, make_plan, read_trace
-from mgcaffe.comm.calibration import WireCosts, agree_times, measure_wire
+from mgcaffe.comm.calibration import WIRE_BUDGET_S, WireCosts, agree_times, measure_wire
 from mgcaffe.comm.emulation import parse_link, sleep_until
 from mgcaffe.comm.planners import SCHEDULES, predict_groups
 from mgcaffe.comm.tuner import AUTO, Decision, Tuner, TunerSettings
@@ -71,10 +72,14 @@ class Replay:
         trace: one worker's iteration.
         link: what an all-reduce costs.
         flat: the gradients, whose values don't matter.
+        time_scale: K, by which trace and link are multiplied already.
     """
 
-    def __init__(self, ranks: Communicator, trace: Trace, link: AffineCost, flat: numpy.ndarray) -> None:
+    def __init__(
+        self, ranks: Communicator, trace: Trace, link: AffineCost, flat: numpy.ndarray, time_scale: float
+    ) -> None:
         self._ranks = ranks
+        self._time_scale = time_scale
         self._link = link
         self._flat = flat
         self._segments, self._ready = trace.segments()
@@ -125,7 +130,9 @@ class Replay:
         self._sync.close()
 
     def _measure(self, anew: bool) -> WireCosts:
-        return measure_wire(self._ranks, self._flat, wire=self._wire, segments=self._segments)
+        # Time is scaled, so is what may be spent.
+        budget_s = WIRE_BUDGET_S * self._time_scale
+        return measure_wire(self._ranks, self._flat, wire=self._wire, segments=self._segments, budget_s=budget_s)
 
     def _iterate(self) -> tuple[list[float], object]:
         """Sleeps through a backward pass; returns the laps that `Profiler.record` takes, and the report."""
@@ -159,7 +166,7 @@ def run(
     backward_scale, time_scale = scales
     flat = numpy.zeros(trace.elements, dtype=numpy.float32)
     scaled = AffineCost(time_scale * cost.a, time_scale * cost.b)
-    replay = Replay(ranks, trace.scaled(backward_scale * time_scale), scaled, flat)
+    replay = Replay(ranks, trace.scaled(backward_scale * time_scale), scaled, flat, time_scale)
     plans = {schedule: replay.plan(schedule) for schedule in SCHEDULES}
     decision = replay.find_auto()
     plans[AUTO] = replay.predicted(decision.plan)
@@ -249,6 +256,8 @@ def main() -> None:
     for name, text in links.items():
         link = parse_link(text)
         scale = arguments.time_scale or find_time_scale(real, link)
+        if ranks.rank == 0:
+            print(f"{name}: emulated with {text}, K = {scale:g}", file=sys.stderr, flush=True)
         for backward_scale in map(float, arguments.backward_scale.split(",")):
             found = run(ranks, trace, (name, link), (backward_scale, scale), arguments.rounds)
             rows += found

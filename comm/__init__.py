@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgcaffe.comm.calibration import agree_times, measure_allreduce
+    from mgcaffe.comm.comm_report import CommReport, GroupTimes
     from mgcaffe.comm.communicator import Communicator, SingleCommunicator, Waiting, connect
     from mgcaffe.comm.cores import CoreShare, find_share
     from mgcaffe.comm.cost import AffineCost, AllReduceCost, Cost, cost_from_json
@@ -23,18 +24,13 @@ if TYPE_CHECKING:
     from mgcaffe.comm.planners import SCHEDULES, make_plan
     from mgcaffe.comm.reducer import Reducer
     from mgcaffe.comm.simulator import Result, simulate
-    from mgcaffe.comm.synchronizer import (
-        CommReport,
-        GroupTimes,
-        MergedAllReduce,
-        NoSynchronizer,
-        Synchronizer,
-    )
+    from mgcaffe.comm.synchronizer import MergedAllReduce, NoSynchronizer, Synchronizer
     from mgcaffe.comm.threaded import ThreadedCommunicator, run_ranks
     from mgcaffe.comm.trace import Trace, TraceLayer, read_trace, write_trace
 
 _HOMES = {
     "calibration": ("agree_times", "measure_allreduce"),
+    "comm_report": ("CommReport", "GroupTimes"),
     "communicator": ("Communicator", "SingleCommunicator", "Waiting", "connect"),
     "cores": ("CoreShare", "find_share"),
     "cost": ("AffineCost", "AllReduceCost", "Cost", "cost_from_json"),
@@ -47,7 +43,7 @@ _HOMES = {
     "planners": ("SCHEDULES", "make_plan"),
     "reducer": ("Reducer",),
     "simulator": ("Result", "simulate"),
-    "synchronizer": ("CommReport", "GroupTimes", "MergedAllReduce", "NoSynchronizer", "Synchronizer"),
+    "synchronizer": ("MergedAllReduce", "NoSynchronizer", "Synchronizer"),
     "threaded": ("ThreadedCommunicator", "run_ranks"),
     "trace": ("Trace", "TraceLayer", "read_trace", "write_trace"),
 }

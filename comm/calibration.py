@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy
 
-from mgcaffe.comm.communicator import Communicator
+from mgcaffe.comm.communicator import Communicator, Operation, Waiting
 from mgcaffe.comm.cost import AllReduceCost
+from mgcaffe.comm.emulation import emulate
 from mgcaffe.comm.path import make_path
+from mgcaffe.comm.plan import Segment
+from mgcaffe.comm.wire import Wire, make_sum
 from mgcaffe.errors import CommError
 
 if TYPE_CHECKING:
@@ -24,6 +28,32 @@ if TYPE_CHECKING:
 
 _LEAST_BYTES = 1024
 _SAMPLES = 5
+
+WIRE_BUDGET_S = 2.4
+"""Seconds for which training stands still while the wire is measured."""
+
+
+@dataclass(frozen=True)
+class WireCosts:
+    """What an all-reduce costs by the way in which the reducer's thread waits (`communicator.Waiting`).
+
+    Attributes:
+        polled: tested now and then, as beside the backward pass.
+        hurried: tested without a pause, as when the computing thread itself waits.
+        blocking: by MPI's blocking call.
+    """
+
+    polled: AllReduceCost
+    hurried: AllReduceCost
+    blocking: AllReduceCost
+
+    def alone(self, blocking: bool) -> AllReduceCost:
+        """Return the cost of an all-reduce that the computing thread waits for."""
+        return self.blocking if blocking else self.hurried
+
+    def beside(self, blocking: bool) -> AllReduceCost:
+        """Return the cost of one in the background."""
+        return self.blocking if blocking else self.polled
 
 
 def calibration_sizes(total_bytes: int) -> list[int]:
@@ -42,6 +72,9 @@ def measure_allreduce(
     *,
     budget_s: float = 1.5,
     rounds: int = 3,
+    wire: Wire | None = None,
+    segments: Sequence[Segment] = (),
+    hurried: bool = False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> AllReduceCost:
     """Measure the all-reduce and return the same curve on every rank; a collective call.
@@ -52,6 +85,8 @@ def measure_allreduce(
         budget_s: the time to spend, in seconds, beyond which no further size or round is begun. The smallest
             size is always measured; sizes that would not fit are left to the curve's linear continuation.
         rounds: how often every size is measured, `_SAMPLES` times each, the first of them not counted.
+        wire, segments: how gradients travel, as the reducer is told (`wire.make_sum`).
+        hurried: whether the calls are tested as when the computing thread waits (`Communicator.hurry`).
         clock: the clock to measure with.
 
     Raises:
@@ -60,7 +95,11 @@ def measure_allreduce(
     if len(flat) == 0:
         raise CommError("an all-reduce of an empty gradient buffer cannot be measured")
     flat[:] = 0
-    path = make_path(communicator, flat)
+    wire = wire if wire is not None else Wire()
+    summing = make_sum(communicator, wire, segments)
+    for channel in summing.channels:
+        channel.hurry(hurried)
+    path = emulate(make_path(communicator, flat, summing), wire)
     counts = [max(1, size // path.element_bytes) for size in calibration_sizes(len(flat) * path.element_bytes)]
     best: dict[int, float] = {}
     began = clock()
@@ -72,7 +111,7 @@ def measure_allreduce(
                 break
             times = []
             for _ in range(_SAMPLES):
-                token = path.mark()
+                token = path.mark(0, count)
                 start = clock()
                 path.reduce(0, count, token)
                 times.append(clock() - start)
@@ -80,6 +119,38 @@ def measure_allreduce(
             best[count] = min(median, best.get(count, median))
     path.finish()
     return AllReduceCost([(count * path.element_bytes, max(best[count], 1e-9)) for count in best])
+
+
+def measure_wire(
+    communicator: Communicator,
+    flat: torch.Tensor | numpy.ndarray,
+    *,
+    budget_s: float = WIRE_BUDGET_S,
+    wire: Wire | None = None,
+    segments: Sequence[Segment] = (),
+) -> WireCosts:
+    """Measure the all-reduce in all ways of waiting; arguments as for `measure_allreduce`; a collective call.
+
+    A call that is tested now and then costs 0.1 to 1 ms more than one that is waited for, so that one curve for
+    both would predict neither.
+    """
+    curves = []
+    for blocking, hurried in ((False, False), (False, True), (True, True)):
+        channel = communicator.duplicate(Waiting(blocking=blocking))
+        curve = measure_allreduce(
+            channel, flat, budget_s=budget_s / 3, wire=wire, segments=segments, hurried=hurried
+        )  # fmt: skip
+        curves.append(curve)
+        channel.close()
+    largest = max(curves, key=lambda curve: float(curve.sizes[-1]))
+    return WireCosts(*(_completed(curve, largest) for curve in curves))
+
+
+def _completed(curve: AllReduceCost, other: AllReduceCost) -> AllReduceCost:
+    """Go on as another curve does where the budget had ended: a burst of other work says nothing of the slope."""
+    end = curve.points[-1][0]
+    excess = max(0.0, curve(end) - other(end))
+    return AllReduceCost([*curve.points, *((size, cost + excess) for size, cost in other.points if size > end)])
 
 
 def _expected(best: dict[int, float], count: int) -> float:
@@ -109,7 +180,16 @@ def agree_times(communicator: Communicator, times: Sequence[float]) -> list[floa
     lengths = communicator.allgather(len(times))
     if len(set(lengths)) > 1:
         raise CommError(f"the ranks timed different numbers of layers: {lengths}")
+    return _agree(communicator, times, "max")
+
+
+def agree_least_times(communicator: Communicator, times: Sequence[float]) -> list[float]:
+    """Return the shortest times of any rank: an all-reduce without the waiting for a late peer."""
+    return _agree(communicator, times, "min")
+
+
+def _agree(communicator: Communicator, times: Sequence[float], operation: Operation) -> list[float]:
     values = numpy.array(times, dtype=numpy.float64)
     if len(values):
-        communicator.allreduce(values, "max")
+        communicator.allreduce(values, operation)
     return values.tolist()

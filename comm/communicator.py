@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
 
 from mgcaffe.comm.launch import detect
+
+if TYPE_CHECKING:
+    import numpy
 
 T = TypeVar("T")
 Operation = Literal["sum", "max", "min"]
@@ -49,12 +52,24 @@ class Communicator(Protocol):
     local_rank: int
     local_size: int
     host: str
+    library: str
 
     def allreduce(self, buffer: Any, op: Operation = "sum") -> None:
         """Replace the buffer by the sum (or maximum, minimum) over the ranks, equal to the bit on all."""
 
+    def reduce(self, buffer: Any, root: int = 0) -> None:
+        """Replace the root's buffer by the sum over the ranks; the others' hold nothing useful afterwards."""
+
     def broadcast(self, buffer: Any, root: int = 0) -> None:
         """Replace the buffer on every rank by the root's."""
+
+    def alltoallv(
+        self, send: numpy.ndarray, send_counts: Sequence[int], receive: numpy.ndarray, receive_counts: Sequence[int]
+    ) -> None:
+        """Send each rank its part of `send`, part after part by rank, and fill `receive` likewise."""
+
+    def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
+        """Fill `receive` with the parts that all ranks send, by rank; `counts` are their elements."""
 
     def gather(self, value: T) -> list[T] | None:
         """Return the values of all ranks by rank on rank 0, None elsewhere."""
@@ -77,8 +92,14 @@ class Communicator(Protocol):
     def duplicate(self, waiting: Waiting | None = None) -> Communicator:
         """Return a group of the same ranks whose calls are separate from this one's, for another thread."""
 
+    def split(self, color: int | None) -> Communicator | None:
+        """Return the group of the ranks that give the same number, by rank; None for a rank that gives None."""
+
     def hurry(self, hurried: bool) -> None:
         """Say whether the caller has nothing better to do than wait (may be called from another thread)."""
+
+    def set_waiting(self, waiting: Waiting) -> None:
+        """Wait in another way from the next call on; between two calls, and alike on all ranks."""
 
     def abort(self, code: int) -> NoReturn:
         """End all ranks at once with a non-zero exit code."""
@@ -94,6 +115,7 @@ class SingleCommunicator:
     size = 1
     local_rank = 0
     local_size = 1
+    library = "none"
 
     def __init__(self) -> None:
         self.host = socket.gethostname()
@@ -101,8 +123,21 @@ class SingleCommunicator:
     def allreduce(self, buffer: Any, op: Operation = "sum") -> None:
         """Leave the buffer as it is."""
 
+    def reduce(self, buffer: Any, root: int = 0) -> None:
+        """Leave the buffer as it is."""
+
     def broadcast(self, buffer: Any, root: int = 0) -> None:
         """Leave the buffer as it is."""
+
+    def alltoallv(
+        self, send: numpy.ndarray, send_counts: Sequence[int], receive: numpy.ndarray, receive_counts: Sequence[int]
+    ) -> None:
+        """Copy."""
+        receive[:] = send
+
+    def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
+        """Copy."""
+        receive[:] = send
 
     def gather(self, value: T) -> list[T] | None:
         """Return [value]."""
@@ -127,7 +162,14 @@ class SingleCommunicator:
         """Return another group of one."""
         return SingleCommunicator()
 
+    def split(self, color: int | None) -> SingleCommunicator | None:
+        """Return another group of one."""
+        return None if color is None else SingleCommunicator()
+
     def hurry(self, hurried: bool) -> None:
+        """Do nothing: there is nothing to wait for."""
+
+    def set_waiting(self, waiting: Waiting) -> None:
         """Do nothing: there is nothing to wait for."""
 
     def abort(self, code: int) -> NoReturn:

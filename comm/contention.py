@@ -2,9 +2,9 @@
 
     mpirun --bind-to none -n 2 python -m mgcaffe.comm.contention
 
-It prints two tables: what one all-reduce costs by size, and how long an iteration of 30 layers takes whose
-gradients (18 MB in all) are reduced beside it, for the ways in which the reducer's thread may wait. All sides
-are interleaved, and the median counts.
+It prints three tables: what one all-reduce costs by size; how long an iteration of 30 layers takes whose
+gradients (18 MB in all) are reduced beside it, for the ways in which the reducer's thread may wait; and what the
+schedule `auto` makes of the same iteration. All sides are interleaved, and the median counts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy
 
+from mgcaffe.comm.calibration import measure_wire
 from mgcaffe.comm.communicator import Communicator, Waiting, connect
 from mgcaffe.comm.cost import AffineCost
 from mgcaffe.comm.plan import Segment, ready_times
 from mgcaffe.comm.planners import make_plan
 from mgcaffe.comm.synchronizer import MergedAllReduce, NoSynchronizer, Synchronizer
+from mgcaffe.comm.tuner import AUTO, Decision, Tuner, TunerSettings
 
 WAYS = {
     "blocking": Waiting(blocking=True),
@@ -118,17 +121,71 @@ def _print_iterations(ranks: Communicator, rounds: int = 15) -> None:
         side.close()
 
 
+class _Auto:
+    """Lets `auto` measure, plan and try; keeps its decision."""
+
+    decision: Decision | None = None
+
+    def __init__(self, ranks: Communicator) -> None:
+        segments = [Segment(f"layer {i}", i * _LAYER_ELEMENTS, _LAYER_ELEMENTS) for i in range(_LAYERS)]
+        flat = numpy.zeros(_LAYERS * _LAYER_ELEMENTS, dtype=numpy.float32)
+        sync = MergedAllReduce(ranks)
+        sync.start(flat, segments)
+        settings = TunerSettings(AUTO, element_bytes=4, calibration_iterations=20)
+        tuner = Tuner(ranks, sync, segments, settings, lambda _: measure_wire(ranks, flat), self)
+        tuner.search()
+        layer = make_layer()
+        while tuner.is_searching:
+            ranks.barrier()
+            sync.begin_iteration()
+            marks = [time.perf_counter()]
+            for index in reversed(range(_LAYERS)):
+                layer()
+                marks.append(time.perf_counter())
+                sync.gradients_ready(index)
+            marks.append(time.perf_counter())
+            report = sync.wait()
+            marks.append(time.perf_counter())
+            tuner.iteration_done([after - before for before, after in pairwise(marks)], report)
+        sync.close()
+
+    def plan_decided(self, decision: Decision) -> None:
+        """Keeps it."""
+        self.decision = decision
+
+    def plan_outdated(self, exposed: float, expected: float) -> None:
+        """Cannot happen: nobody watches for so long."""
+
+
+def _print_auto(ranks: Communicator) -> None:
+    decision = _Auto(ranks).decision
+    assert decision is not None
+    _print(
+        ranks,
+        f"\n{'auto (the chosen plan first)':<33}{'groups':>8}{'calls':>10}{'predicted':>12}{'measured':>12}   (ms)",
+    )
+    for trial in decision.trials:
+        plan = trial.candidate.plan
+        calls = "blocking" if plan.blocking else "polled"
+        times = f"{trial.candidate.predicted * 1e3:>12.1f}{trial.median * 1e3:>12.1f}"
+        _print(ranks, f"{trial.candidate.label:<33}{len(plan.groups):>8}{calls:>10}{times}")
+    for channel in decision.channels:
+        calls = "blocking" if channel.blocking else "polled"
+        _print(ranks, f"a second of {calls} calls beside the backward pass adds {channel.slowdown:.2f} s to it")
+
+
 def _print(ranks: Communicator, line: str) -> None:
     if ranks.rank == 0:
         print(line, flush=True)
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     ranks = connect()
     _print_costs(ranks)
     _print_iterations(ranks)
+    _print_auto(ranks)
 
 
 if __name__ == "__main__":

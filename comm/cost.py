@@ -156,6 +156,13 @@ class AllReduceCost:
         return hash(tuple(self.points))
 
 
+def line_error(cost: AllReduceCost) -> tuple[float, float, float]:
+    """Return how far the fitted line is off: the mean, the worst (both relative), and the bytes of the worst."""
+    a, b, _ = cost.affine()
+    errors = numpy.abs((a + b * cost.sizes) / cost.seconds - 1)
+    return float(errors.mean()), float(errors.max()), float(cost.sizes[errors.argmax()])
+
+
 def cost_from_json(value: str | Mapping[str, Any]) -> AffineCost | AllReduceCost:
     """Read what `to_json` gave, as text or already parsed.
 

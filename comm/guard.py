@@ -25,9 +25,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from mgcaffe.comm import status, survival
 from mgcaffe.comm.communicator import Communicator, name_ranks
 from mgcaffe.comm.launch import detect
-from mgcaffe.errors import EXIT_FAILED, EXIT_OK, EXIT_PEER_FAILED, CommError, EngineError
+from mgcaffe.comm.verdict import describe_place
+from mgcaffe.errors import EXIT_FAILED, EXIT_OK, EXIT_PEER_FAILED, CommError, EngineError, PeerFailure
 
 PATIENCE_S = 0.5
 """How long a failed rank waits to see whether all fail alike."""
@@ -77,6 +79,7 @@ def run_guarded(
     ranks = communicator()
     if ranks is not None and ranks.size > 1:
         return _end_together(outcome, ranks, speak, leave, patience_s)
+    status.current().finish(status.ENDED, outcome.code)
     if outcome.message is not None:
         _end_unconnected(outcome, speak, leave)
     return outcome.code
@@ -128,11 +131,21 @@ def _end_together(
 ) -> int:
     failed = outcome.code != EXIT_OK
     mine = Outcome(outcome.code, outcome.message, outcome.raised, ranks.host)
-    met = ranks.meet(pickle.dumps(mine), patience_s if failed else None)
+    met = _meet(ranks, mine, patience_s if failed else None)
+    record = status.current()
+    if met is None and outcome.code == EXIT_PEER_FAILED and survival.is_enabled():
+        # Its last block is printed by whoever watches (comm.watch); all that lives ends alike, the rescuer first.
+        _await_lower_ranks(record)
+        record.finish(status.ENDED, outcome.code)
+        _flush()
+        leave(outcome.code)
     if met is None:
-        speak(f"rank {ranks.rank} ({ranks.host}): {outcome.message or f'ended with exit code {outcome.code}'}")
+        said = outcome.message or f"ended with exit code {outcome.code}"
+        speak("\n".join([f"rank {ranks.rank} ({ranks.host}): {said}", *_place(record)]))
+        record.finish(status.FAILED, outcome.code)
         _flush()
         ranks.abort(outcome.code)
+    record.finish(status.ENDED, outcome.code)
     outcomes = [pickle.loads(each) for each in met]
     if ranks.rank == 0:
         message = describe(outcomes)
@@ -141,11 +154,37 @@ def _end_together(
         _flush()
     code = common_code(outcomes)
     if not any(each.raised for each in outcomes):
-        return code
+        # mpirun calls every code but 0 a failure; the launcher reads the real one in the record.
+        return EXIT_OK if status.launcher_pid() is not None else code
     # Nobody leaves before rank 0 has spoken. MPI_Finalize might then wait for calls that were cut short.
     ranks.meet(b"", patience_s)
     _flush()
     leave(code)
+
+
+def _await_lower_ranks(record: status.Status) -> None:
+    """Waits until the lower ranks of this host are done: the lowest writes a snapshot, and mpirun ends it with us."""
+    record.doing(status.encode("rescuing: waiting for the lowest rank's snapshot"))
+    folder = record.path.parent if record.path is not None else None
+    while any(
+        place.rank < record.rank and place.state == status.RUNNING and status.is_alive(place.pid)
+        for place in status.read_places(folder).values()
+        if place.host == record.host
+    ):
+        time.sleep(0.05)
+
+
+def _meet(ranks: Communicator, mine: Outcome, patience_s: float | None) -> list[bytes] | None:
+    """The outcomes of all ranks, or None if one of them does not come, or cannot come any more."""
+    try:
+        return ranks.meet(pickle.dumps(mine), patience_s)
+    except PeerFailure:
+        return None
+
+
+def _place(record: status.Status) -> list[str]:
+    """Where a rank that fails alone was, if it has kept a record of it."""
+    return describe_place(record.read()) if record.path is not None else []
 
 
 def common_code(outcomes: Sequence[Outcome]) -> int:

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy
 
+from mgcaffe.comm import survival
 from mgcaffe.comm.buffers import on_host
 from mgcaffe.comm.communicator import Operation, Waiting
 from mgcaffe.comm.launch import Launch
@@ -117,6 +119,8 @@ class MpiCommunicator:
         self._mpi = MPI
         self._comm: MPI.Intracomm | None = comm
         self._meeting = comm.Dup()
+        survival.remember(comm)
+        survival.remember(self._meeting)
         self._launcher = launcher
         self._serialized = MPI.Query_thread() < MPI.THREAD_MULTIPLE
         self.waiting = waiting or Waiting()
@@ -125,6 +129,7 @@ class MpiCommunicator:
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
         self.host = socket.gethostname()
+        self.library = _library(MPI)
         neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         self.local_rank = neighbours.Get_rank()
         self.local_size = neighbours.Get_size()
@@ -137,10 +142,28 @@ class MpiCommunicator:
         with on_host(buffer) as array:
             for start in range(0, array.size, _MOST_ELEMENTS):
                 part = array[start : start + _MOST_ELEMENTS]
-                if self.waiting.blocking and not self._serialized:
-                    self._guarded(partial(comm.Allreduce, self._mpi.IN_PLACE, part, operation))
-                else:
-                    self._finish(partial(comm.Iallreduce, self._mpi.IN_PLACE, part, operation))
+                self._run(comm.Allreduce, comm.Iallreduce, self._mpi.IN_PLACE, part, operation)
+
+    def reduce(self, buffer: Any, root: int = 0) -> None:
+        """Sum the buffers on the root."""
+        comm = self._open()
+        with on_host(buffer) as array:
+            for start in range(0, array.size, _MOST_ELEMENTS):
+                part = array[start : start + _MOST_ELEMENTS]
+                ends = (self._mpi.IN_PLACE, part) if self.rank == root else (part, None)
+                self._run(comm.Reduce, comm.Ireduce, *ends, self._mpi.SUM, root)
+
+    def alltoallv(
+        self, send: numpy.ndarray, send_counts: Sequence[int], receive: numpy.ndarray, receive_counts: Sequence[int]
+    ) -> None:
+        """Send each rank its part and receive one of each."""
+        comm = self._open()
+        self._run(comm.Alltoallv, comm.Ialltoallv, [send, list(send_counts)], [receive, list(receive_counts)])
+
+    def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
+        """Gather the parts of all ranks on all of them."""
+        comm = self._open()
+        self._run(comm.Allgatherv, comm.Iallgatherv, send, [receive, list(counts)])
 
     def broadcast(self, buffer: Any, root: int = 0) -> None:
         """Replace the buffer by the root's."""
@@ -186,9 +209,23 @@ class MpiCommunicator:
             comm = self._open().Dup()
         return MpiCommunicator(comm, launcher=self._launcher, waiting=waiting or self.waiting)
 
+    def split(self, color: int | None) -> MpiCommunicator | None:
+        """Return the ranks of the same number on an MPI communicator of their own."""
+        with _lock:
+            comm: Any = self._open().Split(self._mpi.UNDEFINED if color is None else color, self.rank)
+        if color is None:
+            return None
+        part = MpiCommunicator(comm, launcher=self._launcher, waiting=self.waiting)
+        part.hurry(self._hurried)
+        return part
+
     def hurry(self, hurried: bool) -> None:
         """Poll eagerly, or leave the core to the computation."""
         self._hurried = hurried
+
+    def set_waiting(self, waiting: Waiting) -> None:
+        """Change between MPI's blocking and nonblocking calls, which never match each other."""
+        self.waiting = waiting
 
     def abort(self, code: int) -> NoReturn:
         """End every rank; `code` becomes the launcher's exit code.
@@ -197,6 +234,8 @@ class MpiCommunicator:
         MPI_Abort does the same there with a second notice of eight lines. Elsewhere MPI_Abort is the sure
         way.
         """
+        if survival.is_enabled():
+            os.kill(os.getpid(), signal.SIGKILL)
         if self._launcher == "openmpi":
             os._exit(code)
         self._mpi.COMM_WORLD.Abort(code)
@@ -227,10 +266,19 @@ class MpiCommunicator:
         ends = numpy.cumsum(lengths).tolist()
         return [contents[end - length : end].tobytes() for end, length in zip(ends, lengths.tolist(), strict=True)]
 
+    def _run(self, blocking: Callable[..., None], nonblocking: Callable[..., MPI.Request], *arguments: Any) -> None:
+        """Make a collective call in the way that `waiting` asks for."""
+        if self.waiting.blocking and not self._serialized:
+            self._guarded(partial(blocking, *arguments))
+        else:
+            self._finish(partial(nonblocking, *arguments))
+
     def _guarded(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except self._mpi.Exception as error:
+            if failure := survival.peer_failure(self._mpi, error, self._comm):
+                raise failure from None
             raise CommError(f"MPI failed on rank {self.rank} ({self.host}): {error}") from error
 
     def _finish(self, start: Callable[[], MPI.Request], patience_s: float | None = None) -> bool:

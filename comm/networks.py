@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mgcaffe.comm.cost import AffineCost, AllReduceCost, Cost, cost_from_json
+from mgcaffe.comm.cost_file import is_cost_file, parse_costs
 from mgcaffe.comm.csv_rows import csv_rows, read_text
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError, Location, UsageError
 
@@ -198,9 +199,11 @@ def _suggest(name: str) -> str:
 
 
 def read_network(path: Path) -> Network:
-    """Read measured costs: a CSV with columns nodes, bytes and latency_us, or the JSON of one cost.
+    """Read measured costs: a CSV with columns nodes, bytes and latency_us, a cost file, or the JSON of one cost.
 
-    Sizes below 1 KiB are left out: gradients are larger, and the steps there would spoil the fitted line.
+    Of a cost file (`cost_file.py`) the background's curves are taken, of several for as many ranks the last one.
+    Of a CSV, sizes below 1 KiB are left out: gradients are larger, and the steps there would spoil the fitted
+    line.
 
     Raises:
         DataError: the file cannot be read, or is neither.
@@ -209,7 +212,11 @@ def read_network(path: Path) -> Network:
     if path.suffix == ".csv":
         return MeasuredNetwork(str(path), _read_table(path, text))
     try:
-        return FixedNetwork(str(path), cost_from_json(json.loads(text)))
+        record = json.loads(text)
+        if is_cost_file(record):
+            entries = parse_costs(record)
+            return MeasuredNetwork(str(path), {entry.key.ranks: entry.costs.polled for entry in entries})
+        return FixedNetwork(str(path), cost_from_json(record))
     except (CommError, ValueError) as error:
         raise DataError(str(error), location=Location(str(path))) from None
 

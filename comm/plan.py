@@ -62,12 +62,15 @@ class Plan:
         layers: the number of layers planned for.
         groups: from the highest layers to the lowest.
         backward_end: when the backward pass ends.
+        blocking: whether the reducer waits in MPI's blocking call instead of testing a nonblocking one
+            (`communicator.Waiting`).
     """
 
     schedule: str
     layers: int
     groups: tuple[Group, ...]
     backward_end: float
+    blocking: bool = False
 
     @property
     def end(self) -> float:
@@ -86,9 +89,10 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """A digest of what decides the bits: the slices and their order, not the predictions."""
+        """A digest of what the ranks must agree on and what decides the bits: the slices, their order, the call."""
         slices = [[group.first_layer, group.last_layer, group.offset, group.count] for group in self.groups]
-        return hashlib.sha256(json.dumps([self.layers, slices]).encode()).hexdigest()
+        call = ["blocking"] if self.blocking else []
+        return hashlib.sha256(json.dumps([self.layers, slices, *call]).encode()).hexdigest()
 
     def check(self, segments: Sequence[Segment]) -> None:
         """Make sure that the plan was made for this buffer.
@@ -122,6 +126,7 @@ class Plan:
         record = {
             "schedule": self.schedule,
             "layers": self.layers,
+            "blocking": self.blocking,
             "backward_end": self.backward_end,
             "end": self.end,
             "exposed": self.exposed,
@@ -144,7 +149,8 @@ class Plan:
                 Group(**{name: kind(group[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
                 for group in record["groups"]
             )
-            return cls(str(record["schedule"]), int(record["layers"]), groups, float(record["backward_end"]))
+            end, blocking = float(record["backward_end"]), bool(record.get("blocking", False))
+            return cls(str(record["schedule"]), int(record["layers"]), groups, end, blocking)
         except (KeyError, TypeError, ValueError) as error:
             raise CommError(f"not a plan: {error!r}") from None
 

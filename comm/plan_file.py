@@ -2,6 +2,7 @@
 
     {
      "schedule": "optimal",
+     "blocking": false,
      "hash": "1f0c...",
      "element_bytes": 4,
      "cost": {"kind": "affine", "a": 0.0009, "b": 7.4e-10},
@@ -17,8 +18,9 @@
     }
 
 Layers stand in forward order, groups in the order of their all-reduces, from the highest layers down. Only the
-layers and each group's "from" and "down_to" decide: to merge two groups, delete one and let the other reach
-over both. What else stands in a group is there to be read; predictions are made anew.
+layers, each group's "from" and "down_to", and "blocking" (whether MPI's blocking call is used) decide: to merge
+two groups, delete one and let the other reach over both. What else stands in a group is there to be read;
+predictions are made anew.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ def plan_text(plan: Plan, basis: PlanBasis) -> str:
     ]
     head = {
         "schedule": plan.schedule,
+        "blocking": plan.blocking,
         "hash": plan.hash,
         "element_bytes": basis.element_bytes,
         "cost": basis.cost.to_json(),
@@ -127,6 +130,7 @@ def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
         ready = [float(layer["ready_s"]) for layer in record["layers"]]
         named = [(group["from"], group["down_to"]) for group in record["groups"]]
         backward_end, schedule = float(record["backward_s"]), str(record["schedule"])
+        blocking = bool(record.get("blocking", False))
         cost = cost_from_json(record["cost"])
     except json.JSONDecodeError as error:
         raise CommError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
@@ -135,7 +139,7 @@ def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
     _compare_layers(layers, segments)
     ranges = list(_ranges(named, segments))
     groups = predict_groups(ranges, segments, ready, cost, element_bytes)
-    plan = Plan(schedule, len(segments), groups, backward_end)
+    plan = Plan(schedule, len(segments), groups, backward_end, blocking)
     plan.check(segments)
     if record.get("hash") == plan.hash or schedule.endswith(" (edited)"):
         return plan

@@ -136,8 +136,7 @@ def make_plan(
     Raises:
         CommError: an unknown schedule, or numbers that are no backward pass.
     """
-    if schedule not in SCHEDULES:
-        raise CommError(f"unknown schedule '{schedule}'", hint=_suggest(schedule))
+    check_schedule(schedule)
     segments = _as_segments(layers)
     _check(segments, ready_times)
     taking_part = [index for index, segment in enumerate(segments) if segment.count > 0]
@@ -175,9 +174,19 @@ def predict_groups(
     return tuple(groups)
 
 
-def _suggest(schedule: str) -> str:
-    close = difflib.get_close_matches(schedule, SCHEDULES, n=1)
-    known = f"known schedules: {', '.join(SCHEDULES)}"
+def check_schedule(schedule: str, *others: str) -> None:
+    """Make sure that a schedule is one of `SCHEDULES` or of `others`.
+
+    Raises:
+        CommError: it is not; names the nearest one.
+    """
+    if schedule not in (*SCHEDULES, *others):
+        raise CommError(f"unknown schedule '{schedule}'", hint=_suggest(schedule, [*others, *SCHEDULES]))
+
+
+def _suggest(schedule: str, schedules: Sequence[str]) -> str:
+    close = difflib.get_close_matches(schedule, schedules, n=1)
+    known = f"known schedules: {', '.join(schedules)}"
     return f"did you mean '{close[0]}'? {known}" if close else known
 
 

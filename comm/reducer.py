@@ -25,12 +25,15 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mgcaffe.comm.communicator import Communicator, Waiting
+from mgcaffe.comm.emulation import emulate
 from mgcaffe.comm.path import GradientPath, make_path
+from mgcaffe.comm.plan import Segment
+from mgcaffe.comm.wire import Rounding, Wire, hurry, make_sum, set_waiting
 from mgcaffe.errors import CommError
 
 _JOIN_S = 5.0
@@ -52,6 +55,8 @@ class Reducer:
         communicator: the ranks; the reducer uses a duplicate.
         flat: the flat gradient buffer, a tensor (any device) or a numpy array.
         waiting: how its thread waits for the peers.
+        wire: in which type and by which way gradients travel.
+        segments: the layers' places in the buffer.
         clock: seconds, for the records.
     """
 
@@ -61,10 +66,14 @@ class Reducer:
         flat: Any,
         *,
         waiting: Waiting | None = None,
+        wire: Wire | None = None,
+        segments: Sequence[Segment] = (),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._communicator = communicator.duplicate(waiting)
-        self._path: GradientPath = make_path(self._communicator, flat)
+        wire = wire if wire is not None else Wire()
+        self._sum = make_sum(self._communicator, wire, segments)
+        self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum), wire)
         self.element_bytes = self._path.element_bytes
         self._clock = clock
         self._queue: queue.SimpleQueue[tuple[int, int, int, Any] | None] = queue.SimpleQueue()
@@ -85,7 +94,26 @@ class Reducer:
         if self._closed:
             raise CommError("a gradient was handed to the reducer after it was closed")
         self._submitted += 1
-        self._queue.put((number, offset, count, self._path.mark()))
+        self._queue.put((number, offset, count, self._path.mark(offset, count)))
+
+    def wait_for(self, count: int) -> list[Reduction]:
+        """Return when `count` of the slices submitted since the last `wait` are reduced; a record of each that is.
+
+        What the computing thread does next sees their means.
+
+        Raises:
+            Exception: what went wrong on the reducer's thread.
+        """
+        with self._changed:
+            if len(self._done) < count and self._error is None:
+                hurry(self._sum, True)
+                self._changed.wait_for(lambda: self._error is not None or len(self._done) >= count)
+                hurry(self._sum, False)
+            if self._error is not None:
+                raise self._error
+            done = list(self._done)
+        self._path.finish()
+        return done
 
     def wait(self) -> list[Reduction]:
         """Return when all that was submitted is reduced, with a record of each, and start counting anew.
@@ -93,15 +121,29 @@ class Reducer:
         Raises:
             Exception: what went wrong on the reducer's thread.
         """
-        self._communicator.hurry(True)
-        with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or len(self._done) == self._submitted)
-            if self._error is not None:
-                raise self._error
-            done, self._done, self._submitted = self._done, [], 0
-        self._communicator.hurry(False)
-        self._path.finish()
+        done = self.wait_for(self._submitted)
+        self._done, self._submitted = [], 0
         return done
+
+    def hurry(self, hurried: bool) -> None:
+        """Say whether the computing thread has nothing to do but wait, though it is not in `wait_for`."""
+        hurry(self._sum, hurried)
+
+    def is_done(self, count: int) -> bool:
+        """Whether at least `count` of the slices are reduced, or never will be."""
+        return self._error is not None or len(self._done) >= count
+
+    def sample(self, wanted: bool) -> None:
+        """Say whether rounding errors are measured from now on; while nothing is being reduced."""
+        self._sum.sample(wanted)
+
+    def take_rounding(self) -> Rounding | None:
+        """Return what travelling in 16 bits changed since the last call; while nothing is being reduced."""
+        return self._sum.take_rounding()
+
+    def set_waiting(self, waiting: Waiting) -> None:
+        """Wait for the peers in another way from now on; between two iterations, and alike on all ranks."""
+        set_waiting(self._sum, waiting)
 
     def close(self) -> None:
         """End the thread; harmless when repeated, and after an error."""
@@ -111,6 +153,8 @@ class Reducer:
         self._queue.put(None)
         # A thread that waits for a failed peer may never end; it is a daemon and goes with the process.
         self._thread.join(_JOIN_S if self._error is None else 0.0)
+        for channel in self._sum.channels:
+            channel.close()
         self._communicator.close()
 
     def _run(self) -> None:

@@ -5,6 +5,16 @@
     sync.gradients_ready(index)               last micro-batch, layer by layer downwards
     report = sync.wait()                      before the update
 
+`wait(on_group)` calls a function with each group's place in the buffer as soon as its means have come, while later
+groups are still on their way: there it can be updated. Or the tail is left to run on beside the next forward pass:
+
+    sync.defer(on_group)                      instead of wait
+    sync.settle(index)                        before a layer's forward pass: its group, and those sent before it
+    report = sync.finish()                    before anything else that needs all means
+
+With `lowest_first`, groups that are predicted to start after the backward pass go out lowest layer first, the order
+in which the forward pass needs them (`sending_order`).
+
 The solver never asks which synchronizer it has.
 """
 
@@ -12,51 +22,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from mgcaffe.comm.comm_report import CommReport, GroupTimes, OnGroup
 from mgcaffe.comm.communicator import Communicator, Waiting, name_ranks
 from mgcaffe.comm.plan import Plan, Segment
 from mgcaffe.comm.reducer import Reducer
+from mgcaffe.comm.wire import Wire
 from mgcaffe.errors import CommError, RankDisagreement
 
 if TYPE_CHECKING:
     import numpy
     import torch
 
-
-@dataclass(frozen=True)
-class GroupTimes:
-    """What happened to one merged group, in seconds since `begin_iteration`.
-
-    Attributes:
-        bytes: its size.
-        ready: when its last gradient was ready.
-        start: when its all-reduce started.
-        end: when it ended.
-    """
-
-    bytes: int
-    ready: float
-    start: float
-    end: float
-
-
-@dataclass(frozen=True)
-class CommReport:
-    """The communication of one iteration.
-
-    Attributes:
-        total_s: the seconds that all-reduces ran.
-        exposed_s: the seconds that the computing thread waited for them after the backward pass.
-        hidden_s: the seconds of `total_s` that ran beside the backward pass.
-        groups: every group, in the order of the all-reduces.
-    """
-
-    total_s: float = 0.0
-    exposed_s: float = 0.0
-    hidden_s: float = 0.0
-    groups: list[GroupTimes] = field(default_factory=list)
+SAMPLED_EVERY = 16
+"""Rounding errors are measured in the first of so many iterations."""
 
 
 class Synchronizer(Protocol):
@@ -71,8 +51,20 @@ class Synchronizer(Protocol):
     def gradients_ready(self, index: int) -> None:
         """Learn that segment `index` holds its complete gradient; called downwards, for every segment."""
 
-    def wait(self) -> CommReport:
-        """Return when the whole buffer holds the means over the ranks."""
+    def backward_done(self) -> None:
+        """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once."""
+
+    def wait(self, on_group: OnGroup | None = None) -> CommReport:
+        """Return when the whole buffer holds the means over the ranks; `on_group` gets each group as it comes."""
+
+    def defer(self, on_group: OnGroup) -> None:
+        """Leave the rest to `settle` and `finish`, which call `on_group` with each group."""
+
+    def settle(self, index: int) -> None:
+        """Return when what was deferred of segment `index` has come."""
+
+    def finish(self) -> CommReport | None:
+        """Return when all that was deferred has come; None where nothing was."""
 
     def set_plan(self, plan: Plan) -> None:
         """Use another plan from the next iteration on; a collective call, between iterations."""
@@ -84,8 +76,12 @@ class Synchronizer(Protocol):
 class NoSynchronizer:
     """One rank: its gradients are the means already."""
 
+    def __init__(self) -> None:
+        self._segments: list[Segment] = []
+
     def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
-        """Do nothing."""
+        """Learn the segments."""
+        self._segments = list(segments)
 
     def begin_iteration(self) -> None:
         """Do nothing."""
@@ -93,9 +89,25 @@ class NoSynchronizer:
     def gradients_ready(self, index: int) -> None:
         """Do nothing."""
 
-    def wait(self) -> CommReport:
-        """Return an empty report."""
+    def backward_done(self) -> None:
+        """Do nothing."""
+
+    def wait(self, on_group: OnGroup | None = None) -> CommReport:
+        """Give all segments to `on_group` and return an empty report."""
+        if on_group is not None:
+            for segment in reversed(self._segments):
+                on_group(segment.offset, segment.count)
         return CommReport()
+
+    def defer(self, on_group: OnGroup) -> None:
+        """Wait: there is nothing to wait for."""
+        self.wait(on_group)
+
+    def settle(self, index: int) -> None:
+        """Do nothing: nothing is ever deferred."""
+
+    def finish(self) -> None:
+        """Return None: nothing is ever deferred."""
 
     def set_plan(self, plan: Plan) -> None:
         """Do nothing."""
@@ -110,7 +122,9 @@ class MergedAllReduce:
     Args:
         communicator: the ranks.
         plan: the merged groups; may also be set later, but before the first iteration.
-        waiting: how the reducer's thread waits (`reducer.py`).
+        waiting: how the reducer's thread waits (`reducer.py`), whatever the plan says; None: as the plan says.
+        wire: in which type and by which way gradients travel.
+        lowest_first: whether the tail of communication goes out in the order of the next forward pass.
         clock: seconds, for the report.
     """
 
@@ -120,18 +134,33 @@ class MergedAllReduce:
         plan: Plan | None = None,
         *,
         waiting: Waiting | None = None,
+        wire: Wire | None = None,
+        lowest_first: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._communicator = communicator
         self._plan = plan
         self._waiting = waiting
+        self._wire = wire
+        self._lowest_first = lowest_first
         self._clock = clock
         self._reducer: Reducer | None = None
         self._segments: list[Segment] = []
+        self._order: list[int] = []
         self._next_layer: int | None = None
         self._next_group = 0
+        self._next_sent = 0
+        self._iterations = 0
         self._began = 0.0
+        self._backward_end: float | None = None
         self._ready: list[float] = []
+        self._taken: list[float] = []
+        self._exposed = 0.0
+        self._waits: list[tuple[float, float, int]] = []
+        self._on_group: OnGroup | None = None
+        self._is_deferred = False
+        self._is_leisurely = False
+        self._late: CommReport | None = None
 
     @property
     def plan(self) -> Plan | None:
@@ -148,23 +177,37 @@ class MergedAllReduce:
         """
         _check_segments(segments, len(flat_diff))
         self._segments = list(segments)
-        self._reducer = Reducer(self._communicator, flat_diff, waiting=self._waiting, clock=self._clock)
+        self._reducer = Reducer(
+            self._communicator,
+            flat_diff,
+            waiting=self._waiting,
+            wire=self._wire,
+            segments=self._segments,
+            clock=self._clock,
+        )
         if self._plan is not None:
             self.set_plan(self._plan)
 
     def set_plan(self, plan: Plan) -> None:
         """Check the plan against the buffer and the other ranks, and use it; a collective call.
 
+        What is deferred comes to its end first; `finish` still gives its report.
+
         Raises:
             CommError: called inside an iteration, or the plan doesn't fit the buffer.
             RankDisagreement: the ranks have different plans.
         """
+        if self._is_deferred:
+            self._late = self.finish()
         if self._next_layer is not None:
             raise CommError("the plan cannot change within an iteration")
         if self._reducer is not None:
             compare_plans(self._communicator, plan)
             plan.check(self._segments)
+            if self._waiting is None:
+                self._reducer.set_waiting(Waiting(blocking=plan.blocking))
         self._plan = plan
+        self._order = sending_order(plan) if self._lowest_first else list(range(len(plan.groups)))
 
     def begin_iteration(self) -> None:
         """Expect the gradients of a new iteration.
@@ -177,8 +220,12 @@ class MergedAllReduce:
         if self._next_layer is not None:
             raise CommError("an iteration began before the gradients of the last one were waited for")
         self._next_layer = len(self._segments) - 1
-        self._next_group = 0
-        self._ready = []
+        self._next_group = self._next_sent = 0
+        self._ready, self._taken, self._waits = [], [], []
+        self._exposed = 0.0
+        self._backward_end = None
+        self._reducer.sample(self._iterations % SAMPLED_EVERY == 0)
+        self._iterations += 1
         self._began = self._clock()
 
     def gradients_ready(self, index: int) -> None:
@@ -193,25 +240,120 @@ class MergedAllReduce:
         assert self._plan is not None and self._reducer is not None
         groups = self._plan.groups
         if self._next_group < len(groups) and groups[self._next_group].first_layer == index:
-            group = groups[self._next_group]
             self._ready.append(self._clock())
-            self._reducer.submit(self._next_group, group.offset, group.count)
             self._next_group += 1
+            self._send()
 
-    def wait(self) -> CommReport:
-        """Wait for what is still being reduced.
+    def backward_done(self) -> None:
+        """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once.
+
+        Until then the computing thread only exchanges small things with its peers. While groups are being reduced
+        it does so at leisure, and the reducer's thread eagerly: two threads that both test without a pause would be
+        in each other's way.
+        """
+        self._backward_end = self._clock()
+        assert self._reducer is not None
+        if not self._reducer.is_done(self._next_sent):
+            self._reducer.hurry(True)
+            self._communicator.hurry(False)
+            self._is_leisurely = True
+
+    def wait(self, on_group: OnGroup | None = None) -> CommReport:
+        """Wait for what is still being reduced; `on_group` gets each group as soon as its means have come.
 
         Raises:
             CommError: no iteration runs, or a layer's gradient has not come.
             Exception: what went wrong on the reducer's thread.
         """
-        if self._next_layer is None or self._next_layer >= 0:
-            raise CommError(f"gradients were waited for too early; {self._expected()}")
+        self._end_backward(on_group)
+        return self._complete()
+
+    def defer(self, on_group: OnGroup) -> None:
+        """Let communication run on; `settle` and `finish` give its groups to `on_group`.
+
+        Raises:
+            CommError: as for `wait`.
+        """
+        self._end_backward(on_group)
+        self._is_deferred = True
+
+    def settle(self, index: int) -> None:
+        """Wait for the group of layer `index`, and those sent before it, if they were deferred.
+
+        Raises:
+            Exception: what went wrong on the reducer's thread.
+        """
+        if not self._is_deferred:
+            return
+        assert self._plan is not None
+        for position in range(len(self._taken), len(self._order)):
+            group = self._plan.groups[self._order[position]]
+            if group.first_layer <= index <= group.last_layer:
+                self._take(position + 1)
+                return
+
+    def finish(self) -> CommReport | None:
+        """Wait for all that was deferred.
+
+        Raises:
+            Exception: what went wrong on the reducer's thread.
+        """
+        if not self._is_deferred:
+            report, self._late = self._late, None
+            return report
+        self._is_deferred = False
+        return self._complete()
+
+    def _send(self) -> None:
+        """Hand over the groups whose turn it is."""
         assert self._plan is not None and self._reducer is not None
-        backward_end = self._clock()
+        while self._next_sent < len(self._order) and self._order[self._next_sent] < self._next_group:
+            number = self._order[self._next_sent]
+            group = self._plan.groups[number]
+            self._reducer.submit(number, group.offset, group.count)
+            self._next_sent += 1
+
+    def _end_backward(self, on_group: OnGroup | None) -> None:
+        if self._next_layer is None or self._next_layer >= 0 or self._is_deferred:
+            raise CommError(f"gradients were waited for too early; {self._expected()}")
+        now = self._clock()
+        if self._is_leisurely:
+            self._communicator.hurry(True)
+            self._is_leisurely = False
+        if self._backward_end is None:
+            self._backward_end = now
+        # What the computing thread did since (the ranks agreeing on a number) was waiting as well.
+        assert self._reducer is not None
+        if not self._reducer.is_done(self._next_sent):
+            self._exposed = now - self._backward_end
+        elif self._next_sent:
+            self._exposed = max(0.0, self._reducer.wait_for(self._next_sent)[-1].end - self._backward_end)
+        self._on_group = on_group
+
+    def _take(self, count: int) -> None:
+        """Wait until `count` groups are reduced, and give each to `on_group` as it comes."""
+        assert self._plan is not None and self._reducer is not None
+        while len(self._taken) < count:
+            now = before = self._clock()
+            is_there = self._reducer.is_done(len(self._taken) + 1)
+            done = self._reducer.wait_for(len(self._taken) + 1)
+            if not is_there:
+                now = self._clock()
+                self._exposed += now - before
+                number = self._order[len(self._taken)]
+                self._waits.append((before - self._began, now - self._began, number))
+            for reduction in done[len(self._taken) : count]:
+                self._taken.append(now)
+                if self._on_group is not None:
+                    group = self._plan.groups[reduction.number]
+                    self._on_group(group.offset, group.count)
+
+    def _complete(self) -> CommReport:
+        """Take the rest and return the report."""
+        assert self._plan is not None and self._reducer is not None and self._backward_end is not None
+        self._take(len(self._order))
         done = self._reducer.wait()
-        exposed = self._clock() - backward_end
-        self._next_layer = None
+        self._next_layer, self._on_group = None, None
         total = sum(reduction.end - reduction.start for reduction in done)
         groups = [
             GroupTimes(
@@ -219,10 +361,22 @@ class MergedAllReduce:
                 self._ready[reduction.number] - self._began,
                 reduction.start - self._began,
                 reduction.end - self._began,
+                reduction.number,
+                taken - self._began,
             )
-            for reduction in done
+            for reduction, taken in zip(done, self._taken, strict=True)
         ]
-        return CommReport(total, exposed, max(0.0, total - exposed), groups)
+        return CommReport(
+            total,
+            self._exposed,
+            max(0.0, total - self._exposed),
+            groups,
+            self._began,
+            self._backward_end - self._began,
+            self._reducer.take_rounding(),
+            self._waits,
+            self._plan,
+        )
 
     def close(self) -> None:
         """End the reducer's thread."""
@@ -238,6 +392,18 @@ class MergedAllReduce:
         if self._next_layer < 0:
             return "all layers have come already"
         return f"next is {self._name(self._next_layer)}, number {self._next_layer} of {len(self._segments)}"
+
+
+def sending_order(plan: Plan) -> list[int]:
+    """Return the numbers of a plan's groups in the order in which they are sent, for a tail that overlaps forward.
+
+    Groups that are predicted to start before the backward pass ends go first come first served; the others, which
+    find a queue anyway, lowest layer first, as the next forward pass needs them. The order follows from the plan
+    alone, so all ranks have the same.
+    """
+    tail = [number for number, group in enumerate(plan.groups) if group.start_at >= plan.backward_end]
+    early = [number for number in range(len(plan.groups)) if number not in set(tail)]
+    return [*early, *reversed(tail)]
 
 
 def compare_plans(communicator: Communicator, plan: Plan) -> None:

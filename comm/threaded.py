@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy
@@ -32,7 +32,7 @@ class _Channel:
         self.timeout_s = timeout_s
         self._values: list[Any] = [None] * size
         self._barrier = threading.Barrier(size)
-        self._children: dict[int, _Channel] = {}
+        self._children: dict[Any, _Channel] = {}
         self._children_lock = threading.Lock()
 
     def exchange(self, rank: int, value: Any, timeout_s: float | None = None) -> list[Any]:
@@ -45,12 +45,12 @@ class _Channel:
             raise PeerFailure(f"rank {rank} waited in vain: another rank failed or never came") from None
         return values
 
-    def child(self, number: int) -> _Channel:
-        """Return the channel of the `number`-th duplicate, the same one for all ranks."""
+    def child(self, name: Any, size: int | None = None) -> _Channel:
+        """Return the channel of a duplicate (its number), or of a part of the ranks, the same one for all of them."""
         with self._children_lock:
-            if number not in self._children:
-                self._children[number] = _Channel(self.size, self.timeout_s)
-            return self._children[number]
+            if name not in self._children:
+                self._children[name] = _Channel(size or self.size, self.timeout_s)
+            return self._children[name]
 
     def break_off(self) -> None:
         self._barrier.abort()
@@ -62,6 +62,8 @@ class _Channel:
 
 class ThreadedCommunicator:
     """One rank of a group of threads; see `Communicator` for the methods."""
+
+    library = "threads"
 
     def __init__(self, rank: int, calls: _Channel, meetings: _Channel, host: str = "threads") -> None:
         self.rank = rank
@@ -94,6 +96,30 @@ class ThreadedCommunicator:
         with on_host(buffer) as array:
             array[:] = self._calls.exchange(self.rank, array.copy())[root]
 
+    def reduce(self, buffer: Any, root: int = 0) -> None:
+        """Reduce in the order of the ranks; the other buffers are spoilt, as MPI may leave them."""
+        with on_host(buffer) as array:
+            self.allreduce(array)
+            if self.rank != root:
+                array[:] = -1
+
+    def alltoallv(
+        self, send: numpy.ndarray, send_counts: Sequence[int], receive: numpy.ndarray, receive_counts: Sequence[int]
+    ) -> None:
+        """Take each rank's part for this one."""
+        parts = self._calls.exchange(self.rank, numpy.split(send.copy(), numpy.cumsum(send_counts)[:-1]))
+        mine = [part[self.rank] for part in parts]
+        if [len(part) for part in mine] != list(receive_counts):
+            raise CommError(f"rank {self.rank} expects parts of {list(receive_counts)} elements")
+        receive[:] = numpy.concatenate(mine)
+
+    def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
+        """Take every rank's part."""
+        parts = self._calls.exchange(self.rank, send.copy())
+        if [len(part) for part in parts] != list(counts):
+            raise CommError(f"rank {self.rank} expects parts of {list(counts)} elements")
+        receive[:] = numpy.concatenate(parts)
+
     def gather(self, value: T) -> list[T] | None:
         """Return all values on rank 0."""
         values = self.allgather(value)
@@ -123,7 +149,19 @@ class ThreadedCommunicator:
         self._duplicates += 1
         return ThreadedCommunicator(self.rank, self._calls.child(self._duplicates), self._meetings, self.host)
 
+    def split(self, color: int | None) -> ThreadedCommunicator | None:
+        """Return the threads that give the same number."""
+        colors = self._calls.exchange(self.rank, color)
+        self._duplicates += 1
+        members = [rank for rank, theirs in enumerate(colors) if theirs == color]
+        calls = self._calls.child((self._duplicates, color), len(members))
+        meetings = self._meetings.child((self._duplicates, color), len(members))
+        return None if color is None else ThreadedCommunicator(members.index(self.rank), calls, meetings, self.host)
+
     def hurry(self, hurried: bool) -> None:
+        """Do nothing: threads wake each other."""
+
+    def set_waiting(self, waiting: Waiting) -> None:
         """Do nothing: threads wake each other."""
 
     def abort(self, code: int) -> NoReturn:

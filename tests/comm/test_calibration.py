@@ -1,8 +1,10 @@
 import numpy
 import pytest
 
-from mgcaffe.comm.calibration import agree_times, calibration_sizes, measure_allreduce
+from mgcaffe.comm import calibration
+from mgcaffe.comm.calibration import agree_least_times, agree_times, calibration_sizes, measure_allreduce
 from mgcaffe.comm.communicator import SingleCommunicator
+from mgcaffe.comm.cost import AllReduceCost
 from mgcaffe.comm.threaded import run_ranks
 from mgcaffe.errors import CommError
 
@@ -73,3 +75,41 @@ def test_times_are_the_longest_of_all_ranks():
 def test_different_numbers_of_layers_are_an_error():
     with pytest.raises(CommError, match="different numbers of layers"):
         run_ranks(2, lambda ranks: agree_times(ranks, [1.0] * (1 + ranks.rank)))
+
+
+def test_a_way_that_the_budget_cut_short_goes_on_as_the_others_do(monkeypatch):
+    """Blocking calls that meet other work at first are not taken to cost proportionally more at every size."""
+    whole = [(1024, 1e-4), (2048, 2e-4), (4096, 4e-4)]
+    curves = iter([AllReduceCost(whole), AllReduceCost(whole), AllReduceCost([(1024, 5e-3)])])
+    monkeypatch.setattr(calibration, "measure_allreduce", lambda *_, **__: next(curves))
+    wire = calibration.measure_wire(SingleCommunicator(), numpy.zeros(1024, numpy.float32))
+    assert wire.polled.points == wire.hurried.points == whole
+    assert wire.blocking.sizes.tolist() == [1024, 2048, 4096]
+    assert wire.blocking.seconds.tolist() == pytest.approx([5e-3, 5.1e-3, 5.3e-3])
+
+
+def test_every_way_of_waiting_is_measured():
+    class Link(SingleCommunicator):
+        def __init__(self, seen, waiting=None):
+            super().__init__()
+            self.seen, self.waiting, self.hurried = seen, waiting, False
+
+        def duplicate(self, waiting=None):
+            return Link(self.seen, waiting)
+
+        def hurry(self, hurried):
+            self.hurried = hurried
+
+        def allreduce(self, buffer, op="sum"):
+            if op == "sum":
+                self.seen.add((self.waiting.blocking, self.hurried))
+
+    link = Link(set())
+    wire = calibration.measure_wire(link, numpy.zeros(1024, numpy.float32), budget_s=0.05)
+    assert link.seen == {(False, False), (False, True), (True, True)}
+    assert wire.alone(True) == wire.beside(True) == wire.blocking
+    assert wire.alone(False) == wire.hurried and wire.beside(False) == wire.polled
+
+
+def test_the_least_times_of_all_ranks_are_those_without_waiting_for_a_late_peer():
+    assert run_ranks(2, lambda ranks: agree_least_times(ranks, [1.0 + ranks.rank, 2.0])) == [[1.0, 2.0]] * 2

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgcaffe.comm.cost import AffineCost, AllReduceCost, cost_from_json
+from mgcaffe.comm.cost import AffineCost, AllReduceCost, cost_from_json, line_error
 from mgcaffe.errors import CommError
 
 
@@ -89,3 +89,11 @@ def test_what_is_no_cost_is_an_error(value):
 def test_points_that_make_no_sense_are_errors(points):
     with pytest.raises(CommError):
         AllReduceCost(points)
+
+
+def test_how_far_the_line_is_off_is_told():
+    exact = AllReduceCost([(size, 1e-4 + 1e-9 * size) for size in (1024, 4096, 65536)])
+    assert line_error(exact)[:2] == pytest.approx((0, 0), abs=1e-3)
+    jumpy = AllReduceCost([(1024, 1e-4), (8192, 1e-4), (12288, 4e-4), (1 << 20, 2e-3)])
+    mean, worst, where = line_error(jumpy)
+    assert 0 < mean < worst and where in (8192, 12288)

@@ -1,14 +1,17 @@
+import threading
 import time
 
 import numpy
 import pytest
 
+from mgcaffe.comm.comm_report import CommReport
 from mgcaffe.comm.communicator import SingleCommunicator
 from mgcaffe.comm.cost import AffineCost
 from mgcaffe.comm.plan import Segment, ready_times
 from mgcaffe.comm.planners import SCHEDULES, make_plan
-from mgcaffe.comm.synchronizer import CommReport, MergedAllReduce, NoSynchronizer
+from mgcaffe.comm.synchronizer import SAMPLED_EVERY, MergedAllReduce, NoSynchronizer, sending_order
 from mgcaffe.comm.threaded import run_ranks
+from mgcaffe.comm.wire import Wire
 from mgcaffe.errors import CommError, RankDisagreement
 
 SEGMENTS = [Segment("conv1", 0, 4), Segment("relu", 4, 0), Segment("conv2", 4, 3), Segment("fc", 7, 5)]
@@ -62,42 +65,47 @@ def test_a_group_starts_as_soon_as_its_lowest_layer_is_ready():
     sync.close()
 
 
+class Link(SingleCommunicator):
+    """Takes 3 seconds for an all-reduce, on its own clock; but for the first ones, only once it is waited for."""
+
+    def __init__(self, beside: int) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.left = beside
+        self.waited_for = threading.Event()
+
+    def allreduce(self, buffer, op="sum") -> None:
+        if self.left <= 0:
+            assert self.waited_for.wait(10)
+        self.left -= 1
+        self.now += 3.0
+
+    def hurry(self, hurried: bool) -> None:
+        if hurried:
+            self.waited_for.set()
+
+    def duplicate(self, waiting=None):
+        return self
+
+
 def test_the_report_tells_hidden_from_exposed():
-    class Link(SingleCommunicator):
-        """Takes 3 seconds for an all-reduce, on the test's clock."""
-
-        def allreduce(self, buffer, op="sum") -> None:
-            now[0] += 3.0
-
-        def duplicate(self, waiting=None):
-            return self
-
-    now = [100.0]
-    sync = MergedAllReduce(Link(), plan_of("wfbp"), clock=lambda: now[0])
+    link = Link(beside=1)
+    sync = MergedAllReduce(link, plan_of("wfbp"), clock=lambda: link.now)
     sync.start(numpy.zeros(12, numpy.float32), SEGMENTS)
     sync.begin_iteration()
     sync.gradients_ready(3)
-    while now[0] < 103:  # the first group is reduced beside the backward pass
+    while link.now < 103:  # the first group is reduced beside the backward pass
         time.sleep(0.001)
-    sync._reducer.submit, submit = (lambda *group: held.append(group)), sync._reducer.submit
-    held = []
     for index in (2, 1, 0):
         sync.gradients_ready(index)
-    wait = sync._reducer.wait
-
-    def submit_and_wait():
-        for group in held:
-            submit(*group)
-        return wait()
-
-    sync._reducer.wait = submit_and_wait
     report = sync.wait()
     sync.close()
     assert (report.total_s, report.exposed_s, report.hidden_s) == (9.0, 6.0, 3.0)
-    assert [(g.bytes, g.ready, g.start, g.end) for g in report.groups] == [
-        (20, 0.0, 0.0, 3.0),
-        (12, 3.0, 3.0, 6.0),
-        (16, 3.0, 6.0, 9.0),
+    assert (report.began, report.backward_end) == (100.0, 3.0)
+    assert [(g.bytes, g.ready, g.start, g.end, g.number) for g in report.groups] == [
+        (20, 0.0, 0.0, 3.0, 0),
+        (12, 3.0, 3.0, 6.0, 1),
+        (16, 3.0, 6.0, 9.0, 2),
     ]
 
 
@@ -192,4 +200,152 @@ def test_one_rank_synchronizes_nothing():
     sync.gradients_ready(17)
     sync.set_plan(plan_of("single"))
     assert sync.wait() == CommReport(0.0, 0.0, 0.0, [])
+    sync.close()
+
+
+def backward(sync):
+    sync.begin_iteration()
+    for index in (3, 2, 1, 0):
+        sync.gradients_ready(index)
+
+
+def test_groups_are_given_away_as_they_come():
+    first_was_given = threading.Event()
+
+    class Held(SingleCommunicator):
+        """Reduces the last group only once the first was given away."""
+
+        calls = 0
+
+        def allreduce(self, buffer, op="sum") -> None:
+            self.calls += 1
+            assert self.calls < 3 or first_was_given.wait(10)
+
+        def duplicate(self, waiting=None):
+            return self
+
+    sync = started("wfbp", Held())
+    backward(sync)
+    given = []
+
+    def on_group(offset, count):
+        given.append((offset, count))
+        first_was_given.set()
+
+    report = sync.wait(on_group)
+    sync.close()
+    assert given == [(7, 5), (4, 3), (0, 4)]
+    assert all(group.taken >= group.end for group in report.groups)
+    assert report.plan == plan_of("wfbp")
+
+
+def test_what_the_computing_thread_does_with_a_group_is_no_waiting():
+    link = Link(beside=3)
+    sync = MergedAllReduce(link, plan_of("wfbp"), clock=lambda: link.now)
+    sync.start(numpy.zeros(12, numpy.float32), SEGMENTS)
+    backward(sync)
+    while not sync._reducer.is_done(3):
+        time.sleep(0.001)
+    report = sync.wait(lambda offset, count: setattr(link, "now", link.now + 50))
+    sync.close()
+    assert link.now == 100 + 3 * 3 + 3 * 50
+    assert report.exposed_s == 0 and report.hidden_s == 9 and report.waits == []
+
+
+def test_deferred_groups_are_given_away_when_a_layer_needs_them():
+    sync = started("wfbp")
+    backward(sync)
+    given = []
+    sync.defer(lambda offset, count: given.append(offset))
+    assert given == []
+    sync.settle(2)
+    assert given == [7, 4]  # with the group sent before it
+    sync.settle(3)
+    sync.settle(1)  # a layer without elements
+    assert given == [7, 4]
+    report = sync.finish()
+    assert given == [7, 4, 0] and len(report.groups) == 3
+    assert sync.finish() is None
+    backward(sync)
+    assert len(sync.wait().groups) == 3
+    sync.close()
+
+
+def test_another_plan_ends_what_is_deferred_and_its_report_is_kept():
+    sync = started("wfbp")
+    backward(sync)
+    given = []
+    sync.defer(lambda offset, count: given.append(offset))
+    sync.set_plan(plan_of("single"))
+    assert given == [7, 4, 0]
+    assert len(sync.finish().groups) == 3
+    sync.close()
+
+
+def test_deferring_twice_or_beginning_in_between_is_an_error():
+    sync = started("wfbp")
+    backward(sync)
+    sync.defer(lambda offset, count: None)
+    with pytest.raises(CommError, match="too early"):
+        sync.wait()
+    with pytest.raises(CommError, match="before the gradients of the last"):
+        sync.begin_iteration()
+    sync.finish()
+    sync.close()
+
+
+def test_the_tail_goes_out_lowest_layer_first():
+    # Ready at 1, 2, 4; each takes 2.6, 2.2, 2.4: the last two start at 3.6 and 5.8, backward ends at 4.
+    plan = make_plan("wfbp", SEGMENTS, ready_times([1, 1, 1, 1]), AffineCost(2.0, 0.03), element_bytes=4)
+    assert [round(group.start_at, 2) for group in plan.groups] == [1.0, 3.6, 5.96]
+    assert sending_order(plan) == [0, 1, 2]
+    late = make_plan("wfbp", SEGMENTS, ready_times([1, 1, 1, 1]), AffineCost(3.5, 0.03), element_bytes=4)
+    assert sending_order(late) == [0, 2, 1]
+    sync = MergedAllReduce(SingleCommunicator(), late, lowest_first=True)
+    sync.start(numpy.zeros(12, numpy.float32), SEGMENTS)
+    backward(sync)
+    given = []
+    report = sync.wait(lambda offset, count: given.append(offset))
+    assert given == [7, 0, 4]
+    assert [group.number for group in report.groups] == [0, 2, 1]
+    sync.close()
+
+
+def test_rounding_is_measured_in_one_of_so_many_iterations():
+    pytest.importorskip("torch")
+
+    def work(ranks):
+        sync = MergedAllReduce(ranks, plan_of("wfbp"), wire=Wire("bfloat16"))
+        flat = numpy.full(12, 1 / 3, dtype=numpy.float32)
+        sync.start(flat, SEGMENTS)
+        roundings = []
+        for _ in range(SAMPLED_EVERY + 1):
+            flat[:] = 1 / 3
+            backward(sync)
+            roundings.append(sync.wait().rounding)
+        sync.close()
+        return roundings
+
+    for roundings in run_ranks(2, work):
+        assert [index for index, each in enumerate(roundings) if each is not None] == [0, SAMPLED_EVERY]
+        assert 0 < roundings[0].relative < 2.0**-7
+
+
+def test_while_the_ranks_exchange_something_else_the_reducer_hurries_and_they_do_not():
+    link = Link(beside=2)
+    hurried = []
+    reducer_channel = link
+    main = SingleCommunicator()
+    main.duplicate = lambda waiting=None: reducer_channel
+    main.hurry = hurried.append
+    sync = MergedAllReduce(main, plan_of("wfbp"))
+    sync.start(numpy.zeros(12, numpy.float32), SEGMENTS)
+    backward(sync)
+    while link.left > 0:
+        time.sleep(0.001)
+    assert not link.waited_for.is_set()
+    sync.backward_done()
+    assert link.waited_for.is_set() and hurried == [False]
+    sync.wait()
+    assert hurried == [False, True]
     sync.close()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy
 
-from mgcaffe.comm.calibration import agree_times, measure_allreduce
+from mgcaffe.comm.calibration import agree_times, measure_allreduce, measure_wire
+from mgcaffe.comm.clock import measure_offsets
 from mgcaffe.comm.communicator import Waiting, connect
 from mgcaffe.comm.cost import AffineCost
 from mgcaffe.comm.handshake import handshake
@@ -17,6 +19,7 @@ from mgcaffe.comm.mpi import MpiCommunicator, check_place
 from mgcaffe.comm.plan import Segment, ready_times
 from mgcaffe.comm.planners import SCHEDULES, make_plan
 from mgcaffe.comm.synchronizer import MergedAllReduce
+from mgcaffe.comm.wire import Wire, make_sum
 from mgcaffe.errors import CommError, RankDisagreement
 
 ranks = connect()
@@ -159,7 +162,27 @@ def calibration_gives_all_ranks_the_same_rising_curve() -> None:
     assert not flat.any()
 
 
-def _reduce_with(schedule: str, waiting: Waiting | None = None, background: bool = True) -> bytes:
+@check
+def every_way_of_waiting_is_measured_alike_on_all_ranks() -> None:
+    wire = measure_wire(ranks, numpy.ones(50_000, dtype=numpy.float32), budget_s=0.6)
+    curves = (wire.polled, wire.hurried, wire.blocking)
+    assert len(set(ranks.allgather(tuple(tuple(curve.points) for curve in curves)))) == 1
+    assert {curve.points[-1][0] for curve in curves} == {200_000}
+
+
+@check
+def changing_the_call_between_two_iterations_changes_no_sum() -> None:
+    other = ranks.duplicate()
+    for blocking in (True, False, True):
+        other.set_waiting(Waiting(blocking=blocking))
+        buffer = numpy.full(1000, float(rank))
+        other.allreduce(buffer)
+        assert (buffer == size * (size - 1) / 2).all()
+
+
+def _reduce_with(
+    schedule: str, waiting: Waiting | None = None, background: bool = True, blocking: bool = False
+) -> bytes:
     counts = [5, 0, 1000, 3, 70_001, 12]
     offsets = numpy.cumsum([0, *counts]).tolist()
     segments = [Segment(f"layer {i}", offsets[i], counts[i]) for i in range(len(counts))]
@@ -176,7 +199,7 @@ def _reduce_with(schedule: str, waiting: Waiting | None = None, background: bool
         element_bytes=4,
         bucket_bytes=4000,
     )
-    sync = MergedAllReduce(ranks, plan, waiting=waiting)
+    sync = MergedAllReduce(ranks, replace(plan, blocking=blocking), waiting=waiting)
     sync.start(flat, segments)
     sync.begin_iteration()
     for index in reversed(range(len(segments))):
@@ -191,6 +214,7 @@ def _reduce_with(schedule: str, waiting: Waiting | None = None, background: bool
 def all_schedules_give_equal_bits_on_all_ranks() -> None:
     results = {schedule: _reduce_with(schedule) for schedule in SCHEDULES}
     results["blocking"] = _reduce_with("wfbp", Waiting(blocking=True))
+    results["plan that asks for blocking calls"] = _reduce_with("optimal", blocking=True)
     results["no background"] = _reduce_with("", background=False)
     for name, result in results.items():
         assert len(set(ranks.allgather(result))) == 1, name
@@ -199,6 +223,45 @@ def all_schedules_give_equal_bits_on_all_ranks() -> None:
     values = [numpy.frombuffer(result, numpy.float32) for result in results.values()]
     for value in values:
         numpy.testing.assert_allclose(value, values[0], rtol=1e-5, atol=1e-6)
+
+
+@check
+def parts_of_the_ranks_and_parts_of_buffers() -> None:
+    for way in (ranks.duplicate(), ranks.duplicate(Waiting(blocking=True))):
+        buffer = numpy.full(1000, float(rank))
+        way.reduce(buffer, root=size - 1)
+        assert rank < size - 1 or (buffer == size * (size - 1) / 2).all()
+        half = way.split(rank % 2)
+        assert half is not None and (half.size, half.rank) == (size // 2, rank // 2)
+        assert half.allgather(rank) == list(range(rank % 2, size, 2))
+        assert (way.split(0 if rank == 1 else None) is None) == (rank != 1)
+        counts = [3 + each for each in range(size)]  # rank r receives 3 + r elements of everybody
+        send = numpy.concatenate([numpy.full(3 + to, 10 * rank + to, numpy.uint16) for to in range(size)])
+        receive = numpy.empty(size * (3 + rank), numpy.uint16)
+        way.alltoallv(send, counts, receive, [3 + rank] * size)
+        assert receive.tolist() == [10 * peer + rank for peer in range(size) for _ in range(3 + rank)]
+        everything = numpy.empty(sum(counts), numpy.uint16)
+        way.allgatherv(numpy.full(3 + rank, rank, numpy.uint16), everything, counts)
+        assert everything.tolist() == [peer for peer in range(size) for _ in range(3 + peer)]
+
+
+@check
+def gradients_travel_in_16_bits_and_by_hosts() -> None:
+    own = numpy.random.default_rng(rank).normal(size=50_000).astype(numpy.float32)
+    exact = numpy.sum(ranks.allgather(own), axis=0, dtype=float)
+    hosts = tuple(f"host{each // 2}" for each in range(size))
+    for kind, precision in (("float32", 1e-6), ("float16", 2.0**-10), ("bfloat16", 2.0**-7)):
+        for hierarchical in (False, True):
+            flat = own.copy()
+            make_sum(ranks.duplicate(), Wire(kind, hierarchical, hosts))(0, flat)
+            assert len(set(ranks.allgather(flat.tobytes()))) == 1, kind
+            assert numpy.linalg.norm(flat - exact) <= precision * numpy.linalg.norm(exact), kind
+
+
+@check
+def clocks_of_one_host_agree_within_their_uncertainty() -> None:
+    for offset in measure_offsets(ranks):
+        assert abs(offset.seconds) <= offset.uncertainty < 0.5
 
 
 @check

@@ -16,12 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "solvers"))
 
 from solverkit import CLASSIFIER, Recorder, data_layer, make_solver
 
-from mgcaffe.comm import connect
+from mgcaffe.comm import NoSynchronizer, connect
 from mgcaffe.errors import RankDisagreement
+from mgcaffe.solvers.events import PlanChosen
 
 ITERATIONS = 50
 FIELDS = "momentum: 0.9 weight_decay: 0.01 max_iter: 100"
-SCHEDULES = ("single", "wfbp", "mgwfbp", "optimal")
+SCHEDULES = ("single", "wfbp", "threshold", "mgwfbp", "optimal", "auto")
 
 
 def cases():
@@ -29,19 +30,59 @@ def cases():
     for data in ("plain", "ignored"):
         for dtype in ("float32", "float64"):
             yield f"{data} {dtype}", data, getattr(torch, dtype), "optimal"
-    for schedule in SCHEDULES:
+    for schedule in (*SCHEDULES, "foreground"):
         yield schedule, "plain", torch.float32, schedule
 
 
-def train(communicator, folder: Path, batch: int, dtype: torch.dtype, schedule: str) -> dict:
+class InTheForeground(NoSynchronizer):
+    """No second thread: one all-reduce, called where the gradients are waited for."""
+
+    def __init__(self, communicator, flat) -> None:
+        super().__init__()
+        self._communicator, self._flat = communicator, flat
+
+    def wait(self, on_group=None):
+        self._communicator.allreduce(self._flat)
+        self._flat /= self._communicator.size
+        return super().wait(on_group)
+
+
+# (name, schedule, fields of comm_param) of trainings that overlap or round more.
+OTHERS = (
+    ("overlap wfbp", "wfbp", "overlap_forward: true"),
+    ("overlap auto", "auto", "overlap_forward: true"),
+    ("bfloat16 single", "single", "allreduce_type: BFLOAT16"),
+    ("bfloat16 wfbp", "wfbp", "allreduce_type: BFLOAT16"),
+    ("float16 optimal", "optimal", "allreduce_type: FLOAT16 overlap_forward: true"),
+    ("float16 single", "single", "allreduce_type: FLOAT16"),
+)
+
+
+def train(communicator, folder: Path, batch: int, dtype: torch.dtype, schedule: str, comm: str = "") -> dict:
     recorder = Recorder()
     net = data_layer(folder / "data.txt", batch // communicator.size) + CLASSIFIER
     with make_solver(
-        net, FIELDS, folder, recorder=recorder, communicator=communicator, dtype=dtype, schedule=schedule
+        net,
+        f"{FIELDS} comm_param {{ {comm} }}",
+        folder,
+        recorder=recorder,
+        communicator=communicator,
+        dtype=dtype,
+        schedule=None if schedule == "foreground" else schedule,
     ) as solver:
+        if schedule == "foreground":
+            solver._averaging.close()
+            foreground = InTheForeground(communicator, solver.net.arena.diff)
+            foreground.start(solver.net.arena.diff, solver._averaging._segments)
+            solver._averaging._synchronizer, solver._averaging._tuner = foreground, None
         solver.step(ITERATIONS)
         digest = hashlib.sha256(solver.net.arena.data.numpy().tobytes()).hexdigest()
-    return {"losses": recorder.losses, "weights": digest}
+    return {
+        "losses": recorder.losses,
+        "weights": digest,
+        "values": solver.net.arena.data.tolist(),
+        "plans": [event.plan.schedule for event in recorder.of(PlanChosen)],
+    }
 
 
 def disagreement(communicator, folder: Path, batch: int) -> str:
@@ -64,6 +105,8 @@ def main() -> None:
     results = {
         name: train(communicator, folder / data, batch, dtype, schedule) for name, data, dtype, schedule in cases()
     }
+    for name, schedule, comm in OTHERS:
+        results[name] = train(communicator, folder / "plain", batch, torch.float32, schedule, comm)
     results["disagreement"] = disagreement(communicator, folder / "plain", batch)
     (folder / f"{communicator.size}-{communicator.rank}.json").write_text(json.dumps(results))
 

@@ -1,0 +1,296 @@
+"""What this rank is doing, in a small record that others can read, also once the rank is dead.
+
+Every process of a job maps a file of 512 bytes into its memory, `<folder>/<rank>`, and writes into it before each
+layer, test and snapshot. The kernel keeps the file when the process is killed, so the launcher, or another rank
+on the same host, can say where it was. A write costs about a microsecond and no system call.
+
+The folder lies in memory (/dev/shm) where there is such a thing, and belongs to one job on one host: the launcher
+`engine train -np` makes it and hands on its name; ranks that something else started derive it from what their
+launcher calls the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import socket
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER_VARIABLE = "MGCAFFE_STATUS_DIR"
+"""The environment variable by which the launcher names the folder."""
+
+LAUNCHER_HOST_VARIABLE = "MGCAFFE_LAUNCHER_HOST"
+"""The host on which the launcher watches; ranks there leave the last word to it."""
+
+RUNNING, ENDED, FAILED = 0, 1, 2
+
+SIZE = 512
+_MAGIC = b"MGRANK01"
+_HEADER = struct.Struct("<8siii")
+_STATE = struct.Struct("<iii")
+_COUNT = struct.Struct("<q")
+_STATE_AT, _ITERATION_AT, _BEAT_AT, _HOST_AT, _DOING_AT = 24, 40, 48, 64, 192
+_HOST_SIZE, _DOING_SIZE = 128, 192
+STARTING = "starting"
+"""What a rank is doing before it knows any signal."""
+
+_OWNER = "launcher"
+_NAMES = ("PMIX_NAMESPACE", "PMI_JOBID", "MPIEXEC_JOBID")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A record that was read: where a rank was when it last wrote.
+
+    Attributes:
+        rank, size: its number and how many there are.
+        pid, host: its process.
+        state: RUNNING, ENDED (it said so itself) or FAILED (it has told its error).
+        code: its exit code, once it has ended or failed.
+        terminated: whether it was sent SIGTERM.
+        iteration: updates done, -1 before training.
+        beat: how often it has written.
+        doing: what it was doing, in words.
+    """
+
+    rank: int
+    size: int
+    pid: int
+    host: str
+    state: int
+    code: int
+    terminated: bool
+    iteration: int
+    beat: int
+    doing: str
+
+    def describe(self) -> str:
+        """`iteration 120, backward, layer 'conv1'`."""
+        return f"iteration {self.iteration}, {self.doing}" if self.iteration >= 0 else self.doing
+
+
+def _padded(text: str, size: int) -> bytes:
+    return text.encode(errors="replace")[:size].ljust(size, b"\0")
+
+
+def encode(text: str) -> bytes:
+    """A text for `Status.doing`."""
+    return _padded(text, _DOING_SIZE)
+
+
+class Status:
+    """The record of this process.
+
+    Args:
+        path: the file; None: memory that nobody else sees.
+        rank, size: this rank's number and how many there are.
+
+    Attributes:
+        beat: how often it was written.
+    """
+
+    def __init__(self, path: Path | None = None, rank: int = 0, size: int = 1) -> None:
+        self.path = path
+        self.rank = rank
+        self.size = size
+        self.host = socket.gethostname()
+        self.beat = 0
+        self._buffer = bytearray(SIZE) if path is None else _map(path)
+        self._buffer[_HOST_AT : _HOST_AT + _HOST_SIZE] = _padded(self.host, _HOST_SIZE)
+        self._buffer[_DOING_AT : _DOING_AT + _DOING_SIZE] = encode(STARTING)
+        _COUNT.pack_into(self._buffer, _ITERATION_AT, -1)
+        # The magic comes last: a record that has it is whole.
+        _HEADER.pack_into(self._buffer, 0, _MAGIC, rank, size, os.getpid())
+
+    def doing(self, text: bytes) -> None:
+        """Says what comes next; `text` is made by `encode`, once for each text."""
+        self._buffer[_DOING_AT : _DOING_AT + _DOING_SIZE] = text
+        self.beat += 1
+        _COUNT.pack_into(self._buffer, _BEAT_AT, self.beat)
+
+    def iteration(self, number: int) -> None:
+        """Says how many updates have been done."""
+        _COUNT.pack_into(self._buffer, _ITERATION_AT, number)
+
+    def terminated(self) -> None:
+        """Notes that SIGTERM came."""
+        _STATE.pack_into(self._buffer, _STATE_AT, *_STATE.unpack_from(self._buffer, _STATE_AT)[:2], 1)
+
+    def finish(self, state: int, code: int) -> None:
+        """Says that this rank ends of its own accord: ENDED, or FAILED alone and has told why."""
+        flag = _STATE.unpack_from(self._buffer, _STATE_AT)[2]
+        _STATE.pack_into(self._buffer, _STATE_AT, state, code, flag)
+
+    def read(self) -> Place:
+        """The record as others see it."""
+        place = _parse(bytes(self._buffer))
+        assert place is not None
+        return place
+
+
+_current = Status()
+
+
+def current() -> Status:
+    """The record of this process."""
+    return _current
+
+
+def use(status: Status) -> None:
+    """Makes `status` this process's record."""
+    global _current
+    _current = status
+
+
+def doing(text: str) -> None:
+    """Says what comes next; for what happens seldom."""
+    _current.doing(encode(text))
+
+
+def open_status(folder: Path | None, rank: int, size: int) -> Status:
+    """A record in a folder, or in memory alone where none can be written."""
+    if folder is not None:
+        with contextlib.suppress(OSError, ValueError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if folder.stat().st_uid == os.getuid():
+                return Status(folder / str(rank), rank, size)
+    return Status(None, rank, size)
+
+
+def read_places(folder: Path | None) -> dict[int, Place]:
+    """All records of a folder, by rank."""
+    places: dict[int, Place] = {}
+    if folder is None:
+        return places
+    try:
+        paths = list(folder.iterdir())
+    except OSError:
+        return places
+    for path in paths:
+        if path.name.isdigit():
+            with contextlib.suppress(OSError):
+                place = _parse(path.read_bytes())
+                if place is not None:
+                    places[place.rank] = place
+    return places
+
+
+def job_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """The folder of this job's records on this host."""
+    environ = os.environ if environ is None else environ
+    if given := environ.get(FOLDER_VARIABLE):
+        return Path(given)
+    name = next((environ[name] for name in _NAMES if environ.get(name)), "")
+    if not name and "SLURM_JOB_ID" in environ:
+        restarts = environ.get("SLURM_RESTART_COUNT", "0")
+        name = f"slurm-{environ['SLURM_JOB_ID']}.{environ.get('SLURM_STEP_ID', '')}-{restarts}"
+    if not name:
+        # The ranks of a host are the children of one daemon; its start tells it from an earlier one of its number.
+        parent = os.getppid()
+        name = f"child-of-{parent}-{_process_fields(parent)[19:20]}"
+    return _parent() / f"mgcaffe-{os.getuid()}-{_plain(name)}"
+
+
+def new_folder() -> Path:
+    """A new folder for a job's records, which the caller removes; those that dead jobs left are removed now."""
+    _sweep(_parent())
+    folder = Path(tempfile.mkdtemp(prefix=f"mgcaffe-{os.getuid()}-", dir=_parent()))
+    (folder / _OWNER).write_text(str(os.getpid()))
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder of records with what is in it."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this host runs, or is stopped."""
+    return process_state(pid) not in ("", "Z", "X")
+
+
+def process_state(pid: int) -> str:
+    """The kernel's letter for what a process does: R, S, D, T (stopped), t (traced), Z (dead); empty if gone."""
+    return next(iter(_process_fields(pid)), "")
+
+
+def launcher_pid() -> int | None:
+    """The launcher `engine train -np` that started this process from this host, if one did."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder or os.environ.get(LAUNCHER_HOST_VARIABLE) != socket.gethostname():
+        return None
+    try:
+        return int((Path(folder) / _OWNER).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _process_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name, the state first; empty if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _sweep(parent: Path) -> None:
+    """Removes folders of jobs whose processes are all gone, as a job that was killed leaves them."""
+    for folder in parent.glob(f"mgcaffe-{os.getuid()}-*"):
+        with contextlib.suppress(OSError, ValueError):
+            owner = folder / _OWNER
+            pids = [place.pid for place in read_places(folder).values()]
+            pids += [int(owner.read_text())] if owner.exists() else []
+            if pids and not any(map(is_alive, pids)):
+                remove_folder(folder)
+
+
+def _parent() -> Path:
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.@+-]", "_", name)[:100]
+
+
+def _map(path: Path) -> mmap.mmap:
+    # A file of an earlier process is left to whoever still has it mapped.
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.ftruncate(descriptor, SIZE)
+        return mmap.mmap(descriptor, SIZE)
+    finally:
+        os.close(descriptor)
+
+
+def _parse(content: bytes) -> Place | None:
+    if len(content) < SIZE or not content.startswith(_MAGIC):
+        return None
+    _, rank, size, pid = _HEADER.unpack_from(content)
+    state, code, terminated = _STATE.unpack_from(content, _STATE_AT)
+    return Place(
+        rank,
+        size,
+        pid,
+        _text(content, _HOST_AT, _HOST_SIZE),
+        state,
+        code,
+        bool(terminated),
+        _COUNT.unpack_from(content, _ITERATION_AT)[0],
+        _COUNT.unpack_from(content, _BEAT_AT)[0],
+        _text(content, _DOING_AT, _DOING_SIZE),
+    )
+
+
+def _text(content: bytes, start: int, size: int) -> str:
+    return content[start : start + size].rstrip(b"\0").decode(errors="replace")

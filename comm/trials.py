@@ -1,0 +1,154 @@
+"""Which of several plans is fastest: real iterations with each in turn, so that drift misleads nobody.
+
+In a first stage every candidate runs a few iterations, one after the other, every round in another order. Those
+that are behind the fastest by more than noise drop out; the others run a second stage. What counts of an
+iteration is the slowest rank's time, and of two plans the median of their differences in the same rounds: what
+slows a whole round down slows both. Who is level with the fastest in their best iterations stays for the second
+stage, too, which the best five run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mgcaffe.comm.candidates import Candidate
+
+FIRST_ROUNDS = 4
+SECOND_ROUNDS = 6
+MOST_SURVIVORS = 5
+_LEAST_NOISE = 0.005
+_NEAR_IN_PREDICTION = 1.01
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of a candidate.
+
+    Attributes:
+        candidate: the plan.
+        seconds: of each of its iterations, from the start of the backward pass until all gradients are means,
+            on the slowest rank.
+        exposed: the median seconds that the computing thread waited.
+    """
+
+    candidate: Candidate
+    seconds: tuple[float, ...]
+    exposed: float
+
+    @property
+    def median(self) -> float:
+        """Of the seconds."""
+        return statistics.median(self.seconds)
+
+
+class Trials:
+    """Says whose turn it is, and in the end who has won; every rank has its own and all do the same.
+
+    Args:
+        candidates: at least one.
+
+    Attributes:
+        is_over: whether all turns have been taken; then `results` may be asked for.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._candidates = list(candidates)
+        self._times: list[list[tuple[float, float]]] = [[] for _ in candidates]
+        self._survivors = list(range(len(candidates)))
+        self._rounds_left = FIRST_ROUNDS
+        self._second_stage = False
+        self._order = list(self._survivors)
+        self.is_over = len(self._candidates) == 1
+
+    @property
+    def current(self) -> Candidate:
+        """Whose turn it is."""
+        return self._candidates[self._order[0]]
+
+    @property
+    def stage_is_over(self) -> bool:
+        """Whether the ranks have to agree on the times (`agree`) before anybody has a turn."""
+        return not self._order
+
+    def record(self, seconds: float, exposed: float) -> None:
+        """Note the current candidate's iteration, as this rank saw it."""
+        self._times[self._order.pop(0)].append((seconds, exposed))
+        if not self._order:
+            self._rounds_left -= 1
+            if self._rounds_left:
+                self._order = self._rotated()
+
+    def local_times(self) -> list[float]:
+        """Return all that was recorded, to be replaced by the maximum over the ranks."""
+        return [value for times in self._times for pair in times for value in pair]
+
+    def agree(self, times: Sequence[float]) -> None:
+        """Take the maxima over the ranks of `local_times`, and begin the second stage or end."""
+        values = iter(times)
+        self._times = [[(next(values), next(values)) for _ in recorded] for recorded in self._times]
+        if self._second_stage:
+            self.is_over = True
+            return
+        level = [i for i in self._survivors if self._ties(i) or self._is_level_at_best(i)]
+        self._survivors = sorted(sorted(level, key=self._median)[:MOST_SURVIVORS])
+        self._second_stage = True
+        if len(self._survivors) == 1:
+            self.is_over = True
+            return
+        self._rounds_left = SECOND_ROUNDS
+        self._order = list(self._survivors)
+
+    def results(self) -> list[Trial]:
+        """Return all trials, the chosen one first, then by their medians.
+
+        Among those that tie with the fastest, those predicted within 1 % of the best prediction count, and of
+        these the one with the fewest groups.
+        """
+        trials = [self._trial(index) for index in range(len(self._candidates))]
+        if not trials[0].seconds:
+            return trials
+        tied = [index for index in self._survivors if self._ties(index)]
+        least = min(self._candidates[index].predicted for index in tied)
+        near = [i for i in tied if self._candidates[i].predicted <= _NEAR_IN_PREDICTION * least]
+        winner = min(near, key=lambda i: (len(self._candidates[i].plan.groups), self._candidates[i].predicted))
+        rest = sorted((trial for i, trial in enumerate(trials) if i != winner), key=lambda trial: trial.median)
+        return [trials[winner], *rest]
+
+    def _rotated(self) -> list[int]:
+        """Everybody comes first, and comes after everybody, in turn."""
+        done = (SECOND_ROUNDS if self._second_stage else FIRST_ROUNDS) - self._rounds_left
+        shift = done // 2 % len(self._survivors)
+        order = self._survivors[shift:] + self._survivors[:shift]
+        return order[::-1] if done % 2 else order
+
+    def _trial(self, index: int) -> Trial:
+        times = self._times[index]
+        exposed = statistics.median(exposed for _, exposed in times) if times else 0.0
+        return Trial(self._candidates[index], tuple(seconds for seconds, _ in times), exposed)
+
+    def _fastest(self) -> int:
+        return min(self._survivors, key=self._median)
+
+    def _median(self, index: int) -> float:
+        return statistics.median(seconds for seconds, _ in self._times[index])
+
+    def _ties(self, index: int) -> bool:
+        """Return whether a candidate is behind the fastest by no more than noise."""
+        fastest = self._fastest()
+        best = [seconds for seconds, _ in self._times[fastest]]
+        differences = [seconds - other for (seconds, _), other in zip(self._times[index], best, strict=True)]
+        middle = statistics.median(differences)
+        scatter = 1.4826 * statistics.median(abs(value - middle) for value in differences)
+        # The median of n values that scatter normally is uncertain by 1.25 / sqrt(n) of their deviation.
+        uncertain = 2 * 1.25 * scatter / len(differences) ** 0.5
+        return middle <= max(uncertain, _LEAST_NOISE * statistics.median(best))
+
+    def _is_level_at_best(self, index: int) -> bool:
+        """Return whether a candidate's best iteration is about the fastest's.
+
+        Whatever else the machine does only adds time, in bursts that may last for most of the first stage.
+        """
+        mine, best = (min(seconds for seconds, _ in self._times[i]) for i in (index, self._fastest()))
+        return mine <= (1 + _LEAST_NOISE) * best

@@ -1,0 +1,248 @@
+"""Finds the plan while training goes on: measures, plans, tries (`auto`), and notices when it no longer holds.
+
+    tuner = Tuner(communicator, synchronizer, segments, settings, measure, listener)
+    every iteration: the backward pass with its communication, then
+        tuner.iteration_done(laps, report)          # may give the synchronizer another plan
+
+Nothing is computed twice: gradients travel by whatever plan is being looked at, and the means are the same. All
+ranks call alike; rank 0's conclusions hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from mgcaffe.comm.calibration import WireCosts, agree_times
+from mgcaffe.comm.candidates import Timings, find_candidates
+from mgcaffe.comm.comm_report import CommReport
+from mgcaffe.comm.communicator import Communicator
+from mgcaffe.comm.cost import AffineCost, Cost
+from mgcaffe.comm.drift import DriftWatch
+from mgcaffe.comm.plan import Plan, Segment, ready_times
+from mgcaffe.comm.planners import DEFAULT_BUCKET_BYTES, make_plan
+from mgcaffe.comm.prediction import Channel, predict_plan
+from mgcaffe.comm.profiler import Profiler
+from mgcaffe.comm.synchronizer import Synchronizer
+from mgcaffe.comm.trials import Trial, Trials
+
+AUTO = "auto"
+_PROBE_GROUPS = 5
+
+
+@dataclass(frozen=True)
+class TunerSettings:
+    """How a plan is looked for.
+
+    Attributes:
+        schedule: a name in `planners.SCHEDULES`, or `auto`.
+        element_bytes: the size of a gradient.
+        calibration_iterations: how many iterations are measured before planning.
+        bucket_bytes: the bucket of the schedule `threshold`.
+        on_host: whether gradients lie in the host's memory.
+    """
+
+    schedule: str
+    element_bytes: int
+    calibration_iterations: int
+    bucket_bytes: float = DEFAULT_BUCKET_BYTES
+    on_host: bool = True
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The plan that was found, and what it rests on.
+
+    Attributes:
+        plan: with its predicted times.
+        timings: of the backward pass.
+        wire: the costs of an all-reduce.
+        channels: the ways of waiting, with the contention that was measured.
+        trials: of `auto`, the chosen plan's first; otherwise empty.
+    """
+
+    plan: Plan
+    timings: Timings
+    wire: WireCosts
+    channels: Sequence[Channel]
+    trials: Sequence[Trial] = ()
+
+
+class TunerListener(Protocol):
+    """Who wants to know what a tuner does."""
+
+    def plan_decided(self, decision: Decision) -> None:
+        """A plan holds from the next iteration on; called on every rank."""
+
+    def plan_outdated(self, exposed: float, expected: float) -> None:
+        """Seconds waited for communication are above what was expected; a new plan is looked for."""
+
+
+class Tuner:
+    """The plan of one synchronizer.
+
+    Args:
+        communicator: the ranks; used between iterations.
+        synchronizer: what the plans are given to; it has been started.
+        segments: its layers.
+        settings: how to look for a plan.
+        measure: gives the costs of an all-reduce, the same on every rank; with True it must measure them anew.
+        listener: is told.
+
+    Attributes:
+        settled: the plan that was found, or taken over; None until then. While another one is looked for it is
+            still the one to be stored.
+        is_searching: whether plans are being measured or tried, which takes laps.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        synchronizer: Synchronizer,
+        segments: Sequence[Segment],
+        settings: TunerSettings,
+        measure: Callable[[bool], WireCosts],
+        listener: TunerListener,
+    ) -> None:
+        self._communicator = communicator
+        self._synchronizer = synchronizer
+        self._segments = list(segments)
+        self._settings = settings
+        self._measure = measure
+        self._listener = listener
+        self._profiler: Profiler | None = None
+        self._trials: Trials | None = None
+        self._watch: DriftWatch | None = DriftWatch() if settings.schedule == AUTO else None
+        self._again = False
+        self._found: Decision | None = None
+        self.settled: Plan | None = None
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether `iteration_done` needs laps."""
+        return self._profiler is not None or self._trials is not None
+
+    def search(self) -> None:
+        """Begin to look for a plan; a collective call, between iterations."""
+        ways = (False, True) if self._settings.schedule == AUTO else (False,)
+        total = sum(segment.count for segment in self._segments) * self._settings.element_bytes
+        probes = [self._guess("threshold", total / _PROBE_GROUPS, blocking) for blocking in ways]
+        alone = self._guess("single", total, False)
+        self._profiler = Profiler(self._settings.calibration_iterations, alone, probes)
+        self._trials = None
+        self._synchronizer.set_plan(self._profiler.current)
+
+    def settle(self, plan: Plan) -> None:
+        """Use a plan that was found earlier; a collective call, between iterations."""
+        self._profiler = self._trials = None
+        self._synchronizer.set_plan(plan)
+        self.settled = plan
+        if self._watch is not None:
+            self._watch.expect(None, plan.backward_end)
+
+    def iteration_done(self, laps: Sequence[float], report: CommReport) -> None:
+        """Note an iteration and choose the plan of the next one; collective, between iterations.
+
+        Args:
+            laps: as for `Profiler.record`; not read unless `is_searching`.
+            report: the iteration's communication.
+        """
+        if self._profiler is not None:
+            self._profiler.record(laps, report)
+            self._go_on_measuring(self._profiler)
+        elif self._trials is not None:
+            # Updates made while communication goes on are the same work under every plan. A GPU's laps are of
+            # its own clock, which the report knows nothing of.
+            rest = report.exposed_s if self._settings.on_host else laps[-1]
+            self._trials.record(sum(laps[:-1]) + rest, rest)
+            self._go_on_trying(self._trials)
+        elif self._watch is not None and self.settled is not None and self._watch.add(report.exposed_s):
+            self._look_at_window(self._watch)
+
+    def _go_on_measuring(self, profiler: Profiler) -> None:
+        if not profiler.is_over:
+            self._synchronizer.set_plan(profiler.current)
+            return
+        self._profiler = None
+        timings = profiler.timings(self._communicator)
+        wire = self._measure(self._again)
+        channels = profiler.channels(self._communicator, wire, self._settings.on_host)
+        if self._settings.schedule == AUTO:
+            self._begin_trials(timings, wire, channels)
+            return
+        plan = self._communicator.broadcast_object(self._plan(timings, channels[0]))
+        self._decide(Decision(plan, timings, wire, channels))
+
+    def _plan(self, timings: Timings, channel: Channel) -> Plan:
+        ready = ready_times(timings.backward_times)
+        plan = self._make(self._settings.schedule, ready, channel.beside, self._settings.bucket_bytes)
+        return predict_plan(plan, timings.backward_times, timings.tail, channel)
+
+    def _begin_trials(self, timings: Timings, wire: WireCosts, channels: Sequence[Channel]) -> None:
+        candidates = None
+        if self._communicator.rank == 0:
+            candidates = find_candidates(
+                self._segments,
+                timings,
+                channels,
+                element_bytes=self._settings.element_bytes,
+                bucket_bytes=self._settings.bucket_bytes,
+            )
+        candidates = self._communicator.broadcast_object(candidates)
+        assert candidates
+        self._found = Decision(candidates[0].plan, timings, wire, channels)
+        trials = Trials(candidates)
+        if trials.is_over:
+            self._decide_on(trials)
+            return
+        self._trials = trials
+        self._synchronizer.set_plan(trials.current.plan)
+
+    def _go_on_trying(self, trials: Trials) -> None:
+        if trials.stage_is_over:
+            trials.agree(agree_times(self._communicator, trials.local_times()))
+            if trials.is_over:
+                self._trials = None
+                self._decide_on(trials)
+                return
+        self._synchronizer.set_plan(trials.current.plan)
+
+    def _decide_on(self, trials: Trials) -> None:
+        results = self._communicator.broadcast_object(trials.results())
+        assert self._found is not None
+        best = results[0].candidate
+        plan = replace(best.plan, schedule=f"{AUTO}: {best.label}")
+        decision = replace(self._found, plan=plan, trials=results if len(results) > 1 else ())
+        self._found = None
+        is_known = bool(results[0].seconds) and self._settings.on_host
+        self._decide(decision, results[0].exposed if is_known else None)
+
+    def _decide(self, decision: Decision, exposed: float | None = None) -> None:
+        self.settle(decision.plan)
+        if self._watch is not None:
+            self._watch.expect(exposed, decision.timings.total)
+        self._listener.plan_decided(decision)
+
+    def _look_at_window(self, watch: DriftWatch) -> None:
+        (exposed,) = agree_times(self._communicator, [watch.median()])
+        expected = watch.judge(exposed)
+        if expected is not None:
+            self._again = True
+            self._listener.plan_outdated(exposed, expected)
+            self.search()
+
+    def _guess(self, schedule: str, bucket_bytes: float, blocking: bool) -> Plan:
+        """A plan that needs no measuring."""
+        plan = self._make(schedule, [0.0] * len(self._segments), AffineCost(0.0, 0.0), bucket_bytes)
+        return replace(plan, blocking=blocking)
+
+    def _make(self, schedule: str, ready: Sequence[float], cost: Cost, bucket_bytes: float) -> Plan:
+        return make_plan(
+            schedule,
+            self._segments,
+            ready,
+            cost,
+            element_bytes=self._settings.element_bytes,
+            bucket_bytes=bucket_bytes,
+        )

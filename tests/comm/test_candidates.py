@@ -1,0 +1,64 @@
+import numpy
+import pytest
+
+from mgcaffe.comm.candidates import MOST_CANDIDATES, ScaledStartUp, Timings, find_candidates
+from mgcaffe.comm.cost import AffineCost, AllReduceCost
+from mgcaffe.comm.plan import Segment
+from mgcaffe.comm.prediction import Channel
+
+LAYERS = 40
+SEGMENTS = [Segment(f"layer {i}", 1000 * i, 1000) for i in range(LAYERS)]
+TIMINGS = Timings([1e-3] * LAYERS, 2e-3)
+
+
+def found(channels, timings=TIMINGS, segments=SEGMENTS):
+    return find_candidates(segments, timings, channels, element_bytes=4)
+
+
+def channels(cost, slowdown=0.0):
+    return [Channel(blocking, cost, cost, slowdown) for blocking in (False, True)]
+
+
+def test_no_plan_is_tried_twice_and_the_best_predicted_comes_first():
+    candidates = found(channels(AffineCost(2e-3, 1e-7)))
+    hashes = [candidate.plan.hash for candidate in candidates]
+    assert len(set(hashes)) == len(hashes) <= MOST_CANDIDATES
+    predicted = [candidate.predicted for candidate in candidates]
+    assert predicted == sorted(predicted)
+    assert candidates[0].label.startswith("optimal")
+
+
+def test_a_single_all_reduce_is_tried_in_every_way_whatever_is_predicted_of_it():
+    singles = [each for each in found(channels(AffineCost(1e-6, 1e-6))) if len(each.plan.groups) == 1]
+    assert sorted(each.plan.blocking for each in singles) == [False, True]
+
+
+def test_plans_that_are_far_behind_are_not_tried():
+    labels = [each.label for each in found(channels(AffineCost(5e-3, 1e-9)))]
+    assert "wfbp" not in labels
+
+
+def test_where_all_schedules_agree_one_candidate_a_way_is_left():
+    candidates = found(channels(AffineCost(1e-3, 1e-9)), Timings([1e-3], 0.0), SEGMENTS[:1])
+    assert [(each.label, each.plan.blocking) for each in candidates] == [("single", False), ("single", True)]
+
+
+def test_contention_makes_the_single_all_reduce_the_best_predicted():
+    assert len(found(channels(AffineCost(2e-4, 1e-8), 0.95))[0].plan.groups) == 1
+    assert len(found(channels(AffineCost(2e-4, 1e-8), 0.0))[0].plan.groups) > 1
+
+
+def test_a_scaled_start_up_adds_to_every_size():
+    cost = ScaledStartUp(AffineCost(2.0, 0.5), 4.0)
+    assert cost(10) == 2.0 * 4 + 5.0 and cost(0) == 0.0
+    assert cost.affine()[:2] == (8.0, 0.5)
+
+
+def test_a_start_up_scaled_down_leaves_a_rising_cost_above_nothing():
+    curve = AllReduceCost([(1024, 1e-4), (2048, 1e-4), (1 << 20, 5e-3)])
+    values = ScaledStartUp(curve, 1 / 16).many(numpy.array([1024.0, 4096.0, 1 << 21]))
+    assert (values > 0).all() and list(values) == sorted(values)
+
+
+def test_the_backward_pass_has_a_tail():
+    assert TIMINGS.total == pytest.approx(0.042)

@@ -1,0 +1,94 @@
+from collections import Counter
+from dataclasses import replace
+
+from mgcaffe.comm.candidates import Candidate
+from mgcaffe.comm.plan import Group, Plan
+from mgcaffe.comm.trials import FIRST_ROUNDS, MOST_SURVIVORS, SECOND_ROUNDS, Trials
+
+
+def candidate(label, groups, predicted):
+    made = tuple(Group(i, i, i, 1, 4, 0.0, 0.0, predicted) for i in range(groups))
+    return Candidate(label, Plan(label, groups, made, 0.0))
+
+
+def run(candidates, seconds):
+    """Run the trials with seconds(label, how many iterations there have been); returns them and the order."""
+    trials = Trials(candidates)
+    order = []
+    while not trials.is_over:
+        if trials.stage_is_over:
+            trials.agree(trials.local_times())
+            continue
+        label = trials.current.label
+        trials.record(seconds(label, len(order)), 0.25)
+        order.append(label)
+    return trials, order
+
+
+def test_the_fastest_is_kept_whatever_was_predicted():
+    candidates = [candidate("a", 3, 1.0), candidate("b", 2, 1.2), candidate("c", 1, 1.3)]
+    trials, _ = run(candidates, lambda label, _: {"a": 3.0, "b": 1.0, "c": 2.0}[label])
+    results = trials.results()
+    assert [result.candidate.label for result in results] == ["b", "c", "a"]
+    assert results[0].median == 1.0 and results[0].exposed == 0.25
+
+
+def test_all_take_turns_and_those_behind_drop_out():
+    candidates = [candidate(label, 1, 1.0) for label in "abc"]
+    _, order = run(candidates, lambda label, _: {"a": 1.0, "b": 1.0, "c": 2.0}[label])
+    rounds = [order[start : start + 3] for start in range(0, 3 * FIRST_ROUNDS, 3)]
+    assert all(set(each) == set("abc") for each in rounds)
+    assert len({each[0] for each in rounds}) > 1
+    assert Counter(order) == {"a": FIRST_ROUNDS + SECOND_ROUNDS, "b": FIRST_ROUNDS + SECOND_ROUNDS, "c": FIRST_ROUNDS}
+
+
+def test_drift_of_the_machine_misleads_nobody():
+    """Every iteration is slower than the one before, by more than the candidates differ."""
+    candidates = [candidate("slow", 1, 1.0), candidate("fast", 2, 1.0)]
+    trials, _ = run(candidates, lambda label, number: (1.0 if label == "fast" else 1.3) + 0.2 * number)
+    assert trials.results()[0].candidate.label == "fast"
+
+
+def test_of_two_each_comes_first_as_often_as_the_other():
+    _, order = run([candidate("a", 1, 1.0), candidate("b", 2, 1.0)], lambda *_: 1.0)
+    assert Counter(order[::2]) == {"a": 5, "b": 5}
+
+
+def test_a_burst_of_other_work_does_not_throw_out_the_fastest():
+    candidates = [candidate("fast", 3, 1.0), candidate("slow", 2, 1.1)]
+    trials, _ = run(candidates, lambda label, number: 5.0 if label == "fast" and number < 5 else
+                    (1.0 if label == "fast" else 1.1))  # fmt: skip
+    assert trials.results()[0].candidate.label == "fast"
+
+
+def test_of_those_that_tie_the_fewest_groups_are_taken_if_predicted_alike():
+    alike = [candidate("many", 9, 1.0), candidate("few", 2, 1.005), candidate("fewest", 1, 1.2)]
+    trials, _ = run(alike, lambda label, number: 1.0 + 0.001 * (number % 3))
+    assert trials.results()[0].candidate.label == "few"
+
+
+def test_the_slowest_ranks_times_count():
+    trials = Trials([candidate("a", 1, 1.0), candidate("b", 1, 1.0)])
+    for _ in range(2 * FIRST_ROUNDS):
+        trials.record(1.0, 0.0)
+    assert trials.stage_is_over
+    agreed = trials.local_times()
+    agreed[: 2 * FIRST_ROUNDS : 2] = [3.0] * FIRST_ROUNDS  # on another rank a is slow
+    trials.agree(agreed)
+    assert trials.is_over
+    assert trials.results()[0].candidate.label == "b"
+
+
+def test_one_candidate_needs_no_trial():
+    only = candidate("a", 1, 1.0)
+    trials = Trials([replace(only)])
+    assert trials.is_over
+    assert [result.candidate for result in trials.results()] == [only]
+
+
+def test_of_many_that_are_level_only_the_best_run_on():
+    candidates = [candidate(label, 1, 1.0) for label in "abcdefgh"]
+    _, order = run(candidates, lambda label, _: 1.0 + 0.0001 * "hgfedcba".index(label))
+    counts = Counter(order)
+    assert counts == {**dict.fromkeys("abc", FIRST_ROUNDS), **dict.fromkeys("defgh", FIRST_ROUNDS + SECOND_ROUNDS)}
+    assert MOST_SURVIVORS == 5

@@ -1,0 +1,204 @@
+"""A tuner on a machine that is made up: each iteration takes what `predict_plan` says of the truth."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from mgcaffe.comm.calibration import WireCosts
+from mgcaffe.comm.comm_report import CommReport, GroupTimes
+from mgcaffe.comm.communicator import SingleCommunicator
+from mgcaffe.comm.cost import AffineCost, AllReduceCost
+from mgcaffe.comm.drift import WINDOW
+from mgcaffe.comm.plan import Segment
+from mgcaffe.comm.planners import make_plan
+from mgcaffe.comm.prediction import Channel, predict_plan
+from mgcaffe.comm.profiler import Profiler
+from mgcaffe.comm.threaded import run_ranks
+from mgcaffe.comm.tuner import Tuner, TunerSettings
+
+LAYERS = 20
+SEGMENTS = [Segment(f"layer {i}", 25_000 * i, 25_000) for i in range(LAYERS)]
+BACKWARD = [1e-3] * LAYERS
+
+
+def curve(a, b):
+    return AllReduceCost([(1 << shift, a + b * (1 << shift)) for shift in range(10, 23)])
+
+
+@dataclass
+class Machine:
+    """What an iteration takes, as a synchronizer and a listener see it."""
+
+    polled: AllReduceCost = field(default_factory=lambda: curve(6e-4, 1e-9))
+    hurried: AllReduceCost = field(default_factory=lambda: curve(5e-4, 1e-9))
+    blocking: AllReduceCost = field(default_factory=lambda: curve(4e-4, 1e-9))
+    slowdown: dict = field(default_factory=lambda: {False: 0.0, True: 0.0})
+    tail: float = 1e-4
+    late: float = 0.0  # seconds by which this rank's layers take longer
+    plan: object = None
+    decisions: list = field(default_factory=list)
+    outdated: list = field(default_factory=list)
+    measured: list = field(default_factory=list)
+
+    def set_plan(self, plan):
+        self.plan = plan
+
+    def measure(self, anew):
+        self.measured.append(anew)
+        return WireCosts(self.polled, self.hurried, self.blocking)
+
+    def plan_decided(self, decision):
+        self.decisions.append(decision)
+
+    def plan_outdated(self, exposed, expected):
+        self.outdated.append((exposed, expected))
+
+    def iterate(self, tuner):
+        blocking = self.plan.blocking
+        beside, alone = (self.blocking, self.blocking) if blocking else (self.polled, self.hurried)
+        times = [seconds + self.late for seconds in BACKWARD]
+        truth = predict_plan(self.plan, times, self.tail, Channel(blocking, beside, alone, self.slowdown[blocking]))
+        stretch = (truth.backward_end - self.tail) / sum(times)
+        laps = [*(stretch * seconds for seconds in times[::-1]), self.tail, truth.exposed]
+        groups = [GroupTimes(g.bytes, g.ready_at, g.start_at, g.end_at) for g in truth.groups]
+        report = CommReport(truth.busy, truth.exposed, truth.busy - truth.exposed, groups,
+                            backward_end=truth.backward_end)  # fmt: skip
+        tuner.iteration_done(laps, report)
+
+
+def tuner_of(machine, schedule="auto", ranks=None, iterations=10):
+    settings = TunerSettings(schedule, 4, iterations)
+    tuner = Tuner(ranks or SingleCommunicator(), machine, SEGMENTS, settings, machine.measure, machine)
+    tuner.search()
+    return tuner
+
+
+def run(machine, **options):
+    tuner = tuner_of(machine, **options)
+    for _ in range(400):
+        if not tuner.is_searching:
+            break
+        machine.iterate(tuner)
+    return tuner
+
+
+def test_a_schedule_is_planned_after_so_many_iterations_and_nothing_is_tried():
+    machine = Machine()
+    tuner = tuner_of(machine, "optimal", iterations=7)
+    for number in range(7):
+        assert tuner.is_searching and tuner.settled is None, number
+        machine.iterate(tuner)
+    (decision,) = machine.decisions
+    assert not tuner.is_searching and tuner.settled == machine.plan == decision.plan
+    assert decision.plan.schedule == "optimal" and not decision.trials
+    assert machine.measured == [False]
+
+
+def test_where_nothing_is_in_the_way_the_prediction_is_the_planners():
+    machine = Machine()
+    run(machine, schedule="optimal")
+    (decision,) = machine.decisions
+    assert decision.timings.backward_times == pytest.approx(BACKWARD) and decision.timings.tail == pytest.approx(1e-4)
+    expected = make_plan("optimal", SEGMENTS, [1e-3 * (LAYERS - i) for i in range(LAYERS)], machine.polled,
+                         element_bytes=4)  # fmt: skip
+    assert decision.plan.hash == expected.hash
+    assert decision.channels[0].slowdown == pytest.approx(0, abs=1e-6)
+
+
+def test_auto_keeps_an_overlapping_plan_where_there_is_much_to_hide():
+    machine = Machine()
+    tuner = run(machine)
+    (decision,) = machine.decisions
+    assert len(tuner.settled.groups) > 1
+    assert tuner.settled.schedule == f"auto: {decision.trials[0].candidate.label}"
+    medians = [trial.median for trial in decision.trials]
+    assert medians[0] == pytest.approx(min(medians), rel=0.01)
+    assert len({trial.candidate.plan.hash for trial in decision.trials}) == len(medians)
+
+
+def test_auto_measures_contention_and_takes_one_blocking_all_reduce_where_hiding_costs_more():
+    machine = Machine(slowdown={False: 0.9, True: 0.95}, tail=0.0)
+    tuner = run(machine)
+    (decision,) = machine.decisions
+    assert len(tuner.settled.groups) == 1 and tuner.settled.blocking
+    assert [channel.blocking for channel in decision.channels] == [False, True]
+    assert decision.channels[0].slowdown == pytest.approx(0.9, abs=0.05)
+    best, *others = decision.trials
+    assert best.candidate.predicted == pytest.approx(best.median, rel=0.02)
+    assert all(best.median <= other.median for other in others)
+
+
+def test_a_schedules_own_plan_is_predicted_with_contention():
+    machine = Machine(slowdown={False: 0.5, True: 0.5})
+    run(machine, schedule="wfbp")
+    (decision,) = machine.decisions
+    assert decision.channels[0].slowdown == pytest.approx(0.5, abs=0.05)
+    assert decision.plan.backward_end > sum(BACKWARD) * 1.2
+
+
+def test_an_all_reduce_that_takes_longer_beside_computation_is_noticed():
+    machine = Machine()
+    machine.measure = lambda anew: WireCosts(curve(3e-4, 5e-10), machine.hurried, machine.blocking)
+    run(machine, schedule="optimal")
+    (decision,) = machine.decisions
+    assert decision.channels[0].beside(100_000) == pytest.approx(machine.polled(100_000), rel=0.05)
+
+
+def test_all_ranks_decide_alike_by_the_slowest_ones_times():
+    def work(ranks):
+        machine = Machine(late=2e-4 * ranks.rank)
+        tuner = run(machine, ranks=ranks)
+        return tuner.settled.hash, machine.decisions[0].timings.backward_times[3]
+
+    results = run_ranks(3, work)
+    assert len(set(results)) == 1
+    assert results[0][1] == pytest.approx(1.4e-3)
+
+
+def test_it_plans_again_when_communication_is_waited_for_longer():
+    machine = Machine()
+    tuner = run(machine)
+    for _ in range(3 * WINDOW):
+        machine.iterate(tuner)
+    assert len(machine.decisions) == 1 and not machine.outdated
+    before = tuner.settled
+    machine.polled = machine.hurried = machine.blocking = curve(6e-3, 4e-9)
+    while not machine.outdated:
+        machine.iterate(tuner)
+    exposed, expected = machine.outdated[0]
+    assert exposed > expected
+    assert tuner.is_searching and tuner.settled == before  # which is still what a snapshot stores
+    while tuner.is_searching:
+        machine.iterate(tuner)
+    assert machine.measured == [False, True]
+    assert len(machine.decisions) == 2 and tuner.settled.hash != before.hash
+
+
+def test_a_plan_that_was_found_earlier_is_used_at_once():
+    machine = Machine()
+    found = run(machine).settled
+    again = Machine()
+    tuner = tuner_of(again)
+    tuner.settle(found)
+    assert again.plan == found and not tuner.is_searching
+    again.iterate(tuner)
+    assert not again.measured and tuner.settled == found
+
+
+def test_few_iterations_measure_no_contention():
+    machine = Machine(slowdown={False: 0.9, True: 0.9})
+    run(machine, schedule="optimal", iterations=3)
+    assert machine.decisions[0].channels[0].slowdown == 0.0
+
+
+def test_the_first_iteration_is_not_counted_and_every_other_one_is_undisturbed():
+    alone = make_plan("single", [1, 1], [2.0, 1.0], AffineCost(1, 1), element_bytes=4)
+    probe = make_plan("wfbp", [1, 1], [2.0, 1.0], AffineCost(1, 1), element_bytes=4)
+    profiler = Profiler(6, alone, [probe])
+    seen = []
+    while not profiler.is_over:
+        seen.append(profiler.current.schedule)
+        slow = 100.0 if len(seen) == 1 else 1.0
+        profiler.record([slow, slow, slow, 0.0], CommReport())
+    assert seen == ["single", "wfbp", "single", "wfbp", "single", "wfbp"]
+    assert profiler.timings(SingleCommunicator()).backward_times == [1.0, 1.0]

@@ -1,0 +1,102 @@
+"""`engine train` under plain mpirun: a survivor names a dead rank, stops are agreed, no rank trains with nan."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+SOAK = Path(__file__).parents[1] / "soak"
+RANKS = 3
+
+NET = """
+layer {{ name: "data" type: "HDF5Data" top: "data" top: "label"
+  hdf5_data_param {{ source: "data.txt" batch_size: 4 }} }}
+layer {{ name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1" {extra}
+  inner_product_param {{ num_output: 4 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }}
+"""
+SOLVER = """
+net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" max_iter: 10000000 snapshot: 20 snapshot_prefix: "net"
+random_seed: 7 solver_mode: CPU comm_param { schedule: WFBP }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    random = np.random.default_rng(5)
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["data"] = random.standard_normal((600, 3)).astype(np.float32)
+        file["label"] = random.integers(0, 4, 600).astype(np.float32)
+    (tmp_path / "data.txt").write_text(f"{tmp_path / 'data.h5'}\n")
+    (tmp_path / "net.prototxt").write_text(NET.format(extra=""))
+    (tmp_path / "solver.prototxt").write_text(SOLVER)
+    return tmp_path
+
+
+def test_the_lowest_survivor_names_a_rank_that_was_killed(run_mpi, folder):
+    environment = {"FAULT": "1:backward:kill:30", "RECORD": str(folder)}
+    result = run_mpi(
+        [SOAK / "faulty_engine.py", "train", "solver.prototxt"],
+        n=RANKS, timeout=120, environment=environment, cwd=folder,
+    )  # fmt: skip
+    assert not result.hung and result.returncode != 0 and not result.left_behind, result.describe()
+    assert result.stderr.count("error: ") == 1, result.describe()
+    block = result.stderr[result.stderr.index("error: ") :]
+    assert block.startswith(f"error: rank 1 of {RANKS} on {os.uname().nodename} (process ")
+    assert "iteration: 29" in block and "doing:     backward, layer 'ip1'" in block
+
+
+def test_one_ranks_nan_stops_all_before_the_update(run_mpi, folder):
+    with h5py.File(folder / "data.h5", "a") as file:
+        # Record 4 * 3 * 10 + 1 is the first one that rank 1 reads in iteration 10.
+        file["data"][121, 0] = np.nan
+    result = run_mpi(
+        ["-m", "mgcaffe.tools.main", "train", "solver.prototxt", "--nan_effect=snapshot"],
+        n=RANKS, timeout=120, cwd=folder,
+    )  # fmt: skip
+    assert result.returncode == 71, result.describe()
+    assert result.stderr.count("error: ") == 1
+    assert "iteration 10: a loss or gradient is not finite; no rank has updated its weights" in result.stderr
+    assert "rank 1" in result.stderr and "blob 'data', made by layer 'data' (HDF5Data): 1 of 12 values" in result.stderr
+    assert (folder / "net_iter_10.solverstate").exists()
+
+
+@pytest.mark.parametrize("how", ["stop file", "SIGUSR1"])
+def test_all_ranks_stop_at_one_iteration(launch, folder, how):
+    environment = {
+        **os.environ,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "RECORD": str(folder),
+    }
+    command = [launch.MPIRUN, "--oversubscribe", "--bind-to", "none", "-n", str(RANKS), sys.executable]
+    process = subprocess.Popen(
+        [*command, SOAK / "faulty_engine.py", "train", "solver.prototxt"],
+        cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while not (folder / "net_iter_20.solverstate").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        if how == "stop file":
+            (folder / "net.stop").touch()
+        else:
+            process.send_signal(signal.SIGUSR1)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 75, said
+    ends = {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)}
+    assert len(ends) == 1
+    assert (folder / f"net_iter_{ends.pop().split()[0]}.solverstate").exists()
+    assert not (folder / "net.stop").exists()
