@@ -4,7 +4,8 @@ In a first stage every candidate runs a few iterations, one after the other, eve
 that are behind the fastest by more than noise drop out; the others run a second stage. What counts of an
 iteration is the slowest rank's time, and of two plans the median of their differences in the same rounds: what
 slows a whole round down slows both. Who is level with the fastest in their best iterations stays for the second
-stage, too, which the best five run.
+stage, too, which the best five run. Where iterations take seconds, a stage has fewer rounds: they vary less, and
+training by a bad plan costs more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from mgcaffe.comm.candidates import Candidate
 FIRST_ROUNDS = 4
 SECOND_ROUNDS = 6
 MOST_SURVIVORS = 5
+STAGE_SECONDS = 60.0
+"""How long a stage may take, by prediction, if it has more than one round."""
 _LEAST_NOISE = 0.005
 _NEAR_IN_PREDICTION = 1.01
 
@@ -57,9 +60,8 @@ class Trials:
         self._candidates = list(candidates)
         self._times: list[list[tuple[float, float]]] = [[] for _ in candidates]
         self._survivors = list(range(len(candidates)))
-        self._rounds_left = FIRST_ROUNDS
         self._second_stage = False
-        self._order = list(self._survivors)
+        self._begin_stage(FIRST_ROUNDS)
         self.is_over = len(self._candidates) == 1
 
     @property
@@ -97,8 +99,7 @@ class Trials:
         if len(self._survivors) == 1:
             self.is_over = True
             return
-        self._rounds_left = SECOND_ROUNDS
-        self._order = list(self._survivors)
+        self._begin_stage(SECOND_ROUNDS)
 
     def results(self) -> list[Trial]:
         """Return all trials, the chosen one first, then by their medians.
@@ -116,9 +117,14 @@ class Trials:
         rest = sorted((trial for i, trial in enumerate(trials) if i != winner), key=lambda trial: trial.median)
         return [trials[winner], *rest]
 
+    def _begin_stage(self, most: int) -> None:
+        one_round = sum(self._candidates[index].predicted for index in self._survivors)
+        self._rounds = self._rounds_left = max(1, min(most, int(STAGE_SECONDS / max(one_round, 1e-9))))
+        self._order = list(self._survivors)
+
     def _rotated(self) -> list[int]:
         """Everybody comes first, and comes after everybody, in turn."""
-        done = (SECOND_ROUNDS if self._second_stage else FIRST_ROUNDS) - self._rounds_left
+        done = self._rounds - self._rounds_left
         shift = done // 2 % len(self._survivors)
         order = self._survivors[shift:] + self._survivors[:shift]
         return order[::-1] if done % 2 else order

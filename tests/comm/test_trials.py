@@ -92,3 +92,11 @@ def test_of_many_that_are_level_only_the_best_run_on():
     counts = Counter(order)
     assert counts == {**dict.fromkeys("abc", FIRST_ROUNDS), **dict.fromkeys("defgh", FIRST_ROUNDS + SECOND_ROUNDS)}
     assert MOST_SURVIVORS == 5
+
+
+def test_slow_iterations_have_fewer_rounds():
+    candidates = [candidate(label, number, 12.0) for number, label in enumerate("ab", 1)]
+    _, order = run(candidates, lambda *_: 12.0)
+    assert Counter(order) == {"a": 2 + 2, "b": 2 + 2}
+    _, order = run([candidate(label, 1, 100.0) for label in "ab"], lambda *_: 100.0)
+    assert Counter(order) == {"a": 2, "b": 2}
