@@ -61,6 +61,7 @@ class Trials:
         self._times: list[list[tuple[float, float]]] = [[] for _ in candidates]
         self._survivors = list(range(len(candidates)))
         self._second_stage = False
+        self._order: list[int] = []
         self._begin_stage(FIRST_ROUNDS)
         self.is_over = len(self._candidates) == 1
 

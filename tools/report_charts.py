@@ -61,7 +61,7 @@ def stacked_bar(parts: Sequence[tuple[str, str, float]], total: float, unit: str
         tip = f"{name}: {value:.3f} {unit}, {100 * value / total:.1f} %"
         drawing.box(x, 0, width, 40, colour, tip=tip, stroke="#fff")
         dark = colour in (COLOURS["other"], COLOURS["forward"], COLOURS["backward"])
-        drawing.fitted_text(x, 25, width, f"{name} {share}", size=13, colour="#222" if dark else "#fff")
+        drawing.fitted_text(x, 25, width, f"{share} {name}", size=13, colour="#222" if dark else "#fff")
         if width > 46:
             drawing.text(x + width / 2, 57, f"{value:.2f} {unit}", size=11, colour=_SOFT, anchor="middle")
         x += width
@@ -138,9 +138,12 @@ def group_chart(groups: Sequence[GroupLine], backward: float, predicted_backward
     for tick in across.ticks(10):
         drawing.line(across(tick), 26, across(tick), height - 24, _GRID)
         drawing.text(across(tick), height - 8, f"{number_text(tick)} ms", size=10.5, colour=_SOFT, anchor="middle")
-    for at, name, dashed in ((backward, "backward ends", False), (predicted_backward, "predicted", True)):
+    early, late = sorted((backward, predicted_backward))
+    for at, dashed in ((backward, False), (predicted_backward, True)):
         drawing.line(across(at), 18, across(at), height - 24, COLOURS["backward"], width=1.6, dashed=dashed)
-        drawing.text(across(at) - 4, 14 if not dashed else 26, name, size=10.5, colour="#9A6A00", anchor="end")
+        anchor, shift = ("end", -4) if at == early and early != late else ("start", 4)
+        text = "backward is predicted to end" if dashed else "backward ends"
+        drawing.text(across(at) + shift, 14 if not dashed else 24, text, size=10.5, colour="#9A6A00", anchor=anchor)
     for row, group in enumerate(shown):
         y = 32 + 34 * row
         drawing.text(142, y + 13, f"group {group.number}, {size_text(group.bytes)}", size=11, anchor="end")

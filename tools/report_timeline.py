@@ -80,7 +80,10 @@ class TimelineData:
         return int(spans[len(spans) // 2].facts["iteration"])
 
     def phases(self) -> dict[str, float]:
-        """The mean milliseconds of an iteration that each phase takes, over ranks; `other` is the rest."""
+        """The mean milliseconds of an iteration that each phase takes, over ranks; `other` is the rest.
+
+        Where groups are on their way while the ranks agree on the loss, that is waiting for communication.
+        """
         wholes = [box for box in self.boxes if box.category == "iteration"]
         totals = dict.fromkeys(PHASES, 0.0)
         for rank in range(len(self.ranks)):
@@ -91,9 +94,22 @@ class TimelineData:
                     inside = of_rank[bisect_left(starts, whole.start) : bisect_left(starts, whole.end)]
                     for box, seconds in zip(inside, _own_lengths(inside), strict=True):
                         totals[box.category] += seconds
+        while_agreeing = sum(self._shared_time("agree", rank) for rank in range(len(self.ranks)))
+        totals["wait"] += while_agreeing
+        totals["agree"] -= while_agreeing
         means = {phase: total / len(wholes) for phase, total in totals.items()}
         means["other"] = max(0.0, sum(box.length for box in wholes) / len(wholes) - sum(means.values()))
         return means
+
+    def _shared_time(self, category: str, rank: int) -> float:
+        """The milliseconds in which a rank's spans of a category and its all-reduces run at the same time."""
+        reduced = self.allreduces(rank)
+        return sum(
+            max(0.0, min(box.end, other.end) - max(box.start, other.start))
+            for box in self.boxes
+            if box.category == category and box.rank == rank
+            for other in reduced
+        )
 
     def allreduces(self, rank: int | None = None) -> list[Box]:
         """The all-reduces, of one rank or of all."""

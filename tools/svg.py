@@ -112,6 +112,8 @@ class Scale:
 
 def number_text(value: float) -> str:
     """A number as short as it may be."""
-    if value and (abs(value) < 1e-3 or abs(value) >= 1e6):
+    if abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3g}"
+    if value and abs(value) < 1e-3:
         return f"{value:.2g}"
     return f"{value:.4g}"

@@ -193,6 +193,14 @@ def test_spans_inside_others_are_not_counted_twice(tmp_path):
     assert (overlapped["forward"], overlapped["wait"], overlapped["update"], overlapped["other"]) == (5, 2, 1, 2)
 
 
+def test_agreeing_while_groups_are_reduced_counts_as_waiting(tmp_path):
+    boxes = [Box(0, "iteration 1", "iteration", 0, 10, {"iteration": 1}), Box(0, "agree", "agree", 4, 8, {}),
+             Box(0, "all-reduce", "allreduce", 1, 5, {}), Box(0, "all-reduce", "allreduce", 5, 6, {}),
+             Box(0, "update", "update", 8, 9, {})]  # fmt: skip
+    phases = TimelineData(tmp_path, [{}], [1], None, boxes).phases()
+    assert (phases["wait"], phases["agree"], phases["other"]) == (2, 2, 5)
+
+
 def test_thinning_out_keeps_every_peak():
     points = [(float(x), 0.0) for x in range(100_000)]
     points[77_777] = (77_777.0, 9.0)
