@@ -23,9 +23,9 @@ from typing import Any
 COMMANDS = ("ip", "tc", "unshare")
 INTERFACE = "wire"
 _SUBNET = "10.213.77"
-# Enough for one scheduler tick at 1 Gbit/s; a smaller bucket would not reach the rate, a larger one exceed it for
-# the first packets of every all-reduce.
-_BURST = "128kb"
+# What tbf lets through at once after a pause. More would let small all-reduces exceed the rate, so that none of
+# their measurements would say what a large one costs; less would not reach the rate.
+_BURSTS = {"gbit": "128kb", "mbit": "32kb"}
 _QUEUE = "50ms"
 
 _AGENT = """#!/bin/sh
@@ -44,7 +44,7 @@ class ShapedNetwork:
 
     Args:
         hosts: how many.
-        rate: of each link and direction, as tc writes it (`1gbit`, `100mbit`).
+        rate: of each link and direction, as tc writes it, in gbit or mbit (`1gbit`, `100mbit`).
 
     Attributes:
         names: the hosts' names, `host0`...
@@ -52,6 +52,8 @@ class ShapedNetwork:
     """
 
     def __init__(self, hosts: int, rate: str) -> None:
+        if rate[-4:] not in _BURSTS or not rate[:-4].isdigit():
+            raise NetworkUnavailable(f"'{rate}' is no rate; give a whole number of mbit or gbit, such as 100mbit")
         self.rate = rate
         self.names = [f"host{number}" for number in range(hosts)]
         self.addresses = [f"{_SUBNET}.{number + 1}" for number in range(hosts)]
@@ -123,7 +125,7 @@ class ShapedNetwork:
             _ip("-n", switch, "link", "set", port, "master", "bridge")
             for namespace, interface in ((host, INTERFACE), (switch, port)):
                 _ip("-n", namespace, "link", "set", interface, "up")
-                shape = ["root", "tbf", "rate", self.rate, "burst", _BURST, "latency", _QUEUE]
+                shape = ["root", "tbf", "rate", self.rate, "burst", _BURSTS[self.rate[-4:]], "latency", _QUEUE]
                 _call("tc", "-n", namespace, "qdisc", "add", "dev", interface, *shape)
         agent = self._folder / "agent"
         agent.write_text(_AGENT.format(prefix=self._prefix))

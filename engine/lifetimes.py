@@ -73,7 +73,8 @@ def _spare(node: Node, read: Sequence[_Value]) -> int | None:
 
 def _safe(node: Node, value: _Value) -> bool:
     for same in value.storage:
-        if not same.maker.bottoms:
+        # Nobody may write over an input, or over an output of the net, which is what no layer reads.
+        if not same.maker.bottoms or not same.readers:
             return False
         if same.maker.needs_backward and same.maker.layer.keeps_tops:
             return False

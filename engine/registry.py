@@ -55,8 +55,9 @@ def create(param: Any, context: LayerContext, source: Any = None) -> Layer:
             location=location,
             hint="leave the layer out, or write it as a Python layer",
         )
-    near = difflib.get_close_matches(param.type, types, n=1)
-    guess = f" Did you mean '{near[0]}'?" if near else ""
+    by_letters = {name.lower(): name for name in types}
+    near = difflib.get_close_matches(param.type.lower().replace("_", ""), by_letters, n=1)
+    guess = f" Did you mean '{by_letters[near[0]]}'?" if near else ""
     raise NetError(
         f"unknown layer type '{param.type}' (layer '{param.name}').{guess}",
         location=location,

@@ -73,6 +73,11 @@ class Net:
     ) -> None:
         if isinstance(phase, (str, os.PathLike)):
             weights, phase, level = phase, level, 0
+        if isinstance(level, (str, os.PathLike)):
+            raise ArgumentError(
+                f"the third argument, {os.fspath(level)!r}, is no level",
+                hint="write Net(file, phase, weights=...) or Net(file, weights, phase)",
+            )
         if phase not in (mode.TRAIN, mode.TEST):
             raise ArgumentError(f"the phase {phase!r} is neither caffe.TRAIN (0) nor caffe.TEST (1)")
         mode.start_caffe_log()
@@ -97,7 +102,9 @@ class Net:
 
     def _bind(self, net: engine.Net) -> None:
         self.engine_net = net
+        # pycaffe's own names for what its C++ side offers; scripts that walk the graph use them.
         self._layer_names = [layer.name for layer in net.layers]
+        self._blob_names = list(net.blobs)
         self.layers: list[NetLayer | UserLayer] = [
             layer.user if isinstance(layer, Python) else NetLayer(layer) for layer in net.layers
         ]
@@ -115,6 +122,7 @@ class Net:
         )
         self.inputs = list(net.inputs)
         self.outputs = list(net.outputs)
+        self._inputs, self._outputs = self._ids(self.inputs), self._ids(self.outputs)
         self.bottom_names = OrderedDict(zip(self._layer_names, net.bottom_names, strict=True))
         self.top_names = OrderedDict(zip(self._layer_names, net.top_names, strict=True))
 
@@ -296,6 +304,19 @@ class Net:
         weights_hdf5.load_hdf5(self.engine_net, path)
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _ids(self, names: Iterable[str]) -> list[int]:
+        """The numbers of blobs in `_blob_names`; a loss whose top has no name is no blob of its own."""
+        numbers = {name: number for number, name in enumerate(self._blob_names)}
+        return [numbers[name] for name in names if name in numbers]
+
+    def _top_ids(self, layer: int) -> list[int]:
+        """The numbers of the blobs that the layer of this number makes."""
+        return self._ids(self.engine_net.top_names[layer])
+
+    def _bottom_ids(self, layer: int) -> list[int]:
+        """The numbers of the blobs that the layer of this number reads."""
+        return self._ids(self.engine_net.bottom_names[layer])
 
     def _number(self, layer: str) -> int:
         if layer not in self.layer_dict:

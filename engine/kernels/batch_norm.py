@@ -12,11 +12,16 @@ import torch
 
 
 class Statistics(NamedTuple):
-    """What a training pass over a batch finds out about each channel, each of shape (C)."""
+    """What a training pass over a batch finds out about each channel, each of shape (C).
+
+    Attributes:
+        values: how many there are a channel; with none there is nothing to be found out, and the rest is zero.
+    """
 
     mean: torch.Tensor
     inverse_std: torch.Tensor
     unbiased_variance: torch.Tensor
+    values: int
 
 
 def forward(
@@ -29,11 +34,14 @@ def forward(
     """y = weight (x - mean) / sqrt(variance + eps) + bias, over the batch's own statistics; then max(y, 0)."""
     channels = x.shape[1]
     running_mean, running_variance = x.new_zeros(channels), x.new_zeros(channels)
+    count = x.numel() // max(1, channels)
+    if not count:
+        return torch.empty_like(x), Statistics(running_mean, x.new_zeros(channels), running_variance, 0)
     # With momentum 1 the running statistics become those of this batch, the variance unbiased.
     y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_variance, True, 1.0, eps)
-    if x.numel() == channels:
+    if count == 1:
         running_variance.zero_()
-    return (y.clamp_(min=0) if relu else y), Statistics(mean, inverse_std, running_variance)
+    return (y.clamp_(min=0) if relu else y), Statistics(mean, inverse_std, running_variance, count)
 
 
 def backward(
@@ -58,9 +66,13 @@ def backward(
     """
     if relu_top is not None:
         dy = torch.ops.aten.threshold_backward(dy, relu_top, 0)
-    gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = torch.ops.aten.native_batch_norm_backward(
-        dy, x, weight, None, None, mean, inverse_std, True, 0.0, list(wanted)
-    )
+    gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+    if x.numel():
+        gradients = torch.ops.aten.native_batch_norm_backward(
+            dy, x, weight, None, None, mean, inverse_std, True, 0.0, list(wanted)
+        )
+    else:
+        gradients = torch.empty_like(x), torch.zeros_like(mean), torch.zeros_like(mean)
     dx, dweight, dbias = (part if want else None for part, want in zip(gradients, wanted, strict=True))
     return dx, dweight, dbias
 

@@ -14,8 +14,9 @@ Bottom: (N, C, ...), two axes or more. Top: the same shape; may be the bottom's 
 Parameters: W0, the sum of means (C); W1, the sum of variances (C); W2, the sum of weights (1); all zero at first. The
 forward pass itself changes them, so their lr_mult is 0. With scale_bias also scale (C) and bias (C).
 Differences from Caffe: every rank has the statistics of its own batches; they are averaged over the ranks before a test
-and a snapshot. NVIDIA's Caffe stores averages instead of sums, with W2 = 1, and reads them likewise: its weights give
-the same results here until training goes on, when they count as the statistics of one batch.
+and a snapshot. A batch of no items leaves the statistics as they are, where Caffe's become NaN. NVIDIA's Caffe stores
+averages instead of sums, with W2 = 1, and reads them likewise: its weights give the same results here until training
+goes on, when they count as the statistics of one batch.
 (Caffe: batch_norm_layer.cpp.)
 """
 
@@ -143,6 +144,8 @@ class BatchNorm(Layer):
 
     def store(self, statistics: Statistics) -> None:
         """Adds a batch's statistics to the parameters; called once for every training forward pass."""
+        if not statistics.values:
+            return
         fraction = self.param.batch_norm_param.moving_average_fraction
         means, variances, total = (parameter.data for parameter in self.parameters[:3])
         means.mul_(fraction).add_(statistics.mean)

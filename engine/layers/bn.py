@@ -22,7 +22,7 @@ Parameters: of the first: slope, bias, mean (zeros at first), variance (zeros, o
 The last two are changed by the forward pass, so their lr_mult is 0.
 Parameters: of the second: slope, bias, each (1, C, 1, 1).
 Differences from Caffe: a slope without a filler is 1; in the forks it is 0, which lets nothing through. SegNet's
-second and third top, the batch's mean and variance, are not made.
+second and third top, the batch's mean and variance, are not made. A batch of no items leaves the averages as they are.
 (Caffe: bn_layer.cpp of the forks.)
 """
 
@@ -126,9 +126,8 @@ class BN(Layer):
     def _normalise_by_batch(self, x: torch.Tensor, slope: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         y, statistics = batch_norm.forward(x, slope, bias, self.eps)
         self.saved = (x, statistics.mean, statistics.inverse_std) if self.backward_follows else None
-        if self.moving:
-            count = max(1, x.numel() // self.channels)
-            biased = statistics.unbiased_variance * ((count - 1) / count)
+        if self.moving and statistics.values:
+            biased = statistics.unbiased_variance * ((statistics.values - 1) / statistics.values)
             for parameter, value in zip(self.parameters[2:], (statistics.mean, biased), strict=True):
                 parameter.data.lerp_(value.reshape(parameter.shape), 1 - self.param.bn_param.momentum)
         return y

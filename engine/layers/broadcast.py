@@ -76,7 +76,7 @@ class BroadcastLayer(Layer):
 
     def stretch(self, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """The blob's values as a view that broadcasts over x."""
-        return values.reshape(*self.blob_shape, *[1] * (x.dim() - self.axis - len(self.blob_shape)))
+        return values.reshape((*self.blob_shape, *[1] * (x.dim() - self.axis - len(self.blob_shape))))
 
     def shrink(self, gradient: torch.Tensor) -> torch.Tensor:
         """Sums a gradient of bottom 0's shape to the blob's shape: the adjoint of `stretch`."""

@@ -11,7 +11,8 @@ Fields of `roi_pooling_param` (default): pooled_h, pooled_w: the grid, or pooled
 spatial_scale (1).
 Bottoms: x (N, C, H, W); rectangles (R, 5) or (R, 5, 1, 1), with b from 0 to N - 1; nothing flows to them.
 Top: (R, C, pooled_h, pooled_w).
-Differences from Caffe: a NaN in a cell makes its maximum NaN, where Caffe hides it. A rectangle of no image is an error.
+Differences from Caffe: a NaN in a cell makes its maximum NaN, where Caffe hides it. A rectangle of no image is an
+error.
 (Fast R-CNN's Caffe: roi_pooling_layer.cpp.)
 """
 

@@ -4,7 +4,10 @@
 
 No fields.
 Bottom: any shape. Tops: the same blob under other names.
-No differences from Caffe. (Caffe: split_layer.cpp.)
+Differences from Caffe: a loss that a layer reads gets a Split also where its loss_weight is not written out, so that it
+goes on counting with its weight of 1. Caffe splits it only with a written loss_weight (or a second reader); else the
+reader's gradient takes the weight's place.
+(Caffe: split_layer.cpp, insert_splits.cpp.)
 """
 
 from __future__ import annotations

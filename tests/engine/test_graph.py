@@ -120,6 +120,16 @@ def test_split_behind_a_loss_takes_the_weight_and_serves_readers_from_output_one
     assert list(split[3].param.bottom) == ["loss_e_0_split_1"]
 
 
+def test_split_behind_a_loss_keeps_a_weight_that_is_not_written_out():
+    text = """
+    layer { name: "d" type: "Input" top: "x" top: "y" }
+    layer { name: "e" type: "EuclideanLoss" bottom: "x" bottom: "y" top: "loss" }
+    layer { name: "s" type: "Silence" bottom: "loss" }"""
+    split = graph.insert_splits(specs(text))
+    assert [spec.param.name for spec in split] == ["d", "e", "loss_e_0_split", "s"]
+    assert list(split[2].param.loss_weight) == [1, 0]
+
+
 def test_unknown_bottom_names_layer_index_and_nearest_blob():
     with pytest.raises(NetError) as error:
         with_splits("""

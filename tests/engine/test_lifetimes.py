@@ -63,6 +63,27 @@ def test_in_place_layer_on_a_view_leaves_the_other_reader_alone(keep_blobs):
     assert_same(IMAGE + apart, IMAGE + in_place, keep_blobs=keep_blobs)
 
 
+@pytest.mark.parametrize("phase", [0, 1])
+@pytest.mark.parametrize("keep_blobs", [True, False])
+@pytest.mark.parametrize("reader", ["relu", "sum"])
+def test_an_output_that_is_a_view_of_what_others_read_stays_as_it_is(phase, keep_blobs, reader):
+    shape = "reshape_param { shape { dim: 0 dim: -1 } }"
+    split = 'layer { name: "two" type: "Split" bottom: "h" top: "a" top: "b" }\n'
+    use = {
+        "relu": unary("ReLU", "b", "b", "relu_param { negative_slope: 0.1 }"),
+        "sum": unary("TanH", "x", "t") + 'layer { name: "sum" type: "Eltwise" bottom: "b" bottom: "t" top: "s" }\n',
+    }[reader]
+    net = make_net(
+        inputs(x=(2, 3)) + unary("TanH", "x", "h") + split + unary("Reshape", "a", "r", shape) + use,
+        phase=phase,
+        keep_blobs=keep_blobs,
+    )
+    net.layers[0].forward([])[0].copy_(torch.tensor([[-1.0, 2, -3], [4, -5, 6]]))
+    net.forward()
+    expected = torch.tanh(net.layers[0].forward([])[0])
+    torch.testing.assert_close(dict(net.output_values())["r"], expected)
+
+
 def test_in_place_relu_never_writes_into_the_input():
     text = inputs(x=(2, 3)) + unary("ReLU", "x", "x")
     net = make_net(text)

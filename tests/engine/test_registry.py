@@ -141,3 +141,17 @@ def test_every_type_of_caffe_is_there():
     for name in caffes:
         layer = registry.create(LayerParameter(name="l", type=name), LayerContext())
         assert (layer.type, layer.name) == (name, "l")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("convolution", "Convolution"),
+        ("Convolutoin", "Convolution"),
+        ("INNER_PRODUCT", "InnerProduct"),
+        ("Relu", "ReLU"),
+    ],
+)
+def test_an_unknown_type_is_told_with_the_nearest_known_one_in_whatever_case(written, meant):
+    with pytest.raises(NetError, match=f"Did you mean '{meant}'"):
+        registry.create(LayerParameter(name="l", type=written), LayerContext())

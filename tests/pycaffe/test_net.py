@@ -105,6 +105,15 @@ def test_inputs_and_outputs(simple, tmp_path):
     assert deploy.outputs == ["prob"]
 
 
+def test_the_numbers_by_which_scripts_walk_the_graph(simple):
+    assert simple._blob_names == list(simple.blobs)
+    assert [simple._blob_names[number] for number in simple._outputs] == simple.outputs
+    assert [simple._blob_names[number] for number in simple._inputs] == simple.inputs
+    for number, name in enumerate(simple._layer_names):
+        assert [simple._blob_names[blob] for blob in simple._top_ids(number)] == simple.top_names[name]
+        assert [simple._blob_names[blob] for blob in simple._bottom_ids(number)] == simple.bottom_names[name]
+
+
 def test_blob_loss_weights(simple):
     assert simple.blob_loss_weights == {"data": 0, "label": 0, "conv": 0, "ip_blob": 0, "loss": 1}
 
@@ -402,3 +411,9 @@ def test_mistakes_in_making_a_net_are_clear(tmp_path):
         caffe.Net(write(tmp_path, DEPLOY), 7)
     with pytest.raises(Exception, match=r"nowhere\.prototxt"):
         caffe.Net("nowhere.prototxt", caffe.TEST)
+
+
+def test_weights_in_the_place_of_the_level_are_a_clear_mistake(tmp_path):
+    file = write(tmp_path, SIMPLE)
+    with pytest.raises(ValueError, match=r"third argument, 'some\.caffemodel', is no level"):
+        caffe.Net(file, caffe.TEST, "some.caffemodel")

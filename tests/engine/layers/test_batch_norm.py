@@ -51,6 +51,20 @@ def test_statistics_are_sums_with_a_common_weight() -> None:
             torch.testing.assert_close(parameter.data, expected.double())
 
 
+@pytest.mark.parametrize("fields", ["", "scale_bias: true"])
+def test_a_batch_of_no_items_leaves_the_statistics_as_they_are(fields) -> None:
+    layer, _ = make_layer(text(fields), [(4, 3, 5, 6)])
+    layer.forward([random_input((4, 3, 5, 6))])
+    before = [parameter.data.clone() for parameter in layer.parameters]
+    layer.reshape([(0, 3, 5, 6)])
+    empty = torch.zeros(0, 3, 5, 6, dtype=torch.float64)
+    (y,), (dx,) = forward_backward(layer, [empty], [empty])
+    assert y.shape == dx.shape == empty.shape
+    for parameter, kept in zip(layer.parameters, before, strict=True):
+        torch.testing.assert_close(parameter.data, kept)
+        assert not parameter.diff.any()
+
+
 def test_test_phase_uses_the_stored_statistics_and_leaves_them() -> None:
     layer, _ = make_layer(text(), [(4, 3, 5, 6)], phase=1)
     for parameter, value in zip(layer.parameters, (6.0, 27.0, 3.0), strict=True):

@@ -104,6 +104,17 @@ def test_every_training_pass_moves_the_averages():
     assert [parameter.measured for parameter in layer.parameters] == [False, False, True, True]
 
 
+def test_a_batch_of_no_items_leaves_the_averages_as_they_are():
+    layer = bn(MOVING)
+    layer.forward([random_input(SHAPE)])
+    before = [parameter.data.clone() for parameter in layer.parameters]
+    layer.reshape([(0, *SHAPE[1:])])
+    (y,) = layer.forward([torch.zeros(0, *SHAPE[1:], dtype=torch.float64)])
+    assert y.shape == (0, *SHAPE[1:])
+    for parameter, kept in zip(layer.parameters, before, strict=True):
+        torch.testing.assert_close(parameter.data, kept)
+
+
 @pytest.mark.parametrize("fields", [MOVING, f"{MOVING} frozen: true", SEGNET, f"{SEGNET} bn_mode: INFERENCE"])
 def test_gradient_agrees_with_differences(fields):
     check_gradients(bn(fields, (3, 2, 2)), [random_input((3, 2, 2))])

@@ -90,3 +90,12 @@ def test_a_scale_with_a_bias_agrees_with_autograd(place, learned):
     multiply, add = function("Scale", axis), function("Bias", axis)
     bottoms = [random_input(SHAPE)] + ([] if learned else [random_input(blob, seed=8)])
     check_against_autograd(layer, bottoms, lambda x, factor, bias: add(multiply(x, factor), bias))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_for_a_number(kind):
+    layer = make(kind, 1, (), learned=False, shape=())
+    x, factor = torch.tensor(3.0, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64)
+    (y,) = layer.forward([x, factor])
+    assert y == KINDS[kind](x, factor)
+    check_gradients(layer, [x, factor])
