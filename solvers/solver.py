@@ -193,6 +193,8 @@ class Solver:
                 test_nets=len(self.test_nets),
             )
         )
+        if self.iteration >= self.param.max_iter:
+            self._emit(Warned(f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"))
         self.step(self.param.max_iter - self.iteration)
         is_taken = self._is_due(self.param.snapshot) and self.iteration > 0
         if self.param.snapshot_after_train and not is_taken:

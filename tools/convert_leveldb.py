@@ -69,4 +69,7 @@ def copy_records(source: str, target: str) -> int:
                 raise DataError(f"'{source}' holds no records")
             return writer.count
     except plyvel.Error as error:
-        raise DataError(f"LevelDB '{source}' cannot be read: {error}") from error
+        # plyvel hands on LevelDB's own words as bytes.
+        said = error.args[0] if error.args else error
+        text = said.decode(errors="backslashreplace") if isinstance(said, bytes) else said
+        raise DataError(f"LevelDB '{source}' cannot be read: {text}") from error

@@ -10,9 +10,11 @@ Numbers that are not finite are null. Lines are appended, so that a resumed run 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import Any
@@ -22,12 +24,16 @@ from mgcaffe.solvers import events
 
 _FLUSH_EVERY_S = 1.0
 
+_log = logging.getLogger(__name__)
+
 
 class JsonLog:
     """Writes the events of a run to a file, at the latest a second after they happened.
 
+    When it cannot be written any more, as on a full disk, that is said once, and the run goes on without it.
+
     Raises:
-        EngineError: with exit code 73, when the file cannot be written.
+        EngineError: with exit code 73, when the file cannot be opened.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -36,7 +42,9 @@ class JsonLog:
         try:
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
-            raise self._failure(error) from None
+            raise EngineError(
+                f"cannot write the JSON log {self.path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE
+            ) from None
 
     @singledispatchmethod
     def on_event(self, event: events.Event) -> None:
@@ -120,32 +128,29 @@ class JsonLog:
             comm_exposed_ms=event.comm_exposed_s * 1e3, hidden_share=event.hidden_share,
             snapshot=event.snapshot, rounding=event.rounding,
         )  # fmt: skip
-        self._flush()
 
     def close(self) -> None:
         """Writes what is left."""
         try:
             self._file.close()
         except OSError as error:
-            raise self._failure(error) from None
+            self._give_up(error)
 
     def _write(self, kind: str, **values: Any) -> None:
+        if self._file.closed:
+            return
         try:
             self._file.write(json.dumps({"event": kind, **_finite(values)}) + "\n")
+            if kind != "iteration" or time.monotonic() - self._flushed_at > _FLUSH_EVERY_S:
+                self._file.flush()
+                self._flushed_at = time.monotonic()
         except OSError as error:
-            raise self._failure(error) from None
-        if kind != "iteration" or time.monotonic() - self._flushed_at > _FLUSH_EVERY_S:
-            self._flush()
+            self._give_up(error)
 
-    def _flush(self) -> None:
-        try:
-            self._file.flush()
-        except OSError as error:
-            raise self._failure(error) from None
-        self._flushed_at = time.monotonic()
-
-    def _failure(self, error: OSError) -> EngineError:
-        return EngineError(f"cannot write the JSON log {self.path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE)
+    def _give_up(self, error: OSError) -> None:
+        with suppress(OSError):  # what is left in its buffer cannot be written either
+            self._file.close()
+        _log.warning("cannot write the JSON log %s any more: %s", self.path, error.strerror)
 
 
 def _trial(trial: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from mgcaffe.tools.launcher_command import PROGRAM, are_elsewhere, count_ranks, 
 from mgcaffe.tools.launcher_ending import Ending, judge, read_last_word
 from mgcaffe.tools.launcher_flags import words_for_ranks
 from mgcaffe.tools.launcher_restarts import Restarts
-from mgcaffe.tools.requeueing import check_requeue, requeue
+from mgcaffe.tools.requeueing import requeue
 
 _TICK_S = 0.25
 _UNSEEN_READY_S = 20.0
@@ -53,8 +53,6 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
             "--np, -H and --max_restarts start ranks, and this process is one itself",
             hint="leave out mpirun (srun), or these flags",
         )
-    if flags.requeue:
-        check_requeue(flags.snapshot)
     start_logging(speaks=True)
     words = words_for_ranks(flags.words)
     ranks = count_ranks(flags)

@@ -61,13 +61,16 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
         program: what runs `engine`.
 
     Raises:
-        UsageError: there is no mpirun, or not Open MPI's.
+        UsageError: there is no mpirun, or not Open MPI's, or it has arguments that cannot be split into words.
     """
     ranks = count_ranks(flags)
     rank = [*program, "train", *words]
     if ranks == 1 and not flags.H and not flags.mpirun_args:
         return rank
-    extra = shlex.split(flags.mpirun_args)
+    try:
+        extra = shlex.split(flags.mpirun_args)
+    except ValueError as error:
+        raise UsageError(f"--mpirun_args {flags.mpirun_args}: {str(error).lower()}", hint="see to its quotes") from None
     command = [find_mpirun(), "-n", str(ranks)]
     if flags.H:
         command += ["--host", flags.H]

@@ -1,6 +1,6 @@
 """A progress line on a terminal: iteration, loss, rate, images per second, time left, and what is waited for.
 
-Tests, snapshots and warnings scroll by above it.
+Tests, snapshots and warnings scroll by above it. On a narrow terminal net and bar go first, then the last figures.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import singledispatchmethod
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from mgcaffe.solvers import events
 from mgcaffe.tools.comm_report import closing_lines, plan_lines, scores_text
@@ -20,6 +21,11 @@ from mgcaffe.tools.glog import number, replace_handler
 _SMOOTHING = 0.1
 # The share of an iteration from which on its wait for data is shown.
 _WORTH_SHOWING = 0.05
+_BAR = 20
+# A terminal of this width has room for the bar.
+_WIDE = 120
+# What "12:34:56" takes beside a gap.
+_TIME_LEFT = 9
 
 
 class ProgressListener:
@@ -36,13 +42,13 @@ class ProgressListener:
         self._ranks = ranks
         self._started_at = 0
         self._images_per_second = 0.0
+        self._taken = 0
         self._task: TaskID | None = None
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
+            *((TextColumn("{task.description}"), BarColumn(bar_width=_BAR)) if self._is_wide() else ()),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
             console=self.console,
             refresh_per_second=5,
         )
@@ -58,6 +64,7 @@ class ProgressListener:
             f"batch {event.batch_size}, {event.ranks} rank{'s' * (event.ranks != 1)}"
         )
         self._started_at = event.iteration
+        self._taken = 2 * len(f"{event.max_iter} ") + _TIME_LEFT + (len(event.net) + _BAR + 2) * self._is_wide()
         self._task = self._progress.add_task(event.net, total=event.max_iter, completed=event.iteration, figures="")
         self._progress.start()
 
@@ -68,14 +75,14 @@ class ProgressListener:
         speed = event.images / event.seconds if event.seconds > 0 else 0.0
         previous = self._images_per_second or speed
         self._images_per_second = previous + _SMOOTHING * (speed - previous)
-        figures = f"loss {number(event.smoothed_loss)}  lr {number(event.rate)}"
+        figures = [f"loss {number(event.smoothed_loss)}", f"lr {number(event.rate)}"]
         if event.images:
-            figures += f"  {self._images_per_second:.0f} images/s"
+            figures.append(f"{self._images_per_second:.0f} images/s")
         if self._ranks > 1:
-            figures += f"  {event.comm_exposed_s * 1e3:.1f} ms exposed"
+            figures.append(f"{event.comm_exposed_s * 1e3:.1f} ms exposed")
         if event.seconds > 0 and event.data_wait_s > _WORTH_SHOWING * event.seconds:
-            figures += f"  {event.data_wait_s * 1e3:.1f} ms waiting for data"
-        self._progress.update(self._task, completed=event.iteration + 1, figures=figures)
+            figures.append(f"{event.data_wait_s * 1e3:.1f} ms waiting for data")
+        self._progress.update(self._task, completed=event.iteration + 1, figures=self._fitting(figures))
 
     @on_event.register
     def _(self, event: events.Tested) -> None:
@@ -126,6 +133,18 @@ class ProgressListener:
     def close(self) -> None:
         """Leaves the terminal as a run that ends should; harmless when repeated."""
         self._progress.stop()
+
+    def _is_wide(self) -> bool:
+        return self.console.width >= _WIDE
+
+    def _fitting(self, figures: list[str]) -> str:
+        """As many of the figures, from the first on, as the line has room for."""
+        room = self.console.width - self._taken
+        for count in range(len(figures), 0, -1):
+            for gap in ("  ", " "):
+                if len(text := gap.join(figures[:count])) <= room:
+                    return text
+        return figures[0]
 
     def _print(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)

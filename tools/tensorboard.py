@@ -3,22 +3,34 @@
 Scalars: at each display `train/<output>`, `train/smoothed_loss`, `train/learning_rate`, and per iteration, averaged
 since the last display, `speed/images_per_s`, `wait/data_ms`, `wait/comm_exposed_ms` and `wait/comm_hidden_ms`; at each
 test `test_<net>/<output>`. A run that is resumed into the same folder takes the place of what the earlier one wrote
-beyond that iteration.
+beyond that iteration. The file is written where the figures arise: tensorboardX's own SummaryWriter leaves that to a
+thread, which dies when the disk is full, and whose queue then holds up training.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
+import os
+import platform
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import singledispatchmethod
+from pathlib import Path
 from typing import Any
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
 from mgcaffe.solvers import events
 
+# A flush waits for the disk.
+_FLUSH_EVERY_S = 10.0
+
+_log = logging.getLogger(__name__)
+
 
 class TensorBoardListener:
-    """Writes the events of a run into a folder.
+    """Writes the events of a run into a folder. Where that fails later on, it is said once, and the run goes on.
 
     Raises:
         UsageError: tensorboardX is not installed.
@@ -32,6 +44,7 @@ class TensorBoardListener:
             )
         self.folder = folder
         self._writer: Any = None
+        self._flushed_at = 0.0
         self._restart()
 
     def _restart(self) -> None:
@@ -44,13 +57,25 @@ class TensorBoardListener:
 
     @on_event.register
     def _(self, event: events.Started) -> None:
-        from tensorboardX import SummaryWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+        from tensorboardX.record_writer import RecordWriter
 
         try:
-            # What lies beyond purge_step in the folder's earlier files is hidden.
-            self._writer = SummaryWriter(self.folder, purge_step=event.iteration or None)
+            folder = Path(self.folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            name = f"events.out.tfevents.{int(time.time())}.{platform.node()}.{os.getpid()}"
+            self._writer = RecordWriter(str(folder / name))
+            self._writer.write(_event(file_version="brain.Event:2"))
+            if event.iteration:
+                # What lies beyond this step in the folder's earlier files is hidden.
+                start = SessionLog(status=SessionLog.START)
+                self._writer.write(_event(step=event.iteration, session_log=start))
+            self._writer.flush()
         except OSError as error:
-            raise self._failure(error) from None
+            raise EngineError(
+                f"cannot write TensorBoard events to {self.folder}: {error.strerror or error}",
+                exit_code=EXIT_CANNOT_WRITE,
+            ) from None
 
     @on_event.register
     def _(self, event: events.IterationDone) -> None:
@@ -71,6 +96,8 @@ class TensorBoardListener:
             self._write("wait/data_ms", self._data_wait_s * each, event.iteration)
             self._write("wait/comm_exposed_ms", self._exposed_s * each, event.iteration)
             self._write("wait/comm_hidden_ms", self._hidden_s * each, event.iteration)
+        if time.monotonic() - self._flushed_at > _FLUSH_EVERY_S:
+            self._flush()
         self._restart()
 
     @on_event.register
@@ -90,7 +117,7 @@ class TensorBoardListener:
             try:
                 self._writer.close()
             except OSError as error:
-                raise self._failure(error) from None
+                self._give_up(error)
 
     def _write_outputs(self, group: str, values: Iterable[events.OutputValue], iteration: int) -> None:
         listed = list(values)
@@ -103,19 +130,31 @@ class TensorBoardListener:
     def _write(self, name: str, value: float, iteration: int) -> None:
         if self._writer is None:
             return
+        from tensorboardX.summary import scalar
+
         try:
-            self._writer.add_scalar(name, value, iteration)
+            self._writer.write(_event(step=iteration, summary=scalar(name, value)))
         except OSError as error:
-            raise self._failure(error) from None
+            self._give_up(error)
 
     def _flush(self) -> None:
         if self._writer is not None:
             try:
                 self._writer.flush()
+                self._flushed_at = time.monotonic()
             except OSError as error:
-                raise self._failure(error) from None
+                self._give_up(error)
 
-    def _failure(self, error: OSError) -> EngineError:
-        return EngineError(
-            f"cannot write TensorBoard events to {self.folder}: {error.strerror or error}", exit_code=EXIT_CANNOT_WRITE
-        )
+    def _give_up(self, error: OSError) -> None:
+        writer, self._writer = self._writer, None
+        with suppress(OSError):  # what is left in its buffer cannot be written either
+            writer.close()
+        _log.warning("cannot write TensorBoard events to %s any more: %s", self.folder, error.strerror or error)
+
+
+def _event(**fields: Any) -> bytes:
+    """A record of the file."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    content: bytes = Event(wall_time=time.time(), **fields).SerializeToString()
+    return content

@@ -15,6 +15,7 @@ from mgcaffe.tools.flags import (
     words_list,
 )
 from mgcaffe.tools.launcher_flags import add_launcher_flags, is_launcher
+from mgcaffe.tools.requeueing import check_requeue
 from mgcaffe.tools.session import Session
 from mgcaffe.tools.snapshot_flags import add_snapshot_flags, is_auto
 from mgcaffe.tools.timeline_flags import add_timeline_flags
@@ -35,6 +36,7 @@ def parser() -> FlagParser:
             "  engine train solver.prototxt\n"
             "  engine train solver.prototxt --snapshot=lenet_iter_5000.solverstate\n"
             "  engine train solver.prototxt --snapshot=auto --snapshot_keep=3 --best=accuracy\n"
+            "  engine train -np 4 solver.prototxt --max_restarts=3\n"
             "  mpirun -n 4 --bind-to none engine train solver.prototxt --schedule=mgwfbp --json_log=run.json"
         ),
     )
@@ -89,6 +91,8 @@ def run(flags: Flags, session: Session) -> int:
             "--snapshot and --weights exclude each other",
             hint="--snapshot goes on where it stopped, --weights starts anew from given weights",
         )
+    if flags.requeue:
+        check_requeue(flags.snapshot)
     if is_launcher(flags):
         from mgcaffe.tools.launcher import launch
 

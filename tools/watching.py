@@ -37,6 +37,8 @@ class RankWatch:
         launch = detect()
         self.launched = statuses.FOLDER_VARIABLE in os.environ
         has_record = self.launched or launch.size > 1
+        if has_record and not self.launched:
+            statuses.sweep()
         self.status = statuses.open_status(statuses.job_folder() if has_record else None, launch.rank, launch.size)
         statuses.use(self.status)
         self.requests = Requests()

@@ -100,3 +100,33 @@ def test_all_ranks_stop_at_one_iteration(launch, folder, how):
     assert len(ends) == 1
     assert (folder / f"net_iter_{ends.pop().split()[0]}.solverstate").exists()
     assert not (folder / "net.stop").exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "lowest", "iteration"), [("0:backward:kill:31", 1, 30), ("2:forward:kill:48", 0, 47)]
+)
+def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(run_mpi, folder, fault, lowest, iteration):
+    dead = fault[0]
+
+    def train(*words, fault="", options=()):
+        return run_mpi(
+            [SOAK / "faulty_engine.py", "train", "solver.prototxt", *words],
+            n=RANKS, timeout=120, environment={"FAULT": fault, "RECORD": str(folder)}, cwd=folder, options=options,
+        )  # fmt: skip
+
+    result = train(fault=fault, options=["--with-ft", "ulfm"])
+    assert not result.hung and result.returncode == 69 and not result.left_behind, result.describe()
+    said = f"warning: rank {lowest}: rank {dead} gone; iteration {iteration} is saved (go on with --snapshot=net_iter"
+    assert result.stderr.count(said) == 1 and result.stderr.count("is saved") == 1, result.describe()
+    assert f"rank {dead} of {RANKS} on {os.uname().nodename}" in result.stderr
+    rescued = {path.name: path.read_bytes() for path in folder.glob(f"net_iter_{iteration}.*")}
+    assert len(rescued) == 3
+
+    result = train("--snapshot=auto", f"--max_iter={iteration + 20}")
+    assert result.returncode == 0 and f"Resuming from net_iter_{iteration}.solverstate" in result.stderr
+    resumed = {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)}
+    result = train(f"--max_iter={iteration}")
+    assert result.returncode == 0, result.describe()
+    assert (folder / f"net_iter_{iteration}.caffemodel").read_bytes() == rescued[f"net_iter_{iteration}.caffemodel"]
+    result = train(f"--max_iter={iteration + 20}")
+    assert {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)} == resumed

@@ -34,7 +34,7 @@ NAME = "steady"
 RANKS = 2
 FULL, TENTH = 2000, 200
 SNAPSHOTS = 20
-MOST_GROWTH = 4 << 20
+MOST_GROWTH = 2 << 20
 FEWEST_SAMPLES = 20
 _EVERY_S = 0.05
 _SLOWEST_S = 1.0
@@ -134,7 +134,7 @@ def _look(folder: Path, samples: list[list[Sample]]) -> None:
             continue
         try:
             pages = int(Path(f"/proc/{place.pid}/statm").read_text().split()[1])
-            files = len(os.listdir(f"/proc/{place.pid}/fd"))
+            files = sum(1 for _ in Path(f"/proc/{place.pid}/fd").iterdir())
         except OSError:
             continue
         samples[rank].append(Sample(place.iteration, pages * _PAGE, files))

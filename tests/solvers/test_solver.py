@@ -239,6 +239,15 @@ def test_a_snapshot_can_be_asked_for(least_squares, tmp_path):
     assert [event.iteration for event in recorder.of(SnapshotWritten)] == [1]
 
 
+def test_that_there_is_nothing_to_train_is_said(least_squares, tmp_path):
+    recorder = Recorder()
+    with make_solver(least_squares, "max_iter: 2", tmp_path, recorder=recorder) as solver:
+        solver.solve()
+        assert not [event for event in recorder.of(Warned) if "nothing to train" in event.text]
+        solver.solve()
+    assert [event.text for event in recorder.of(Warned)][-1] == "nothing to train: iteration 2, max_iter 2"
+
+
 def test_weights_are_copied_by_layer_name_and_later_files_win(least_squares, tmp_path):
     for name, value in (("a", 1.0), ("b", 2.0)):
         with make_solver(least_squares, f'snapshot_prefix: "{tmp_path}/{name}"', tmp_path) as solver:

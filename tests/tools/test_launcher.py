@@ -19,6 +19,7 @@ from mgcaffe.tools import launcher, launcher_command, requeueing, train
 from mgcaffe.tools.launcher_ending import Ending, judge, read_last_word
 from mgcaffe.tools.launcher_flags import is_launcher, words_for_ranks
 from mgcaffe.tools.launcher_restarts import Restarts
+from mgcaffe.tools.session import Session
 
 
 def parse(*words):
@@ -125,6 +126,11 @@ def test_another_mpis_mpirun_is_refused(mpirun):
 def test_hosts_and_ranks_that_make_no_sense_are_usage_errors(words, message):
     with pytest.raises(UsageError, match=message):
         launcher_command.count_ranks(parse(*words))
+
+
+def test_words_for_mpirun_that_cannot_be_split_are_a_usage_error():
+    with pytest.raises(UsageError, match=r"--mpirun_args --x 'y: no closing quotation"):
+        launcher_command.rank_command(parse("-np", "2", "--mpirun_args=--x 'y"), [])
 
 
 @pytest.mark.parametrize(
@@ -345,6 +351,8 @@ def test_requeueing_needs_slurm_and_a_way_to_go_on(monkeypatch):
     with pytest.raises(UsageError, match="--snapshot=auto"):
         requeueing.check_requeue(None)
     requeueing.check_requeue("auto")
+    with pytest.raises(UsageError, match="--snapshot=auto"):  # without the launcher too
+        train.run(parse("--requeue"), Session())
 
 
 @pytest.mark.parametrize(("cause", "asked"), [("SIGUSR1", "requeue 17"), ("SIGTERM", "requeue 17"), ("SIGINT", "")])

@@ -164,13 +164,14 @@ def test_an_unwritable_json_log_ends_with_code_73(tmp_path):
     assert error.value.exit_code == 73
 
 
-def test_a_full_disk_ends_with_code_73():
+def test_a_json_log_on_a_full_disk_is_given_up_with_one_warning(caplog):
     log = JsonLog("/dev/full")
-    with pytest.raises(EngineError, match="No space left") as error:
+    for _ in range(3):
         log.on_event(events.Warned("x"))
-    assert error.value.exit_code == 73
-    with pytest.raises(EngineError, match="No space left"):
-        log.close()
+    log.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot write the JSON log /dev/full any more: No space left on device"
+    ]
 
 
 def test_the_progress_line_shows_loss_speed_and_exposed_communication():
@@ -186,6 +187,26 @@ def test_the_progress_line_shows_loss_speed_and_exposed_communication():
                  "test net #0: accuracy = 0.0975", "something", "snapshot x_iter_200.solverstate",
                  "Optimization Done.", "75.0 % hidden"):  # fmt: skip
         assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("width", "shown", "left_out"),
+    [
+        (60, "100001/200000 loss 2.0123  lr 0.00992565", "images"),
+        (80, "100001/200000 loss 2.0123 lr 0.00992565 12800 images/s 62.5 ms exposed", "waiting"),
+        (100, "100001/200000 loss 2.0123  lr 0.00992565  12800 images/s  62.5 ms exposed", "waiting"),
+    ],
+)
+def test_a_narrow_terminal_shows_iteration_and_time_left_and_what_fits(width, shown, left_out):
+    stream = io.StringIO()
+    listener = ProgressListener(2, Console(file=stream, force_terminal=True, width=width, color_system=None))
+    try:
+        listener.on_event(events.Started("GoogLeNet", "SGD", "inv", 100000, 200000, 64, 1, 2, 1))
+        listener.on_event(events.IterationDone(100000, 2.0123, 2.0123, 0.00992565, 6400, 0.5, 0.25, 0.0625, 0.0625))
+    finally:
+        listener.close()
+    line = [line for line in re.split("[\r\n]", stream.getvalue()) if "loss" in line][-1]
+    assert shown in line and left_out not in line and line.rstrip().endswith(":--")
 
 
 def test_the_progress_line_shows_a_wait_for_data_that_matters():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +76,16 @@ def test_a_folder_that_cannot_be_written_ends_with_code_73(engine):
     engine.write("file", "x")
     result = engine.run("train", "solver.prototxt", "--tensorboard=file")
     assert (result.returncode, "cannot write TensorBoard events to file" in result.stderr) == (73, True), result.stderr
+
+
+def test_a_full_disk_ends_the_events_with_one_warning_and_not_the_run(tmp_path, monkeypatch, caplog):
+    listener = TensorBoardListener(str(tmp_path))
+    listener.on_event(events.Started("LeNet", "SGD", "inv", 0, 200, 64, 1, 2, 1))
+    listener._writer.close()
+    monkeypatch.setattr(listener._writer, "_writer", Path("/dev/full").open("wb"))
+    for iteration in range(100):
+        listener.on_event(events.Displayed(iteration, 0.125, 50.0, 2.0, 2, ()))
+    listener.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"cannot write TensorBoard events to {tmp_path} any more: No space left on device"
+    ]
