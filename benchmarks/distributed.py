@@ -118,7 +118,8 @@ def table(found: dict[str, Any]) -> str:
     lines = [
         f"{found['model']}, {found['parameters'] / 1e6:.2f} M parameters, {found['hosts']} hosts at {found['link']},"
         f" batch {batch} of {side} x {side} a rank; backward {1e3 * found['backward']:.0f} ms; all-reduce a ="
-        f" {1e3 * found['a']:.2f} ms, b = {1e9 * found['b']:.2f} ns/byte (R2 {found['fit']:.3f})",
+        f" {1e3 * found['a']:.2f} ms, b = {1e9 * found['b']:.2f} ns/byte (R2 {found['fit']:.3f}), and slows the"
+        f" backward pass beside it by {100 * found['slowdown']:.0f} %",
         "",
         "| schedule | groups | iteration, ms | scatter | predicted, ms | deviation |",
         "|---|---|---|---|---|---|",

@@ -142,7 +142,7 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
         a, b, fit = ours.decision.wire.polled.affine()
         parameters = sum(parameter.count for parameter in ours.solver.net.parameters)
         found = {"rows": rows, "backward": backward, "settled_after": settled_after, "parameters": parameters}
-        found |= {"a": a, "b": b, "fit": fit}
+        found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
         Path(file).write_text(json.dumps(found))
     ours.solver.close()
 

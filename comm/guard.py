@@ -79,7 +79,7 @@ def run_guarded(
     ranks = communicator()
     if ranks is not None and ranks.size > 1:
         return _end_together(outcome, ranks, speak, leave, patience_s)
-    status.current().finish(status.ENDED, outcome.code)
+    status.end(status.ENDED, outcome.code)
     if outcome.message is not None:
         _end_unconnected(outcome, speak, leave)
     return outcome.code
@@ -136,16 +136,16 @@ def _end_together(
     if met is None and outcome.code == EXIT_PEER_FAILED and survival.is_enabled():
         # Its last block is printed by whoever watches (comm.watch); all that lives ends alike, the rescuer first.
         _await_lower_ranks(record)
-        record.finish(status.ENDED, outcome.code)
+        status.end(status.ENDED, outcome.code)
         _flush()
         leave(outcome.code)
     if met is None:
         said = outcome.message or f"ended with exit code {outcome.code}"
         speak("\n".join([f"rank {ranks.rank} ({ranks.host}): {said}", *_place(record)]))
-        record.finish(status.FAILED, outcome.code)
+        status.end(status.FAILED, outcome.code)
         _flush()
         ranks.abort(outcome.code)
-    record.finish(status.ENDED, outcome.code)
+    status.end(status.ENDED, outcome.code)
     outcomes = [pickle.loads(each) for each in met]
     if ranks.rank == 0:
         message = describe(outcomes)

@@ -197,9 +197,22 @@ def job_folder(environ: Mapping[str, str] | None = None) -> Path:
     return _parent() / f"mgcaffe-{os.getuid()}-{_plain(name)}"
 
 
+def end(state: int, code: int) -> None:
+    """Says that this process ends (`Status.finish`); the last one of a host leaves no folder behind.
+
+    The folder of `engine train -np` is the launcher's, who reads it afterwards.
+    """
+    _current.finish(state, code)
+    folder = _current.path.parent if _current.path is not None else None
+    if folder is None or FOLDER_VARIABLE in os.environ:
+        return
+    if not any(place.state == RUNNING and is_alive(place.pid) for place in read_places(folder).values()):
+        remove_folder(folder)
+
+
 def new_folder() -> Path:
     """A new folder for a job's records, which the caller removes; those that dead jobs left are removed now."""
-    _sweep(_parent())
+    sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"mgcaffe-{os.getuid()}-", dir=_parent()))
     (folder / _OWNER).write_text(str(os.getpid()))
     return folder
@@ -242,9 +255,9 @@ def _process_fields(pid: int) -> list[str]:
         return []
 
 
-def _sweep(parent: Path) -> None:
+def sweep() -> None:
     """Removes folders of jobs whose processes are all gone, as a job that was killed leaves them."""
-    for folder in parent.glob(f"mgcaffe-{os.getuid()}-*"):
+    for folder in _parent().glob(f"mgcaffe-{os.getuid()}-*"):
         with contextlib.suppress(OSError, ValueError):
             owner = folder / _OWNER
             pids = [place.pid for place in read_places(folder).values()]

@@ -91,3 +91,20 @@ def test_folders_of_dead_jobs_are_removed_and_others_stay(tmp_path, monkeypatch)
     assert mine.exists() and other.exists() and not dead.exists()
     status.remove_folder(mine)
     assert not mine.exists()
+
+
+def test_the_last_rank_of_a_host_leaves_no_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "job"
+    other = status.open_status(folder, 0, 2)
+    monkeypatch.setattr(status, "_current", status.open_status(folder, 1, 2))
+    with monkeypatch.context() as patch:
+        patch.delenv(status.FOLDER_VARIABLE, raising=False)
+        status.end(status.ENDED, 0)
+        assert status.read_places(folder)[1].state == status.ENDED
+        other.finish(status.ENDED, 0)
+        patch.setenv(status.FOLDER_VARIABLE, str(folder))
+        status.end(status.ENDED, 0)
+        assert folder.exists()
+        patch.delenv(status.FOLDER_VARIABLE)
+        status.end(status.ENDED, 75)
+    assert not folder.exists()
