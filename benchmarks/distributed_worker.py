@@ -143,6 +143,10 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
         parameters = sum(parameter.count for parameter in ours.solver.net.parameters)
         found = {"rows": rows, "backward": backward, "settled_after": settled_after, "parameters": parameters}
         found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
+        found["trials"] = [
+            {"label": trial.candidate.label, "predicted": trial.candidate.predicted, "seconds": trial.seconds}
+            for trial in ours.decision.trials
+        ]
         Path(file).write_text(json.dumps(found))
     ours.solver.close()
 

@@ -9,6 +9,7 @@ follows, as the solver's on the loss. One thread computes on each rank: set OMP_
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import time
@@ -89,7 +90,11 @@ def compare(ranks: Communicator, title: str, sides: dict[str, Callable[[], float
 
 def main() -> None:
     """Print all tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     ranks = connect()
+    if ranks.size == 1:
+        parser.error("one rank reduces nothing: start it with mpirun -n 2")
     layer = make_layer()
     plans = {name: plan_of(size) for name, size in GROUPS.items()}
     compare(
