@@ -71,6 +71,11 @@ class Profiler:
         return self._plans[self._order[self._done]]
 
     @property
+    def is_undisturbed(self) -> bool:
+        """Whether nothing may be reduced in the next iteration before its backward pass has ended."""
+        return self._order[self._done] == 0
+
+    @property
     def is_over(self) -> bool:
         """Whether there is no next iteration."""
         return self._done == len(self._order)
@@ -112,7 +117,7 @@ class Profiler:
             return Channel(blocking, beside, alone)
         undisturbed = statistics.median(iteration.backward for iteration in self._taken[0])
         disturbed = statistics.median(iteration.backward for iteration in probed)
-        # Also the single all-reduce runs beside what backward does below the lowest layer.
+        # A GPU's groups, whose record begins while it still computes, seem to hide something when nothing is hidden.
         hidden = statistics.median(iteration.hidden(on_host) for iteration in probed)
         hidden -= statistics.median(iteration.hidden(on_host) for iteration in self._taken[0])
         undisturbed, disturbed, hidden = agree_times(communicator, [undisturbed, disturbed, hidden])

@@ -66,8 +66,11 @@ class Synchronizer(Protocol):
     def finish(self) -> CommReport | None:
         """Return when all that was deferred has come; None where nothing was."""
 
-    def set_plan(self, plan: Plan) -> None:
-        """Use another plan from the next iteration on; a collective call, between iterations."""
+    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
+        """Use another plan from the next iteration on; a collective call, between iterations.
+
+        With `afterwards`, no group is handed over before the backward pass has ended, which nothing disturbs then.
+        """
 
     def close(self) -> None:
         """End; harmless when repeated."""
@@ -109,7 +112,7 @@ class NoSynchronizer:
     def finish(self) -> None:
         """Return None: nothing is ever deferred."""
 
-    def set_plan(self, plan: Plan) -> None:
+    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
         """Do nothing."""
 
     def close(self) -> None:
@@ -160,6 +163,7 @@ class MergedAllReduce:
         self._on_group: OnGroup | None = None
         self._is_deferred = False
         self._is_leisurely = False
+        self._is_held = False
         self._late: CommReport | None = None
 
     @property
@@ -188,10 +192,11 @@ class MergedAllReduce:
         if self._plan is not None:
             self.set_plan(self._plan)
 
-    def set_plan(self, plan: Plan) -> None:
+    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
         """Check the plan against the buffer and the other ranks, and use it; a collective call.
 
-        What is deferred comes to its end first; `finish` still gives its report.
+        What is deferred comes to its end first; `finish` still gives its report. With `afterwards`, all groups wait
+        until the backward pass has ended.
 
         Raises:
             CommError: called inside an iteration, or the plan doesn't fit the buffer.
@@ -207,6 +212,7 @@ class MergedAllReduce:
             if self._waiting is None:
                 self._reducer.set_waiting(Waiting(blocking=plan.blocking))
         self._plan = plan
+        self._is_held = afterwards
         self._order = sending_order(plan) if self._lowest_first else list(range(len(plan.groups)))
 
     def begin_iteration(self) -> None:
@@ -242,7 +248,8 @@ class MergedAllReduce:
         if self._next_group < len(groups) and groups[self._next_group].first_layer == index:
             self._ready.append(self._clock())
             self._next_group += 1
-            self._send()
+            if not self._is_held:
+                self._send()
 
     def backward_done(self) -> None:
         """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once.
@@ -253,6 +260,7 @@ class MergedAllReduce:
         """
         self._backward_end = self._clock()
         assert self._reducer is not None
+        self._send()
         if not self._reducer.is_done(self._next_sent):
             self._reducer.hurry(True)
             self._communicator.hurry(False)
@@ -322,6 +330,7 @@ class MergedAllReduce:
             self._is_leisurely = False
         if self._backward_end is None:
             self._backward_end = now
+        self._send()
         # What the computing thread did since (the ranks agreeing on a number) was waiting as well.
         assert self._reducer is not None
         if not self._reducer.is_done(self._next_sent):

@@ -10,6 +10,7 @@ training by a bad plan costs more.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ MOST_SURVIVORS = 5
 STAGE_SECONDS = 60.0
 """How long a stage may take, by prediction, if it has more than one round."""
 _LEAST_NOISE = 0.005
+_MOST_NOISE = 0.1
 _NEAR_IN_PREDICTION = 1.01
 
 
@@ -106,12 +108,13 @@ class Trials:
         """Return all trials, the chosen one first, then by their medians.
 
         Among those that tie with the fastest, those predicted within 1 % of the best prediction count, and of
-        these the one with the fewest groups.
+        these the one with the fewest groups. Who is behind by more than a tenth does not tie, however much its times
+        scatter: waiting in turns for a core, a plan that takes 2 ms or 30 would tie with all.
         """
         trials = [self._trial(index) for index in range(len(self._candidates))]
         if not trials[0].seconds:
             return trials
-        tied = [index for index in self._survivors if self._ties(index)]
+        tied = [index for index in self._survivors if self._ties(index, _MOST_NOISE)]
         least = min(self._candidates[index].predicted for index in tied)
         near = [i for i in tied if self._candidates[i].predicted <= _NEAR_IN_PREDICTION * least]
         winner = min(near, key=lambda i: (len(self._candidates[i].plan.groups), self._candidates[i].predicted))
@@ -141,8 +144,8 @@ class Trials:
     def _median(self, index: int) -> float:
         return statistics.median(seconds for seconds, _ in self._times[index])
 
-    def _ties(self, index: int) -> bool:
-        """Return whether a candidate is behind the fastest by no more than noise."""
+    def _ties(self, index: int, most: float = math.inf) -> bool:
+        """Return whether a candidate is behind the fastest by no more than noise, nor by more than a part of it."""
         fastest = self._fastest()
         best = [seconds for seconds, _ in self._times[fastest]]
         differences = [seconds - other for (seconds, _), other in zip(self._times[index], best, strict=True)]
@@ -150,7 +153,8 @@ class Trials:
         scatter = 1.4826 * statistics.median(abs(value - middle) for value in differences)
         # The median of n values that scatter normally is uncertain by 1.25 / sqrt(n) of their deviation.
         uncertain = 2 * 1.25 * scatter / len(differences) ** 0.5
-        return middle <= max(uncertain, _LEAST_NOISE * statistics.median(best))
+        fast = statistics.median(best)
+        return middle <= max(min(uncertain, most * fast), _LEAST_NOISE * fast)
 
     def _is_level_at_best(self, index: int) -> bool:
         """Return whether a candidate's best iteration is about the fastest's.

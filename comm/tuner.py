@@ -131,7 +131,7 @@ class Tuner:
         alone = self._guess("single", total, False)
         self._profiler = Profiler(self._settings.calibration_iterations, alone, probes)
         self._trials = None
-        self._synchronizer.set_plan(self._profiler.current)
+        self._synchronizer.set_plan(self._profiler.current, afterwards=self._profiler.is_undisturbed)
 
     def settle(self, plan: Plan) -> None:
         """Use a plan that was found earlier; a collective call, between iterations."""
@@ -162,7 +162,7 @@ class Tuner:
 
     def _go_on_measuring(self, profiler: Profiler) -> None:
         if not profiler.is_over:
-            self._synchronizer.set_plan(profiler.current)
+            self._synchronizer.set_plan(profiler.current, afterwards=profiler.is_undisturbed)
             return
         self._profiler = None
         timings = profiler.timings(self._communicator)

@@ -97,11 +97,12 @@ def read_predictions(path: Path) -> list[dict[str, Any]]:
     """Read what `engine plan --json` wrote: one entry a schedule.
 
     Raises:
-        DataError: it cannot be read, or is something else.
+        DataError: it cannot be read, is something else, or predicts for several numbers of workers.
     """
+    text, hint = read_text(path), "give what engine plan --json wrote"
     try:
-        entries = json.loads(read_text(path))
-        return [
+        entries = json.loads(text)
+        predictions = [
             {
                 "plan": entry["schedule"],
                 "groups": entry["groups"] if isinstance(entry["groups"], int) else len(entry["groups"]),
@@ -110,8 +111,11 @@ def read_predictions(path: Path) -> list[dict[str, Any]]:
             }
             for entry in entries
         ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: no predictions: {error!r}", hint="give what engine plan --json wrote") from None
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{path}: no predictions of schedules", hint=hint) from None
+    if len({each["plan"] for each in predictions}) < len(predictions):
+        raise DataError(f"{path}: predictions for several numbers of workers", hint=hint)
+    return predictions
 
 
 def read_text(path: Path) -> str:

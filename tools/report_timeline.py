@@ -176,8 +176,9 @@ def read_timeline(path: Path) -> TimelineData:
     Raises:
         DataError: it cannot be read, or is no timeline of ours.
     """
+    text = read_text(path)
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(text)
         other = content["otherData"]
         if other["format"] != FORMAT:
             raise KeyError("format")
@@ -196,7 +197,7 @@ def read_timeline(path: Path) -> TimelineData:
         # Waiting for data may take all of the data layer's time; it counts as inside.
         boxes.sort(key=lambda box: (box.start, -box.end, box.category == "data"))
         return TimelineData(path, other["ranks"], other["iterations"], other["plan"], boxes)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError):
         raise DataError(
-            f"{path}: not a timeline of engine train: {error!r}", hint="give what engine train --timeline wrote"
+            f"{path}: not a timeline of engine train", hint="give what engine train --timeline wrote"
         ) from None

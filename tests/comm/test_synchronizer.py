@@ -65,6 +65,32 @@ def test_a_group_starts_as_soon_as_its_lowest_layer_is_ready():
     sync.close()
 
 
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_plan_that_is_held_starts_nothing_before_the_backward_pass_has_ended(tells):
+    sync = started("threshold")
+    sync.set_plan(plan_of("threshold"), afterwards=True)
+    submitted, submit = [], sync._reducer.submit
+    sync._reducer.submit = lambda *group: (submitted.append(group), submit(*group))
+    sync.begin_iteration()
+    for index in (3, 2, 1, 0):
+        sync.gradients_ready(index)
+    assert not submitted
+    if tells:
+        sync.backward_done()
+        assert submitted == [(0, 7, 5), (1, 0, 7)]
+    report = sync.wait()
+    assert submitted == [(0, 7, 5), (1, 0, 7)]
+    assert all(group.start >= report.backward_end for group in report.groups)
+    sync.set_plan(plan_of("threshold"))
+    sync.begin_iteration()
+    sync.gradients_ready(3)
+    assert len(submitted) == 3
+    for index in (2, 1, 0):
+        sync.gradients_ready(index)
+    sync.wait()
+    sync.close()
+
+
 class Link(SingleCommunicator):
     """Takes 3 seconds for an all-reduce, on its own clock; but for the first ones, only once it is waited for."""
 

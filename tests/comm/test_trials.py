@@ -67,6 +67,12 @@ def test_of_those_that_tie_the_fewest_groups_are_taken_if_predicted_alike():
     assert trials.results()[0].candidate.label == "few"
 
 
+def test_who_is_far_behind_does_not_tie_however_much_its_times_scatter():
+    candidates = [candidate("scattered", 1, 1.0), candidate("steady", 2, 1.2)]
+    trials, _ = run(candidates, lambda label, number: 2.0 if label == "steady" else (1.0, 9.0, 30.0)[number // 2 % 3])
+    assert trials.results()[0].candidate.label == "steady"
+
+
 def test_the_slowest_ranks_times_count():
     trials = Trials([candidate("a", 1, 1.0), candidate("b", 1, 1.0)])
     for _ in range(2 * FIRST_ROUNDS):

@@ -36,12 +36,13 @@ class Machine:
     tail: float = 1e-4
     late: float = 0.0  # seconds by which this rank's layers take longer
     plan: object = None
+    afterwards: bool = False
     decisions: list = field(default_factory=list)
     outdated: list = field(default_factory=list)
     measured: list = field(default_factory=list)
 
-    def set_plan(self, plan):
-        self.plan = plan
+    def set_plan(self, plan, *, afterwards=False):
+        self.plan, self.afterwards = plan, afterwards
 
     def measure(self, anew):
         self.measured.append(anew)
@@ -57,7 +58,11 @@ class Machine:
         blocking = self.plan.blocking
         beside, alone = (self.blocking, self.blocking) if blocking else (self.polled, self.hurried)
         times = [seconds + self.late for seconds in BACKWARD]
-        truth = predict_plan(self.plan, times, self.tail, Channel(blocking, beside, alone, self.slowdown[blocking]))
+        channel = Channel(blocking, beside, alone, self.slowdown[blocking])
+        if self.afterwards:
+            truth = predict_plan(self.plan, [times[0] + self.tail, *times[1:]], 0.0, channel)
+        else:
+            truth = predict_plan(self.plan, times, self.tail, channel)
         stretch = (truth.backward_end - self.tail) / sum(times)
         laps = [*(stretch * seconds for seconds in times[::-1]), self.tail, truth.exposed]
         groups = [GroupTimes(g.bytes, g.ready_at, g.start_at, g.end_at) for g in truth.groups]
@@ -195,10 +200,12 @@ def test_the_first_iteration_is_not_counted_and_every_other_one_is_undisturbed()
     alone = make_plan("single", [1, 1], [2.0, 1.0], AffineCost(1, 1), element_bytes=4)
     probe = make_plan("wfbp", [1, 1], [2.0, 1.0], AffineCost(1, 1), element_bytes=4)
     profiler = Profiler(6, alone, [probe])
-    seen = []
+    seen, held = [], []
     while not profiler.is_over:
         seen.append(profiler.current.schedule)
+        held.append(profiler.is_undisturbed)
         slow = 100.0 if len(seen) == 1 else 1.0
         profiler.record([slow, slow, slow, 0.0], CommReport())
     assert seen == ["single", "wfbp", "single", "wfbp", "single", "wfbp"]
+    assert held == [True, False, True, False, True, False]
     assert profiler.timings(SingleCommunicator()).backward_times == [1.0, 1.0]

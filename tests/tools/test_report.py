@@ -52,6 +52,10 @@ def json_log(iterations=50, ranks=2, **plan):
     return text + line("finish", iter=iterations, stopped_early=False, rounding=0.0017)
 
 
+def prediction(workers):
+    return {"schedule": "wfbp", "groups": 3, "iteration_s": 1.0, "exposed_s": 0.1, "workers": workers, "speedup": 1.5}
+
+
 TRIALS = [
     {"plan": "optimal", "blocking": False, "groups": 1, "predicted_ms": 9.0, "measured_ms": 9.5, "exposed_ms": 1.0},
     {"plan": "wfbp", "blocking": True, "groups": 3, "predicted_ms": 8.0, "measured_ms": 12.5, "exposed_ms": 2.0},
@@ -169,7 +173,14 @@ def test_a_resumed_or_broken_off_log_is_read(engine):
         (("run.json",), {"run.json": "hello\n"}, 65, "run.json:1: not a line of a JSON log"),
         (("run.json",), {"run.json": line("start", net="x")}, 65, "no iteration is told of"),
         (("run.json", "--timeline=t"), {"run.json": json_log(), "t": "{}"}, 65, "t: not a timeline"),
+        (("run.json", "--timeline=t"), {"run.json": json_log(), "t": "[]"}, 65, "t: not a timeline of engine train\n"),
         (("run.json", "--plan=p"), {"run.json": json_log(), "p": "{}x"}, 65, "p: no predictions"),
+        (
+            ("run.json", "--plan=p"),
+            {"run.json": json_log(), "p": json.dumps([prediction(2), prediction(4)])},
+            65,
+            "p: predictions for several numbers of workers",
+        ),
         (("run.json", "--output=no/where.html"), {"run.json": json_log()}, 73, "cannot write no/where.html"),
     ],
 )
