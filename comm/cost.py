@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy
 
+from mgcaffe.comm.csv_rows import what_is_wrong
 from mgcaffe.errors import CommError
 
 
@@ -177,4 +178,4 @@ def cost_from_json(value: str | Mapping[str, Any]) -> AffineCost | AllReduceCost
             return AllReduceCost([(size, seconds) for size, seconds in record["points"]])
         raise CommError(f"unknown kind of all-reduce cost {record['kind']!r}; known are affine and curve")
     except (KeyError, TypeError, ValueError) as error:
-        raise CommError(f"not the cost of an all-reduce: {error!r}") from None
+        raise CommError(f"not the cost of an all-reduce: {what_is_wrong(error)}") from None

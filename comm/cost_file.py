@@ -33,7 +33,7 @@ from typing import Any
 from mgcaffe.comm.calibration import WireCosts
 from mgcaffe.comm.communicator import Communicator
 from mgcaffe.comm.cost import AllReduceCost, cost_from_json, line_error
-from mgcaffe.comm.csv_rows import read_text
+from mgcaffe.comm.csv_rows import read_text, what_is_wrong
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError
 
 _HEAD = "all_reduce_costs"
@@ -118,7 +118,7 @@ def parse_costs(record: Any) -> list[CostEntry]:
     try:
         return [_parse_entry(entry) for entry in record[_HEAD]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CommError(f"these are no measured costs: {error!r}") from None
+        raise CommError(f"these are no measured costs: {what_is_wrong(error)}") from None
 
 
 def _parse_entry(entry: Mapping[str, Any]) -> CostEntry:

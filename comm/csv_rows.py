@@ -11,6 +11,13 @@ from mgcaffe.errors import DataError, Location
 Row = tuple[Location, dict[str, str]]
 
 
+def what_is_wrong(error: Exception) -> str:
+    """Say in words why parsed JSON has not the form that was expected."""
+    if isinstance(error, KeyError):
+        return f"{error.args[0]!r} is missing"
+    return "a value is not of the kind that belongs there" if isinstance(error, TypeError) else str(error)
+
+
 def read_text(path: str | Path, what: str) -> str:
     """Return a file's text.
 

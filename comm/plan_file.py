@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from mgcaffe.comm.cost import Cost, cost_from_json
-from mgcaffe.comm.csv_rows import read_text
+from mgcaffe.comm.csv_rows import read_text, what_is_wrong
 from mgcaffe.comm.plan import Plan, Segment
 from mgcaffe.comm.planners import predict_groups
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError
@@ -135,7 +135,7 @@ def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
     except json.JSONDecodeError as error:
         raise CommError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise CommError(f"this is no plan: {error!r}") from None
+        raise CommError(f"this is no plan: {what_is_wrong(error)}") from None
     _compare_layers(layers, segments)
     ranges = list(_ranges(named, segments))
     groups = predict_groups(ranges, segments, ready, cost, element_bytes)

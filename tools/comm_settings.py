@@ -15,6 +15,7 @@ from mgcaffe.tools.flags import Flags
 
 _FIRST_OF_OURS = 1000
 
+
 def apply_comm_settings(solver: Any, path: str | Path, flags: Flags) -> None:
     """Completes the solver's own fields from the file beside it, and `comm_param` from the flags.
 

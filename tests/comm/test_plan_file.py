@@ -104,8 +104,8 @@ def test_a_plan_of_another_net_names_the_first_difference(path, segments, words)
             "group 1 goes from 'ip1' up to 'ip2'",
         ),
         (lambda record: record["groups"][0].update({"from": "ip9"}), "group 0: there is no layer 'ip9'"),
-        (lambda record: record.pop("layers"), "this is no plan: KeyError('layers')"),
-        (lambda record: record.update(groups=[3]), "this is no plan"),
+        (lambda record: record.pop("layers"), "this is no plan: 'layers' is missing"),
+        (lambda record: record.update(groups=[3]), "this is no plan: a value is not of the kind"),
         (lambda record: record.update(cost={"kind": "free"}), "unknown kind of all-reduce cost 'free'"),
     ],
 )
