@@ -110,7 +110,8 @@ class AllReduceCost:
     def many(self, sizes: numpy.ndarray) -> numpy.ndarray:
         """Return the seconds for a one-dimensional array of sizes in bytes."""
         seconds = numpy.interp(sizes, self.sizes, self.seconds)
-        seconds += self._last_slope() * numpy.maximum(sizes - self.sizes[-1], 0.0)
+        beyond = sizes > self.sizes[-1]
+        seconds[beyond] += self._last_slope() * (sizes[beyond] - self.sizes[-1])
         seconds[sizes <= 0] = 0.0
         return seconds
 

@@ -59,3 +59,7 @@ def test_a_schedule_of_the_users_is_not_explained():
 def test_a_pinned_plan_rests_on_nothing():
     (line,) = plan_lines(PlanChosen(0, "wfbp", WFBP, None))
     assert line.startswith("Schedule wfbp: 2 groups from 2 layers, 1.00 MiB; backward 10.000 ms")
+
+
+def test_contention_that_was_cut_off_is_said_to_be_at_least_so_much():
+    assert "adds at least 950 ms (polled calls) or at least 950 ms (blocking calls)" in chosen(SINGLE, (), 0.95)[1]
