@@ -6,7 +6,8 @@ found their sizes:
 
 - memory: a straight line is fitted by least squares; it may rise by `MOST_GROWTH` bytes from the middle to the end.
   malloc takes its last pieces within some hundred iterations, a step of 5 MiB at a time, so a run that ends there
-  (`SETTLED_AFTER`) may rise by `MOST_GROWTH_UNSETTLED`: it still sees a leak of 170 KB an iteration (conv1 alone makes 3 MB).
+  (`SETTLED_AFTER`) may rise by `MOST_GROWTH_UNSETTLED`: it still sees a leak of 170 KB an iteration, where conv1 alone
+  makes 3 MB.
 - open files: the last quarter's median may not be above the third quarter's; a descriptor lost in one of the snapshots
   or tests, of which each quarter has some, would raise it.
 """
