@@ -1,4 +1,4 @@
-"""A tenth of the iterations; `python -m tests.soak steady` runs 2,000. And that the judge sees a leak."""
+"""Half of the iterations; `python -m tests.soak steady` runs 2,000. And that the judge sees a leak."""
 
 import random
 
@@ -32,13 +32,6 @@ def test_growth_is_told_from_noise(bytes_an_iteration, iterations_a_file, found)
     problem, note = steady.judge(samples, 2000)
     assert (problem is None) if found is None else problem.startswith(found)
     assert "open files" in note
-
-
-@pytest.mark.parametrize(("bytes_an_iteration", "found"), [(50_000, None), (200_000, "memory grew by")])
-def test_a_short_run_sees_large_leaks_only(bytes_an_iteration, found):
-    samples = [Sample(number, (300 << 20) + number * bytes_an_iteration, 25) for number in range(200)]
-    problem, _ = steady.judge(samples, 200)
-    assert (problem is None) if found is None else problem.startswith(found)
 
 
 def test_too_few_samples_are_no_proof():
