@@ -24,6 +24,7 @@ START_UP_EXPONENTS = range(-4, 8)
 """The powers of two by which `optimal` multiplies the start-up cost."""
 
 MOST_CANDIDATES = 10
+MOST_MORE = 2
 _MOST_VARIANTS = 3
 _WORTH_TRYING = 1.3
 _SAME_PREDICTION = 1e-3
@@ -63,6 +64,11 @@ class Candidate:
     def predicted(self) -> float:
         """Seconds from the start of the backward pass until all gradients are means."""
         return max(self.plan.end, self.plan.backward_end)
+
+    def on(self, channels: Sequence[Channel], timings: Timings) -> Candidate:
+        """Return it predicted anew, on that channel whose way of waiting it has."""
+        channel = next(channel for channel in channels if channel.blocking == self.plan.blocking)
+        return replace(self, plan=predict_plan(self.plan, timings.backward_times, timings.tail, channel))
 
 
 class ScaledStartUp:
@@ -115,6 +121,33 @@ def find_candidates(
         if not any(_are_alike(candidate, other) for other in unlike):
             unlike.append(candidate)
     return _choose(unlike)
+
+
+def find_more(
+    known: Sequence[Candidate],
+    segments: Sequence[Segment],
+    timings: Timings,
+    channels: Iterable[Channel],
+    *,
+    element_bytes: int,
+    bucket_bytes: float = DEFAULT_BUCKET_BYTES,
+) -> list[Candidate]:
+    """Return at most `MOST_MORE` plans that are predicted to be faster than all known ones, and unlike them.
+
+    Args:
+        known: plans that were tried, predicted for these channels.
+        segments, timings, channels, element_bytes, bucket_bytes: as for `find_candidates`.
+    """
+    found: list[Candidate] = []
+    for channel in channels:
+        found += _on_channel(segments, timings, channel, element_bytes, bucket_bytes)
+    best = min(candidate.predicted for candidate in known)
+    more: list[Candidate] = []
+    for candidate in sorted(found, key=lambda each: (each.predicted, len(each.plan.groups))):
+        is_new = not any(_are_alike(candidate, other) for other in [*known, *more])
+        if candidate.predicted < best and is_new and len(more) < MOST_MORE:
+            more.append(candidate)
+    return more
 
 
 def _on_channel(

@@ -156,14 +156,22 @@ def _shown(value: Any) -> str:
 def write_cost_file(path: str | Path, entries: Sequence[CostEntry], new: CostEntry) -> None:
     """Write measurements and a new one, which replaces that of the same key, if any; it comes last.
 
+    The file is replaced as a whole, so that a job that reads it meanwhile finds the old content or the new.
+
     Raises:
         CommError: (exit code 73) the file cannot be written.
     """
     kept = [entry for entry in entries if entry.key != new.key]
     rows = [_row(entry) for entry in [*kept, new]]
     text = f'{{\n "{_HEAD}": [\n' + ",\n".join(rows) + "\n ]\n}\n"
+    target = Path(path).resolve()
+    unfinished = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise CommError(
             f"cannot write the cost file {path}: {error.strerror or error}", exit_code=EXIT_CANNOT_WRITE

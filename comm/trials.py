@@ -1,16 +1,16 @@
 """Which of several plans is fastest: real iterations with each in turn, so that drift misleads nobody.
 
 In a first stage every candidate runs a few iterations, one after the other, every round in another order. Those
-that are behind the fastest by more than noise drop out; the others run a second stage. What counts of an
-iteration is the slowest rank's time, and of two plans the median of their differences in the same rounds: what
-slows a whole round down slows both. Who is level with the fastest in their best iterations stays for the second
-stage, too, which the best five run. Where iterations take seconds, a stage has fewer rounds: they vary less, and
-training by a bad plan costs more.
+that are behind the fastest by more than noise drop out; the others run a second stage, together with plans that were
+only found in the light of the first (`revise`). What counts of an iteration is the slowest rank's time, and of two
+plans the median of their differences in the same rounds: what slows a whole round down slows both. Who is level with
+the fastest in their best iterations stays for the second stage, too, which the best five run. Where iterations take
+seconds, a stage has fewer rounds: they vary less, and training by a bad plan costs more. Where they take
+milliseconds, the second stage has more: they vary more.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +19,13 @@ from mgcaffe.comm.candidates import Candidate
 
 FIRST_ROUNDS = 4
 SECOND_ROUNDS = 6
+MOST_SECOND_ROUNDS = 20
 MOST_SURVIVORS = 5
 STAGE_SECONDS = 60.0
 """How long a stage may take, by prediction, if it has more than one round."""
+MORE_ROUNDS_SECONDS = 5.0
+"""How long a second stage of more than `SECOND_ROUNDS` rounds may take, by prediction."""
 _LEAST_NOISE = 0.005
-_MOST_NOISE = 0.1
-_NEAR_IN_PREDICTION = 1.01
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,23 @@ class Trials:
         self._survivors = list(range(len(candidates)))
         self._second_stage = False
         self._order: list[int] = []
-        self._begin_stage(FIRST_ROUNDS)
+        self._begin_stage()
         self.is_over = len(self._candidates) == 1
 
     @property
     def current(self) -> Candidate:
         """Whose turn it is."""
         return self._candidates[self._order[0]]
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """All of them, those that dropped out as well."""
+        return self._candidates
+
+    @property
+    def is_last_stage(self) -> bool:
+        """Whether no other stage follows the present one."""
+        return self._second_stage
 
     @property
     def stage_is_over(self) -> bool:
@@ -99,31 +110,43 @@ class Trials:
         level = [i for i in self._survivors if self._ties(i) or self._is_level_at_best(i)]
         self._survivors = sorted(sorted(level, key=self._median)[:MOST_SURVIVORS])
         self._second_stage = True
-        if len(self._survivors) == 1:
-            self.is_over = True
-            return
-        self._begin_stage(SECOND_ROUNDS)
+        self._begin_stage()
+        self.is_over = len(self._survivors) == 1
+
+    def revise(self, candidates: Sequence[Candidate], added: Sequence[Candidate] = ()) -> None:
+        """Predict anew in the light of a stage that is over; before anybody has a turn in the next.
+
+        Args:
+            candidates: those that there are, in the same order, with other predictions.
+            added: plans that nobody had thought of; they run in the second stage.
+        """
+        self._candidates = [*candidates, *added]
+        self._times += [[] for _ in added]
+        if added:
+            self._survivors += range(len(candidates), len(self._candidates))
+            self._begin_stage()
+            self.is_over = False
 
     def results(self) -> list[Trial]:
         """Return all trials, the chosen one first, then by their medians.
 
-        Among those that tie with the fastest, those predicted within 1 % of the best prediction count, and of
-        these the one with the fewest groups. Who is behind by more than a tenth does not tie, however much its times
-        scatter: waiting in turns for a core, a plan that takes 2 ms or 30 would tie with all.
+        Chosen is the one with the least median; of those within 0.5 % of it, the one with the fewest groups.
         """
         trials = [self._trial(index) for index in range(len(self._candidates))]
         if not trials[0].seconds:
             return trials
-        tied = [index for index in self._survivors if self._ties(index, _MOST_NOISE)]
-        least = min(self._candidates[index].predicted for index in tied)
-        near = [i for i in tied if self._candidates[i].predicted <= _NEAR_IN_PREDICTION * least]
+        least = self._median(self._fastest())
+        near = [index for index in self._survivors if self._median(index) <= (1 + _LEAST_NOISE) * least]
         winner = min(near, key=lambda i: (len(self._candidates[i].plan.groups), self._candidates[i].predicted))
         rest = sorted((trial for i, trial in enumerate(trials) if i != winner), key=lambda trial: trial.median)
         return [trials[winner], *rest]
 
-    def _begin_stage(self, most: int) -> None:
-        one_round = sum(self._candidates[index].predicted for index in self._survivors)
-        self._rounds = self._rounds_left = max(1, min(most, int(STAGE_SECONDS / max(one_round, 1e-9))))
+    def _begin_stage(self) -> None:
+        one_round = max(sum(self._candidates[index].predicted for index in self._survivors), 1e-9)
+        most = FIRST_ROUNDS
+        if self._second_stage:
+            most = min(max(SECOND_ROUNDS, int(MORE_ROUNDS_SECONDS / one_round)), MOST_SECOND_ROUNDS)
+        self._rounds = self._rounds_left = max(1, min(most, int(STAGE_SECONDS / one_round)))
         self._order = list(self._survivors)
 
     def _rotated(self) -> list[int]:
@@ -142,19 +165,22 @@ class Trials:
         return min(self._survivors, key=self._median)
 
     def _median(self, index: int) -> float:
-        return statistics.median(seconds for seconds, _ in self._times[index])
+        return statistics.median(self._seconds(index))
 
-    def _ties(self, index: int, most: float = math.inf) -> bool:
-        """Return whether a candidate is behind the fastest by no more than noise, nor by more than a part of it."""
-        fastest = self._fastest()
-        best = [seconds for seconds, _ in self._times[fastest]]
-        differences = [seconds - other for (seconds, _), other in zip(self._times[index], best, strict=True)]
+    def _seconds(self, index: int) -> list[float]:
+        """Return a candidate's times in the rounds that all who are left have run."""
+        rounds = min(len(self._times[each]) for each in self._survivors)
+        return [seconds for seconds, _ in self._times[index][-rounds:]]
+
+    def _ties(self, index: int) -> bool:
+        """Return whether a candidate is behind the fastest by no more than noise."""
+        best = self._seconds(self._fastest())
+        differences = [seconds - other for seconds, other in zip(self._seconds(index), best, strict=True)]
         middle = statistics.median(differences)
         scatter = 1.4826 * statistics.median(abs(value - middle) for value in differences)
         # The median of n values that scatter normally is uncertain by 1.25 / sqrt(n) of their deviation.
         uncertain = 2 * 1.25 * scatter / len(differences) ** 0.5
-        fast = statistics.median(best)
-        return middle <= max(min(uncertain, most * fast), _LEAST_NOISE * fast)
+        return middle <= max(uncertain, _LEAST_NOISE * statistics.median(best))
 
     def _is_level_at_best(self, index: int) -> bool:
         """Return whether a candidate's best iteration is about the fastest's.

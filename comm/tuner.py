@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mgcaffe.comm.calibration import WireCosts, agree_times
-from mgcaffe.comm.candidates import Timings, find_candidates
+from mgcaffe.comm.candidates import Candidate, Timings, find_candidates, find_more
 from mgcaffe.comm.comm_report import CommReport
 from mgcaffe.comm.communicator import Communicator
 from mgcaffe.comm.cost import AffineCost, Cost
 from mgcaffe.comm.drift import DriftWatch
+from mgcaffe.comm.observations import Observations
 from mgcaffe.comm.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planners import DEFAULT_BUCKET_BYTES, make_plan
 from mgcaffe.comm.prediction import Channel, predict_plan
@@ -57,8 +58,8 @@ class Decision:
     Attributes:
         plan: with its predicted times.
         timings: of the backward pass.
-        wire: the costs of an all-reduce.
-        channels: the ways of waiting, with the contention that was measured.
+        wire: the costs of an all-reduce, measured while nothing else ran.
+        channels: the ways of waiting, with the contention that was measured; of `auto`, as the trials found them.
         trials: of `auto`, the chosen plan's first; otherwise empty.
     """
 
@@ -113,6 +114,7 @@ class Tuner:
         self._listener = listener
         self._profiler: Profiler | None = None
         self._trials: Trials | None = None
+        self._observations = Observations(0.0)
         self._watch: DriftWatch | None = DriftWatch() if settings.schedule == AUTO else None
         self._again = False
         self._found: Decision | None = None
@@ -155,7 +157,10 @@ class Tuner:
             # Updates made while communication goes on are the same work under every plan. A GPU's laps are of
             # its own clock, which the report knows nothing of.
             rest = report.exposed_s if self._settings.on_host else laps[-1]
-            self._trials.record(sum(laps[:-1]) + rest, rest)
+            backward = sum(laps[:-1])
+            if self._settings.on_host:
+                self._observations.add(self._trials.current.plan, backward, report)
+            self._trials.record(backward + rest, rest)
             self._go_on_trying(self._trials)
         elif self._watch is not None and self.settled is not None and self._watch.add(report.exposed_s):
             self._look_at_window(self._watch)
@@ -192,6 +197,7 @@ class Tuner:
         candidates = self._communicator.broadcast_object(candidates)
         assert candidates
         self._found = Decision(candidates[0].plan, timings, wire, channels)
+        self._observations = Observations(timings.total)
         trials = Trials(candidates)
         if trials.is_over:
             self._decide_on(trials)
@@ -201,12 +207,41 @@ class Tuner:
 
     def _go_on_trying(self, trials: Trials) -> None:
         if trials.stage_is_over:
+            is_last = trials.is_last_stage
             trials.agree(agree_times(self._communicator, trials.local_times()))
+            self._revise(trials, is_last)
             if trials.is_over:
                 self._trials = None
                 self._decide_on(trials)
                 return
         self._synchronizer.set_plan(trials.current.plan)
+
+    def _revise(self, trials: Trials, is_last: bool) -> None:
+        """Predict, and unless the trials are over plan, with the costs that were seen in them."""
+        assert self._found is not None
+        timings = self._found.timings
+        channels = self._observations.refine(self._communicator, self._found.channels)
+        revised: tuple[list[Candidate], list[Candidate]] | None = None
+        if self._communicator.rank == 0:
+            known = [candidate.on(channels, timings) for candidate in trials.candidates]
+            more = (
+                []
+                if is_last
+                else find_more(
+                    known,
+                    self._segments,
+                    timings,
+                    channels,
+                    element_bytes=self._settings.element_bytes,
+                    bucket_bytes=self._settings.bucket_bytes,
+                )
+            )
+            revised = known, more
+        revised = self._communicator.broadcast_object(revised)
+        assert revised is not None
+        trials.revise(*revised)
+        if trials.is_over:
+            self._found = replace(self._found, channels=channels)
 
     def _decide_on(self, trials: Trials) -> None:
         results = self._communicator.broadcast_object(trials.results())

@@ -35,6 +35,7 @@ def test_a_new_measurement_replaces_that_of_its_key_and_leaves_the_others(tmp_pa
     write_cost_file(path, [], CostEntry(KEY, costs()))
     write_cost_file(path, read_cost_file(path), CostEntry(other, costs()))
     write_cost_file(path, read_cost_file(path), CostEntry(KEY, costs(2.0)))
+    assert [each.name for each in path.parent.iterdir()] == [path.name]  # nothing unfinished beside it
     assert read_cost_file(path) == [CostEntry(other, costs()), CostEntry(KEY, costs(2.0))]
 
 

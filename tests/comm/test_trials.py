@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from mgcaffe.comm.candidates import Candidate
 from mgcaffe.comm.plan import Group, Plan
-from mgcaffe.comm.trials import FIRST_ROUNDS, MOST_SURVIVORS, SECOND_ROUNDS, Trials
+from mgcaffe.comm.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS, MOST_SURVIVORS, SECOND_ROUNDS, Trials
 
 
 def candidate(label, groups, predicted):
@@ -61,9 +61,10 @@ def test_a_burst_of_other_work_does_not_throw_out_the_fastest():
     assert trials.results()[0].candidate.label == "fast"
 
 
-def test_of_those_that_tie_the_fewest_groups_are_taken_if_predicted_alike():
-    alike = [candidate("many", 9, 1.0), candidate("few", 2, 1.005), candidate("fewest", 1, 1.2)]
-    trials, _ = run(alike, lambda label, number: 1.0 + 0.001 * (number % 3))
+def test_of_those_that_are_level_the_fewest_groups_are_taken():
+    alike = [candidate("many", 9, 1.0), candidate("few", 2, 1.2), candidate("fewest", 1, 1.0)]
+    seconds = {"many": 1.0, "few": 1.002, "fewest": 1.02}
+    trials, _ = run(alike, lambda label, number: seconds[label] + 0.0001 * (number % 3))
     assert trials.results()[0].candidate.label == "few"
 
 
@@ -106,3 +107,32 @@ def test_slow_iterations_have_fewer_rounds():
     assert Counter(order) == {"a": 2 + 2, "b": 2 + 2}
     _, order = run([candidate(label, 1, 100.0) for label in "ab"], lambda *_: 100.0)
     assert Counter(order) == {"a": 2, "b": 2}
+
+
+def test_short_iterations_have_more_rounds_in_the_second_stage():
+    _, order = run([candidate(label, 1, 0.01) for label in "ab"], lambda *_: 0.01)
+    assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + MOST_SECOND_ROUNDS)
+    _, order = run([candidate(label, 1, 0.25) for label in "ab"], lambda *_: 0.25)
+    assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + 10)
+
+
+def test_a_plan_found_after_the_first_stage_runs_in_the_second_and_can_win():
+    trials = Trials([candidate("a", 1, 1.0), candidate("b", 2, 1.0)])
+    for _ in range(2 * FIRST_ROUNDS):
+        trials.record({"a": 1.0, "b": 2.0}[trials.current.label], 0.0)
+    assert not trials.is_last_stage
+    trials.agree(trials.local_times())
+    assert trials.is_over  # nobody is left beside a
+    revised = [candidate("a", 1, 1.1), candidate("b", 2, 2.0)]
+    trials.revise(revised, [candidate("c", 3, 0.9)])
+    assert not trials.is_over and trials.is_last_stage
+    turns = Counter()
+    while not trials.stage_is_over:
+        turns[trials.current.label] += 1
+        trials.record({"a": 1.0, "c": 0.8}[trials.current.label], 0.0)
+    assert turns == {"a": SECOND_ROUNDS, "c": SECOND_ROUNDS}
+    trials.agree(trials.local_times())
+    assert trials.is_over
+    best, *others = trials.results()
+    assert best.candidate.label == "c" and best.candidate.predicted == 0.9 and len(best.seconds) == SECOND_ROUNDS
+    assert [trial.candidate.predicted for trial in others] == [1.1, 2.0]

@@ -149,6 +149,26 @@ def test_an_all_reduce_that_takes_longer_beside_computation_is_noticed():
     assert decision.channels[0].beside(100_000) == pytest.approx(machine.polled(100_000), rel=0.05)
 
 
+def test_auto_learns_from_its_trials_what_all_reduces_cost_in_training():
+    """A start-up cost that shows only in training, where groups wait for ranks that are not level."""
+    machine = Machine(polled=curve(4e-3, 1e-9), hurried=curve(3e-3, 1e-9), blocking=curve(8e-3, 1e-9))
+    cheap = curve(2e-4, 1e-9)
+    machine.measure = lambda anew: WireCosts(cheap, cheap, machine.blocking)
+    tuner = run(machine)
+    (decision,) = machine.decisions
+    polled = next(channel for channel in decision.channels if not channel.blocking)
+    assert polled.beside(200_000) == pytest.approx(machine.polled(200_000), rel=0.05)
+    best = decision.trials[0]
+    assert tuner.settled.hash == best.candidate.plan.hash
+    for trial in decision.trials:
+        if not trial.candidate.plan.blocking:
+            assert trial.candidate.predicted == pytest.approx(trial.median, rel=0.05), trial.candidate.label
+    ready = [1e-3 * (LAYERS - i) for i in range(LAYERS)]
+    ideal = make_plan("optimal", SEGMENTS, ready, machine.polled, element_bytes=4)
+    truth = predict_plan(ideal, BACKWARD, machine.tail, Channel(False, machine.polled, machine.hurried))
+    assert best.median <= 1.02 * max(truth.end, truth.backward_end)
+
+
 def test_all_ranks_decide_alike_by_the_slowest_ones_times():
     def work(ranks):
         machine = Machine(late=2e-4 * ranks.rank)

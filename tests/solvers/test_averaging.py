@@ -4,33 +4,19 @@ import json
 
 import pytest
 import torch
-from solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
+from solverkit import train_ranks
 
-from mgcaffe.comm import run_ranks
+from mgcaffe.comm.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS
 from mgcaffe.errors import CommError, UsageError
 from mgcaffe.solvers.events import Noted, PlanChosen, Warned
 
-TRIALS = 3 + 4 * 10
+TRIALS = 3 + 4 * (FIRST_ROUNDS + MOST_SECOND_ROUNDS)
 """Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting)."""
 
 
-def train(size, folder, comm, *, iterations=TRIALS, restore=None, fields=""):
-    """Trains on `size` ranks; returns each rank's (weights, recorder, plan to be stored)."""
-    net = data_layer(write_data(folder, classes=3), 8 // size) + CLASSIFIER
-
-    def rank(communicator):
-        recorder = Recorder()
-        alone = None if size == 1 else communicator
-        text = f"comm_param {{ calibration_iterations: 3 {comm} }} {fields}"
-        with make_solver(net, text, folder, recorder=recorder, communicator=alone, dtype=torch.float32) as solver:
-            if restore:
-                solver.restore(restore)
-            solver.step(iterations)
-            if not restore:
-                solver.snapshot()
-            return weights_of(solver), recorder, solver._averaging.plan
-
-    return run_ranks(size, rank)
+def train(size, folder, comm, *, iterations=TRIALS, restore=None):
+    fields = f"comm_param {{ calibration_iterations: 3 {comm} }}"
+    return train_ranks(size, folder, fields, iterations=iterations, restore=restore)
 
 
 def test_auto_is_the_default_tries_plans_and_changes_no_bit(tmp_path):

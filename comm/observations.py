@@ -1,0 +1,150 @@
+"""What all-reduces and contention come to in training itself, seen with the plans that are tried there.
+
+Planning starts from costs that were measured while nothing else ran (`calibration.py`). In training, groups come
+one after the other, on links that are not idle, from ranks that are not quite level, beside a backward pass that
+wants the same cores. So every tried iteration is taken down, group by group; the cost curves are multiplied by
+what was seen over what was expected, octave by octave of the groups' sizes, and the slowdown of the backward pass is
+taken from the same iterations.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy
+
+from mgcaffe.comm.calibration import agree_least_times, agree_times
+from mgcaffe.comm.comm_report import CommReport
+from mgcaffe.comm.communicator import Communicator
+from mgcaffe.comm.cost import AllReduceCost, Cost
+from mgcaffe.comm.plan import Plan
+from mgcaffe.comm.prediction import LEAST_SPEED, Channel
+
+_LEAST_RATIO, _MOST_RATIO = 0.25, 20.0
+_NEARLY_ALL = 0.9
+_LEAST_HIDDEN = 0.02
+"""Of the backward pass: with less communication beside it, its slowdown is noise."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One iteration, in seconds: the backward pass, communication beside it, and every group's all-reduce.
+
+    A group is `beside` if it ran beside the backward pass for nearly all of its time, `after` if it ran after it for
+    as much; infinity otherwise.
+    """
+
+    backward: float
+    hidden: float
+    beside: Sequence[float]
+    after: Sequence[float]
+
+
+class Observations:
+    """What one rank sees of the plans that are tried; all ranks try the same ones.
+
+    Args:
+        undisturbed: the seconds of the backward pass without communication, on the slowest rank.
+    """
+
+    def __init__(self, undisturbed: float) -> None:
+        self._undisturbed = undisturbed
+        self._sizes: dict[tuple[bool, str], list[int]] = {}
+        self._seen: dict[tuple[bool, str], list[_Seen]] = defaultdict(list)
+
+    def add(self, plan: Plan, backward: float, report: CommReport) -> None:
+        """Take down an iteration whose backward pass took so many seconds."""
+        key = (plan.blocking, plan.hash)
+        end = report.backward_end
+        self._sizes[key] = [group.bytes for group in report.groups]
+        spans = [(group.end - group.start, max(0.0, min(group.end, end) - group.start)) for group in report.groups]
+        self._seen[key].append(
+            _Seen(
+                backward,
+                sum(hidden for _, hidden in spans),
+                [seconds if hidden >= _NEARLY_ALL * seconds else math.inf for seconds, hidden in spans],
+                [seconds if seconds - hidden >= _NEARLY_ALL * seconds else math.inf for seconds, hidden in spans],
+            )
+        )
+
+    def refine(self, communicator: Communicator, channels: Sequence[Channel]) -> list[Channel]:
+        """Return the channels with costs and slowdown as they were seen; a collective call, equal on all ranks."""
+        return [self._refined(communicator, channel) for channel in channels]
+
+    def _refined(self, communicator: Communicator, channel: Channel) -> Channel:
+        keys = [key for key in self._seen if key[0] == channel.blocking]
+        if not keys:
+            return channel
+        sizes = [size for key in keys for size in self._sizes[key]]
+        beside = [seconds for key in keys for seconds in _medians([seen.beside for seen in self._seen[key]])]
+        after = [seconds for key in keys for seconds in _medians([seen.after for seen in self._seen[key]])]
+        return replace(
+            channel,
+            beside=corrected(channel.beside, _on_all(communicator, sizes, beside)),
+            alone=corrected(channel.alone, _on_all(communicator, sizes, after)),
+            slowdown=self._slowdown(communicator, keys, channel.slowdown),
+        )
+
+    def _slowdown(self, communicator: Communicator, keys: Sequence[tuple[bool, str]], before: float) -> float:
+        backward = [statistics.median(seen.backward for seen in self._seen[key]) for key in keys]
+        hidden = [statistics.median(seen.hidden for seen in self._seen[key]) for key in keys]
+        backward, hidden = agree_times(communicator, backward), agree_times(communicator, hidden)
+        if sum(hidden) < _LEAST_HIDDEN * sum(backward):
+            return before
+        slowdown = sum(seconds - self._undisturbed for seconds in backward) / sum(hidden)
+        return min(max(0.0, slowdown), 1.0 - LEAST_SPEED)
+
+
+def _medians(iterations: Sequence[Sequence[float]]) -> list[float]:
+    """Return each group's median; infinity where it mostly was of another kind."""
+    return [statistics.median_high(values) for values in zip(*iterations, strict=True)]
+
+
+def _on_all(communicator: Communicator, sizes: Sequence[int], seconds: Sequence[float]) -> list[tuple[int, float]]:
+    """Return (bytes, seconds) of the groups that were of a kind on every rank, with the shortest time of any.
+
+    A rank that comes early waits for the others inside its call; the shortest time is the wire's own.
+    """
+    longest, shortest = agree_times(communicator, seconds), agree_least_times(communicator, seconds)
+    pairs = zip(sizes, longest, shortest, strict=True)
+    return [(size, least) for size, most, least in pairs if math.isfinite(most) and least > 0]
+
+
+def corrected(cost: Cost, seen: Sequence[tuple[int, float]]) -> Cost:
+    """Return a measured curve moved to what was seen.
+
+    First as a whole, by a number of seconds for each all-reduce and a factor, neither below zero, that come closest
+    to what was seen; then by what is left, octave by octave, interpolated between octaves. Outside of them the last
+    octave's ratio holds.
+
+    Args:
+        cost: the curve; a cost of another kind is returned as it is.
+        seen: (bytes, seconds) of all-reduces.
+    """
+    if not seen or not isinstance(cost, AllReduceCost):
+        return cost
+    sizes, seconds = (numpy.array(values, dtype=float) for values in zip(*seen, strict=True))
+    octaves = numpy.round(numpy.log2(sizes)).astype(int)
+    added, factor = _fitted(cost.many(sizes), seconds) if len(set(octaves.tolist())) > 1 else (0.0, 1.0)
+    places = sorted(set(octaves.tolist()))
+    expected = added + factor * cost.many(sizes)
+    ratios = [seconds[octaves == place].sum() / expected[octaves == place].sum() for place in places]
+    at = numpy.array(sorted({*cost.sizes.tolist(), float(sizes.max())}))
+    left = numpy.interp(numpy.log2(at), places, numpy.clip(ratios, _LEAST_RATIO, _MOST_RATIO))
+    return AllReduceCost(list(zip(at.tolist(), (left * (added + factor * cost.many(at))).tolist(), strict=True)))
+
+
+def _fitted(expected: numpy.ndarray, seconds: numpy.ndarray) -> tuple[float, float]:
+    """Return (added, factor), at least 0, with the least squares of (added + factor * expected) / seconds - 1."""
+    columns = numpy.stack([1 / seconds, expected / seconds], axis=1)
+    added, factor = numpy.linalg.lstsq(columns, numpy.ones(len(seconds)), rcond=None)[0].tolist()
+    if factor < 0:
+        return float((1 / seconds).sum() / (1 / seconds**2).sum()), 0.0
+    if added < 0:
+        ratios = columns[:, 1]
+        return 0.0, float(ratios.sum() / (ratios**2).sum())
+    return added, factor
