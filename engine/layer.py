@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NoReturn
 
 import torch
 
+from mgcaffe.engine import sizes
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.errors import EngineError, Location, NetError
@@ -49,6 +50,7 @@ class LayerContext:
         solver_ranks: how many ranks train in step.
         memory_format: the format that data layers and inputs give to four-dimensional blobs.
         input_shapes: shapes of the records of data layers whose source is absent, by layer name or "*".
+        outline: the net is only looked at, so blobs larger than the machine's memory are no mistake.
     """
 
     phase: int = TRAIN
@@ -61,6 +63,7 @@ class LayerContext:
     solver_ranks: int = 1
     memory_format: torch.memory_format = torch.contiguous_format
     input_shapes: Mapping[str, Shape] | None = None
+    outline: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,9 +185,14 @@ class Layer:
         return 0
 
     def add_parameter(self, shape: Sequence[int], filler: Any = None) -> Parameter:
-        """Declares the next parameter; multipliers and name come from the layer's `param` messages."""
+        """Declares the next parameter; multipliers and name come from the layer's `param` messages.
+
+        Raises:
+            NetError: the machine cannot hold it.
+        """
         parameter = Parameter(tuple(int(size) for size in shape), filler)
         index = len(self.parameters)
+        sizes.check_parameter(self, index, parameter.shape)
         if index < len(self.param.param):
             spec = self.param.param[index]
             parameter.name, parameter.lr_mult, parameter.decay_mult = spec.name, spec.lr_mult, spec.decay_mult

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from mgcaffe.engine import fillers, fusion, graph, lifetimes, needs, registry, sharing, unread, weights
+from mgcaffe.engine import fillers, fusion, graph, lifetimes, needs, registry, sharing, sizes, unread, weights
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.gradients import GradientStore
@@ -53,6 +53,7 @@ class Net:
         sources: the prototxt's locations, for errors.
         input_shapes: shapes of data layers whose sources are absent, by layer name or "*".
         share_with: a net whose layers of the same name lend their parameters (a test net's train net).
+        outline: the net is only looked at: blobs may be larger than this machine's memory.
 
     Attributes:
         layers: the layers in order, Splits included.
@@ -86,6 +87,7 @@ class Net:
         sources: Any = None,
         input_shapes: Mapping[str, Shape] | None = None,
         share_with: Net | None = None,
+        outline: bool = False,
     ) -> None:
         self.param = param
         self.name: str = param.name
@@ -103,6 +105,7 @@ class Net:
             shard=shard if shard is not None else Shard(),
             solver_ranks=solver_ranks,
             input_shapes=input_shapes,
+            outline=outline,
         )
         if sum_over_ranks is not None:
             self.context.sum_over_ranks = sum_over_ranks
@@ -176,9 +179,12 @@ class Net:
         shapes = [blob.shape for blob in node.bottoms]
         self.nodes.append(node)
         self.layers.append(layer)
-        layer.setup(shapes)
-        unread.check_numbers(spec.param, spec.source)
-        self._reshape(node, shapes)
+        if isinstance(layer, Input):
+            sizes.check_inputs(layer)
+        with sizes.named(layer, "setting up"):
+            layer.setup(shapes)
+            unread.check_numbers(spec.param, spec.source)
+            self._reshape(node, shapes)
         named = node.tops[: len(spec.param.top)]
         self.blobs.update((blob.name, blob) for blob in named)
         specs, parameters = len(spec.param.param), len(layer.parameters)
@@ -195,7 +201,13 @@ class Net:
         lent = sharing.bind_to_net(self.layers, lenders)
         owned = sharing.share_by_name(self.layers)
         mine = [entry for entry in owned if id(entry[2]) not in lent]
-        self.arena = ParameterArena(mine, self.dtype, self.device)
+        sizes.check_all(self.layers, mine)
+        try:
+            self.arena = ParameterArena(mine, self.dtype, self.device)
+        except (RuntimeError, MemoryError) as error:
+            largest, _, _ = max(mine, key=lambda entry: entry[2].count)
+            sizes.explain(self.layers[largest], "making room for all parameters, this layer's being the largest", error)
+            raise
         self.parameters: list[Parameter] = [parameter for _, _, parameter in owned]
         for index, _, parameter in owned:
             self.nodes[index].owned.append(parameter)
@@ -223,7 +235,8 @@ class Net:
 
     def _reshape(self, node: Node, shapes: Sequence[Shape]) -> None:
         node.shapes = list(shapes)
-        for blob, shape in zip(node.tops, node.layer.reshape(shapes), strict=True):
+        for number, (blob, shape) in enumerate(zip(node.tops, node.layer.reshape(shapes), strict=True)):
+            sizes.check_top(node.layer, number, blob.name, shape)
             blob.shape = tuple(shape)
 
     def _find_needs(self) -> None:
@@ -263,8 +276,13 @@ class Net:
         shapes = [tuple(bottom.shape) for bottom in bottoms]
         if shapes != node.shapes:
             self._reshape(node, shapes)
+        try:
+            tops = node.layer.forward(bottoms)
+        except (RuntimeError, MemoryError) as error:
+            sizes.explain(node.layer, "forward", error)
+            raise
         loss = 0.0
-        for blob, top, weight in zip(node.tops, node.layer.forward(bottoms), node.loss_weights, strict=True):
+        for blob, top, weight in zip(node.tops, tops, node.loss_weights, strict=True):
             blob.data, blob.shape = top, tuple(top.shape)
             if weight:
                 loss += weight * float(top.sum())
@@ -312,7 +330,11 @@ class Net:
             for hook in self.before_backward:
                 hook(node.index)
             if node.needs_backward:
-                self._gradients.backward(node)
+                try:
+                    self._gradients.backward(node)
+                except (RuntimeError, MemoryError) as error:
+                    sizes.explain(node.layer, "backward", error)
+                    raise
                 if not self.keep_blobs:
                     node.layer.release()
             for parameter in node.owned:
