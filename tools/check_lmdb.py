@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, UsageError
 from mgcaffe.tools.flags import FlagParser, Flags
+from mgcaffe.tools.lmdb_records import read_image
 from mgcaffe.tools.session import Session
 
 _SHOWN = 20
@@ -46,7 +47,6 @@ def check(folder: str, *, write: bool) -> bool:
         DataError: it cannot be opened at all.
         EngineError: (exit code 73) the sum file cannot be written.
     """
-    from mgcaffe.engine.data.datum import decode_datum
     from mgcaffe.engine.data.lmdb_source import open_lmdb
     from mgcaffe.engine.data.lmdb_sums import record_sum, write_sums
 
@@ -55,13 +55,11 @@ def check(folder: str, *, write: bool) -> bool:
     sums, bad = [], 0
     for number in range(len(source)):
         try:
-            value = source.value(number)
-            image, _ = decode_datum(value)
+            image, value = read_image(source, number)
         except DataError as error:
             bad += 1
-            known = error.message.startswith("record ")
             if bad <= _SHOWN:
-                print(error.message if known else f"{source.describe(number)}: {error.message}")
+                print(error.message)
             continue
         shapes[image.shape] += 1
         sums.append(record_sum(source.key(number), value))

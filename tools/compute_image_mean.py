@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, UsageError
 from mgcaffe.tools.flags import FlagParser, Flags
 from mgcaffe.tools.glog import log_line, number, start_logging
+from mgcaffe.tools.lmdb_records import read_image
 from mgcaffe.tools.session import Session
 
 if TYPE_CHECKING:
@@ -54,17 +55,12 @@ def mean_image(folder: str) -> Array:
     """
     import numpy as np
 
-    from mgcaffe.engine.data.datum import decode_datum
     from mgcaffe.engine.data.lmdb_source import open_lmdb
 
     source = open_lmdb(folder)
     total: Any = None
     for record in range(len(source)):
-        try:
-            image, _ = decode_datum(source.value(record))
-        except DataError as error:
-            known = error.message.startswith("record ")
-            raise DataError(error.message if known else f"{source.describe(record)}: {error.message}") from error
+        image, _ = read_image(source, record)
         if total is None:
             total = np.zeros(image.shape)
         if image.shape != total.shape:

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import torch
 
+from mgcaffe.comm import run_ranks
 from mgcaffe.prototxt import parse_net, parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Displayed, IterationDone
@@ -119,3 +120,25 @@ def make_solver(
 def weights_of(solver: Solver) -> torch.Tensor:
     """A copy of all parameters."""
     return solver.net.arena.data.clone()
+
+
+def train_ranks(size: int, folder: Path, fields: str, *, iterations: int, restore: str | None = None) -> list:
+    """Trains CLASSIFIER on `size` ranks with 8 records in each iteration, and snapshots unless it was restored.
+
+    Returns:
+        Each rank's (weights, recorder, plan).
+    """
+    net = data_layer(write_data(folder, classes=3), 8 // size) + CLASSIFIER
+
+    def rank(communicator):
+        recorder = Recorder()
+        alone = None if size == 1 else communicator
+        with make_solver(net, fields, folder, recorder=recorder, communicator=alone, dtype=torch.float32) as solver:
+            if restore:
+                solver.restore(restore)
+            solver.step(iterations)
+            if not restore:
+                solver.snapshot()
+            return weights_of(solver), recorder, solver._averaging.plan
+
+    return run_ranks(size, rank)

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
+from solverkit import train_ranks
 
-from mgcaffe.comm import AffineCost, PlanBasis, Segment, make_plan, plan_text, run_ranks
+from mgcaffe.comm import AffineCost, PlanBasis, Segment, make_plan, plan_text
 from mgcaffe.errors import CommError, DataError
 from mgcaffe.solvers.events import PlanChosen, Warned
 
@@ -20,21 +20,7 @@ def write_plan(path, schedule="wfbp", segments=SEGMENTS):
 
 
 def train(size, folder, fields, *, iterations=6, restore=None):
-    """Trains on `size` ranks; returns each rank's (weights, recorder, plan)."""
-    net = data_layer(write_data(folder, classes=3), 8 // size) + CLASSIFIER
-
-    def rank(communicator):
-        recorder = Recorder()
-        alone = None if size == 1 else communicator
-        with make_solver(net, fields, folder, recorder=recorder, communicator=alone, dtype=torch.float32) as solver:
-            if restore:
-                solver.restore(restore)
-            solver.step(iterations)
-            if not restore:
-                solver.snapshot()
-            return weights_of(solver), recorder, solver._averaging.plan
-
-    return run_ranks(size, rank)
+    return train_ranks(size, folder, fields, iterations=iterations, restore=restore)
 
 
 @pytest.mark.parametrize("schedule", ["single", "wfbp"])
