@@ -4,16 +4,21 @@ After each layer's forward pass the mean absolute value of its tops and paramete
 its bottoms' and parameters' gradients, after the whole backward pass the norms over all parameters, and at the update
 each parameter's size and step. With several ranks, the figures are rank 0's, before the gradients are averaged. The
 training net keeps all of its blobs for this, so it takes more memory, and no layers are fused.
+
+A test net whose own prototxt says `debug_info: true` shows the forward part of every batch that rank 0 tests. The
+training net's own field has no effect, since the solver's takes its place, as in Caffe.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from mgcaffe.engine import Net
+from mgcaffe.engine.node import Node
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.solvers.events import BlobStatistics, Emit, NetStatistics
 
@@ -66,13 +71,8 @@ class DebugInfo:
     def _forward_done(self, index: int) -> None:
         if not self._showing:
             return
-        node = self._net.nodes[index]
-        for blob in node.tops:
-            if blob.data is not None:
-                self._emit(BlobStatistics("Forward", node.layer.name, "top blob", blob.name, data=_mean(blob.data)))
-        for number, parameter in enumerate(node.layer.parameters):
-            name = parameter.name or str(number)
-            self._emit(BlobStatistics("Forward", node.layer.name, "param blob", name, data=_mean(parameter.data)))
+        for statistics in _forward_statistics(self._net.nodes[index]):
+            self._emit(statistics)
 
     def _backward_done(self, index: int) -> None:
         if not self._showing:
@@ -124,6 +124,31 @@ class DebugInfo:
             if piece.parameter is parameter:
                 return slice(piece.offset, piece.offset + piece.count)
         return None
+
+
+def watch_tests(nets: Sequence[Net], rank: int, emit: Emit) -> None:
+    """Has each test net whose own message asks for it show its forward passes; rank 0 alone shows them."""
+    for net in nets:
+        if net.param.debug_info and rank == 0:
+            net.after_forward.append(_shower(net, emit))
+
+
+def _shower(net: Net, emit: Emit) -> Callable[[int], None]:
+    def show(index: int) -> None:
+        for statistics in _forward_statistics(net.nodes[index]):
+            emit(statistics)
+
+    return show
+
+
+def _forward_statistics(node: Node) -> Iterator[BlobStatistics]:
+    """What is shown of a layer that has run forward in a net that keeps its blobs."""
+    for blob in node.tops:
+        if blob.data is not None:
+            yield BlobStatistics("Forward", node.layer.name, "top blob", blob.name, data=_mean(blob.data))
+    for number, parameter in enumerate(node.layer.parameters):
+        name = parameter.name or str(number)
+        yield BlobStatistics("Forward", node.layer.name, "param blob", name, data=_mean(parameter.data))
 
 
 def _mean(values: torch.Tensor) -> float:

@@ -7,7 +7,7 @@ import torch
 
 from mgcaffe.prototxt import parse_net, parse_solver
 from mgcaffe.solvers import Solver
-from mgcaffe.solvers.events import BlobStatistics, Displayed, IterationDone, NetStatistics
+from mgcaffe.solvers.events import BlobStatistics, Displayed, IterationDone, NetStatistics, Tested, Testing
 from tests.solvers.solverkit import Recorder
 
 NET = """
@@ -25,10 +25,14 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "top" bottom: "label" top: "l
 """
 
 
-def solver(recorder, **fields):
+def solver(recorder, net=NET, tests=(), **fields):
     text = 'base_lr: 0.1 lr_policy: "fixed" momentum: 0.9 max_iter: 4 display: 2 random_seed: 5 solver_mode: CPU'
     param = parse_solver(f"{text} snapshot_after_train: false debug_info: true").param
-    param.net_param.CopyFrom(parse_net(NET).param)
+    param.net_param.CopyFrom(parse_net(net).param)
+    for text in tests:
+        param.test_net_param.add().CopyFrom(parse_net(text).param)
+        param.test_iter.append(2)
+        param.test_interval = 2
     for name, value in fields.items():
         setattr(param, name, value)
     return Solver(param, listeners=[recorder])
@@ -128,3 +132,33 @@ def test_only_displayed_iterations_are_shown_and_training_is_the_same():
     assert not silent.of(BlobStatistics)
     assert len(recorder.of(NetStatistics)) == 2
     assert recorder.losses == silent.losses
+
+
+def test_a_test_nets_own_debug_info_shows_each_batch_that_it_tests():
+    recorder = Recorder()
+    with solver(recorder, tests=[NET, f"debug_info: true {NET}"], debug_info=False) as watched:
+        watched.step(1)
+        values = [float(watched.test_nets[1].blobs[name].data.abs().mean()) for name in ("data", "label")]
+    kinds = [
+        (type(event), getattr(event, "net", None))
+        for event in recorder.events
+        if isinstance(event, (Testing, Tested, BlobStatistics))
+    ]
+    shown = [(BlobStatistics, None)] * 24
+    assert kinds == [(Testing, 0), (Tested, 0), (Testing, 1), *shown, (Tested, 1)]
+    lines = recorder.of(BlobStatistics)
+    assert [(line.layer, line.blob, line.name) for line in lines[:4]] == [
+        ("data", "top blob", "data"),
+        ("data", "top blob", "label"),
+        ("low", "top blob", "low"),
+        ("low", "param blob", "shared"),
+    ]
+    assert {line.step for line in lines} == {"Forward"}
+    assert [line.data for line in lines[12:14]] == values
+
+
+def test_the_training_nets_own_debug_info_gives_way_to_the_solvers():
+    recorder = Recorder()
+    with solver(recorder, net=f"debug_info: true {NET}", debug_info=False) as plain:
+        plain.step(1)
+    assert not recorder.of(BlobStatistics)
