@@ -200,11 +200,11 @@ def job_folder(environ: Mapping[str, str] | None = None) -> Path:
 def end(state: int, code: int) -> None:
     """Says that this process ends (`Status.finish`); the last one of a host leaves no folder behind.
 
-    The folder of `engine train -np` is the launcher's, who reads it afterwards.
+    On the host of `engine train -np` the folder is the launcher's, who reads it afterwards.
     """
     _current.finish(state, code)
     folder = _current.path.parent if _current.path is not None else None
-    if folder is None or FOLDER_VARIABLE in os.environ:
+    if folder is None or is_launchers(folder):
         return
     if not any(place.state == RUNNING and is_alive(place.pid) for place in read_places(folder).values()):
         remove_folder(folder)
@@ -234,6 +234,12 @@ def is_alive(pid: int) -> bool:
 def process_state(pid: int) -> str:
     """The kernel's letter for what a process does: R, S, D, T (stopped), t (traced), Z (dead); empty if gone."""
     return next(iter(_process_fields(pid)), "")
+
+
+def is_launchers(folder: Path | None = None) -> bool:
+    """Whether a folder (None: this job's) was made by a launcher on this host, who also removes it."""
+    given = os.environ.get(FOLDER_VARIABLE)
+    return given is not None and ((folder or Path(given)) / _OWNER).exists()
 
 
 def launcher_pid() -> int | None:

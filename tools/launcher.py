@@ -27,15 +27,17 @@ from mgcaffe.tools.glog import log_line, start_logging
 from mgcaffe.tools.launcher_command import PROGRAM, are_elsewhere, count_ranks, rank_command, rank_environment
 from mgcaffe.tools.launcher_ending import Ending, judge, read_last_word
 from mgcaffe.tools.launcher_flags import words_for_ranks
+from mgcaffe.tools.launcher_notices import Relay, cause_named
 from mgcaffe.tools.launcher_restarts import Restarts
 from mgcaffe.tools.requeueing import requeue
 
 _TICK_S = 0.25
 _UNSEEN_READY_S = 20.0
 """After how long ranks on other hosts, whose records cannot be seen, count as ready for signals."""
-_LOST_PATIENCE_S = 8.0
+_LOST_PATIENCE_S = 6.0
 """How long mpirun has for ending the others once a rank is gone; with --rescue they end by themselves."""
 _END_PATIENCE_S = 3.0
+_RELAY_PATIENCE_S = 1.0
 
 
 def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
@@ -88,6 +90,7 @@ class _Wishes:
         self.at_once = False
         self.snapshots = 0
         self.cause = ""
+        self._untold: list[str] = []
         self._effects = {
             signal.SIGINT: sigint,
             signal.SIGHUP: sighup,
@@ -112,13 +115,21 @@ class _Wishes:
         while not self.stop and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, _TICK_S))
 
+    def tell(self) -> None:
+        """Logs what has been asked for and not been told yet; a handler may interrupt the very write."""
+        while self._untold:
+            log_line(self._untold.pop(0))
+
     def _take(self, received: int, frame: FrameType | None) -> None:
         number = signal.Signals(received)
         effect = self._effects[number]
         if effect == "snapshot":
             self.snapshots += 1
+            self._untold.append(f"{number.name}: asking the ranks for a snapshot after this iteration")
         elif effect == "stop":
             self.at_once = self.at_once or (self.stop and number == signal.SIGINT)
+            if not self.stop:
+                self._untold.append(f"{number.name}: asking the ranks to stop after this iteration, with a snapshot")
             self.stop, self.cause = True, self.cause or number.name
 
 
@@ -145,18 +156,21 @@ class _Job:
             with subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if self._elsewhere else None,
                 env=rank_environment(self._folder),
                 start_new_session=True,
             ) as self._process:
+                relay = Relay(self._process.stderr) if self._process.stderr is not None else None
                 try:
                     while self._process.poll() is None:
                         self._watch(_TICK_S)
                 except BaseException:
                     self._end()
                     raise
+                said = relay.text(_RELAY_PATIENCE_S) if relay is not None else ""
             self._watch(0.0)
             self._clear_up()
-            return self._judge()
+            return self._judge(said)
         finally:
             self._peers.close()
             statuses.remove_folder(self._folder)
@@ -164,6 +178,7 @@ class _Job:
     def _watch(self, seconds: float) -> None:
         for place in self._peers.wait(seconds):
             self._lose(place)
+        self._wishes.tell()
         if self._process.poll() is not None:
             return
         if self._wishes.at_once:
@@ -194,7 +209,8 @@ class _Job:
         """Whether every rank knows what SIGUSR1 and SIGUSR2 mean."""
         places = self._peers.places()
         ready = [place for place in places.values() if place.doing != statuses.STARTING]
-        if len(ready) == self._ranks:
+        if len(ready) == self._ranks or any(place.iteration >= 0 for place in ready):
+            # Training begins together, so whoever trains knows that all are up.
             return True
         return self._elsewhere and len(ready) == len(places) and time.monotonic() - self._began > _UNSEEN_READY_S
 
@@ -218,15 +234,17 @@ class _Job:
                 return
             time.sleep(0.02)
 
-    def _judge(self) -> Ending:
+    def _judge(self, said: str) -> Ending:
         if self._wishes.at_once:
             return Ending(EXIT_FAILED, "interrupted")
+        places = self._peers.places()
         return judge(
             self._process.returncode,
             self._lost,
-            self._peers.places(),
+            places,
             read_last_word(self._folder),
             is_mpirun=self._command[0] != sys.executable,
+            named=cause_named(said, places, self._ranks),
         )
 
 

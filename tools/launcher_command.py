@@ -24,6 +24,9 @@ _HANDED_ON = (
     FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
+# A rank whose connection breaks is ended by MPI in the same instant. A second later, mpirun has heard of the rank that
+# broke it, and takes that one for the cause.
+_ABORT_DELAY = "mpi_abort_delay"
 _LOCAL = ("localhost", "127.0.0.1")
 
 
@@ -84,6 +87,8 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
         for name in (*_HANDED_ON, *sorted(name for name in os.environ if name.startswith("NCCL_"))):
             if name in os.environ or name in (FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE):
                 command += ["-x", name]
+        if _ABORT_DELAY not in flags.mpirun_args and f"OMPI_MCA_{_ABORT_DELAY}" not in os.environ:
+            command += ["--mca", _ABORT_DELAY, "1"]
     return [*command, *extra, *rank]
 
 

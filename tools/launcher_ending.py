@@ -51,6 +51,7 @@ def judge(
     last_word: Ending | None,
     *,
     is_mpirun: bool,
+    named: str = "",
 ) -> Ending:
     """Decides what the job's end was.
 
@@ -60,6 +61,7 @@ def judge(
         places: the records of this host's ranks.
         last_word: what a rank said before it ended the job.
         is_mpirun: whether the return code is mpirun's.
+        named: the block on the rank that went first, where ranks on other hosts have told (`launcher_notices`).
     """
     if last_word is not None:
         return last_word
@@ -72,6 +74,9 @@ def judge(
         return Ending(said[0])
     if is_mpirun and returncode < 0:
         return Ending(EXIT_PEER_FAILED, f"mpirun was ended by {name_signal(-returncode)}, and the ranks with it")
+    if named:
+        # A rank of this host that is gone too may only have lost its connection to that one.
+        return Ending(EXIT_PEER_FAILED, named)
     silent = [place for place in lost if place.state == RUNNING]
     if silent:
         return Ending(EXIT_PEER_FAILED, lost_block(silent[0], _how(returncode)))

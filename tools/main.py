@@ -8,18 +8,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
-import re
 import sys
 from collections.abc import Sequence
 
 from mgcaffe.comm.guard import run_guarded
+from mgcaffe.engine import sizes
 from mgcaffe.errors import EXIT_OK, EXIT_USAGE, EngineError, UsageError
 from mgcaffe.tools.process import calm_waiting_threads
 from mgcaffe.tools.session import Session
-
-# How PyTorch's allocators say it, for the CPU and for CUDA.
-_OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory")
-_ASKED_FOR = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
 
 COMMANDS = {
     "train": "train a net, or go on training it",
@@ -82,13 +78,9 @@ def _run(words: list[str], session: Session) -> int:
     try:
         code: int = command.run(command.parser().parse(words[1:]), session)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+        if not sizes.is_about_memory(error):
             raise
-        asked = _ASKED_FOR.search(str(error))
-        raise EngineError(
-            f"out of memory{f': {asked.group(1)} were asked for at once' if asked else ''}",
-            hint="lower batch_size (iter_size makes up for it), or num_output if it is larger than it should be",
-        ) from error
+        raise EngineError(f"out of memory{sizes.asked_for(error)}", hint=sizes.HINT) from error
     return code
 
 

@@ -51,12 +51,12 @@ def build_outline(flags: Flags, model: str, phase: str) -> Net:
     source = read_net_source(Path(model), strict=flags.strict)
     records = apply_input_shapes(source.param, flags.input_shape)
     if records:
-        return _net(flags, source, phase, input_shapes=records)
+        return _net(flags, source, phase, input_shapes=records, outline=True)
     try:
-        return _net(flags, source, phase)
+        return _net(flags, source, phase, outline=True)
     except DataError as absent:
         try:
-            return _net(flags, source, phase, input_shapes={})
+            return _net(flags, source, phase, input_shapes={}, outline=True)
         except NetError as unknown:
             raise DataError(absent.message, location=absent.location, hint=unknown.hint) from None
 

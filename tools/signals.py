@@ -10,7 +10,7 @@
 
 Stop means: after this iteration (a test is left early), a snapshot, and exit code 75. One rank's wish counts for all,
 in the same iteration. Under the launcher `engine train -np` ranks get SIGUSR1 and SIGUSR2 from it alone, and SIGTERM
-only when the job is being ended.
+only when the job is being ended; the launcher says which signal the user sent, and the ranks that it asks.
 
 A handler merely notes the wish; it is told from the watching thread, since a handler may interrupt the very write
 it would print with.
@@ -93,8 +93,8 @@ class Requests:
             sigint, sighup: what these two do.
             launched: whether the launcher `engine train -np` translates the signals.
         """
-        self._handle(signal.SIGUSR1, "stop")
-        self._handle(signal.SIGUSR2, "snapshot")
+        self._handle(signal.SIGUSR1, "stop", "the launcher asks" if launched else "")
+        self._handle(signal.SIGUSR2, "snapshot", "the launcher asks" if launched else "")
         self._handle(signal.SIGTERM, "note" if launched else "stop")
         self._handle(signal.SIGINT, sigint)
         self._handle(signal.SIGHUP, sighup)
@@ -105,7 +105,8 @@ class Requests:
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._before.clear()
 
-    def _handle(self, number: signal.Signals, effect: Effect | Literal["note"]) -> None:
+    def _handle(self, number: signal.Signals, effect: Effect | Literal["note"], cause: str = "") -> None:
+        """Gives a signal an effect; `cause` is what the user is told in place of its name."""
         before = signal.getsignal(number)
         self._before[number] = before
         if effect == "none":
@@ -114,9 +115,9 @@ class Requests:
 
         def request(received: int, frame: FrameType | None) -> None:
             if effect == "snapshot":
-                self.snapshot(number.name)
+                self.snapshot(cause or number.name)
             elif effect == "stop":
-                self.stop(number.name)
+                self.stop(cause or number.name)
                 if number == signal.SIGINT:
                     # So that Ctrl-C twice ends a run that hangs.
                     signal.signal(number, before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
+
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.data_flags import add_data_flags
 from mgcaffe.tools.flags import (
@@ -68,8 +70,8 @@ def parser() -> FlagParser:
     )  # fmt: skip
     add_launcher_flags(flags)
     flags.flag(
-        "restarted", "given by the launcher: go on from the newest snapshot written since then, if there is one",
-        type=seconds, metavar="TIME",
+        # Given by the launcher: go on from the newest snapshot written since then, if there is one.
+        "restarted", SUPPRESS, type=seconds, metavar="TIME",
     )  # fmt: skip
     flags.flag("json_log", "append one JSON object a line for each iteration, test and snapshot", metavar="FILE")
     add_timeline_flags(flags)

@@ -37,7 +37,8 @@ class RankWatch:
         launch = detect()
         self.launched = statuses.FOLDER_VARIABLE in os.environ
         has_record = self.launched or launch.size > 1
-        if has_record and not self.launched:
+        if has_record and not statuses.is_launchers():
+            # The launcher tidies up on its own host.
             statuses.sweep()
         self.status = statuses.open_status(statuses.job_folder() if has_record else None, launch.rank, launch.size)
         statuses.use(self.status)

@@ -102,9 +102,20 @@ def test_the_last_rank_of_a_host_leaves_no_folder(tmp_path, monkeypatch):
         status.end(status.ENDED, 0)
         assert status.read_places(folder)[1].state == status.ENDED
         other.finish(status.ENDED, 0)
+        (folder / "launcher").write_text("4711")
         patch.setenv(status.FOLDER_VARIABLE, str(folder))
+        assert status.is_launchers()
         status.end(status.ENDED, 0)
         assert folder.exists()
         patch.delenv(status.FOLDER_VARIABLE)
         status.end(status.ENDED, 75)
+    assert not folder.exists()
+
+
+def test_on_another_host_than_the_launchers_the_last_rank_leaves_no_folder_either(tmp_path, monkeypatch):
+    folder = tmp_path / "job"
+    monkeypatch.setenv(status.FOLDER_VARIABLE, str(folder))
+    monkeypatch.setattr(status, "_current", status.open_status(folder, 2, 3))
+    assert not status.is_launchers()
+    status.end(status.ENDED, 0)
     assert not folder.exists()

@@ -97,6 +97,22 @@ def test_other_hosts_get_the_environment_and_the_users_words_win(mpirun, monkeyp
     assert command.count("--bind-to") == 1 and "--oversubscribe" not in command
     handed_on = {command[index + 1] for index, word in enumerate(command) if word == "-x"}
     assert {"PYTHONPATH", status.FOLDER_VARIABLE, status.LAUNCHER_HOST_VARIABLE} <= handed_on
+    delay = command.index("mpi_abort_delay")
+    assert command[delay - 1 : delay + 2] == ["--mca", "mpi_abort_delay", "1"]
+
+
+def test_a_delay_of_mpis_abort_that_the_user_sets_stays(mpirun, monkeypatch):
+    mpirun("mpirun (Open MPI) 5.0.11")
+    given = launcher_command.rank_command(parse("-H", "a:2,b:2", "--mpirun_args=--mca mpi_abort_delay 5"), [], ["x"])
+    assert given.count("mpi_abort_delay") == 1
+    monkeypatch.setenv("OMPI_MCA_mpi_abort_delay", "0")
+    assert "mpi_abort_delay" not in launcher_command.rank_command(parse("-H", "a:2,b:2"), [], ["x"])
+
+
+def test_what_the_launcher_alone_gives_is_not_in_the_help():
+    text = train.parser().format_help()
+    assert "--max_restarts" in text and "restarted" not in text
+    assert parse("--restarted=5").restarted == 5.0
 
 
 def test_one_rank_needs_no_mpirun(mpirun):
@@ -327,6 +343,11 @@ def test_signals_are_translated_and_the_code_is_passed_on(start, tmp_path):
     _, said = process.communicate(timeout=30)
     assert process.returncode == 75, said
     assert (tmp_path / "heard").read_text().split() == ["SIGUSR2", "SIGUSR1"]
+    told = [line.partition("] ")[2] for line in said.splitlines()]
+    assert told == [
+        "SIGHUP: asking the ranks for a snapshot after this iteration",
+        "SIGINT: asking the ranks to stop after this iteration, with a snapshot",
+    ]
 
 
 def test_a_second_sigint_ends_the_job_at_once(start, tmp_path):

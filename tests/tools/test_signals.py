@@ -68,6 +68,16 @@ def test_under_the_launcher_sigterm_asks_for_nothing(requests):
     assert solver.heard == []
 
 
+def test_under_the_launcher_it_is_the_launcher_who_asks(requests, caplog):
+    requests.listen("stop", "snapshot", launched=True)
+    requests.attach(Wishes())
+    signal.raise_signal(signal.SIGUSR2)
+    signal.raise_signal(signal.SIGUSR1)
+    requests.tell()
+    asks = "the launcher asks"
+    assert caplog.messages == [f"{asks}: a snapshot follows this iteration", f"{asks}: stopping after this iteration"]
+
+
 def test_wishes_from_the_set_up_wait_for_the_solver_and_are_told_then(requests, caplog):
     requests.listen("stop", "snapshot")
     signal.raise_signal(signal.SIGHUP)
