@@ -1,10 +1,9 @@
-"""What all-reduces and contention come to in training itself, seen with the plans that are tried there.
+"""What all-reduces and contention come to in training itself, seen while plans are measured and tried there.
 
-Planning starts from costs that were measured while nothing else ran (`calibration.py`). In training, groups come
-one after the other, on links that are not idle, from ranks that are not quite level, beside a backward pass that
-wants the same cores. So every tried iteration is taken down, group by group; the cost curves are multiplied by
-what was seen over what was expected, octave by octave of the groups' sizes, and the slowdown of the backward pass is
-taken from the same iterations.
+Planning starts from costs that were measured while nothing else ran (`calibration.py`), and not at all sizes. In
+training, groups come one after the other, on links that are not idle, from ranks that are not quite level, beside a
+backward pass that wants the same cores. So every iteration of the search is taken down, group by group; the cost curves
+are moved to what was seen, and the slowdown of the backward pass is taken from the same iterations.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from mgcaffe.comm.cost import AllReduceCost, Cost
 from mgcaffe.comm.plan import Plan
 from mgcaffe.comm.prediction import LEAST_SPEED, Channel
 
-_LEAST_RATIO, _MOST_RATIO = 0.25, 20.0
+_LEAST_FACTOR = 0.5
+"""Of a measured cost: what takes longer in training is a delay before it takes a faster link."""
 _NEARLY_ALL = 0.9
 _LEAST_HIDDEN = 0.02
 """Of the backward pass: with less communication beside it, its slowdown is noise."""
@@ -45,7 +45,7 @@ class _Seen:
 
 
 class Observations:
-    """What one rank sees of the plans that are tried; all ranks try the same ones.
+    """What one rank sees of the plans that are measured and tried; all ranks look at the same ones.
 
     Args:
         undisturbed: the seconds of the backward pass without communication, on the slowest rank.
@@ -117,9 +117,8 @@ def _on_all(communicator: Communicator, sizes: Sequence[int], seconds: Sequence[
 def corrected(cost: Cost, seen: Sequence[tuple[int, float]]) -> Cost:
     """Return a measured curve moved to what was seen.
 
-    First as a whole, by a number of seconds for each all-reduce and a factor, neither below zero, that come closest
-    to what was seen; then by what is left, octave by octave, interpolated between octaves. Outside of them the last
-    octave's ratio holds.
+    First as a whole, by a delay for each all-reduce and a factor that come closest to what was seen; then by what is
+    left, octave by octave, interpolated between octaves. Outside of them the last octave's ratio holds.
 
     Args:
         cost: the curve; a cost of another kind is returned as it is.
@@ -129,22 +128,25 @@ def corrected(cost: Cost, seen: Sequence[tuple[int, float]]) -> Cost:
         return cost
     sizes, seconds = (numpy.array(values, dtype=float) for values in zip(*seen, strict=True))
     octaves = numpy.round(numpy.log2(sizes)).astype(int)
-    added, factor = _fitted(cost.many(sizes), seconds) if len(set(octaves.tolist())) > 1 else (0.0, 1.0)
     places = sorted(set(octaves.tolist()))
-    expected = added + factor * cost.many(sizes)
+    delay, factor = _fitted(cost.many(sizes), seconds) if len(places) > 1 else (0.0, 1.0)
+    expected = delay + factor * cost.many(sizes)
     ratios = [seconds[octaves == place].sum() / expected[octaves == place].sum() for place in places]
     at = numpy.array(sorted({*cost.sizes.tolist(), float(sizes.max())}))
-    left = numpy.interp(numpy.log2(at), places, numpy.clip(ratios, _LEAST_RATIO, _MOST_RATIO))
-    return AllReduceCost(list(zip(at.tolist(), (left * (added + factor * cost.many(at))).tolist(), strict=True)))
+    left = numpy.interp(numpy.log2(at), places, ratios)
+    return AllReduceCost(list(zip(at.tolist(), (left * (delay + factor * cost.many(at))).tolist(), strict=True)))
 
 
 def _fitted(expected: numpy.ndarray, seconds: numpy.ndarray) -> tuple[float, float]:
-    """Return (added, factor), at least 0, with the least squares of (added + factor * expected) / seconds - 1."""
-    columns = numpy.stack([1 / seconds, expected / seconds], axis=1)
-    added, factor = numpy.linalg.lstsq(columns, numpy.ones(len(seconds)), rcond=None)[0].tolist()
-    if factor < 0:
-        return float((1 / seconds).sum() / (1 / seconds**2).sum()), 0.0
-    if added < 0:
-        ratios = columns[:, 1]
-        return 0.0, float(ratios.sum() / (ratios**2).sum())
-    return added, factor
+    """Return (delay, factor) with the least squares of (delay + factor * expected) / seconds - 1.
+
+    The delay is at least 0, the factor at least `_LEAST_FACTOR`.
+    """
+    inverse, share = 1 / seconds, expected / seconds
+    delay, factor = numpy.linalg.lstsq(numpy.stack([inverse, share], axis=1), numpy.ones(len(seconds)), rcond=None)[0]
+    if factor < _LEAST_FACTOR:
+        factor = _LEAST_FACTOR
+        delay = (inverse * (1 - factor * share)).sum() / (inverse**2).sum()
+    if delay < 0:
+        delay, factor = 0.0, max(_LEAST_FACTOR, share.sum() / (share**2).sum())
+    return float(delay), float(factor)

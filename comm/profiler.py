@@ -7,21 +7,19 @@ way of waiting in turn. Of each quantity the median counts, and of the ranks the
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mgcaffe.comm.calibration import WireCosts, agree_least_times, agree_times
+from mgcaffe.comm.calibration import agree_times
 from mgcaffe.comm.candidates import Timings
 from mgcaffe.comm.comm_report import CommReport
 from mgcaffe.comm.communicator import Communicator
-from mgcaffe.comm.cost import AllReduceCost
+from mgcaffe.comm.observations import Observations
 from mgcaffe.comm.plan import Plan
 from mgcaffe.comm.prediction import LEAST_SPEED, Channel
 
 _LEAST_ITERATIONS = 4
-_MOST_STRETCH = 20.0
 
 
 @dataclass(frozen=True)
@@ -33,17 +31,10 @@ class _Iteration:
     def backward(self) -> float:
         return sum(self.laps[:-1])
 
-    def hidden(self, on_host: bool) -> float:
-        """The seconds of communication beside the backward pass."""
-        if not on_host:
-            return max(0.0, self.report.total_s - self.laps[-1])
-        end = self.report.backward_end
-        return sum(max(0.0, min(group.end, end) - group.start) for group in self.report.groups)
-
-    def beside(self) -> list[float]:
-        """The seconds of every group that was reduced beside the backward pass, infinity for the others."""
-        end = self.report.backward_end
-        return [group.end - group.start if group.end <= end else math.inf for group in self.report.groups]
+    @property
+    def hidden(self) -> float:
+        """The seconds of communication beside the backward pass, on a GPU."""
+        return max(0.0, self.report.total_s - self.laps[-1])
 
 
 class Profiler:
@@ -98,50 +89,31 @@ class Profiler:
         *downwards, tail = agree_times(communicator, [statistics.median(values) for values in laps])
         return Timings(downwards[::-1], tail)
 
-    def channels(self, communicator: Communicator, wire: WireCosts, on_host: bool) -> list[Channel]:
-        """Return each way of waiting with the contention that was measured; a collective call.
+    def observations(self, timings: Timings) -> Observations:
+        """Return what the iterations showed of all-reduces and of contention, where gradients lie on the host."""
+        seen = Observations(timings.total)
+        for plan, taken in zip(self._plans, self._taken, strict=True):
+            for iteration in taken:
+                seen.add(plan, iteration.backward, iteration.report)
+        return seen
 
-        Args:
-            communicator: the ranks.
-            wire: the costs measured without computation.
-            on_host: whether the gradients lie in the host's memory. Elsewhere the program runs ahead of the
-                computation, and how long a group took beside it cannot be told from its record.
+    def slowed(self, communicator: Communicator, channel: Channel) -> Channel:
+        """Return a channel with the contention on a GPU; a collective call.
+
+        The program runs ahead of the computation, and how long a group took beside it cannot be told from its record:
+        only how much of all communication was hidden.
         """
-        ways = sorted({plan.blocking for plan in self._plans})
-        return [self._channel(communicator, wire, blocking, on_host) for blocking in ways]
-
-    def _channel(self, communicator: Communicator, wire: WireCosts, blocking: bool, on_host: bool) -> Channel:
-        probed = self._probed(blocking)
-        beside, alone = wire.beside(blocking), wire.alone(blocking)
-        if not probed:
-            return Channel(blocking, beside, alone)
-        undisturbed = statistics.median(iteration.backward for iteration in self._taken[0])
-        disturbed = statistics.median(iteration.backward for iteration in probed)
-        # A GPU's groups, whose record begins while it still computes, seem to hide something when nothing is hidden.
-        hidden = statistics.median(iteration.hidden(on_host) for iteration in probed)
-        hidden -= statistics.median(iteration.hidden(on_host) for iteration in self._taken[0])
-        undisturbed, disturbed, hidden = agree_times(communicator, [undisturbed, disturbed, hidden])
-        slowdown = (disturbed - undisturbed) / hidden if hidden > 0 else 0.0
-        if on_host:
-            beside = _stretched(beside, self._stretch(communicator, probed, beside))
-        return Channel(blocking, beside, alone, min(max(0.0, slowdown), 1.0 - LEAST_SPEED))
-
-    def _probed(self, blocking: bool) -> list[_Iteration]:
         pairs = zip(self._plans[1:], self._taken[1:], strict=True)
-        return [each for plan, taken in pairs for each in taken if plan.blocking == blocking]
-
-    def _stretch(self, communicator: Communicator, probed: Sequence[_Iteration], beside: AllReduceCost) -> float:
-        """Return how many times as long all-reduces take beside computation."""
-        medians = [statistics.median(values) for values in zip(*(each.beside() for each in probed), strict=True)]
-        # A rank that comes early waits for the others inside its call; the shortest time is the wire's own.
-        least = agree_least_times(communicator, medians)
-        sizes = [group.bytes for group in probed[0].report.groups]
-        pairs = [(seconds, size) for seconds, size in zip(least, sizes, strict=True) if math.isfinite(seconds)]
-        if not pairs:
-            return 1.0
-        ratio = sum(seconds for seconds, _ in pairs) / sum(beside(size) for _, size in pairs)
-        return min(max(1.0, ratio), _MOST_STRETCH)
-
-
-def _stretched(cost: AllReduceCost, factor: float) -> AllReduceCost:
-    return AllReduceCost([(size, factor * seconds) for size, seconds in cost.points])
+        probed = [each for plan, taken in pairs for each in taken if plan.blocking == channel.blocking]
+        if not probed:
+            return channel
+        # Groups whose record begins while the GPU computes seem to hide something when nothing is hidden.
+        values = [
+            statistics.median(each.backward for each in self._taken[0]),
+            statistics.median(each.backward for each in probed),
+            statistics.median(each.hidden for each in probed)
+            - statistics.median(each.hidden for each in self._taken[0]),
+        ]
+        undisturbed, disturbed, hidden = agree_times(communicator, values)
+        slowdown = (disturbed - undisturbed) / hidden if hidden > 0 else 0.0
+        return replace(channel, slowdown=min(max(0.0, slowdown), 1.0 - LEAST_SPEED))

@@ -114,6 +114,7 @@ class Tuner:
         self._listener = listener
         self._profiler: Profiler | None = None
         self._trials: Trials | None = None
+        self._channels: Sequence[Channel] = ()  # before anything was seen of them in training
         self._observations = Observations(0.0)
         self._watch: DriftWatch | None = DriftWatch() if settings.schedule == AUTO else None
         self._again = False
@@ -127,7 +128,7 @@ class Tuner:
 
     def search(self) -> None:
         """Begin to look for a plan; a collective call, between iterations."""
-        ways = (False, True) if self._settings.schedule == AUTO else (False,)
+        ways = self._ways()
         total = sum(segment.count for segment in self._segments) * self._settings.element_bytes
         probes = [self._guess("threshold", total / _PROBE_GROUPS, blocking) for blocking in ways]
         alone = self._guess("single", total, False)
@@ -172,12 +173,21 @@ class Tuner:
         self._profiler = None
         timings = profiler.timings(self._communicator)
         wire = self._measure(self._again)
-        channels = profiler.channels(self._communicator, wire, self._settings.on_host)
+        self._channels = [Channel(blocking, wire.beside(blocking), wire.alone(blocking)) for blocking in self._ways()]
+        if self._settings.on_host:
+            self._observations = profiler.observations(timings)
+            channels = self._observations.refine(self._communicator, self._channels)
+        else:
+            channels = self._channels = [profiler.slowed(self._communicator, channel) for channel in self._channels]
         if self._settings.schedule == AUTO:
             self._begin_trials(timings, wire, channels)
             return
         plan = self._communicator.broadcast_object(self._plan(timings, channels[0]))
         self._decide(Decision(plan, timings, wire, channels))
+
+    def _ways(self) -> Sequence[bool]:
+        """Whether by blocking calls: both ways where they are compared."""
+        return (False, True) if self._settings.schedule == AUTO else (False,)
 
     def _plan(self, timings: Timings, channel: Channel) -> Plan:
         ready = ready_times(timings.backward_times)
@@ -197,7 +207,6 @@ class Tuner:
         candidates = self._communicator.broadcast_object(candidates)
         assert candidates
         self._found = Decision(candidates[0].plan, timings, wire, channels)
-        self._observations = Observations(timings.total)
         trials = Trials(candidates)
         if trials.is_over:
             self._decide_on(trials)
@@ -220,7 +229,7 @@ class Tuner:
         """Predict, and unless the trials are over plan, with the costs that were seen in them."""
         assert self._found is not None
         timings = self._found.timings
-        channels = self._observations.refine(self._communicator, self._found.channels)
+        channels = self._observations.refine(self._communicator, self._channels)
         revised: tuple[list[Candidate], list[Candidate]] | None = None
         if self._communicator.rank == 0:
             known = [candidate.on(channels, timings) for candidate in trials.candidates]
