@@ -129,9 +129,9 @@ def _mvn(x: torch.Tensor) -> torch.Tensor:
     return F.instance_norm(x, eps=1e-9)
 
 
-def _batch_norm(x: torch.Tensor, *statistics: torch.Tensor) -> torch.Tensor:
-    del statistics
-    return F.batch_norm(x, None, None, training=True)
+def _batch_norm(x: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    del total
+    return F.batch_norm(x, mean, variance, training=True, momentum=0.001)
 
 
 def _slope_and_bias(x: torch.Tensor, slope: torch.Tensor, bias: torch.Tensor, *averages: torch.Tensor) -> torch.Tensor:

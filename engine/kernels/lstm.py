@@ -14,22 +14,30 @@ import torch
 
 
 def step(
-    gates: torch.Tensor, cell: torch.Tensor, keep: torch.Tensor, next_cell: torch.Tensor, hidden: torch.Tensor
+    inputs: torch.Tensor,
+    gates: torch.Tensor,
+    cell: torch.Tensor,
+    keep: torch.Tensor,
+    next_cell: torch.Tensor,
+    squashed: torch.Tensor,
+    hidden: torch.Tensor,
 ) -> None:
     """One time step.
 
     Args:
-        gates: (N, 4 H), the gates' inputs; overwritten by the gates' values.
+        inputs: (N, 4 H), the gates' inputs.
+        gates: (N, 4 H), filled with the gates' values; may be `inputs`.
         cell: (N, H), c before the step.
         keep: (N, 1).
-        next_cell, hidden: (N, H), filled with c' and h'.
+        next_cell, squashed, hidden: (N, H), filled with c', tanh(c') and h'.
     """
-    size = cell.shape[1]
-    gates[:, : 3 * size].sigmoid_()
-    gates[:, 3 * size :].tanh_()
-    input_, forget, output, candidate = gates.split(size, 1)
+    sizes = [3 * cell.shape[1], cell.shape[1]]
+    (to_sigmoid, to_tanh), (sigmoids, tanhs) = inputs.split(sizes, 1), gates.split(sizes, 1)
+    torch.sigmoid(to_sigmoid, out=sigmoids)
+    torch.tanh(to_tanh, out=tanhs)
+    input_, forget, output, candidate = gates.chunk(4, 1)
     torch.mul(cell, keep, out=next_cell).mul_(forget).addcmul_(input_, candidate)
-    torch.tanh(next_cell, out=hidden).mul_(output)
+    torch.mul(torch.tanh(next_cell, out=squashed), output, out=hidden)
 
 
 @dataclass(frozen=True)
@@ -67,22 +75,21 @@ class Derivatives:
         return total
 
 
-def derivatives(gates: torch.Tensor, cells: torch.Tensor, keep: torch.Tensor, next_cells: torch.Tensor) -> Derivatives:
+def derivatives(gates: torch.Tensor, cells: torch.Tensor, keep: torch.Tensor, squashed: torch.Tensor) -> Derivatives:
     """The derivatives of T steps.
 
     Args:
         gates: (T, N, 4 H), the gates' values as `step` left them.
-        cells, next_cells: (T, N, H), c before and after each step.
+        cells: (T, N, H), c before each step.
         keep: (T, N, 1).
+        squashed: (T, N, H), tanh(c') of each step.
     """
-    size = next_cells.shape[2]
-    input_, forget, output, candidate = gates.split(size, 2)
-    squashed = torch.tanh(next_cells)
+    aten = torch.ops.aten
+    input_, forget, output, candidate = gates.chunk(4, 2)
     inputs = torch.empty_like(gates)
-    of_input, of_forget, of_output, of_candidate = inputs.split(size, 2)
-    # s (1 - s) and 1 - t^2 are what sigmoid and tanh, whose values are s and t, let through.
-    torch.mul(input_, 1 - input_, out=of_input).mul_(candidate)
-    torch.mul(forget, 1 - forget, out=of_forget).mul_(cells).mul_(keep)
-    torch.mul(output, 1 - output, out=of_output).mul_(squashed)
-    torch.mul(candidate, candidate, out=of_candidate).neg_().add_(1).mul_(input_)
-    return Derivatives(inputs, squashed.square_().neg_().add_(1).mul_(output), forget * keep)
+    of_input, of_forget, of_output, of_candidate = inputs.chunk(4, 2)
+    aten.sigmoid_backward.grad_input(candidate, input_, grad_input=of_input)
+    aten.sigmoid_backward.grad_input(cells * keep, forget, grad_input=of_forget)
+    aten.sigmoid_backward.grad_input(squashed, output, grad_input=of_output)
+    aten.tanh_backward.grad_input(input_, candidate, grad_input=of_candidate)
+    return Derivatives(inputs, aten.tanh_backward(output, squashed), forget * keep)

@@ -57,8 +57,7 @@ class Accuracy(Layer):
         param = self.param.accuracy_param
         ignore = param.ignore_label if param.HasField("ignore_label") else None
         index, valid = labels.read_labels(self, given, scores.shape, self.axis, ignore)
-        lower = (scores < scores.gather(self.axis, index)).sum(self.axis, keepdim=True)
-        right = (lower >= self.classes - self.top_k).to(scores.dtype)
+        right = self._right(scores, index).to(scores.dtype)
         if valid is None and len(self.param.top) == 1 and right.numel():
             return [right.mean()]
         counted = torch.ones_like(right) if valid is None else valid.to(scores.dtype)
@@ -67,6 +66,15 @@ class Accuracy(Layer):
         if len(self.param.top) > 1:
             tops.append(self._by_class(right, index) / self._by_class(counted, index).clamp_(min=1))
         return tops
+
+    def _right(self, scores: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """Whether each position's label is among its best classes."""
+        own = scores.gather(self.axis, index)
+        if self.top_k == 1 < self.classes:
+            # The largest of the others, found without counting, in half the time.
+            return scores.scatter(self.axis, index, float("-inf")).amax(self.axis, keepdim=True) < own
+        lower = (scores < own).sum(self.axis, keepdim=True, dtype=torch.int32)
+        return lower >= self.classes - self.top_k
 
     def _by_class(self, values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         """The sum of `values` over the positions of every class."""

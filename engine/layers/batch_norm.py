@@ -147,7 +147,7 @@ class BatchNorm(Layer):
         if not statistics.values:
             return
         fraction = self.param.batch_norm_param.moving_average_fraction
-        means, variances, total = (parameter.data for parameter in self.parameters[:3])
-        means.mul_(fraction).add_(statistics.mean)
-        variances.mul_(fraction).add_(statistics.unbiased_variance)
-        total.mul_(fraction).add_(1)
+        sums = [parameter.data for parameter in self.parameters[:3]]
+        torch._foreach_mul_(sums, fraction)
+        torch._foreach_add_(sums[:2], [statistics.mean, statistics.unbiased_variance])
+        sums[2].add_(1)

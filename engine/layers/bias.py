@@ -36,9 +36,9 @@ class Bias(BroadcastLayer):
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Hands the gradient on, and its sums to b."""
         dy = top_diffs[0]
-        dx = (dy if self.may_overwrite_top_diff[0] else dy.clone()) if wanted[0] else None
+        dx = dy if wanted[0] else None
         if self.learned:
             if self.parameters[0].wanted:
                 self.parameters[0].accumulate(self.shrink(dy))
             return [dx]
-        return [dx, self.shrink(dy).clone() if wanted[1] else None]
+        return [dx, self.shrink(dy) if wanted[1] else None]

@@ -40,27 +40,27 @@ class LSTM(RecurrentLayer):
         self.add_parameter((4 * self.hidden, self.hidden), self.param.recurrent_param.weight_filler)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the gates' values, the cells and the outputs."""
+        """Keeps the gates' values, the cells, their tanh and the outputs."""
         gates = self._transform(bottoms)
         keep = bottoms[1].unsqueeze(2)
         hidden_0, cell_0 = hidden, cell = self._begin(bottoms)
-        hiddens, cells = (gates.new_empty(*gates.shape[:2], self.hidden) for _ in range(2))
+        hiddens, cells, squashed = (gates.new_empty(*gates.shape[:2], self.hidden) for _ in range(3))
         weight = self.parameters[-1].data
-        for now, goes_on, next_cell, next_hidden in zip(*map(torch.unbind, (gates, keep, cells, hiddens)), strict=True):
+        for now, goes_on, *after in zip(*map(torch.unbind, (gates, keep, cells, squashed, hiddens)), strict=True):
             linear.add_forward(now, hidden * goes_on, weight)
-            lstm.step(now, cell, goes_on, next_cell, next_hidden)
-            hidden, cell = next_hidden, next_cell
+            lstm.step(now, now, cell, goes_on, *after)
+            cell, _, hidden = after
         self._show("Forward", "unit", {"c": cells, "h": hiddens})
-        kept = (list(bottoms), keep, gates, hidden_0, hiddens, cell_0, cells)
+        kept = (list(bottoms), keep, gates, hidden_0, hiddens, cell_0, cells, squashed)
         self.saved = kept if self.backward_follows else None
         return [hiddens, *self._end([hidden, cell])]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Back through time; the weights' gradients are one product each over all steps."""
         self._told_of_dropped(top_diffs, wanted)
-        bottoms, keep, gates, hidden_0, hiddens, cell_0, cells = self.saved
+        bottoms, keep, gates, hidden_0, hiddens, cell_0, cells, squashed = self.saved
         weight = self.parameters[-1]
-        derivatives = lstm.derivatives(gates, self._before(cell_0, cells), keep, cells)
+        derivatives = lstm.derivatives(gates, self._before(cell_0, cells), keep, squashed)
         dhidden: torch.Tensor | None = None
         dcell: torch.Tensor | None = None
         for step in reversed(range(len(gates))):

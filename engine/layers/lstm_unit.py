@@ -28,7 +28,6 @@ class LSTMUnit(Layer):
 
     bottoms = exactly(3)
     tops = exactly(2)
-    keeps_tops = True
 
     def differentiable(self, bottom: int) -> bool:
         """Nothing flows to the sequence indicators."""
@@ -47,12 +46,12 @@ class LSTMUnit(Layer):
         return [cell, cell]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the gates' values."""
+        """Keeps the gates' values and tanh(c')."""
         cell, inputs, indicators = bottoms
-        gates, keep = inputs.clone(memory_format=torch.contiguous_format), indicators.unsqueeze(2)
-        next_cell, hidden = (torch.empty_like(cell, memory_format=torch.contiguous_format) for _ in range(2))
-        lstm.step(gates[0], cell[0], keep[0], next_cell[0], hidden[0])
-        self.saved = (gates, cell, keep, next_cell) if self.backward_follows else None
+        gates, keep = torch.empty_like(inputs, memory_format=torch.contiguous_format), indicators.unsqueeze(2)
+        next_cell, squashed, hidden = (torch.empty_like(cell, memory_format=torch.contiguous_format) for _ in range(3))
+        lstm.step(inputs[0], gates[0], cell[0], keep[0], next_cell[0], squashed[0], hidden[0])
+        self.saved = (gates, cell, keep, squashed) if self.backward_follows else None
         return [next_cell, hidden]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:

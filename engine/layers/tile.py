@@ -46,7 +46,9 @@ class Tile(Layer):
         if not wanted[0]:
             return [None]
         first, *others = top_diffs[0].split(self.size, self.axis)
-        total = first.clone()
-        for other in others:
+        if not others:
+            return [first]
+        total = first + others[0]
+        for other in others[1:]:
             total += other
         return [total]
