@@ -79,6 +79,7 @@ class Reducer:
         self._queue: queue.SimpleQueue[tuple[int, int, int, Any] | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._submitted = 0
+        self._awaited = 0
         self._done: list[Reduction] = []
         self._error: BaseException | None = None
         self._closed = False
@@ -106,6 +107,7 @@ class Reducer:
         """
         with self._changed:
             if len(self._done) < count and self._error is None:
+                self._awaited = count
                 hurry(self._sum, True)
                 self._changed.wait_for(lambda: self._error is not None or len(self._done) >= count)
                 hurry(self._sum, False)
@@ -171,4 +173,5 @@ class Reducer:
                 return
             with self._changed:
                 self._done.append(Reduction(number, start, self._clock()))
-                self._changed.notify_all()
+                if len(self._done) >= self._awaited:
+                    self._changed.notify_all()

@@ -344,8 +344,10 @@ class MergedAllReduce:
         assert self._plan is not None and self._reducer is not None
         while len(self._taken) < count:
             now = before = self._clock()
-            is_there = self._reducer.is_done(len(self._taken) + 1)
-            done = self._reducer.wait_for(len(self._taken) + 1)
+            # Nobody wants the groups one by one without `on_group`, and each waking takes the reducer's time.
+            wanted = count if self._on_group is None else len(self._taken) + 1
+            is_there = self._reducer.is_done(wanted)
+            done = self._reducer.wait_for(wanted)
             if not is_there:
                 now = self._clock()
                 self._exposed += now - before
