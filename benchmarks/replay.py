@@ -12,9 +12,10 @@ All schedules run in turn, round by round, and the median over the rounds counts
 the start of the backward pass until all gradients are means. Predictions are those of the plan for the trace and
 a + bM. `auto` measures, plans and tries first, as in training; then its choice runs in the same rounds.
 
-What was hidden is told in two ways, both over what the plan hides: the seconds of communication that ran beside the
-backward pass, by the reducer's records; and what the clock leaves of the plan's communication for the time after the
-backward pass, where every delay of an all-reduce counts as not hidden.
+What was hidden is told in two ways, both over what the plan hides: the part of every group's all-reduce that ran
+beside the backward pass, by the reducer's records, times what the plan says that it takes, so that one that took too
+long hides nothing more; and what the clock leaves of the plan's communication for the time after the backward pass,
+where every delay of an all-reduce counts as not hidden.
 """
 
 from __future__ import annotations
@@ -126,10 +127,15 @@ class Replay:
         """Cannot happen: nobody watches for so long."""
 
     def seconds(self, plan: Plan) -> tuple[float, float]:
-        """One iteration under a plan, and how much communication ran beside its backward pass."""
+        """One iteration under a plan, and how much of the plan's communication ran beside its backward pass."""
         self._sync.set_plan(plan)
         laps, report = self._iterate()
-        return sum(laps), report.hidden_s
+        hidden = 0.0
+        for times in report.groups:
+            group = plan.groups[times.number]
+            share = (min(times.end, report.backward_end) - times.start) / (times.end - times.start)
+            hidden += max(0.0, share) * (group.end_at - group.start_at)
+        return sum(laps), hidden
 
     def close(self) -> None:
         """Ends the reducer."""
@@ -206,7 +212,7 @@ def hidden_shares(plan: Plan, beside: float, after: float) -> tuple[float | None
 
     Args:
         plan: as predicted.
-        beside: the seconds of communication that ran beside the backward pass.
+        beside: the seconds of its communication that ran beside the backward pass.
         after: the seconds that the iteration went on after it.
     """
     hideable = plan.busy - plan.exposed

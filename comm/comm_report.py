@@ -19,7 +19,7 @@ class GroupTimes:
         start: when its all-reduce started.
         end: when it ended.
         number: which of the plan's groups it is.
-        taken: when the computing thread found it reduced, having waited for it or not.
+        taken: when the computing thread found it reduced, having waited for it, or for it and others, or not.
     """
 
     bytes: int
@@ -43,8 +43,8 @@ class CommReport:
         began: the clock at `begin_iteration`.
         backward_end: when the backward pass ended, in seconds since then.
         rounding: what travelling in 16 bits changed, in iterations in which it is measured.
-        waits: (start, end, the group's number) of each time that the computing thread waited, in seconds since
-            `began`.
+        waits: (start, end, the number of the last group waited for) of each time that the computing thread waited,
+            in seconds since `began`.
         plan: the plan whose groups they are.
     """
 

@@ -22,8 +22,10 @@ same files.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -156,7 +158,8 @@ def _shown(value: Any) -> str:
 def write_cost_file(path: str | Path, entries: Sequence[CostEntry], new: CostEntry) -> None:
     """Write measurements and a new one, which replaces that of the same key, if any; it comes last.
 
-    The file is replaced as a whole, so that a job that reads it meanwhile finds the old content or the new.
+    Where the folder allows it, the file is replaced as a whole, so that a job that reads it meanwhile finds the old
+    content or the new.
 
     Raises:
         CommError: (exit code 73) the file cannot be written.
@@ -169,9 +172,17 @@ def write_cost_file(path: str | Path, entries: Sequence[CostEntry], new: CostEnt
     try:
         try:
             unfinished.write_text(text, encoding="utf-8")
+            if target.exists():
+                shutil.copymode(target, unfinished)
             unfinished.replace(target)
+        except OSError:
+            # The folder may be closed to us, or the file be mounted by itself, and yet be ours to write.
+            if not target.exists():
+                raise
+            target.write_text(text, encoding="utf-8")
         finally:
-            unfinished.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise CommError(
             f"cannot write the cost file {path}: {error.strerror or error}", exit_code=EXIT_CANNOT_WRITE

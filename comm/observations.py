@@ -25,6 +25,9 @@ from mgcaffe.comm.prediction import LEAST_SPEED, Channel
 
 _LEAST_FACTOR = 0.5
 """Of a measured cost: what takes longer in training is a delay before it takes a faster link."""
+_MOST_FACTOR = 2.0
+_MOST_RATIO = 4.0
+"""By which a curve is multiplied outside of the sizes that were seen, beyond its delay and its factor."""
 _NEARLY_ALL = 0.9
 _LEAST_HIDDEN = 0.02
 """Of the backward pass: with less communication beside it, its slowdown is noise."""
@@ -48,7 +51,8 @@ class Observations:
     """What one rank sees of the plans that are measured and tried; all ranks look at the same ones.
 
     Args:
-        undisturbed: the seconds of the backward pass without communication, on the slowest rank.
+        undisturbed: the seconds of the backward pass without communication, the same from which plans are predicted:
+            what else is slower in training must not be counted twice.
     """
 
     def __init__(self, undisturbed: float) -> None:
@@ -60,8 +64,10 @@ class Observations:
         """Take down an iteration whose backward pass took so many seconds."""
         key = (plan.blocking, plan.hash)
         end = report.backward_end
-        self._sizes[key] = [group.bytes for group in report.groups]
-        spans = [(group.end - group.start, max(0.0, min(group.end, end) - group.start)) for group in report.groups]
+        # The order in which groups were sent depends on times that the hash leaves out.
+        groups = sorted(report.groups, key=lambda group: group.number)
+        self._sizes[key] = [group.bytes for group in groups]
+        spans = [(group.end - group.start, max(0.0, min(group.end, end) - group.start)) for group in groups]
         self._seen[key].append(
             _Seen(
                 backward,
@@ -118,7 +124,7 @@ def corrected(cost: Cost, seen: Sequence[tuple[int, float]]) -> Cost:
     """Return a measured curve moved to what was seen.
 
     First as a whole, by a delay for each all-reduce and a factor that come closest to what was seen; then by what is
-    left, octave by octave, interpolated between octaves. Outside of them the last octave's ratio holds.
+    left, octave by octave, interpolated between octaves. Outside of them the last octave's ratio holds, within limits.
 
     Args:
         cost: the curve; a cost of another kind is returned as it is.
@@ -129,24 +135,30 @@ def corrected(cost: Cost, seen: Sequence[tuple[int, float]]) -> Cost:
     sizes, seconds = (numpy.array(values, dtype=float) for values in zip(*seen, strict=True))
     octaves = numpy.round(numpy.log2(sizes)).astype(int)
     places = sorted(set(octaves.tolist()))
-    delay, factor = _fitted(cost.many(sizes), seconds) if len(places) > 1 else (0.0, 1.0)
+    delay, factor = _fitted(cost.many(sizes), seconds, places)
     expected = delay + factor * cost.many(sizes)
     ratios = [seconds[octaves == place].sum() / expected[octaves == place].sum() for place in places]
     at = numpy.array(sorted({*cost.sizes.tolist(), float(sizes.max())}))
-    left = numpy.interp(numpy.log2(at), places, ratios)
+    ends = numpy.clip([ratios[0], ratios[-1]], 1 / _MOST_RATIO, _MOST_RATIO)
+    left = numpy.interp(numpy.log2(at), places, ratios, left=ends[0], right=ends[1])
     return AllReduceCost(list(zip(at.tolist(), (left * (delay + factor * cost.many(at))).tolist(), strict=True)))
 
 
-def _fitted(expected: numpy.ndarray, seconds: numpy.ndarray) -> tuple[float, float]:
+def _fitted(expected: numpy.ndarray, seconds: numpy.ndarray, octaves: Sequence[int]) -> tuple[float, float]:
     """Return (delay, factor) with the least squares of (delay + factor * expected) / seconds - 1.
 
-    The delay is at least 0, the factor at least `_LEAST_FACTOR`.
+    The delay is at least 0, the factor at least `_LEAST_FACTOR`. Sizes of one octave cannot tell the two apart: there
+    the factor is at most `_MOST_FACTOR`, and the rest is a delay.
     """
     inverse, share = 1 / seconds, expected / seconds
-    delay, factor = numpy.linalg.lstsq(numpy.stack([inverse, share], axis=1), numpy.ones(len(seconds)), rcond=None)[0]
-    if factor < _LEAST_FACTOR:
-        factor = _LEAST_FACTOR
-        delay = (inverse * (1 - factor * share)).sum() / (inverse**2).sum()
-    if delay < 0:
-        delay, factor = 0.0, max(_LEAST_FACTOR, share.sum() / (share**2).sum())
-    return float(delay), float(factor)
+    if len(octaves) > 1:
+        columns = numpy.stack([inverse, share], axis=1)
+        delay, factor = numpy.linalg.lstsq(columns, numpy.ones(len(seconds)), rcond=None)[0]
+        if delay >= 0 and factor >= _LEAST_FACTOR:
+            return float(delay), float(factor)
+        factor = _LEAST_FACTOR if factor < _LEAST_FACTOR else share.sum() / (share**2).sum()
+    else:
+        factor = min(share.sum() / (share**2).sum(), _MOST_FACTOR)
+    factor = max(factor, _LEAST_FACTOR)
+    delay = (inverse * (1 - factor * share)).sum() / (inverse**2).sum()
+    return max(0.0, float(delay)), float(factor)

@@ -351,7 +351,7 @@ class MergedAllReduce:
             if not is_there:
                 now = self._clock()
                 self._exposed += now - before
-                number = self._order[len(self._taken)]
+                number = self._order[wanted - 1]
                 self._waits.append((before - self._began, now - self._began, number))
             for reduction in done[len(self._taken) : count]:
                 self._taken.append(now)

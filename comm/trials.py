@@ -158,6 +158,9 @@ class Trials:
 
     def _trial(self, index: int) -> Trial:
         times = self._times[index]
+        if index in self._survivors:
+            # What the choice rests on: the rounds that all who are left have run.
+            times = times[-self._common_rounds() :]
         exposed = statistics.median(exposed for _, exposed in times) if times else 0.0
         return Trial(self._candidates[index], tuple(seconds for seconds, _ in times), exposed)
 
@@ -169,8 +172,10 @@ class Trials:
 
     def _seconds(self, index: int) -> list[float]:
         """Return a candidate's times in the rounds that all who are left have run."""
-        rounds = min(len(self._times[each]) for each in self._survivors)
-        return [seconds for seconds, _ in self._times[index][-rounds:]]
+        return [seconds for seconds, _ in self._times[index][-self._common_rounds() :]]
+
+    def _common_rounds(self) -> int:
+        return min(len(self._times[each]) for each in self._survivors)
 
     def _ties(self, index: int) -> bool:
         """Return whether a candidate is behind the fastest by no more than noise."""

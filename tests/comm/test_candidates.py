@@ -1,7 +1,7 @@
 import numpy
 import pytest
 
-from mgcaffe.comm.candidates import MOST_CANDIDATES, ScaledStartUp, Timings, find_candidates
+from mgcaffe.comm.candidates import MOST_CANDIDATES, MOST_MORE, ScaledStartUp, Timings, find_candidates, find_more
 from mgcaffe.comm.cost import AffineCost, AllReduceCost
 from mgcaffe.comm.plan import Segment
 from mgcaffe.comm.prediction import Channel
@@ -62,3 +62,21 @@ def test_a_start_up_scaled_down_leaves_a_rising_cost_above_nothing():
 
 def test_the_backward_pass_has_a_tail():
     assert TIMINGS.total == pytest.approx(0.042)
+
+
+def test_more_plans_are_those_that_beat_all_known_ones_and_are_unlike_them():
+    cheap, dear = channels(AffineCost(1e-5, 1e-7)), channels(AffineCost(4e-3, 1e-7))
+    known = [each.on(dear, TIMINGS) for each in found(cheap)]
+    more = find_more(known, SEGMENTS, TIMINGS, dear, element_bytes=4)
+    assert 1 <= len(more) <= MOST_MORE
+    assert all(each.predicted < min(other.predicted for other in known) for each in more)
+    assert not {each.plan.hash for each in more} & {each.plan.hash for each in known}
+    assert find_more(found(dear), SEGMENTS, TIMINGS, dear, element_bytes=4) == []
+
+
+def test_a_candidate_is_predicted_anew_on_the_channel_of_its_own_way():
+    (first, *_) = found(channels(AffineCost(1e-3, 1e-7)))
+    slow = Channel(not first.plan.blocking, AffineCost(1.0, 0.0), AffineCost(1.0, 0.0))
+    same, later = (Channel(first.plan.blocking, cost, cost) for cost in (AffineCost(1e-3, 1e-7), AffineCost(0.1, 0.0)))
+    assert first.on([slow, same], TIMINGS).predicted == first.predicted
+    assert first.on([slow, later], TIMINGS).predicted >= 0.1 * len(first.plan.groups)
