@@ -83,13 +83,14 @@ class OurSide:
         found[f"auto ({decision.plan.schedule.partition(': ')[2]})"] = decision.plan
         return {name: self.ranks.broadcast_object(plan) for name, plan in found.items()}
 
-    def iteration(self, plan: Any) -> float:
-        """Seconds of one iteration by a plan."""
-        self.solver._averaging._synchronizer.set_plan(plan)
+    def iteration(self, plan: Any) -> tuple[float, float, float]:
+        """Seconds of one iteration by a plan, of its backward pass, and of all its all-reduces together."""
+        averaging = self.solver._averaging
+        averaging._synchronizer.set_plan(plan)
         self.ranks.barrier()
         start = time.perf_counter()
         self.solver.step(1)
-        return time.perf_counter() - start
+        return time.perf_counter() - start, averaging._report.backward_end, averaging._report.total_s
 
 
 def solver_param(model: str, batch: int, side: int) -> Any:
@@ -123,14 +124,14 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
     ours = OurSide(model, batch, side)
     settled_after = ours.settle()
     plans = ours.plans()
-    seconds: dict[str, list[float]] = {name: [] for name in plans}
+    taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in plans}
     backward = ours.decision.timings.total
     for number in range(rounds):
         for name in list(plans) if number % 2 == 0 else list(plans)[::-1]:
-            seconds[name].append(ours.iteration(plans[name]))
+            taken[name].append(ours.iteration(plans[name]))
     rows = []
     for name, plan in plans.items():
-        values = agree_times(ours.ranks, seconds[name])
+        values, backwards, busy = (agree_times(ours.ranks, column) for column in zip(*taken[name], strict=True))
         rows.append(
             {
                 "schedule": name,
@@ -138,6 +139,9 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
                 "blocking": plan.blocking,
                 "seconds": values,
                 "predicted_exchange": max(plan.end, plan.backward_end),
+                # Of the slowest rank: where a deviation from the prediction comes from.
+                "backward": {"measured": statistics.median(backwards), "predicted": plan.backward_end},
+                "all_reduces": {"measured": statistics.median(busy), "predicted": plan.busy},
             }
         )
     if ours.ranks.rank == 0:

@@ -135,7 +135,7 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
             dtype=train_net.dtype,
             device=train_net.device,
             shard=TestShard(*shard, choice.test_iter),
-            keep_blobs=train_net.keep_blobs or choice.param.debug_info,
+            keep_blobs=train_net.keep_blobs,
             share_with=train_net,
         )
         opened.callback(net.close)

@@ -5,8 +5,8 @@ its bottoms' and parameters' gradients, after the whole backward pass the norms 
 each parameter's size and step. With several ranks, the figures are rank 0's, before the gradients are averaged. The
 training net keeps all of its blobs for this, so it takes more memory, and no layers are fused.
 
-A test net whose own prototxt says `debug_info: true` shows the forward part of every batch that rank 0 tests. The
-training net's own field has no effect, since the solver's takes its place, as in Caffe.
+The test nets show the forward part of every batch that rank 0 tests, and keep their blobs for it. A net's own
+`debug_info` field has no effect, since the solver's takes its place, as in Caffe (solver.cpp: InitTestNets).
 """
 
 from __future__ import annotations
@@ -126,11 +126,19 @@ class DebugInfo:
         return None
 
 
-def watch_tests(nets: Sequence[Net], rank: int, emit: Emit) -> None:
-    """Has each test net whose own message asks for it show its forward passes; rank 0 alone shows them."""
+def watch_tests(nets: Sequence[Net], param: Any, rank: int, emit: Emit) -> None:
+    """Has the test nets, which keep their blobs, show their forward passes.
+
+    Args:
+        nets: the test nets.
+        param: the SolverParameter message; without debug_info nothing is shown.
+        rank: this rank's number; rank 0 alone shows.
+        emit: takes the events.
+    """
+    if not param.debug_info or rank:
+        return
     for net in nets:
-        if net.param.debug_info and rank == 0:
-            net.after_forward.append(_shower(net, emit))
+        net.after_forward.append(_shower(net, emit))
 
 
 def _shower(net: Net, emit: Emit) -> Callable[[int], None]:

@@ -150,7 +150,7 @@ class Solver:
         )
         opened.callback(self.net.close)
         self.test_nets = building.build_test_nets(tests, self.net, self.ranks, opened)
-        watch_tests(self.test_nets, self.ranks.rank, self._emit)
+        watch_tests(self.test_nets, self.param, self.ranks.rank, self._emit)
         building.agree_on_shapes(self.net, self._communicator)
         self._tests = TestRuns(self.test_nets, self.ranks, self.param.test_compute_loss, self._emit)
         carried_state.warn_of_ranks(train.param, self.ranks.size, self._emit)
