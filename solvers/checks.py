@@ -78,7 +78,7 @@ def _warnings(param: Any, source: Any) -> list[str]:
     ]
     warnings += idle_fields(param, source)
     if param.debug_info and not param.display:
-        warnings.append("debug_info shows the iterations that display shows, and display is 0")
+        warnings.append("debug_info shows of training the iterations that display shows, and display is 0")
     if param.test_interval and not param.test_iter:
         warnings.append(
             f"{locate(source, 'test_interval') or 'solver'}: test_interval has no effect: without test_iter nothing is"

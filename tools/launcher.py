@@ -27,7 +27,7 @@ from mgcaffe.tools.glog import log_line, start_logging
 from mgcaffe.tools.launcher_command import PROGRAM, are_elsewhere, count_ranks, rank_command, rank_environment
 from mgcaffe.tools.launcher_ending import Ending, judge, read_last_word
 from mgcaffe.tools.launcher_flags import words_for_ranks
-from mgcaffe.tools.launcher_notices import Relay, cause_named
+from mgcaffe.tools.launcher_notices import Relay, cause_named, write_some
 from mgcaffe.tools.launcher_restarts import Restarts
 from mgcaffe.tools.requeueing import requeue
 
@@ -68,6 +68,7 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
                 _say(f"error: {ending.block}")
             delay = None if wishes.stop else restarts.delay_after(ending.code)
             if delay is None:
+                wishes.tell_what_was_late()
                 break
             log_line(restarts.announce(ending.code, delay))
             wishes.sleep(delay)
@@ -86,11 +87,10 @@ class _Wishes:
     """What the user asked for by signals; takes them over while it is entered."""
 
     def __init__(self, sigint: str, sighup: str) -> None:
-        self.stop = False
+        self.stop = self.stop_is_handed_on = False
         self.at_once = False
-        self.snapshots = 0
-        self.cause = ""
-        self._untold: list[str] = []
+        self.cause = ""  # the signal that asked for the stop
+        self.snapshot = ""  # the signal that asks for a snapshot, until it is handed on
         self._effects = {
             signal.SIGINT: sigint,
             signal.SIGHUP: sighup,
@@ -110,26 +110,25 @@ class _Wishes:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def sleep(self, seconds: float) -> None:
-        """Waits, but not for a stop."""
+        """Waits between two jobs, but not for a stop; the next job is asked for a snapshot."""
         deadline = time.monotonic() + seconds
         while not self.stop and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, _TICK_S))
 
-    def tell(self) -> None:
-        """Logs what has been asked for and not been told yet; a handler may interrupt the very write."""
-        while self._untold:
-            log_line(self._untold.pop(0))
+    def tell_what_was_late(self) -> None:
+        """Logs what no rank was there (any more) to be asked for; no other job is started."""
+        if self.snapshot:
+            log_line(f"{self.snapshot}: no rank is running that could be asked for a snapshot")
+        if self.stop and not self.stop_is_handed_on and not self.at_once:
+            log_line(f"{self.cause}: no rank is running that could be asked to stop")
 
     def _take(self, received: int, frame: FrameType | None) -> None:
         number = signal.Signals(received)
         effect = self._effects[number]
         if effect == "snapshot":
-            self.snapshots += 1
-            self._untold.append(f"{number.name}: asking the ranks for a snapshot after this iteration")
+            self.snapshot = number.name
         elif effect == "stop":
             self.at_once = self.at_once or (self.stop and number == signal.SIGINT)
-            if not self.stop:
-                self._untold.append(f"{number.name}: asking the ranks to stop after this iteration, with a snapshot")
             self.stop, self.cause = True, self.cause or number.name
 
 
@@ -145,8 +144,7 @@ class _Job:
         self._folder = statuses.new_folder()
         self._peers = Peers(self._folder, ranks)
         self._lost: list[statuses.Place] = []
-        self._sent_stop = False
-        self._sent_snapshots = wishes.snapshots
+        self._noted: set[str] = set()
         self._force_at: float | None = None
 
     def run(self) -> Ending:
@@ -161,13 +159,16 @@ class _Job:
                 start_new_session=True,
             ) as self._process:
                 relay = Relay(self._process.stderr) if self._process.stderr is not None else None
+                said = ""
                 try:
                     while self._process.poll() is None:
                         self._watch(_TICK_S)
                 except BaseException:
                     self._end()
                     raise
-                said = relay.text(_RELAY_PATIENCE_S) if relay is not None else ""
+                finally:
+                    if relay is not None:
+                        said = relay.text(_RELAY_PATIENCE_S)
             self._watch(0.0)
             self._clear_up()
             return self._judge(said)
@@ -178,12 +179,11 @@ class _Job:
     def _watch(self, seconds: float) -> None:
         for place in self._peers.wait(seconds):
             self._lose(place)
-        self._wishes.tell()
         if self._process.poll() is not None:
             return
         if self._wishes.at_once:
             self._end()
-        elif self._wishes.stop != self._sent_stop or self._wishes.snapshots != self._sent_snapshots:
+        elif self._wishes.snapshot or self._wishes.stop != self._wishes.stop_is_handed_on:
             self._hand_on()
         if self._force_at is not None and time.monotonic() > self._force_at:
             self._end()
@@ -196,14 +196,26 @@ class _Job:
             self._force_at = time.monotonic() + _LOST_PATIENCE_S
 
     def _hand_on(self) -> None:
+        wishes = self._wishes
         if not self._are_ready():
+            self._note(*((wishes.cause, "to stop") if wishes.stop else (wishes.snapshot, "for a snapshot")))
             return
-        if self._wishes.snapshots != self._sent_snapshots:
-            self._sent_snapshots = self._wishes.snapshots
-            self._process.send_signal(signal.SIGUSR2)
-        if self._wishes.stop and not self._sent_stop:
-            self._sent_stop = True
-            self._process.send_signal(signal.SIGUSR1)
+        if (name := wishes.snapshot) and self._send(signal.SIGUSR2):
+            wishes.snapshot = ""
+            log_line(f"{name}: asking the ranks for a snapshot after this iteration")
+        if wishes.stop and not wishes.stop_is_handed_on and self._send(signal.SIGUSR1):
+            wishes.stop_is_handed_on = True
+            log_line(f"{wishes.cause}: asking the ranks to stop after this iteration, with a snapshot")
+
+    def _note(self, name: str, wish: str) -> None:
+        if wish not in self._noted:
+            self._noted.add(wish)
+            log_line(f"{name}: the ranks are asked {wish} as soon as all of them are up")
+
+    def _send(self, number: signal.Signals) -> bool:
+        """Whether mpirun was there to take the signal."""
+        self._process.send_signal(number)
+        return self._process.returncode is None
 
     def _are_ready(self) -> bool:
         """Whether every rank knows what SIGUSR1 and SIGUSR2 mean."""
@@ -249,6 +261,8 @@ class _Job:
 
 
 def _say(text: str) -> None:
+    data = f"{text}\n".encode(errors="backslashreplace")
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+        while data:
+            data = data[write_some(data) :]

@@ -3,7 +3,7 @@
 | what happened                                            | exit code                      |
 |----------------------------------------------------------|--------------------------------|
 | all ranks ended alike                                    | theirs: 0, 65, 73, 75, ...     |
-| one rank failed and said why                             | its own                        |
+| one rank failed and said why, here or on another host    | its own                        |
 | a rank was killed, crashed, or was ended by a library    | 69                             |
 | nothing moved for --stall_timeout                        | 70                             |
 | mpirun itself was killed                                 | 69                             |
@@ -19,12 +19,25 @@ from pathlib import Path
 
 from mgcaffe.comm.status import ENDED, FAILED, RUNNING, Place
 from mgcaffe.comm.verdict import LAST_WORD, lost_block, name_signal
-from mgcaffe.errors import EXIT_FAILED, EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL
+from mgcaffe.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_CANNOT_WRITE,
+    EXIT_FAILED,
+    EXIT_NOT_FINITE,
+    EXIT_OK,
+    EXIT_PEER_FAILED,
+    EXIT_RANKS_DISAGREE,
+    EXIT_STALLED,
+    EXIT_STOPPED_BY_SIGNAL,
+)
 
 # A shell's, and mpirun's, exit code of a process that a signal ended is this plus its number.
 _SIGNALLED = 128
 # What a rank ends with that did not bring the job down itself.
 _NO_CAUSES = (EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL)
+# What mpirun returns only after a rank did, which has said why. Where mpirun itself cannot start the ranks, it returns
+# 1, what ssh (255) or a shell on the other host (126, 127) returned, or a number of its own (181, 183, 213, 250).
+_CAUSES = (EXIT_BAD_INPUT, EXIT_STALLED, EXIT_NOT_FINITE, EXIT_CANNOT_WRITE, EXIT_RANKS_DISAGREE)
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,9 @@ def judge(
         return Ending(said[0])
     if is_mpirun and returncode < 0:
         return Ending(EXIT_PEER_FAILED, f"mpirun was ended by {name_signal(-returncode)}, and the ranks with it")
+    if is_mpirun and returncode in _CAUSES and _are_elsewhere(places):
+        # Not one of this host's ranks gave it, so one on another host has, and has printed why.
+        return Ending(returncode)
     if named:
         # A rank of this host that is gone too may only have lost its connection to that one.
         return Ending(EXIT_PEER_FAILED, named)
@@ -84,11 +100,16 @@ def judge(
         return Ending(max((place.code for place in places.values()), default=EXIT_OK))
     if returncode == EXIT_FAILED or not is_mpirun:
         return Ending(returncode)
-    if not places:
+    if not places and returncode not in _NO_CAUSES:
         return Ending(EXIT_FAILED, f"mpirun could not start the ranks (its exit code is {returncode})")
     if returncode > _SIGNALLED:
         return Ending(EXIT_PEER_FAILED, f"a rank on another host {_how(returncode)}; mpirun's notice above names it")
     return Ending(returncode)
+
+
+def _are_elsewhere(places: Mapping[int, Place]) -> bool:
+    """Whether some ranks have no record on this host."""
+    return len(places) < max((place.size for place in places.values()), default=1)
 
 
 def _how(returncode: int) -> str:

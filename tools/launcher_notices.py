@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import threading
+import time
 from collections.abc import Mapping
 from typing import IO
 
@@ -18,6 +20,11 @@ from mgcaffe.comm.status import Place
 from mgcaffe.comm.verdict import lost_block, name_signal
 
 _MOST_KEPT = 1 << 18
+_PIECE = select.PIPE_BUF
+_SLOW = 10
+"""So many times longer than for mpirun the relay waits for whoever reads standard error, and may read by the line."""
+_TAGS = re.compile(r"^(?:\[[^]\n]*\])+<std(?:out|err|diag)>: ?", re.MULTILINE)
+"""What mpirun puts before each line with --tag-output and --timestamp-output."""
 _SIGNALLED = re.compile(r"process rank (\d+) with PID (\d+) on node (\S+) exited on\s+signal (\d+)")
 _LOST = re.compile(
     r"error: (rank (\d+) of \d+ on \S+ \(process \d+\)) is gone without a word.*\n"
@@ -35,22 +42,57 @@ class Relay:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._kept = bytearray()
+        self._writing = False
+        self._moved = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="mgcaffe relay", daemon=True)
         self._thread.start()
 
     def text(self, seconds: float) -> str:
-        """What was said last, after waiting so long at most for the stream's end."""
-        self._thread.join(seconds)
+        """What was said last, after waiting for the stream's end.
+
+        Args:
+            seconds: for how long nothing may move; ten times as long where the reader of standard error is waited for.
+        """
+        began = time.monotonic()
+        while self._thread.is_alive():
+            patience = seconds * _SLOW if self._writing else seconds
+            left = max(began, self._moved) + patience - time.monotonic()
+            if left <= 0:
+                break
+            self._thread.join(min(left, seconds))
         return bytes(self._kept).replace(b"\r\n", b"\n").decode(errors="replace")
 
     def _run(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             while data := os.read(self._stream.fileno(), 1 << 16):
+                self._moved = time.monotonic()
                 self._kept += data
                 del self._kept[:-_MOST_KEPT]
+                self._writing = True
                 with contextlib.suppress(OSError):
-                    while data:
-                        data = data[os.write(2, data) :]
+                    self._pass_on(data)
+                self._writing = False
+
+    def _pass_on(self, data: bytes) -> None:
+        while data:
+            data = data[write_some(data) :]
+            self._moved = time.monotonic()
+
+
+def write_some(data: bytes) -> int:
+    """Writes the beginning of some bytes to standard error, as soon as it takes any; gives how many.
+
+    Raises:
+        OSError: nobody reads it any more.
+    """
+    while True:
+        try:
+            # A pipe that takes anything takes a piece, so a slow reader is seen to read.
+            select.select([], [2], [])
+            return os.write(2, data[:_PIECE])
+        except BlockingIOError:
+            # Someone else was quicker.
+            continue
 
 
 def cause_named(text: str, places: Mapping[int, Place], size: int) -> str:
@@ -61,6 +103,7 @@ def cause_named(text: str, places: Mapping[int, Place], size: int) -> str:
         places: the records of the launcher's host.
         size: how many ranks the job has.
     """
+    text = _TAGS.sub("", text)
     blocks = {int(match[2]): match for match in reversed(list(_LOST.finditer(text)))}
     signalled = _SIGNALLED.search(text)
     if signalled is None:

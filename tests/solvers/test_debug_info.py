@@ -134,9 +134,9 @@ def test_only_displayed_iterations_are_shown_and_training_is_the_same():
     assert recorder.losses == silent.losses
 
 
-def test_a_test_nets_own_debug_info_shows_each_batch_that_it_tests():
+def test_the_solvers_debug_info_shows_each_batch_that_is_tested():
     recorder = Recorder()
-    with solver(recorder, tests=[NET, f"debug_info: true {NET}"], debug_info=False) as watched:
+    with solver(recorder, tests=[NET, f"debug_info: false {NET}"], display=0) as watched:
         watched.step(1)
         values = [float(watched.test_nets[1].blobs[name].data.abs().mean()) for name in ("data", "label")]
     kinds = [
@@ -145,8 +145,8 @@ def test_a_test_nets_own_debug_info_shows_each_batch_that_it_tests():
         if isinstance(event, (Testing, Tested, BlobStatistics))
     ]
     shown = [(BlobStatistics, None)] * 24
-    assert kinds == [(Testing, 0), (Tested, 0), (Testing, 1), *shown, (Tested, 1)]
-    lines = recorder.of(BlobStatistics)
+    assert kinds == [(Testing, 0), *shown, (Tested, 0), (Testing, 1), *shown, (Tested, 1)]
+    lines = recorder.of(BlobStatistics)[24:]
     assert [(line.layer, line.blob, line.name) for line in lines[:4]] == [
         ("data", "top blob", "data"),
         ("data", "top blob", "label"),
@@ -157,8 +157,11 @@ def test_a_test_nets_own_debug_info_shows_each_batch_that_it_tests():
     assert [line.data for line in lines[12:14]] == values
 
 
-def test_the_training_nets_own_debug_info_gives_way_to_the_solvers():
+def test_a_nets_own_debug_info_gives_way_to_the_solvers():
     recorder = Recorder()
-    with solver(recorder, net=f"debug_info: true {NET}", debug_info=False) as plain:
+    own = f"debug_info: true {NET}"
+    with solver(recorder, net=own, tests=[own], debug_info=False) as plain:
         plain.step(1)
-    assert not recorder.of(BlobStatistics)
+        # Blobs are kept only where they are shown.
+        assert [net.keep_blobs for net in (plain.net, *plain.test_nets)] == [False, False]
+    assert len(recorder.of(Tested)) == 1 and not recorder.of(BlobStatistics)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -291,6 +293,125 @@ def test_a_launcher_among_ranks_is_a_usage_error(run, monkeypatch):
     monkeypatch.setenv(status.FOLDER_VARIABLE, "/somewhere")
     with pytest.raises(UsageError, match="this process is one itself"):
         run("", "-np", "1")
+
+
+def test_a_signal_between_two_jobs_is_announced_when_the_next_one_can_be_asked(run, monkeypatch):
+    waits = launcher._Wishes.sleep
+
+    def sleep(wishes, seconds):
+        os.kill(os.getpid(), signal.SIGUSR2)
+        waits(wishes, seconds)
+
+    monkeypatch.setattr(launcher._Wishes, "sleep", sleep)
+    body = """
+    if Path("started").read_text() == "x": os.kill(os.getpid(), signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while "SIGUSR2" not in heard and time.monotonic() < deadline: time.sleep(0.01)
+    record.finish(status.ENDED, 0 if heard == ["SIGUSR2"] else 1)
+    sys.exit(0 if heard == ["SIGUSR2"] else 1)
+    """
+    code, said = run(body, "--max_restarts=1")
+    assert code == 0, said
+    lines = [line for line in said.splitlines() if line.startswith(("SIGUSR2", "Exit code"))]
+    assert lines[0].startswith("Exit code 69: starting again")
+    # The next job may still be starting at the first look.
+    assert lines[-1] == "SIGUSR2: asking the ranks for a snapshot after this iteration"
+
+
+def test_a_stop_between_two_jobs_asks_nobody(run, monkeypatch):
+    monkeypatch.setattr(launcher._Wishes, "sleep", lambda wishes, seconds: os.kill(os.getpid(), signal.SIGTERM))
+    code, said = run("os.kill(os.getpid(), signal.SIGKILL)", "--max_restarts=1")
+    assert code == 75 and Path("started").read_text() == "x"
+    assert [line for line in said.splitlines() if "SIGTERM" in line] == ["SIGTERM: not starting again"]
+
+
+@pytest.mark.parametrize(
+    ("number", "wish"), [(signal.SIGTERM, "to stop"), (signal.SIGUSR2, "for a snapshot")], ids=["stop", "snapshot"]
+)
+def test_a_signal_after_the_ranks_end_is_not_said_to_have_been_handed_on(run, monkeypatch, number, wish):
+    watches = launcher._Job._watch
+
+    def watch(job, seconds):
+        if job._process.returncode is not None:
+            os.kill(os.getpid(), number)
+        watches(job, seconds)
+
+    monkeypatch.setattr(launcher._Job, "_watch", watch)
+    code, said = run("record.finish(status.ENDED, 0)", "-np", "1")
+    assert code == 0
+    assert said.splitlines() == [f"{number.name}: no rank is running that could be asked {wish}"]
+
+
+def test_a_signal_while_the_ranks_start_is_said_to_wait(run):
+    body = """
+    record.doing(status.encode(status.STARTING)); record.iteration(-1)
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(1)
+    assert not heard
+    record.iteration(0); record.doing(status.encode("forward"))
+    deadline = time.monotonic() + 30
+    while not heard and time.monotonic() < deadline: time.sleep(0.01)
+    record.finish(status.ENDED, 75)
+    sys.exit(75)
+    """
+    code, said = run(body, "-np", "1")
+    assert code == 75
+    assert said.splitlines() == [
+        "SIGTERM: the ranks are asked to stop as soon as all of them are up",
+        "SIGTERM: asking the ranks to stop after this iteration, with a snapshot",
+    ]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_all_that_ranks_elsewhere_said_is_passed_on_also_where_the_launcher_fails(run, monkeypatch, capfd, fails):
+    monkeypatch.setattr(launcher, "are_elsewhere", lambda flags: True)
+    watches = launcher._Job._watch
+
+    def watch(job, seconds):
+        watches(job, seconds)
+        if fails and Path("said").exists():
+            raise RuntimeError("cannot watch")
+
+    monkeypatch.setattr(launcher._Job, "_watch", watch)
+    passed_on = launcher.Relay._pass_on
+    monkeypatch.setattr(launcher.Relay, "_pass_on", lambda relay, data: (time.sleep(0.3), passed_on(relay, data)))
+    body = """
+    sys.stderr.write("line\\n" * 10000); sys.stderr.flush(); Path("said").touch()
+    if FAILS: time.sleep(30)
+    record.finish(status.ENDED, 0)
+    """.replace("FAILS", str(fails))
+    if fails:
+        with pytest.raises(RuntimeError, match="cannot watch"):
+            run(body, "-np", "1")
+        said = capfd.readouterr().err
+    else:
+        _, said = run(body, "-np", "1")
+    assert said == "line\n" * 10000
+
+
+def test_the_last_block_waits_for_standard_error_that_does_not_block(monkeypatch):
+    reading, writing = os.pipe()
+    kept = os.dup(2)
+    got = bytearray()
+    try:
+        os.dup2(writing, 2)
+        os.set_blocking(2, False)
+        os.close(writing)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(2, b"x" * (1 << 12))
+        speaker = threading.Thread(target=launcher._say, args=("error: rank 1 is gone",))
+        speaker.start()
+        speaker.join(0.2)
+        assert speaker.is_alive()
+        while not got.endswith(b"is gone\n"):
+            got += os.read(reading, 1 << 16)
+        speaker.join()
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(reading)
+    assert got.strip(b"x") == b"error: rank 1 is gone\n"
 
 
 _LAUNCH = """
