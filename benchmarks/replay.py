@@ -13,9 +13,9 @@ the start of the backward pass until all gradients are means. Predictions are th
 a + bM. `auto` measures, plans and tries first, as in training; then its choice runs in the same rounds.
 
 What was hidden is told in two ways, both over what the plan hides: the part of every group's all-reduce that ran
-beside the backward pass, by the reducer's records, times what the plan says that it takes, so that one that took too
-long hides nothing more; and what the clock leaves of the plan's communication for the time after the backward pass,
-where every delay of an all-reduce counts as not hidden.
+beside the backward pass, by the reducer's records, times what the plan says that it takes, but no more than the plan
+hides of it; and what the clock leaves of the plan's communication for the time after the backward pass, where every
+delay of an all-reduce counts as not hidden.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class Replay:
         for times in report.groups:
             group = plan.groups[times.number]
             share = (min(times.end, report.backward_end) - times.start) / (times.end - times.start)
-            hidden += max(0.0, share) * (group.end_at - group.start_at)
+            planned = max(0.0, min(group.end_at, self.backward) - group.start_at)
+            hidden += min(max(0.0, share) * (group.end_at - group.start_at), planned)
         return sum(laps), hidden
 
     def close(self) -> None:
