@@ -138,7 +138,7 @@ def compare(case: Case, rounds: int) -> dict[str, Any]:
     # Short steps are repeated, so that a reading is long against the clock's own cost.
     repeats = max(1, min(100, round(0.003 / ((time.perf_counter() - start) / 3 + 1e-9))))
     for number in range(rounds):
-        # To and fro, since a step finds the caches as the one before left them.
+        # In both orders by turns, since a step finds the caches as the one before left them.
         for name in list(sides)[:: -1 if number % 2 else 1]:
             step = sides[name]
             began = time.process_time()
