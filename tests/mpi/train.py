@@ -17,10 +17,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "solvers"))
 from solverkit import CLASSIFIER, Recorder, data_layer, make_solver
 
 from mgcaffe.comm import NoSynchronizer, connect
+from mgcaffe.comm.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS
 from mgcaffe.errors import RankDisagreement
 from mgcaffe.solvers.events import PlanChosen
 
 ITERATIONS = 50
+SEARCH = 10 + 4 * (FIRST_ROUNDS + MOST_SECOND_ROUNDS) - ITERATIONS
+"""Iterations after which `auto` has its plan: calibration, and all rounds of four candidates."""
 FIELDS = "momentum: 0.9 weight_decay: 0.01 max_iter: 100"
 SCHEDULES = ("single", "wfbp", "threshold", "mgwfbp", "optimal", "auto")
 
@@ -77,10 +80,13 @@ def train(communicator, folder: Path, batch: int, dtype: torch.dtype, schedule: 
             solver._averaging._synchronizer, solver._averaging._tuner = foreground, None
         solver.step(ITERATIONS)
         digest = hashlib.sha256(solver.net.arena.data.numpy().tobytes()).hexdigest()
+        losses, values = list(recorder.losses), solver.net.arena.data.tolist()
+        if schedule == "auto":
+            solver.step(SEARCH)
     return {
-        "losses": recorder.losses,
+        "losses": losses,
         "weights": digest,
-        "values": solver.net.arena.data.tolist(),
+        "values": values,
         "plans": [event.plan.schedule for event in recorder.of(PlanChosen)],
     }
 
