@@ -112,12 +112,8 @@ def find_candidates(
     Of equal plans one is kept. On every channel the single all-reduce is among them, since what it takes
     depends least on what is hard to measure.
     """
-    found: list[Candidate] = []
-    for channel in channels:
-        found += _on_channel(segments, timings, channel, element_bytes, bucket_bytes)
-    found.sort(key=lambda each: (each.predicted, len(each.plan.groups)))
     unlike: list[Candidate] = []
-    for candidate in found:
+    for candidate in _ranked(segments, timings, channels, element_bytes, bucket_bytes):
         if not any(_are_alike(candidate, other) for other in unlike):
             unlike.append(candidate)
     return _choose(unlike)
@@ -138,16 +134,30 @@ def find_more(
         known: plans that were tried, predicted for these channels.
         segments, timings, channels, element_bytes, bucket_bytes: as for `find_candidates`.
     """
-    found: list[Candidate] = []
-    for channel in channels:
-        found += _on_channel(segments, timings, channel, element_bytes, bucket_bytes)
     best = min(candidate.predicted for candidate in known)
     more: list[Candidate] = []
-    for candidate in sorted(found, key=lambda each: (each.predicted, len(each.plan.groups))):
-        is_new = not any(_are_alike(candidate, other) for other in [*known, *more])
-        if candidate.predicted < best and is_new and len(more) < MOST_MORE:
+    for candidate in _ranked(segments, timings, channels, element_bytes, bucket_bytes):
+        if candidate.predicted >= best or len(more) == MOST_MORE:
+            break
+        if not any(_are_alike(candidate, other) for other in [*known, *more]):
             more.append(candidate)
     return more
+
+
+def _ranked(
+    segments: Sequence[Segment],
+    timings: Timings,
+    channels: Iterable[Channel],
+    element_bytes: int,
+    bucket_bytes: float,
+) -> list[Candidate]:
+    """Return what all schedules make of all channels, the best predicted first."""
+    found = [
+        candidate
+        for channel in channels
+        for candidate in _on_channel(segments, timings, channel, element_bytes, bucket_bytes)
+    ]
+    return sorted(found, key=lambda each: (each.predicted, len(each.plan.groups)))
 
 
 def _on_channel(

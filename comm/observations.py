@@ -24,11 +24,14 @@ from mgcaffe.comm.plan import Plan
 from mgcaffe.comm.prediction import LEAST_SPEED, Channel
 
 _LEAST_FACTOR = 0.5
-"""Of a measured cost: what takes longer in training is a delay before it takes a faster link."""
+"""By which a measured curve is multiplied at least: where small all-reduces take longer in training, that is a delay,
+and does not make the link faster for large ones."""
 _MOST_FACTOR = 2.0
+"""The same at most, where sizes of one octave cannot tell a factor from a delay."""
 _MOST_RATIO = 4.0
 """By which a curve is multiplied outside of the sizes that were seen, beyond its delay and its factor."""
 _NEARLY_ALL = 0.9
+"""Of a group's time, for which it has to run on one side of the backward pass's end to count there."""
 _LEAST_HIDDEN = 0.02
 """Of the backward pass: with less communication beside it, its slowdown is noise."""
 

@@ -233,10 +233,9 @@ class Tuner:
         revised: tuple[list[Candidate], list[Candidate]] | None = None
         if self._communicator.rank == 0:
             known = [candidate.on(channels, timings) for candidate in trials.candidates]
-            more = (
-                []
-                if is_last
-                else find_more(
+            more: list[Candidate] = []
+            if not is_last:
+                more = find_more(
                     known,
                     self._segments,
                     timings,
@@ -244,7 +243,6 @@ class Tuner:
                     element_bytes=self._settings.element_bytes,
                     bucket_bytes=self._settings.bucket_bytes,
                 )
-            )
             revised = known, more
         revised = self._communicator.broadcast_object(revised)
         assert revised is not None

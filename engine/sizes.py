@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 2**63 - 1
 """What a 64-bit machine can address, and PyTorch count."""
+HINT = "lower batch_size (iter_size makes up for it), or num_output if it is larger than it should be"
+"""What to do about memory that does not suffice."""
 
 # How PyTorch's allocators say it, for the CPU and for CUDA.
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")
@@ -105,10 +107,6 @@ def explain(layer: Layer, doing: str, error: BaseException) -> None:
         tops = ", ".join(f"'{name}'" for name in layer.param.top)
         where = f" (top {tops})" if tops else ""
         first.fail(f"out of memory{asked_for(error)}, {doing}{where}", hint=HINT, error=EngineError)
-
-
-HINT = "lower batch_size (iter_size makes up for it), or num_output if it is larger than it should be"
-"""What to do about memory that does not suffice."""
 
 
 def is_about_memory(error: BaseException) -> bool:
