@@ -22,7 +22,7 @@ from torch_models import CLASSES
 
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
 LAST_KERNEL = 7
-SETTLING = 400
+SETTLING = 600
 """Iterations after which `auto` must have settled."""
 
 
@@ -38,10 +38,13 @@ class OurSide:
 
     def __init__(self, model: str, batch: int, side: int) -> None:
         from mgcaffe.comm import connect
+        from mgcaffe.solvers.events import IterationDone
         from mgcaffe.solvers.solver import Solver
         from mgcaffe.tools.process import keep_memory_of_small_net
 
         self.decision: Any = None
+        self.ends: list[float] = []
+        self._iteration_done = IterationDone
         self.ranks = connect()
         param = solver_param(model, batch, side)
         self.solver = Solver(param, communicator=self.ranks, listeners=[self], schedule="auto")
@@ -51,18 +54,21 @@ class OurSide:
             top.copy_(values)
 
     def on_event(self, event: Any) -> None:
-        """Catches what `auto` has decided."""
-        self.decision = getattr(event, "decision", None) or self.decision
+        """Catches what `auto` has decided, and when iterations end."""
+        if getattr(event, "decision", None) is not None:
+            self.decision = event.decision
+            self.solver.request_stop()
+        if isinstance(event, self._iteration_done):
+            self.ends.append(time.perf_counter())
 
     def settle(self) -> int:
         """Trains until `auto` has chosen; returns how many iterations that took."""
-        for done in range(1, SETTLING + 1):
-            self.solver.step(1)
-            if self.decision is not None:
-                # Plans are changed from outside from here on, which must not look like drift.
-                self.solver._averaging._tuner._watch = None
-                return done
-        raise SystemExit(f"auto has not settled after {SETTLING} iterations")
+        self.solver.step(SETTLING)
+        if self.decision is None:
+            raise SystemExit(f"auto has not settled after {SETTLING} iterations")
+        # Plans are changed from outside from here on, which must not look like drift.
+        self.solver._averaging._tuner._watch = None
+        return int(self.solver.iteration)
 
     def plans(self) -> dict[str, Any]:
         """Every schedule's plan, predicted for what was measured; and the one that `auto` has chosen."""
@@ -84,13 +90,23 @@ class OurSide:
         return {name: self.ranks.broadcast_object(plan) for name, plan in found.items()}
 
     def iteration(self, plan: Any) -> tuple[float, float, float]:
-        """Seconds of one iteration by a plan, of its backward pass, and of all its all-reduces together."""
+        """Seconds of one iteration by a plan, of its backward pass, and of all its all-reduces together.
+
+        By a plan that overlaps the forward pass, an iteration lasts from the end of one to the end of the next, which
+        finds groups on their way and leaves groups on their way; the iteration before it fills the pipe.
+        """
         averaging = self.solver._averaging
         averaging._synchronizer.set_plan(plan)
         self.ranks.barrier()
         start = time.perf_counter()
-        self.solver.step(1)
-        return time.perf_counter() - start, averaging._report.backward_end, averaging._report.total_s
+        if plan.overlaps_forward:
+            self.ends.clear()
+            self.solver.step(2)
+            seconds = self.ends[1] - self.ends[0]
+        else:
+            self.solver.step(1)
+            seconds = time.perf_counter() - start
+        return seconds, averaging._report.backward_end, averaging._report.total_s
 
 
 def solver_param(model: str, batch: int, side: int) -> Any:
@@ -138,7 +154,7 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
                 "groups": len(plan.groups),
                 "blocking": plan.blocking,
                 "seconds": values,
-                "predicted_exchange": max(plan.end, plan.backward_end),
+                "predicted_exchange": plan.backward_end + plan.exposed,
                 # Of the slowest rank: where a deviation from the prediction comes from.
                 "backward": {"measured": statistics.median(backwards), "predicted": plan.backward_end},
                 "all_reduces": {"measured": statistics.median(busy), "predicted": plan.busy},
@@ -148,6 +164,7 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
         a, b, fit = ours.decision.wire.polled.affine()
         parameters = sum(parameter.count for parameter in ours.solver.net.parameters)
         found = {"rows": rows, "backward": backward, "settled_after": settled_after, "parameters": parameters}
+        found["besides"] = ours.decision.timings.forward.total
         found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
         found["trials"] = [
             {"label": trial.candidate.label, "predicted": trial.candidate.predicted, "seconds": trial.seconds}

@@ -5,8 +5,8 @@
 
 Every host is a network namespace with one interface, `wire`, of its own; a further namespace holds the bridge, so
 that the machine's own interfaces, routes and rules are never touched. Both ends of each link are shaped, so that a
-host sends and receives at `rate`. Needs root and the commands `ip`, `tc` and `unshare` (Debian: iproute2,
-util-linux). Everything is removed when the block ends, also after an error.
+host sends and receives at `rate`. Needs root and the commands `ip`, `tc`, `unshare` and `sysctl` (Debian: iproute2,
+util-linux, procps). Everything is removed when the block ends, also after an error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-COMMANDS = ("ip", "tc", "unshare")
+COMMANDS = ("ip", "tc", "unshare", "sysctl")
 INTERFACE = "wire"
 _SUBNET = "10.213.77"
 # What tbf lets through at once after a pause. More would let small all-reduces exceed the rate, so that none of
 # their measurements would say what a large one costs; less would not reach the rate.
 _BURSTS = {"gbit": "128kb", "mbit": "32kb"}
 _QUEUE = "50ms"
+# Every Linux lets a namespace choose Reno, and on links this short CUBIC grows as Reno does. What the machine itself
+# uses may be BBR, which paces its packets by timers that busy cores serve late.
+_CONGESTION_CONTROL = "reno"
 
 _AGENT = """#!/bin/sh
 # Called by mpirun as: agent HOST COMMAND...; runs the command on that host, under its name.
@@ -119,6 +122,7 @@ class ShapedNetwork:
         _ip("-n", switch, "link", "set", "bridge", "up")
         for number, (name, address) in enumerate(zip(self.names, self.addresses, strict=True)):
             host = self._add_namespace(name)
+            _ip("netns", "exec", host, "sysctl", "-q", f"net.ipv4.tcp_congestion_control={_CONGESTION_CONTROL}")
             port = f"port{number}"
             _ip("link", "add", INTERFACE, "netns", host, "type", "veth", "peer", "name", port, "netns", switch)
             _ip("-n", host, "address", "add", f"{address}/24", "dev", INTERFACE)
@@ -149,7 +153,7 @@ def check_available() -> None:
         raise NetworkUnavailable("network namespaces need root")
     missing = [command for command in COMMANDS if shutil.which(command) is None]
     if missing:
-        raise NetworkUnavailable(f"{', '.join(missing)} not found (Debian: apt install iproute2 util-linux)")
+        raise NetworkUnavailable(f"{', '.join(missing)} not found (Debian: apt install iproute2 util-linux procps)")
 
 
 def _ip(*words: str) -> None:

@@ -5,6 +5,10 @@ met: gradients come later while communication slows the backward pass, and an al
 So `optimal` also plans with the start-up cost multiplied by powers of two, which gives plans with more and with
 fewer groups. All plans are then predicted with the costs as measured (`prediction.py`), and those that could be
 best are tried.
+
+Where it may, the last groups travel beside the next forward pass (`forward_overlap.py`). What is best merged for the
+end of the backward pass need not be so then: groups have to be small enough for the lowest layers' not to wait behind
+them. So buckets of several sizes are planned, too.
 """
 
 from __future__ import annotations
@@ -16,36 +20,26 @@ from dataclasses import dataclass, replace
 import numpy
 
 from mgcaffe.comm.cost import Cost
+from mgcaffe.comm.forward_overlap import Overlap, predict
 from mgcaffe.comm.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planners import DEFAULT_BUCKET_BYTES, make_plan
-from mgcaffe.comm.prediction import Channel, predict_plan
+from mgcaffe.comm.prediction import Channel
+from mgcaffe.comm.timings import Timings
 
 START_UP_EXPONENTS = range(-4, 8)
 """The powers of two by which `optimal` multiplies the start-up cost."""
 
 MOST_CANDIDATES = 10
+MOST_OVERLAPPED = 3
+"""Of plans that overlap the forward pass, beside the other candidates."""
 MOST_MORE = 2
 _MOST_VARIANTS = 3
 _WORTH_TRYING = 1.3
 _SAME_PREDICTION = 1e-3
-
-
-@dataclass(frozen=True)
-class Timings:
-    """What was measured of the backward pass, on the slowest rank.
-
-    Attributes:
-        backward_times: of each layer with gradients, in seconds, by layer.
-        tail: what is left below the lowest of them, in seconds.
-    """
-
-    backward_times: Sequence[float]
-    tail: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """The backward pass without any communication beside it, in seconds."""
-        return sum(self.backward_times) + self.tail
+_LEAST_GAIN = 0.01
+"""By which a plan that overlaps the forward pass must be ahead to be tried: its turns take twice as long."""
+_BUCKETS = (4, 8, 16, 32)
+"""Into how many buckets of the same size gradients are merged for them."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +56,13 @@ class Candidate:
 
     @property
     def predicted(self) -> float:
-        """Seconds from the start of the backward pass until all gradients are means."""
-        return max(self.plan.end, self.plan.backward_end)
+        """Seconds of the backward pass, and of what is waited for communication then or in the next forward pass."""
+        return self.plan.backward_end + self.plan.exposed
 
     def on(self, channels: Sequence[Channel], timings: Timings) -> Candidate:
         """Return it predicted anew, on that channel whose way of waiting it has."""
         channel = next(channel for channel in channels if channel.blocking == self.plan.blocking)
-        return replace(self, plan=predict_plan(self.plan, timings.backward_times, timings.tail, channel))
+        return replace(self, plan=predict(self.plan, timings, channel))
 
 
 class ScaledStartUp:
@@ -106,17 +100,24 @@ def find_candidates(
     *,
     element_bytes: int,
     bucket_bytes: float = DEFAULT_BUCKET_BYTES,
+    overlap: Overlap = Overlap.NEVER,
 ) -> list[Candidate]:
-    """Return the plans worth trying, at most `MOST_CANDIDATES`, by what is predicted of them.
+    """Return the plans worth trying, by what is predicted of them.
 
     Of equal plans one is kept. On every channel the single all-reduce is among them, since what it takes
-    depends least on what is hard to measure.
+    depends least on what is hard to measure. There are at most `MOST_CANDIDATES`, and with `Overlap.TRY`
+    `MOST_OVERLAPPED` more.
     """
     unlike: list[Candidate] = []
-    for candidate in _ranked(segments, timings, channels, element_bytes, bucket_bytes):
+    for candidate in _ranked(segments, timings, channels, element_bytes, bucket_bytes, overlap):
         if not any(_are_alike(candidate, other) for other in unlike):
             unlike.append(candidate)
-    return _choose(unlike)
+    if overlap is not Overlap.TRY:
+        return _choose(unlike)
+    chosen = _choose([candidate for candidate in unlike if not candidate.plan.overlaps_forward])
+    limit = (1 - _LEAST_GAIN) * min((candidate.predicted for candidate in chosen), default=0.0)
+    ahead = [each for each in unlike if each.plan.overlaps_forward and each.predicted < limit]
+    return sorted([*chosen, *ahead[:MOST_OVERLAPPED]], key=_rank)
 
 
 def find_more(
@@ -127,16 +128,17 @@ def find_more(
     *,
     element_bytes: int,
     bucket_bytes: float = DEFAULT_BUCKET_BYTES,
+    overlap: Overlap = Overlap.NEVER,
 ) -> list[Candidate]:
     """Return at most `MOST_MORE` plans that are predicted to be faster than all known ones, and unlike them.
 
     Args:
         known: plans that were tried, predicted for these channels.
-        segments, timings, channels, element_bytes, bucket_bytes: as for `find_candidates`.
+        segments, timings, channels, element_bytes, bucket_bytes, overlap: as for `find_candidates`.
     """
     best = min(candidate.predicted for candidate in known)
     more: list[Candidate] = []
-    for candidate in _ranked(segments, timings, channels, element_bytes, bucket_bytes):
+    for candidate in _ranked(segments, timings, channels, element_bytes, bucket_bytes, overlap):
         if candidate.predicted >= best or len(more) == MOST_MORE:
             break
         if not any(_are_alike(candidate, other) for other in [*known, *more]):
@@ -150,14 +152,42 @@ def _ranked(
     channels: Iterable[Channel],
     element_bytes: int,
     bucket_bytes: float,
+    overlap: Overlap,
 ) -> list[Candidate]:
     """Return what all schedules make of all channels, the best predicted first."""
-    found = [
-        candidate
-        for channel in channels
-        for candidate in _on_channel(segments, timings, channel, element_bytes, bucket_bytes)
-    ]
-    return sorted(found, key=lambda each: (each.predicted, len(each.plan.groups)))
+    found: list[Candidate] = []
+    for channel in channels:
+        plain = _on_channel(segments, timings, channel, element_bytes, bucket_bytes)
+        if overlap is not Overlap.ALWAYS:
+            found += plain
+        if overlap is not Overlap.NEVER:
+            found += _overlapped(plain, segments, timings, channel, element_bytes)
+    return sorted(found, key=_rank)
+
+
+def _rank(candidate: Candidate) -> tuple[float, int]:
+    return candidate.predicted, len(candidate.plan.groups)
+
+
+def _overlapped(
+    plain: Sequence[Candidate], segments: Sequence[Segment], timings: Timings, channel: Channel, element_bytes: int
+) -> list[Candidate]:
+    """Return candidates whose last groups travel beside the next forward pass."""
+    ready = ready_times(timings.backward_times)
+    total = sum(segment.count for segment in segments) * element_bytes
+    plans = {candidate.plan.hash: (candidate.label, candidate.plan) for candidate in plain}
+    for count in _BUCKETS:
+        plan = make_plan(
+            "threshold", segments, ready, channel.beside, element_bytes=element_bytes, bucket_bytes=total / count
+        )
+        plan = replace(plan, blocking=channel.blocking)
+        plans.setdefault(plan.hash, (f"{count} buckets", plan))
+    candidates = []
+    for name, plan in plans.values():
+        label = f"{name}, overlap_forward"
+        plan = replace(plan, schedule=label, overlaps_forward=True)
+        candidates.append(Candidate(label, predict(plan, timings, channel)))
+    return candidates
 
 
 def _on_channel(
@@ -175,7 +205,7 @@ def _on_channel(
         plan = make_plan(
             schedule, segments, ready, cost, element_bytes=element_bytes, bucket_bytes=bucket_bytes
         )  # fmt: skip
-        plan = predict_plan(plan, timings.backward_times, timings.tail, channel)
+        plan = predict(plan, timings, channel)
         candidates.setdefault(plan.hash, Candidate(label, replace(plan, schedule=label)))
     return list(candidates.values())
 
@@ -183,8 +213,8 @@ def _on_channel(
 def _are_alike(one: Candidate, other: Candidate) -> bool:
     """Two plans that differ by a layer here or there are not worth two trials."""
     close = abs(one.predicted - other.predicted) <= _SAME_PREDICTION * other.predicted
-    same_kind = len(one.plan.groups) == len(other.plan.groups) and one.plan.blocking == other.plan.blocking
-    return close and same_kind
+    kinds = [(len(each.plan.groups), each.plan.blocking, each.plan.overlaps_forward) for each in (one, other)]
+    return close and kinds[0] == kinds[1]
 
 
 def _choose(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -202,4 +232,4 @@ def _choose(candidates: Sequence[Candidate]) -> list[Candidate]:
             continue
         variants[candidate.plan.blocking] += is_variant
         chosen.append(candidate)
-    return sorted(chosen, key=lambda each: (each.predicted, len(each.plan.groups)))
+    return sorted(chosen, key=_rank)

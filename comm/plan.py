@@ -64,6 +64,10 @@ class Plan:
         backward_end: when the backward pass ends.
         blocking: whether the reducer waits in MPI's blocking call instead of testing a nonblocking one
             (`communicator.Waiting`).
+        overlaps_forward: whether an iteration ends with its last groups on their way, and the next forward pass waits
+            for each where a layer needs it.
+        waits: of a plan that overlaps the forward pass, the seconds that communication is predicted to add to an
+            iteration besides what it adds to the backward pass; None where that was not predicted.
     """
 
     schedule: str
@@ -71,16 +75,33 @@ class Plan:
     groups: tuple[Group, ...]
     backward_end: float
     blocking: bool = False
+    overlaps_forward: bool = False
+    waits: float | None = None
 
     @property
     def end(self) -> float:
         """When the last all-reduce is predicted to end (0 if there is none)."""
-        return self.groups[-1].end_at if self.groups else 0.0
+        return max((group.end_at for group in self.groups), default=0.0)
 
     @property
     def exposed(self) -> float:
-        """The seconds of communication predicted to be left when the backward pass has ended."""
-        return max(0.0, self.end - self.backward_end)
+        """The seconds predicted to be waited for communication: what is left of it when the backward pass has ended.
+
+        Of a plan that overlaps the forward pass, what is waited for there.
+        """
+        return self.waits if self.waits is not None else max(0.0, self.end - self.backward_end)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The groups' numbers in the order in which they are sent.
+
+        First ready, first sent; if the plan overlaps the forward pass, as their all-reduces are predicted to start
+        (`forward_overlap.py`). The order follows from the plan alone, so all ranks have the same.
+        """
+        numbers = range(len(self.groups))
+        if not self.overlaps_forward:
+            return tuple(numbers)
+        return tuple(sorted(numbers, key=lambda number: self.groups[number].start_at))
 
     @property
     def busy(self) -> float:
@@ -91,7 +112,8 @@ class Plan:
     def hash(self) -> str:
         """A digest of what the ranks must agree on and what decides the bits: the slices, their order, the call."""
         slices = [[group.first_layer, group.last_layer, group.offset, group.count] for group in self.groups]
-        call = ["blocking"] if self.blocking else []
+        call: list[object] = ["blocking"] if self.blocking else []
+        call += ["overlap_forward", self.order] if self.overlaps_forward else []
         return hashlib.sha256(json.dumps([self.layers, slices, *call]).encode()).hexdigest()
 
     def check(self, segments: Sequence[Segment]) -> None:
@@ -127,6 +149,8 @@ class Plan:
             "schedule": self.schedule,
             "layers": self.layers,
             "blocking": self.blocking,
+            "overlap_forward": self.overlaps_forward,
+            "waits": self.waits,
             "backward_end": self.backward_end,
             "end": self.end,
             "exposed": self.exposed,
@@ -149,8 +173,16 @@ class Plan:
                 Group(**{name: kind(group[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
                 for group in record["groups"]
             )
-            end, blocking = float(record["backward_end"]), bool(record.get("blocking", False))
-            return cls(str(record["schedule"]), int(record["layers"]), groups, end, blocking)
+            waits = record.get("waits")
+            return cls(
+                str(record["schedule"]),
+                int(record["layers"]),
+                groups,
+                float(record["backward_end"]),
+                bool(record.get("blocking", False)),
+                bool(record.get("overlap_forward", False)),
+                None if waits is None else float(waits),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise CommError(f"not a plan: {error!r}") from None
 

@@ -3,6 +3,7 @@
     {
      "schedule": "optimal",
      "blocking": false,
+     "overlap_forward": false,
      "hash": "1f0c...",
      "element_bytes": 4,
      "cost": {"kind": "affine", "a": 0.0009, "b": 7.4e-10},
@@ -18,9 +19,10 @@
     }
 
 Layers stand in forward order, groups in the order of their all-reduces, from the highest layers down. Only the
-layers, each group's "from" and "down_to", and "blocking" (whether MPI's blocking call is used) decide: to merge
-two groups, delete one and let the other reach over both. What else stands in a group is there to be read;
-predictions are made anew.
+layers, each group's "from" and "down_to", "blocking" (whether MPI's blocking call is used) and "overlap_forward"
+(whether the next forward pass begins before the last groups have come) decide: to merge two groups, delete one and
+let the other reach over both. What else stands in a group is there to be read; predictions are made anew, and with
+them the order in which groups are sent where they overlap the forward pass.
 """
 
 from __future__ import annotations
@@ -33,8 +35,11 @@ from typing import Any
 
 from mgcaffe.comm.cost import Cost, cost_from_json
 from mgcaffe.comm.csv_rows import read_text, what_is_wrong
+from mgcaffe.comm.forward_overlap import predict
 from mgcaffe.comm.plan import Plan, Segment
 from mgcaffe.comm.planners import predict_groups
+from mgcaffe.comm.prediction import Channel
+from mgcaffe.comm.timings import Timings
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError
 
 
@@ -75,6 +80,7 @@ def plan_text(plan: Plan, basis: PlanBasis) -> str:
     head = {
         "schedule": plan.schedule,
         "blocking": plan.blocking,
+        "overlap_forward": plan.overlaps_forward,
         "hash": plan.hash,
         "element_bytes": basis.element_bytes,
         "cost": basis.cost.to_json(),
@@ -130,7 +136,7 @@ def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
         ready = [float(layer["ready_s"]) for layer in record["layers"]]
         named = [(group["from"], group["down_to"]) for group in record["groups"]]
         backward_end, schedule = float(record["backward_s"]), str(record["schedule"])
-        blocking = bool(record.get("blocking", False))
+        blocking, overlaps = (bool(record.get(name, False)) for name in ("blocking", "overlap_forward"))
         cost = cost_from_json(record["cost"])
     except json.JSONDecodeError as error:
         raise CommError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
@@ -139,8 +145,11 @@ def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
     _compare_layers(layers, segments)
     ranges = list(_ranges(named, segments))
     groups = predict_groups(ranges, segments, ready, cost, element_bytes)
-    plan = Plan(schedule, len(segments), groups, backward_end, blocking)
+    plan = Plan(schedule, len(segments), groups, backward_end, blocking, overlaps)
     plan.check(segments)
+    if overlaps:
+        times = [above - below for above, below in zip(ready, [*ready[1:], 0.0], strict=True)]
+        plan = predict(plan, Timings(times, backward_end - max(ready, default=0.0)), Channel(blocking, cost, cost))
     if record.get("hash") == plan.hash or schedule.endswith(" (edited)"):
         return plan
     return replace(plan, schedule=f"{schedule} (edited)")

@@ -1,6 +1,6 @@
-"""What planning needs of the computation: the layers' backward times, and what communication beside them costs.
+"""What planning needs of the computation: the passes' times, and what communication beside the backward pass costs.
 
-Both are measured on iterations of the training itself. In every other one all gradients are reduced after the
+All are measured on iterations of the training itself. In every other one all gradients are reduced after the
 backward pass, so that nothing disturbs it; in those between, a plan of a few groups is reduced beside it, in each
 way of waiting in turn. Of each quantity the median counts, and of the ranks the slowest.
 """
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mgcaffe.comm.calibration import agree_times
-from mgcaffe.comm.candidates import Timings
 from mgcaffe.comm.comm_report import CommReport
 from mgcaffe.comm.communicator import Communicator
 from mgcaffe.comm.observations import Observations
 from mgcaffe.comm.plan import Plan
 from mgcaffe.comm.prediction import LEAST_SPEED, Channel
+from mgcaffe.comm.timings import ForwardTimes, IterationTimes, Timings
 
 _LEAST_ITERATIONS = 4
 
@@ -26,6 +26,7 @@ _LEAST_ITERATIONS = 4
 class _Iteration:
     laps: Sequence[float]
     report: CommReport
+    times: IterationTimes | None
 
     @property
     def backward(self) -> float:
@@ -71,23 +72,46 @@ class Profiler:
         """Whether there is no next iteration."""
         return self._done == len(self._order)
 
-    def record(self, laps: Sequence[float], report: CommReport) -> None:
+    def record(self, laps: Sequence[float], report: CommReport, times: IterationTimes | None = None) -> None:
         """Note an iteration.
 
         Args:
             laps: seconds: the backward times of the layers with gradients, downwards; what backward does below
                 them; the rest of the communication, with the updates that are made meanwhile.
             report: its communication.
+            times: what else was measured of it; on all ranks or on none.
         """
         if self._done > 0 or len(self._order) < _LEAST_ITERATIONS:
-            self._taken[self._order[self._done]].append(_Iteration(laps, report))
+            self._taken[self._order[self._done]].append(_Iteration(laps, report, times))
         self._done += 1
 
     def timings(self, communicator: Communicator) -> Timings:
-        """Return the slowest rank's times of the undisturbed backward pass; a collective call."""
+        """Return the slowest rank's times of the undisturbed passes; a collective call."""
         laps = zip(*(iteration.laps[:-1] for iteration in self._taken[0]), strict=True)
         *downwards, tail = agree_times(communicator, [statistics.median(values) for values in laps])
-        return Timings(downwards[::-1], tail)
+        return Timings(downwards[::-1], tail, self._forward_times(communicator))
+
+    def besides(self) -> float:
+        """Return what this rank does in an iteration besides its backward pass and waiting for gradients."""
+        return statistics.median(
+            each.times.total - each.backward - each.report.exposed_s
+            for each in self._taken[0]
+            if each.times is not None
+        )
+
+    def _forward_times(self, communicator: Communicator) -> ForwardTimes | None:
+        times = [each.times for each in self._taken[0]]
+        known = [each for each in times if each is not None]
+        if len(known) < len(times):
+            return None
+        first, forward, update = (
+            statistics.median(values)
+            for values in zip(*((each.first_forward, each.forward, each.update) for each in known), strict=True)
+        )
+        rest = max(0.0, self.besides() - forward - update)
+        needed = [statistics.median(values) for values in zip(*(each.needed for each in known), strict=True)]
+        first, forward, update, rest, *needed = agree_times(communicator, [first, forward, update, rest, *needed])
+        return ForwardTimes(needed, first, forward, update, rest)
 
     def observations(self, timings: Timings) -> Observations:
         """Return what the iterations showed of all-reduces and of contention, where gradients lie on the host."""

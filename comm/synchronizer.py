@@ -42,6 +42,10 @@ SAMPLED_EVERY = 16
 class Synchronizer(Protocol):
     """Makes the ranks' gradients agree."""
 
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in use, if any."""
+
     def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
         """Learn the flat gradient buffer and where each layer lies in it, by layer."""
 
@@ -112,6 +116,11 @@ class NoSynchronizer:
     def finish(self) -> None:
         """Return None: nothing is ever deferred."""
 
+    @property
+    def plan(self) -> Plan | None:
+        """None: nothing travels."""
+        return None
+
     def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
         """Do nothing."""
 
@@ -127,7 +136,6 @@ class MergedAllReduce:
         plan: the merged groups; may also be set later, but before the first iteration.
         waiting: how the reducer's thread waits (`reducer.py`), whatever the plan says; None: as the plan says.
         wire: in which type and by which way gradients travel.
-        lowest_first: whether the tail of communication goes out in the order of the next forward pass.
         clock: seconds, for the report.
     """
 
@@ -138,18 +146,16 @@ class MergedAllReduce:
         *,
         waiting: Waiting | None = None,
         wire: Wire | None = None,
-        lowest_first: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._communicator = communicator
         self._plan = plan
         self._waiting = waiting
         self._wire = wire
-        self._lowest_first = lowest_first
         self._clock = clock
         self._reducer: Reducer | None = None
         self._segments: list[Segment] = []
-        self._order: list[int] = []
+        self._order: Sequence[int] = ()
         self._next_layer: int | None = None
         self._next_group = 0
         self._next_sent = 0
@@ -213,7 +219,7 @@ class MergedAllReduce:
                 self._reducer.set_waiting(Waiting(blocking=plan.blocking))
         self._plan = plan
         self._is_held = afterwards
-        self._order = sending_order(plan) if self._lowest_first else list(range(len(plan.groups)))
+        self._order = plan.order
 
     def begin_iteration(self) -> None:
         """Expect the gradients of a new iteration.
@@ -403,18 +409,6 @@ class MergedAllReduce:
         if self._next_layer < 0:
             return "all layers have come already"
         return f"next is {self._name(self._next_layer)}, number {self._next_layer} of {len(self._segments)}"
-
-
-def sending_order(plan: Plan) -> list[int]:
-    """Return the numbers of a plan's groups in the order in which they are sent, for a tail that overlaps forward.
-
-    Groups that are predicted to start before the backward pass ends go first come first served; the others, which
-    find a queue anyway, lowest layer first, as the next forward pass needs them. The order follows from the plan
-    alone, so all ranks have the same.
-    """
-    tail = [number for number, group in enumerate(plan.groups) if group.start_at >= plan.backward_end]
-    early = [number for number in range(len(plan.groups)) if number not in set(tail)]
-    return [*early, *reversed(tail)]
 
 
 def compare_plans(communicator: Communicator, plan: Plan) -> None:

@@ -7,6 +7,9 @@ plans the median of their differences in the same rounds: what slows a whole rou
 the fastest in their best iterations stays for the second stage, too, which the best five run. Where iterations take
 seconds, a stage has fewer rounds: they vary less, and training by a bad plan costs more. Where they take
 milliseconds, the second stage has more: they vary more.
+
+A plan that overlaps the forward pass takes two iterations a turn: only in the second one does the forward pass find
+groups on their way.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ FIRST_ROUNDS = 4
 SECOND_ROUNDS = 6
 MOST_SECOND_ROUNDS = 20
 MOST_SURVIVORS = 5
-STAGE_SECONDS = 60.0
-"""How long a stage may take, by prediction, if it has more than one round."""
+STAGE_SECONDS = (60.0, 180.0)
+"""How long the first and the second stage may take, by prediction, if they have more than one round. In the second one
+all plans are about as good as the best: nothing is lost but the knowledge of which to keep."""
 MORE_ROUNDS_SECONDS = 5.0
 """How long a second stage of more than `SECOND_ROUNDS` rounds may take, by prediction."""
 _LEAST_NOISE = 0.005
@@ -34,8 +38,8 @@ class Trial:
 
     Attributes:
         candidate: the plan.
-        seconds: of each of its iterations, from the start of the backward pass until all gradients are means,
-            on the slowest rank.
+        seconds: of each of its iterations, on the slowest rank: the backward pass, and what is waited for
+            communication then or in the next forward pass.
         exposed: the median seconds that the computing thread waited.
     """
 
@@ -142,11 +146,12 @@ class Trials:
         return [trials[winner], *rest]
 
     def _begin_stage(self) -> None:
-        one_round = max(sum(self._candidates[index].predicted for index in self._survivors), 1e-9)
+        one_round = max(sum(_turn_s(self._candidates[index]) for index in self._survivors), 1e-9)
         most = FIRST_ROUNDS
         if self._second_stage:
             most = min(max(SECOND_ROUNDS, int(MORE_ROUNDS_SECONDS / one_round)), MOST_SECOND_ROUNDS)
-        self._rounds = self._rounds_left = max(1, min(most, int(STAGE_SECONDS / one_round)))
+        affordable = int(STAGE_SECONDS[self._second_stage] / one_round)
+        self._rounds = self._rounds_left = max(1, min(most, affordable))
         self._order = list(self._survivors)
 
     def _rotated(self) -> list[int]:
@@ -194,3 +199,8 @@ class Trials:
         """
         mine, best = (min(seconds for seconds, _ in self._times[i]) for i in (index, self._fastest()))
         return mine <= (1 + _LEAST_NOISE) * best
+
+
+def _turn_s(candidate: Candidate) -> float:
+    """Return the predicted seconds of a candidate's turn."""
+    return candidate.predicted * (2 if candidate.plan.overlaps_forward else 1)

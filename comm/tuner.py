@@ -15,17 +15,19 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mgcaffe.comm.calibration import WireCosts, agree_times
-from mgcaffe.comm.candidates import Candidate, Timings, find_candidates, find_more
+from mgcaffe.comm.candidates import Candidate, find_candidates, find_more
 from mgcaffe.comm.comm_report import CommReport
 from mgcaffe.comm.communicator import Communicator
 from mgcaffe.comm.cost import AffineCost, Cost
 from mgcaffe.comm.drift import DriftWatch
+from mgcaffe.comm.forward_overlap import Overlap, predict
 from mgcaffe.comm.observations import Observations
 from mgcaffe.comm.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planners import DEFAULT_BUCKET_BYTES, make_plan
-from mgcaffe.comm.prediction import Channel, predict_plan
+from mgcaffe.comm.prediction import Channel
 from mgcaffe.comm.profiler import Profiler
 from mgcaffe.comm.synchronizer import Synchronizer
+from mgcaffe.comm.timings import IterationTimes, Timings
 from mgcaffe.comm.trials import Trial, Trials
 
 AUTO = "auto"
@@ -42,6 +44,7 @@ class TunerSettings:
         calibration_iterations: how many iterations are measured before planning.
         bucket_bytes: the bucket of the schedule `threshold`.
         on_host: whether gradients lie in the host's memory.
+        overlap: whether the last groups may travel beside the next forward pass; `TRY` is for `auto`, on the host.
     """
 
     schedule: str
@@ -49,6 +52,7 @@ class TunerSettings:
     calibration_iterations: int
     bucket_bytes: float = DEFAULT_BUCKET_BYTES
     on_host: bool = True
+    overlap: Overlap = Overlap.NEVER
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,9 @@ class Tuner:
         self._measure = measure
         self._listener = listener
         self._profiler: Profiler | None = None
+        self._besides: float | None = None
         self._trials: Trials | None = None
+        self._is_under_way = False
         self._channels: Sequence[Channel] = ()  # before anything was seen of them in training
         self._observations = Observations(0.0)
         self._watch: DriftWatch | None = DriftWatch() if settings.schedule == AUTO else None
@@ -139,29 +145,41 @@ class Tuner:
     def settle(self, plan: Plan) -> None:
         """Use a plan that was found earlier; a collective call, between iterations."""
         self._profiler = self._trials = None
+        self._is_under_way = False
         self._synchronizer.set_plan(plan)
         self.settled = plan
         if self._watch is not None:
             self._watch.expect(None, plan.backward_end)
 
-    def iteration_done(self, laps: Sequence[float], report: CommReport) -> None:
+    def iteration_done(self, laps: Sequence[float], report: CommReport, times: IterationTimes | None = None) -> None:
         """Note an iteration and choose the plan of the next one; collective, between iterations.
 
         Args:
             laps: as for `Profiler.record`; not read unless `is_searching`.
-            report: the iteration's communication.
+            report: the communication that ended in the iteration.
+            times: what else was measured of it; without them no plan is tried that overlaps the forward pass.
         """
         if self._profiler is not None:
-            self._profiler.record(laps, report)
+            self._profiler.record(laps, report, times if self._settings.overlap is not Overlap.NEVER else None)
             self._go_on_measuring(self._profiler)
         elif self._trials is not None:
+            plan = self._trials.current.plan
+            if plan.overlaps_forward and not self._is_under_way:
+                self._is_under_way = True  # the next forward pass finds groups on their way
+                return
+            self._is_under_way = False
             # Updates made while communication goes on are the same work under every plan. A GPU's laps are of
             # its own clock, which the report knows nothing of.
             rest = report.exposed_s if self._settings.on_host else laps[-1]
             backward = sum(laps[:-1])
-            if self._settings.on_host:
-                self._observations.add(self._trials.current.plan, backward, report)
-            self._trials.record(backward + rest, rest)
+            if self._settings.on_host and not plan.overlaps_forward:
+                self._observations.add(plan, backward, report)
+            seconds = backward + rest
+            if times is not None and self._besides is not None:
+                # What communication costs the forward pass counts as well. Where iterations scatter by more than the
+                # backward pass lasts, they still take no less than that.
+                seconds = max(times.total - self._besides, backward)
+            self._trials.record(seconds, rest)
             self._go_on_trying(self._trials)
         elif self._watch is not None and self.settled is not None and self._watch.add(report.exposed_s):
             self._look_at_window(self._watch)
@@ -172,6 +190,7 @@ class Tuner:
             return
         self._profiler = None
         timings = profiler.timings(self._communicator)
+        self._besides = profiler.besides() if timings.forward is not None else None
         wire = self._measure(self._again)
         self._channels = [Channel(blocking, wire.beside(blocking), wire.alone(blocking)) for blocking in self._ways()]
         if self._settings.on_host:
@@ -192,7 +211,12 @@ class Tuner:
     def _plan(self, timings: Timings, channel: Channel) -> Plan:
         ready = ready_times(timings.backward_times)
         plan = self._make(self._settings.schedule, ready, channel.beside, self._settings.bucket_bytes)
-        return predict_plan(plan, timings.backward_times, timings.tail, channel)
+        plan = replace(plan, overlaps_forward=self._settings.overlap is Overlap.ALWAYS)
+        return predict(plan, timings, channel)
+
+    def _overlap(self, timings: Timings) -> Overlap:
+        """Whether plans that overlap the forward pass are tried: without its times nobody could compare them."""
+        return self._settings.overlap if timings.forward is not None else Overlap.NEVER
 
     def _begin_trials(self, timings: Timings, wire: WireCosts, channels: Sequence[Channel]) -> None:
         candidates = None
@@ -203,6 +227,7 @@ class Tuner:
                 channels,
                 element_bytes=self._settings.element_bytes,
                 bucket_bytes=self._settings.bucket_bytes,
+                overlap=self._overlap(timings),
             )
         candidates = self._communicator.broadcast_object(candidates)
         assert candidates
@@ -242,6 +267,7 @@ class Tuner:
                     channels,
                     element_bytes=self._settings.element_bytes,
                     bucket_bytes=self._settings.bucket_bytes,
+                    overlap=self._overlap(timings),
                 )
             revised = known, more
         revised = self._communicator.broadcast_object(revised)
@@ -255,6 +281,9 @@ class Tuner:
         assert self._found is not None
         best = results[0].candidate
         plan = replace(best.plan, schedule=f"{AUTO}: {best.label}")
+        if self._settings.overlap is Overlap.ALWAYS and not plan.overlaps_forward:
+            channel = next(each for each in self._found.channels if each.blocking == plan.blocking)
+            plan = predict(replace(plan, overlaps_forward=True), self._found.timings, channel)
         decision = replace(self._found, plan=plan, trials=results if len(results) > 1 else ())
         self._found = None
         is_known = bool(results[0].seconds) and self._settings.on_host

@@ -7,6 +7,7 @@ goes on meanwhile and nothing is computed twice. Which plan is in use does not c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mgcaffe.comm import (
@@ -24,8 +25,10 @@ from mgcaffe.comm import (
 from mgcaffe.comm.calibration import WireCosts, measure_wire
 from mgcaffe.comm.comm_report import OnGroup
 from mgcaffe.comm.emulation import parse_link
+from mgcaffe.comm.forward_overlap import Overlap
 from mgcaffe.comm.hierarchy import number_hosts
 from mgcaffe.comm.planners import check_schedule
+from mgcaffe.comm.timings import IterationTimes
 from mgcaffe.comm.tuner import AUTO, Decision, Tuner, TunerSettings
 from mgcaffe.comm.wire import Wire
 from mgcaffe.engine import Net
@@ -75,6 +78,7 @@ class GradientAveraging:
         self._schedule = schedule or requested_schedule(param)
         self._settings = param.comm_param
         self._clips: bool = param.clip_gradients >= 0
+        self._overlap = self._requested_overlap(net.device.type == "cpu")
         self._emit = emit
         self._iterations_done = 0
         self.on_ready: OnGroup | None = None
@@ -85,6 +89,7 @@ class GradientAveraging:
         self._stopwatch = Stopwatch(net.device)
         self._laps_wanted = False
         self._report = CommReport()
+        self._times: IterationTimes | None = None
         self._tuner: Tuner | None = None
         link = parse_link(self._settings.emulate_link) if self._settings.emulate_link else None
         self._wire = requested_wire(self._settings, link)
@@ -107,11 +112,23 @@ class GradientAveraging:
 
     @property
     def is_searching(self) -> bool:
-        """Whether plans are being measured and tried, for which an iteration's communication ends within it."""
+        """Whether plans are being measured and tried."""
         return self._tuner is not None and self._tuner.is_searching
+
+    @property
+    def wants_times(self) -> bool:
+        """Whether this iteration's `IterationTimes` are wanted."""
+        return self._overlap is not Overlap.NEVER and self.is_searching and self._net.device.type == "cpu"
+
+    @property
+    def overlaps_forward(self) -> bool:
+        """Whether the plan in use leaves its last groups to the next forward pass."""
+        plan = self._synchronizer.plan
+        return plan is not None and plan.overlaps_forward
 
     def begin(self) -> None:
         """The backward pass that completes an iteration's gradients is about to start."""
+        self._times = None
         self._synchronizer.begin_iteration()
         self._laps_wanted = self.is_searching
         if self._laps_wanted:
@@ -156,12 +173,16 @@ class GradientAveraging:
             self._report = report
         return report
 
+    def iteration_took(self, times: IterationTimes) -> None:
+        """Takes what was measured of this iteration, for `after_update`."""
+        self._times = times
+
     def after_update(self, iterations_done: int) -> None:
         """Between two iterations, the gradients used up: may choose another plan; collective."""
         self._iterations_done = iterations_done
         if self._tuner is not None:
             laps = self._stopwatch.laps() if self._laps_wanted else []
-            self._tuner.iteration_done(laps, self._report)
+            self._tuner.iteration_done(laps, self._report, self._times)
 
     def adopt(self, text: str) -> None:
         """Takes over the plan that an earlier run found, if it is one of this schedule; collective."""
@@ -174,6 +195,7 @@ class GradientAveraging:
             return  # another net's plan: measure anew
         if plan.schedule.partition(":")[0] != self._schedule:
             return
+        plan = self._allowed(plan)
         if self._tuner is not None:
             self._tuner.settle(plan)
         else:
@@ -213,10 +235,10 @@ class GradientAveraging:
             )
         self._warn_of_settings()
         first = self._schedule if self._schedule in _NEED_NO_MEASURING else "single"
-        plan = pinned or self._guess(first)
-        self._synchronizer = MergedAllReduce(
-            self._communicator, plan, wire=self._wire, lowest_first=self._settings.overlap_forward and not self._clips
-        )
+        pinned = self._allowed(pinned) if pinned is not None else None
+        guess = self._guess(first)
+        plan = pinned or replace(guess, overlaps_forward=self._overlap is Overlap.ALWAYS)
+        self._synchronizer = MergedAllReduce(self._communicator, plan, wire=self._wire)
         self._synchronizer.start(self._net.arena.diff, self._segments)
         if pinned is not None:
             self._plan = pinned
@@ -226,6 +248,20 @@ class GradientAveraging:
         else:
             self._tuner = self._make_tuner()
             self._begin_search(first, plan)
+
+    def _requested_overlap(self, on_host: bool) -> Overlap:
+        """Whether the last groups may travel beside the next forward pass: `auto` tries it where nobody says."""
+        if self._clips:
+            return Overlap.NEVER
+        if self._settings.HasField("overlap_forward"):
+            return Overlap.ALWAYS if self._settings.overlap_forward else Overlap.NEVER
+        return Overlap.TRY if self._schedule == AUTO and on_host else Overlap.NEVER
+
+    def _allowed(self, plan: Plan) -> Plan:
+        """A plan that was found elsewhere, with what this solver says of `overlap_forward`, if it says anything."""
+        if self._clips or self._settings.HasField("overlap_forward"):
+            return replace(plan, overlaps_forward=self._overlap is Overlap.ALWAYS)
+        return plan
 
     def _warn_of_settings(self) -> None:
         """Tells of what was asked for and has no effect here."""
@@ -260,6 +296,7 @@ class GradientAveraging:
             self._settings.calibration_iterations,
             self._bucket_bytes,
             on_host,
+            self._overlap,
         )
         return Tuner(self._communicator, self._synchronizer, self._segments, settings, source.find, self)
 

@@ -14,6 +14,7 @@ from mgcaffe.comm.comm_report import OnGroup
 from mgcaffe.engine import Net
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.averaging import GradientAveraging
+from mgcaffe.solvers.iteration_clock import IterationClock
 from mgcaffe.solvers.ranks import changed_by_forward
 from mgcaffe.solvers.updates import Updater, clip_factor
 
@@ -55,8 +56,8 @@ class Trainer:
                                 where nothing needs all gradients together (clipping does)
         apply_update            updates all weights where take_gradients has not
 
-    With comm_param.overlap_forward, take_gradients does not wait at all: the next forward pass lets each layer wait
-    for its own parameters, and updates them; `settle` ends that before anybody looks at weights.
+    By a plan that overlaps the forward pass, take_gradients does not wait at all: the next forward pass lets each layer
+    wait for its own parameters, and updates them; `settle` ends that before anybody looks at weights.
 
     All ways give the same bits. The computing thread makes the updates: until backward ends it is what everything
     waits for, so those of the groups that have come meanwhile are made then, while the last groups are reduced.
@@ -80,12 +81,13 @@ class Trainer:
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
         self._rank = rank
-        self._overlaps_forward: bool = param.comm_param.overlap_forward
         self._is_pending = False
         self._earlier: CommReport | None = None
         self._waited: CommReport | None = None
         self._passes_ended = 0.0
         self._needed: dict[int, list[int]] | None = None
+        self._clock = IterationClock()
+        self._settling = 0.0  # seconds, between two iterations
 
     @property
     def records_per_iteration(self) -> int:
@@ -100,6 +102,9 @@ class Trainer:
         """
         self._waited = None
         waited = self._data_wait()
+        if self.averaging.wants_times:
+            self._hook()
+        self._clock, self._settling = IterationClock(self._settling), 0.0
         self.net.clear_param_diffs()
         loss = 0.0
         for micro_batch in range(self._iter_size):
@@ -107,15 +112,18 @@ class Trainer:
             loss += self.net.forward()
             if micro_batch == 0:
                 # Every parameter is up to date now; backward is about to write over the gradients.
-                self._earlier = self.settle()
+                self._earlier = self._settle()
+                self._clock.first_forward = self._clock.now()
             if micro_batch < self._iter_size - 1:
                 self.net.backward()
                 continue
+            self._clock.forward = self._clock.now()
             self.averaging.begin()
             self.net.backward(self.averaging.layer_done)
             self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
-        return Pass(loss / self._iter_size, self._data_wait() - waited)
+        self._clock.data_wait = self._data_wait() - waited
+        return Pass(loss / self._iter_size, self._clock.data_wait)
 
     def wait(self) -> CommReport:
         """Returns once all gradients are means over the ranks; `take_gradients` then updates none of them."""
@@ -142,17 +150,25 @@ class Trainer:
         if self._waited is not None or self.averaging.is_alone or together or self._clip_gradients >= 0:
             return _together(earlier, self.wait()), False
         update = self._update_of(rate, iteration)
-        if not self._overlaps_forward or self.averaging.is_searching:
-            return _together(earlier, self._observed(self.averaging.wait(update))), True
-        if self._needed is None:
-            self._needed = self._find_needed()
-            self.net.before_forward.append(self._await_parameters)
-        self._is_pending = True
-        self.averaging.defer(update)
-        return earlier or CommReport(), True
+        if self.averaging.overlaps_forward:
+            self._hook()
+            self._is_pending = True
+            self.averaging.defer(update)
+            report = earlier or CommReport()
+        else:
+            report = _together(earlier, self._observed(self.averaging.wait(update)))
+        if self.averaging.wants_times:
+            self.averaging.iteration_took(self._clock.times(len(self.net.arena.segments())))
+        return report, True
 
     def settle(self) -> CommReport | None:
         """Completes the update that was left to the next forward pass; None where there was none."""
+        began = time.perf_counter()
+        report = self._settle()
+        self._settling += time.perf_counter() - began
+        return report
+
+    def _settle(self) -> CommReport | None:
         if not self._is_pending:
             return None
         self._is_pending = False
@@ -170,10 +186,17 @@ class Trainer:
         def update(offset: int, count: int) -> None:
             began = time.perf_counter()
             self.updater.apply_part(offset, count, rate, iteration, 1.0 / self._iter_size)
+            self._clock.update += time.perf_counter() - began
             if self.observer is not None:
                 self.observer.updated(began, time.perf_counter(), offset, count)
 
         return update
+
+    def _hook(self) -> None:
+        """Sees to it that layers wait for their parameters from the next forward pass on, if any are on their way."""
+        if self._needed is None:
+            self._needed = self._find_needed()
+            self.net.before_forward.append(self._await_parameters)
 
     def _find_needed(self) -> dict[int, list[int]]:
         """By the number that hooks get: the segments of the arena whose parameters that step reads."""
@@ -190,8 +213,10 @@ class Trainer:
         return needed
 
     def _await_parameters(self, layer: int) -> None:
-        if self._is_pending and self._needed is not None:
-            for segment in self._needed[layer]:
+        assert self._needed is not None
+        for segment in self._needed[layer]:
+            self._clock.needs(segment)
+            if self._is_pending:
                 self.averaging.settle(segment)
 
     def loss_without_trace(self, seed: int, iteration: int) -> float:

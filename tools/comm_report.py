@@ -40,9 +40,9 @@ def plan_lines(event: PlanChosen) -> list[str]:
         return []
     size = sum(group.bytes for group in plan.groups) / 2**20
     merged = f"{len(plan.groups)} group{'s' * (len(plan.groups) != 1)} from {plan.layers} layers, {size:.2f} MiB"
-    expected = ""
+    expected = ", the last of them beside the next forward pass" if plan.overlaps_forward else ""
     if plan.backward_end > 0:
-        expected = (
+        expected += (
             f"; backward {plan.backward_end * 1e3:.3f} ms, communication {plan.busy * 1e3:.3f} ms, "
             f"{plan.exposed * 1e3:.3f} ms of it expected to be exposed"
         )
@@ -89,7 +89,7 @@ def trial_lines(decision: Decision) -> list[str]:
     headers = ("plan", "groups", "calls", "predicted", "measured", "exposed", "iterations")
     table = format_table(headers, rows, right=("groups", *headers[3:]))
     return [
-        f"Tried {len(rows)} plans in turn; backward pass and communication, slowest rank:",
+        f"Tried {len(rows)} plans in turn; backward pass and waiting for communication, slowest rank:",
         *table.splitlines(),
         _reason(decision),
     ]

@@ -14,6 +14,16 @@ from mgcaffe.prototxt import CommParameter, read_solver_source
 from mgcaffe.tools.flags import Flags
 
 _FIRST_OF_OURS = 1000
+# Flags that are called as their fields.
+_SAME_NAMES = (
+    "bucket_mb",
+    "calibration_iterations",
+    "plan_file",
+    "cost_file",
+    "emulate_link",
+    "overlap_forward",
+    "hierarchical",
+)
 
 
 def apply_comm_settings(solver: Any, path: str | Path, flags: Flags) -> None:
@@ -42,12 +52,9 @@ def apply_comm_settings(solver: Any, path: str | Path, flags: Flags) -> None:
         solver.comm_param.schedule = CommParameter.Schedule.Value(flags.schedule.upper())
     if flags.allreduce_type:
         solver.comm_param.allreduce_type = CommParameter.WireType.Value(flags.allreduce_type.upper())
-    for name in ("overlap_forward", "hierarchical"):
-        if getattr(flags, name):
-            setattr(solver.comm_param, name, True)
     if flags.deterministic:
         solver.comm_param.deterministic = True
-    for name in ("bucket_mb", "calibration_iterations", "plan_file", "cost_file", "emulate_link"):
+    for name in _SAME_NAMES:
         if getattr(flags, name) is not None:
             setattr(solver.comm_param, name, getattr(flags, name))
 

@@ -48,6 +48,7 @@ class FlagParser(argparse.ArgumentParser):
         self.subject = subject
         self._takes_files = bool(files)
         self._takes_value: dict[str, bool] = {"help": False, "h": False}
+        self._settings: set[str] = set()
 
     def flag(self, name: str, help_text: str, **options: Any) -> None:
         """Adds a flag that takes a value (argparse's `type`, `default`, `choices`, `metavar`)."""
@@ -60,6 +61,14 @@ class FlagParser(argparse.ArgumentParser):
         """Adds a flag that takes none."""
         self._takes_value[name] = False
         self.add_argument(f"--{name}", help=help_text, **{"action": "store_true", **options})
+
+    def setting(self, name: str, help_text: str) -> None:
+        """Adds a switch of which `=false` means something too; None where it is not given."""
+        self._takes_value[name] = False
+        self._settings.add(name)
+        self.add_argument(
+            f"--{name}", help=help_text, nargs="?", type=_true_or_false, metavar="false"
+        )  # fmt: skip
 
     def parse(self, arguments: Sequence[str]) -> Flags:
         """Reads a command line; the result's `words` is that line in one spelling, for those who hand it on.
@@ -106,10 +115,13 @@ class FlagParser(argparse.ArgumentParser):
             if name not in self._takes_value:
                 self._refuse(word)
             if not self._takes_value[name]:
-                if equals and value == "false":
-                    continue
-                if equals and value != "true":
+                if equals and value not in ("true", "false"):
                     raise UsageError(f"--{name} takes no value, but '{value}' was given")
+                if name in self._settings:
+                    flags.append(f"--{name}={value or 'true'}")
+                    continue
+                if value == "false":
+                    continue
                 flags.append("-h" if name == "h" else f"--{name}")
                 continue
             if not equals:
@@ -125,6 +137,10 @@ class FlagParser(argparse.ArgumentParser):
         near = difflib.get_close_matches(flag.lstrip("-").replace("-", "_"), known, n=1, cutoff=0.5)
         guess = f"; did you mean '--{near[0]}'?" if near else ""
         raise UsageError(f"unknown flag '{flag}'{guess}", hint=f"see 'engine {self.command} --help' for the flags")
+
+
+def _true_or_false(text: str) -> bool:
+    return text == "true"
 
 
 def words_list(text: str) -> list[str]:
@@ -240,16 +256,16 @@ def add_comm_flags(parser: FlagParser) -> None:
         "shows what a schedule does on a slower network",
         metavar="LINK",
     )
-    parser.switch(
+    parser.setting(
         "overlap_forward",
         "let the next forward pass run while the last groups are on their way; a layer waits for its "
-        "own parameters only"
+        "own parameters only (where it is left out, schedule 'auto' tries it)"
     )  # fmt: skip
     parser.flag(
         "allreduce_type", "type that gradients travel in; 16 bits are added up in float32 (default: float32)",
         choices=WIRE_TYPES,
     )  # fmt: skip
-    parser.switch("hierarchical", "add up gradients within each host first, then between hosts")
+    parser.setting("hierarchical", "add up gradients within each host first, then between hosts")
     parser.switch(
         "deterministic", "measure nothing, so that every run does the same (schedules that need it send one group)"
     )

@@ -108,6 +108,7 @@ class JsonLog:
             schedule=event.schedule,
             plan=plan.schedule if plan else None,
             blocking=plan.blocking if plan else None,
+            overlap_forward=plan.overlaps_forward if plan else None,
             groups=groups,
             trials=[_trial(trial) for trial in trials],
         )
@@ -159,6 +160,7 @@ def _trial(trial: Any) -> dict[str, Any]:
     return {
         "plan": candidate.label,
         "blocking": candidate.plan.blocking,
+        "overlap_forward": candidate.plan.overlaps_forward,
         "groups": len(candidate.plan.groups),
         "predicted_ms": candidate.predicted * 1e3,
         "measured_ms": trial.median * 1e3,

@@ -1,14 +1,24 @@
 import numpy
 import pytest
 
-from mgcaffe.comm.candidates import MOST_CANDIDATES, MOST_MORE, ScaledStartUp, Timings, find_candidates, find_more
+from mgcaffe.comm.candidates import (
+    MOST_CANDIDATES,
+    MOST_MORE,
+    MOST_OVERLAPPED,
+    ScaledStartUp,
+    find_candidates,
+    find_more,
+)
 from mgcaffe.comm.cost import AffineCost, AllReduceCost
+from mgcaffe.comm.forward_overlap import Overlap
 from mgcaffe.comm.plan import Segment
 from mgcaffe.comm.prediction import Channel
+from mgcaffe.comm.timings import ForwardTimes, Timings
 
 LAYERS = 40
 SEGMENTS = [Segment(f"layer {i}", 1000 * i, 1000) for i in range(LAYERS)]
 TIMINGS = Timings([1e-3] * LAYERS, 2e-3)
+WHOLE = Timings([1e-3] * LAYERS, 2e-3, ForwardTimes([5e-4 * i for i in range(LAYERS)], 2e-2, 2e-2, 1e-3, 1e-3))
 
 
 def found(channels, timings=TIMINGS, segments=SEGMENTS):
@@ -80,3 +90,36 @@ def test_a_candidate_is_predicted_anew_on_the_channel_of_its_own_way():
     same, later = (Channel(first.plan.blocking, cost, cost) for cost in (AffineCost(1e-3, 1e-7), AffineCost(0.1, 0.0)))
     assert first.on([slow, same], TIMINGS).predicted == first.predicted
     assert first.on([slow, later], TIMINGS).predicted >= 0.1 * len(first.plan.groups)
+
+
+def overlapped(cost, overlap=Overlap.TRY):
+    candidates = find_candidates(SEGMENTS, WHOLE, channels(cost), element_bytes=4, overlap=overlap)
+    return candidates, [each for each in candidates if each.plan.overlaps_forward]
+
+
+def test_where_communication_takes_longer_the_next_forward_pass_is_tried_beside_it():
+    candidates, beside = overlapped(AffineCost(1e-4, 5e-7))
+    assert 1 <= len(beside) <= MOST_OVERLAPPED
+    assert candidates[0] is beside[0] and candidates[0].label.endswith(", overlap_forward")
+    plain = [each for each in candidates if not each.plan.overlaps_forward]
+    never, _ = overlapped(AffineCost(1e-4, 5e-7), Overlap.NEVER)
+    assert [each.plan.hash for each in plain] == [each.plan.hash for each in never]
+    assert beside[0].predicted < 0.95 * plain[0].predicted
+
+
+def test_where_there_is_nothing_to_gain_the_forward_pass_is_left_alone():
+    _, beside = overlapped(AffineCost(1e-5, 1e-9))
+    assert beside == []
+
+
+def test_a_user_may_ask_for_nothing_else():
+    candidates, beside = overlapped(AffineCost(1e-4, 5e-7), Overlap.ALWAYS)
+    assert candidates == beside and len(candidates) > 1
+
+
+def test_a_single_group_is_sent_when_it_is_ready():
+    _, beside = overlapped(AffineCost(1e-2, 5e-7), Overlap.ALWAYS)
+    (single,) = [each for each in beside if each.label.startswith("single") and not each.plan.blocking]
+    # Its update is made before the forward pass instead of after the backward pass: nothing is hidden.
+    plain = next(each for each in found(channels(AffineCost(1e-2, 5e-7)), WHOLE) if each.label == "single")
+    assert single.predicted == pytest.approx(plain.predicted, abs=1.1e-3)

@@ -40,6 +40,17 @@ def test_a_plan_is_read_as_it_was_written(path, schedule):
     assert again == plan and again.hash == plan.hash
 
 
+def test_a_plan_may_be_told_to_overlap_the_forward_pass(path):
+    record = json.loads(path.read_text())
+    assert record["overlap_forward"] is False
+    path.write_text(json.dumps(record | {"overlap_forward": True}))
+    plan = read_plan(path, SEGMENTS, 4)
+    assert plan.overlaps_forward and plan.schedule == "wfbp (edited)" and plan.hash != record["hash"]
+    assert sorted(plan.order) == list(range(len(plan.groups)))
+    again = read_plan(path, SEGMENTS, 4)
+    assert again == plan  # no clock has a say in the order
+
+
 def test_every_layer_and_group_stands_in_a_line_of_its_own(path):
     lines = path.read_text().splitlines()
     assert sum('"name"' in line for line in lines) == 4

@@ -1,5 +1,6 @@
 import threading
 import time
+from dataclasses import replace
 
 import numpy
 import pytest
@@ -9,7 +10,7 @@ from mgcaffe.comm.communicator import SingleCommunicator
 from mgcaffe.comm.cost import AffineCost
 from mgcaffe.comm.plan import Segment, ready_times
 from mgcaffe.comm.planners import SCHEDULES, make_plan
-from mgcaffe.comm.synchronizer import SAMPLED_EVERY, MergedAllReduce, NoSynchronizer, sending_order
+from mgcaffe.comm.synchronizer import SAMPLED_EVERY, MergedAllReduce, NoSynchronizer
 from mgcaffe.comm.threaded import run_ranks
 from mgcaffe.comm.wire import Wire
 from mgcaffe.errors import CommError, RankDisagreement
@@ -320,14 +321,13 @@ def test_deferring_twice_or_beginning_in_between_is_an_error():
     sync.close()
 
 
-def test_the_tail_goes_out_lowest_layer_first():
-    # Ready at 1, 2, 4; each takes 2.6, 2.2, 2.4: the last two start at 3.6 and 5.8, backward ends at 4.
-    plan = make_plan("wfbp", SEGMENTS, ready_times([1, 1, 1, 1]), AffineCost(2.0, 0.03), element_bytes=4)
-    assert [round(group.start_at, 2) for group in plan.groups] == [1.0, 3.6, 5.96]
-    assert sending_order(plan) == [0, 1, 2]
-    late = make_plan("wfbp", SEGMENTS, ready_times([1, 1, 1, 1]), AffineCost(3.5, 0.03), element_bytes=4)
-    assert sending_order(late) == [0, 2, 1]
-    sync = MergedAllReduce(SingleCommunicator(), late, lowest_first=True)
+def test_groups_are_sent_in_the_plans_order():
+    plan = make_plan("wfbp", SEGMENTS, ready_times([1, 1, 1, 1]), AffineCost(3.5, 0.03), element_bytes=4)
+    assert list(plan.order) == [0, 1, 2]
+    low_first = replace(plan.groups[2], start_at=4.5)
+    late = replace(plan, groups=(*plan.groups[:2], low_first), overlaps_forward=True)
+    assert list(late.order) == [0, 2, 1] and late.hash != plan.hash
+    sync = MergedAllReduce(SingleCommunicator(), late)
     sync.start(numpy.zeros(12, numpy.float32), SEGMENTS)
     backward(sync)
     given = []

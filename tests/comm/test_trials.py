@@ -104,7 +104,9 @@ def test_of_many_that_are_level_only_the_best_run_on():
 def test_slow_iterations_have_fewer_rounds():
     candidates = [candidate(label, number, 12.0) for number, label in enumerate("ab", 1)]
     _, order = run(candidates, lambda *_: 12.0)
-    assert Counter(order) == {"a": 2 + 2, "b": 2 + 2}
+    assert Counter(order) == {"a": 2 + SECOND_ROUNDS, "b": 2 + SECOND_ROUNDS}
+    _, order = run([candidate(label, 1, 30.0) for label in "ab"], lambda *_: 30.0)
+    assert Counter(order) == {"a": 1 + 3, "b": 1 + 3}
     _, order = run([candidate(label, 1, 100.0) for label in "ab"], lambda *_: 100.0)
     assert Counter(order) == {"a": 2, "b": 2}
 

@@ -9,16 +9,19 @@ from mgcaffe.comm.comm_report import CommReport, GroupTimes
 from mgcaffe.comm.communicator import SingleCommunicator
 from mgcaffe.comm.cost import AffineCost, AllReduceCost
 from mgcaffe.comm.drift import WINDOW
+from mgcaffe.comm.forward_overlap import Overlap, predict
 from mgcaffe.comm.plan import Segment
 from mgcaffe.comm.planners import make_plan
 from mgcaffe.comm.prediction import Channel, predict_plan
 from mgcaffe.comm.profiler import Profiler
 from mgcaffe.comm.threaded import run_ranks
+from mgcaffe.comm.timings import ForwardTimes, IterationTimes, Timings
 from mgcaffe.comm.tuner import Tuner, TunerSettings
 
 LAYERS = 20
 SEGMENTS = [Segment(f"layer {i}", 25_000 * i, 25_000) for i in range(LAYERS)]
 BACKWARD = [1e-3] * LAYERS
+FORWARD = ForwardTimes([5e-4 * i for i in range(LAYERS)], 1e-2, 1e-2, 1e-3, 5e-4)
 
 
 def curve(a, b):
@@ -35,14 +38,17 @@ class Machine:
     slowdown: dict = field(default_factory=lambda: {False: 0.0, True: 0.0})
     tail: float = 1e-4
     late: float = 0.0  # seconds by which this rank's layers take longer
+    forward: ForwardTimes | None = None
     plan: object = None
     afterwards: bool = False
+    changes: int = 0
     decisions: list = field(default_factory=list)
     outdated: list = field(default_factory=list)
     measured: list = field(default_factory=list)
 
     def set_plan(self, plan, *, afterwards=False):
         self.plan, self.afterwards = plan, afterwards
+        self.changes += 1
 
     def measure(self, anew):
         self.measured.append(anew)
@@ -62,17 +68,21 @@ class Machine:
         if self.afterwards:
             truth = predict_plan(self.plan, [times[0] + self.tail, *times[1:]], 0.0, channel)
         else:
-            truth = predict_plan(self.plan, times, self.tail, channel)
+            truth = predict(self.plan, Timings(times, self.tail, self.forward), channel)
         stretch = (truth.backward_end - self.tail) / sum(times)
         laps = [*(stretch * seconds for seconds in times[::-1]), self.tail, truth.exposed]
         groups = [GroupTimes(g.bytes, g.ready_at, g.start_at, g.end_at) for g in truth.groups]
         report = CommReport(truth.busy, truth.exposed, truth.busy - truth.exposed, groups,
                             backward_end=truth.backward_end)  # fmt: skip
-        tuner.iteration_done(laps, report)
+        took = None
+        if self.forward is not None:
+            total = self.forward.total + truth.backward_end + truth.exposed
+            took = IterationTimes(total, self.forward.needed, 1e-2, 1e-2, self.forward.update)
+        tuner.iteration_done(laps, report, took)
 
 
-def tuner_of(machine, schedule="auto", ranks=None, iterations=10):
-    settings = TunerSettings(schedule, 4, iterations)
+def tuner_of(machine, schedule="auto", ranks=None, iterations=10, overlap=Overlap.NEVER):
+    settings = TunerSettings(schedule, 4, iterations, overlap=overlap)
     tuner = Tuner(ranks or SingleCommunicator(), machine, SEGMENTS, settings, machine.measure, machine)
     tuner.search()
     return tuner
@@ -229,3 +239,52 @@ def test_the_first_iteration_is_not_counted_and_every_other_one_is_undisturbed()
     assert seen == ["single", "wfbp", "single", "wfbp", "single", "wfbp"]
     assert held == [True, False, True, False, True, False]
     assert profiler.timings(SingleCommunicator()).backward_times == [1.0, 1.0]
+
+
+def test_auto_overlaps_the_forward_pass_where_communication_outlasts_the_backward_pass():
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD)
+    tuner = run(machine, overlap=Overlap.TRY)
+    (decision,) = machine.decisions
+    assert tuner.settled.overlaps_forward and tuner.settled.schedule.endswith(", overlap_forward")
+    assert decision.timings.forward.total == pytest.approx(FORWARD.total)
+    kinds = {trial.candidate.plan.overlaps_forward for trial in decision.trials}
+    assert kinds == {False, True}
+    best = decision.trials[0]
+    assert best.candidate.predicted == pytest.approx(best.median, rel=0.05)
+    waits = min(trial.median for trial in decision.trials if not trial.candidate.plan.overlaps_forward)
+    assert best.median < 0.9 * waits
+
+
+@pytest.mark.parametrize("forward", [FORWARD, None])
+def test_auto_does_not_overlap_where_it_may_not_or_cannot_compare(forward):
+    overlap = Overlap.NEVER if forward is not None else Overlap.TRY
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=forward)
+    assert not run(machine, overlap=overlap).settled.overlaps_forward
+
+
+def test_auto_leaves_the_forward_pass_alone_where_everything_is_hidden():
+    machine = Machine(*[curve(1e-5, 1e-10)] * 3, forward=FORWARD)
+    run(machine, overlap=Overlap.TRY)
+    (decision,) = machine.decisions
+    assert not any(trial.candidate.plan.overlaps_forward for trial in decision.trials)
+
+
+@pytest.mark.parametrize("schedule", ["auto", "wfbp"])
+@pytest.mark.parametrize("forward", [FORWARD, None])
+def test_a_user_who_asks_for_overlap_gets_it(schedule, forward):
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=forward)
+    tuner = run(machine, schedule=schedule, overlap=Overlap.ALWAYS)
+    assert tuner.settled.overlaps_forward
+    assert (tuner.settled.waits is None) == (forward is None)
+
+
+def test_a_turn_of_a_plan_that_overlaps_takes_two_iterations_of_which_the_second_counts():
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD)
+    tuner = tuner_of(machine, overlap=Overlap.TRY)
+    turns = []
+    while tuner.is_searching:
+        plan, changes = machine.plan, machine.changes
+        machine.iterate(tuner)
+        if plan.overlaps_forward:
+            turns.append(machine.changes == changes)
+    assert turns and turns == [True, False] * (len(turns) // 2)

@@ -122,8 +122,12 @@ def weights_of(solver: Solver) -> torch.Tensor:
     return solver.net.arena.data.clone()
 
 
-def train_ranks(size: int, folder: Path, fields: str, *, iterations: int, restore: str | None = None) -> list:
+def train_ranks(
+    size: int, folder: Path, fields: str, *, iterations: int, restore: str | None = None, at_once: int | None = None
+) -> list:
     """Trains CLASSIFIER on `size` ranks with 8 records in each iteration, and snapshots unless it was restored.
+
+    `at_once` iterations are made by each call of `Solver.step`; None: all by one.
 
     Returns:
         Each rank's (weights, recorder, plan).
@@ -136,7 +140,8 @@ def train_ranks(size: int, folder: Path, fields: str, *, iterations: int, restor
         with make_solver(net, fields, folder, recorder=recorder, communicator=alone, dtype=torch.float32) as solver:
             if restore:
                 solver.restore(restore)
-            solver.step(iterations)
+            for _ in range(iterations // (at_once or iterations)):
+                solver.step(at_once or iterations)
             if not restore:
                 solver.snapshot()
             return weights_of(solver), recorder, solver._averaging.plan

@@ -6,12 +6,14 @@ import pytest
 import torch
 from solverkit import train_ranks
 
+from mgcaffe.comm.candidates import MOST_OVERLAPPED
 from mgcaffe.comm.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS
 from mgcaffe.errors import CommError, UsageError
 from mgcaffe.solvers.events import Noted, PlanChosen, Warned
 
-TRIALS = 3 + 4 * (FIRST_ROUNDS + MOST_SECOND_ROUNDS)
-"""Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting)."""
+TRIALS = 3 + (4 + 2 * MOST_OVERLAPPED) * (FIRST_ROUNDS + MOST_SECOND_ROUNDS)
+"""Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting), and of those that
+overlap the forward pass, which take two iterations a turn."""
 
 
 def train(size, folder, comm, *, iterations=TRIALS, restore=None):
@@ -110,3 +112,47 @@ def test_deterministic_goes_on_with_a_plan_that_was_found_earlier(tmp_path):
     state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
     for _, _, plan in train(2, tmp_path, "deterministic: true", iterations=5, restore=state):
         assert plan == stored
+
+
+SLOW_LINK = 'emulate_link: "a=2e-3,b=1e-6"'
+
+
+@pytest.mark.parametrize(("wish", "overlaps"), [("", True), ("overlap_forward: true", True),
+                                                ("overlap_forward: false", False)])  # fmt: skip
+def test_auto_overlaps_the_forward_pass_on_a_slow_link_unless_it_is_told_not_to(tmp_path, wish, overlaps):
+    """Communication takes ten times as long as an iteration's computing; what is chosen is the trials' affair."""
+    tried, fixed = train(2, tmp_path, f"{SLOW_LINK} {wish}"), train(2, tmp_path, "schedule: SINGLE")
+    for (weights, recorder, _), (others, _, _) in zip(tried, fixed, strict=True):
+        assert torch.equal(weights, others)
+        (chosen,) = recorder.of(PlanChosen)
+        kinds = {trial.candidate.plan.overlaps_forward for trial in chosen.decision.trials}
+        assert (True in kinds) == overlaps
+        if wish:
+            assert chosen.plan.overlaps_forward == overlaps
+
+
+@pytest.mark.parametrize(("wish", "overlaps"), [("", True), ("overlap_forward: false", False)])
+def test_a_stored_plan_overlaps_as_it_was_found_unless_the_solver_says_otherwise(tmp_path, wish, overlaps):
+    stored = train(2, tmp_path, "overlap_forward: true")[0][2]
+    assert stored.overlaps_forward
+    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
+    for _, _, plan in train(2, tmp_path, wish, iterations=10, restore=state):
+        assert plan.overlaps_forward == overlaps
+
+
+def test_no_other_schedule_overlaps_unless_it_is_told_to(tmp_path):
+    for wish, overlaps in (("", False), ("overlap_forward: true", True)):
+        for _, _, plan in train(2, tmp_path, f"{SLOW_LINK} schedule: WFBP {wish}", iterations=10):
+            assert plan.overlaps_forward == overlaps
+
+
+def test_who_takes_single_steps_is_told_what_they_wait_for_between_them(tmp_path):
+    """Each step ends with complete weights, so nothing is hidden by the next forward pass, and no trial may say so."""
+    fields = f"comm_param {{ calibration_iterations: 3 {SLOW_LINK} }}"
+    for _, recorder, _ in train_ranks(2, tmp_path, fields, iterations=TRIALS, at_once=1):
+        (chosen,) = recorder.of(PlanChosen)
+        medians = {True: [], False: []}
+        for trial in chosen.decision.trials:
+            medians[trial.candidate.plan.overlaps_forward].append(trial.median)
+        # Every plan sleeps for its link; what was left out would be near nothing.
+        assert min(medians[True]) > 0.5 * min(medians[False])

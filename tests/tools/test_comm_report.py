@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 from mgcaffe.comm.calibration import WireCosts
-from mgcaffe.comm.candidates import Candidate, Timings
+from mgcaffe.comm.candidates import Candidate
 from mgcaffe.comm.cost import AllReduceCost
 from mgcaffe.comm.plan import Group, Plan
 from mgcaffe.comm.prediction import Channel
+from mgcaffe.comm.timings import Timings
 from mgcaffe.comm.trials import Trial
 from mgcaffe.comm.tuner import Decision
 from mgcaffe.solvers.events import PlanChosen
@@ -63,3 +66,11 @@ def test_a_pinned_plan_rests_on_nothing():
 
 def test_contention_that_was_cut_off_is_said_to_be_at_least_so_much():
     assert "adds at least 950 ms (polled calls) or at least 950 ms (blocking calls)" in chosen(SINGLE, (), 0.95)[1]
+
+
+def test_a_plan_that_overlaps_the_forward_pass_says_so():
+    (line,) = plan_lines(PlanChosen(0, "wfbp", replace(WFBP, overlaps_forward=True, waits=1e-3), None))
+    assert line == (
+        "Schedule wfbp: 2 groups from 2 layers, 1.00 MiB, the last of them beside the next forward pass;"
+        " backward 10.000 ms, communication 5.000 ms, 1.000 ms of it expected to be exposed"
+    )

@@ -85,3 +85,13 @@ def test_help_names_every_flag(capsys):
                  "deterministic", "json_log", "progress",
                  "threads", "dtype", "strict", "max_iter"):  # fmt: skip
         assert f"--{flag}" in text
+
+
+@pytest.mark.parametrize("name", ["overlap_forward", "hierarchical"])
+def test_a_setting_may_be_left_out_or_switched_on_or_off(name):
+    values = [getattr(train.parser().parse(["s", *words]), name) for words in ([], [f"--{name}"], [f"-{name}=true"])]
+    assert values == [None, True, True]
+    off = train.parser().parse(["s", f"--{name}=false"])
+    assert getattr(off, name) is False and off.words == [f"--{name}=false", "s"]
+    with pytest.raises(UsageError, match=f"--{name} takes no value, but 'no' was given"):
+        train.parser().parse(["s", f"--{name}=no"])

@@ -1,0 +1,201 @@
+"""What a plan comes to whose last groups travel beside the next forward pass (`overlap_forward`).
+
+An iteration then ends with groups on their way. The next one's forward pass goes on until a layer reads parameters
+whose group has not come, and updates what has come. So what is lowest is needed first, though it is ready last:
+whenever the channel is free, the lowest group that is ready goes next. Played iteration after iteration until each is
+like the one before, that gives an order, which the plan keeps (`Plan.order`): what every rank sends when must not
+depend on its own clock.
+
+With the channel never idle an iteration lasts as long as its communication, or its computation, whichever is more;
+without `overlap_forward` it lasts the forward pass longer than the first of these (DeAR, arXiv 2302.12445, and
+ByteScheduler, arXiv 1905.03960, gain the same by other means).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from heapq import heappop, heappush
+
+from mgcaffe.comm.plan import Group, Plan
+from mgcaffe.comm.prediction import LEAST_SPEED, Channel, predict_plan
+from mgcaffe.comm.timings import ForwardTimes, Timings
+
+
+class Overlap(Enum):
+    """Whether the last groups may travel beside the next forward pass."""
+
+    NEVER = "never"
+    ALWAYS = "always"
+    TRY = "try"
+
+
+_MOST_ITERATIONS = 6
+_SAME = 1e-6
+
+
+def predict(plan: Plan, timings: Timings, channel: Channel) -> Plan:
+    """Return the plan with the times that are to be expected on a channel, whether it overlaps the forward pass or not.
+
+    Args:
+        plan: its groups count, not its times.
+        timings: of the passes; where the forward pass was not measured it counts as no time at all: that gives an
+            order, but no prediction of what is waited for.
+        channel: how it communicates.
+    """
+    if not plan.overlaps_forward:
+        return predict_plan(plan, timings.backward_times, timings.tail, channel)
+    if timings.forward is None:
+        nothing = ForwardTimes([0.0] * plan.layers, 0.0, 0.0, 0.0, 0.0)
+        return replace(_predict_overlapped(plan, timings, nothing, channel), waits=None)
+    return _predict_overlapped(plan, timings, timings.forward, channel)
+
+
+def _predict_overlapped(plan: Plan, timings: Timings, forward: ForwardTimes, channel: Channel) -> Plan:
+    """Return the plan with the times that are to be expected, and with them the order in which its groups are sent.
+
+    Times count from the start of the backward pass; a group that ends in the next forward pass ends after
+    `backward_end`. What the waiting for groups and their contention add to the forward pass is `Plan.waits`.
+    """
+    played = _Played(plan, timings, forward, channel)
+    seconds = 0.0
+    for number in range(_MOST_ITERATIONS):
+        before, seconds = seconds, played.iterate()
+        # The first one finds nothing on its way.
+        if number > 1 and abs(seconds - before) <= _SAME * seconds:
+            break
+    groups, backward_end = played.finish()
+    waits = seconds - forward.total - backward_end
+    return replace(
+        plan,
+        groups=groups,
+        backward_end=backward_end,
+        blocking=channel.blocking,
+        overlaps_forward=True,
+        waits=max(0.0, waits),
+    )
+
+
+class _Played:
+    """Iterations one after the other: a computing thread, and a channel that sends one group at a time."""
+
+    def __init__(self, plan: Plan, timings: Timings, forward: ForwardTimes, channel: Channel) -> None:
+        self._plan = plan
+        self._timings = timings
+        self._forward = forward
+        self._channel = channel
+        self._speed = max(LEAST_SPEED, 1.0 - channel.slowdown)
+        self._bytes = sum(group.bytes for group in plan.groups)
+        self._due = {group.first_layer: number for number, group in enumerate(plan.groups)}
+        reads = sorted((seconds, layer) for layer, seconds in enumerate(forward.needed))
+        owner = {
+            layer: number
+            for number, group in enumerate(plan.groups)
+            for layer in range(group.first_layer, group.last_layer + 1)
+        }
+        self._reads = [(seconds, owner[layer]) for seconds, layer in reads if layer in owner]
+        self._now = 0.0
+        self._began = 0.0
+        self._backward_end = 0.0
+        self._waiting: list[int] = []  # a heap of the negative numbers of groups that are ready: lowest layers first
+        self._ready: dict[int, float] = {}
+        self._started: dict[int, float] = {}
+        self._ended: dict[int, float] = {}
+        self._running: int | None = None
+        self._left = 0.0  # of the running group's work, as a part of 1
+        self._come: list[int] = []  # groups that were reduced, but not used for an update
+
+    def iterate(self) -> float:
+        """Play an iteration, from the start of its forward pass to that of the next; return its seconds."""
+        start = self._now
+        self._run_forward()
+        self._ready, self._started, self._ended = {}, {}, {}
+        self._began = self._now
+        for layer in range(self._plan.layers - 1, -1, -1):
+            self._compute(self._timings.backward_times[layer])
+            if layer in self._due:
+                self._ready[self._due[layer]] = self._now
+                heappush(self._waiting, -self._due[layer])
+                self._send()
+        self._compute(self._timings.tail)
+        self._backward_end = self._now
+        self._pass_time(self._forward.rest)
+        return self._now - start
+
+    def finish(self) -> tuple[tuple[Group, ...], float]:
+        """Play the next forward pass; return the last iteration's groups, and the end of its backward pass."""
+        self._run_forward()
+        groups = [
+            replace(
+                group,
+                ready_at=self._ready[number] - self._began,
+                start_at=self._started[number] - self._began,
+                end_at=self._ended[number] - self._began,
+            )
+            for number, group in enumerate(self._plan.groups)
+        ]
+        return tuple(groups), self._backward_end - self._began
+
+    def _run_forward(self) -> None:
+        elapsed = 0.0
+        for seconds, number in self._reads:
+            self._compute(seconds - elapsed)
+            elapsed = seconds
+            self._take(number)
+        self._compute(self._forward.first_forward - elapsed)
+        for number in range(len(self._plan.groups)):
+            self._take(number)
+        self._compute(self._forward.forward - max(self._forward.first_forward, elapsed))
+
+    def _take(self, number: int) -> None:
+        """Wait for a group, and update all that have come."""
+        if number not in self._ready:
+            return  # the first iteration finds nothing on its way
+        while number not in self._ended:
+            assert self._running is not None
+            self._now += self._left * self._channel.alone(self._plan.groups[self._running].bytes)
+            self._end_group()
+        while self._come:
+            seconds = self._forward.update * self._plan.groups[self._come.pop()].bytes / max(1, self._bytes)
+            self._compute(seconds)
+
+    def _compute(self, seconds: float) -> None:
+        """Let the computing thread do what takes it so many seconds alone."""
+        while seconds > 0:
+            if self._running is None:
+                self._now += seconds
+                return
+            whole = self._channel.beside(self._plan.groups[self._running].bytes)
+            until_end = self._left * whole
+            if seconds / self._speed < until_end:
+                self._now += seconds / self._speed
+                self._left -= seconds / self._speed / whole
+                return
+            seconds -= until_end * self._speed
+            self._now += until_end
+            self._end_group()
+
+    def _pass_time(self, seconds: float) -> None:
+        """Let time pass that communication does not make longer."""
+        end = self._now + seconds
+        while self._running is not None:
+            until_end = self._left * self._channel.beside(self._plan.groups[self._running].bytes)
+            if self._now + until_end > end:
+                self._left -= (end - self._now) / until_end * self._left
+                break
+            self._now += until_end
+            self._end_group()
+        self._now = end
+
+    def _send(self) -> None:
+        """Start the lowest group that is ready, if the channel is free."""
+        if self._running is None and self._waiting:
+            self._running, self._left = -heappop(self._waiting), 1.0
+            self._started[self._running] = self._now
+
+    def _end_group(self) -> None:
+        assert self._running is not None
+        self._ended[self._running] = self._now
+        self._come.append(self._running)
+        self._running = None
+        self._send()

@@ -1,0 +1,67 @@
+"""What was measured of the computation, on the slowest rank; all times in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class IterationTimes:
+    """What one rank's computing thread did in an iteration.
+
+    Attributes:
+        total: all of it, but for waiting for data.
+        needed: by layer with gradients, from the start of the iteration until a layer first read its parameters.
+        first_forward: until the first forward pass had ended.
+        forward: until the backward pass began whose gradients are exchanged: the forward pass and, with iter_size, the
+            earlier micro-batches.
+        update: the updates of all weights.
+    """
+
+    total: float
+    needed: Sequence[float]
+    first_forward: float
+    forward: float
+    update: float
+
+
+@dataclass(frozen=True)
+class ForwardTimes:
+    """What an iteration does besides its backward pass, undisturbed.
+
+    Attributes:
+        needed, first_forward, forward, update: as those of `IterationTimes`.
+        rest: everything else: the ranks' agreement on the loss, and what nobody measures.
+    """
+
+    needed: Sequence[float]
+    first_forward: float
+    forward: float
+    update: float
+    rest: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.forward + self.update + self.rest
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What was measured of the passes.
+
+    Attributes:
+        backward_times: of each layer with gradients, by layer.
+        tail: what is left of the backward pass below the lowest of them.
+        forward: what an iteration does besides; None where it was not measured.
+    """
+
+    backward_times: Sequence[float]
+    tail: float = 0.0
+    forward: ForwardTimes | None = None
+
+    @property
+    def total(self) -> float:
+        """The backward pass without any communication beside it."""
+        return sum(self.backward_times) + self.tail
