@@ -115,7 +115,7 @@ def find_candidates(
     if overlap is not Overlap.TRY:
         return _choose(unlike)
     chosen = _choose([candidate for candidate in unlike if not candidate.plan.overlaps_forward])
-    limit = (1 - _LEAST_GAIN) * min((candidate.predicted for candidate in chosen), default=0.0)
+    limit = min((_with_early_updates(candidate, timings) for candidate in chosen), default=0.0) * (1 - _LEAST_GAIN)
     ahead = [each for each in unlike if each.plan.overlaps_forward and each.predicted < limit]
     return sorted([*chosen, *ahead[:MOST_OVERLAPPED]], key=_rank)
 
@@ -165,6 +165,15 @@ def _ranked(
     return sorted(found, key=_rank)
 
 
+def _with_early_updates(candidate: Candidate, timings: Timings) -> float:
+    """What is predicted of a plan that waits, if all updates are made while groups are waited for.
+
+    A prediction tells nothing of them; that of a plan that overlaps the forward pass does.
+    """
+    hidden = min(timings.forward.update, candidate.plan.exposed) if timings.forward is not None else 0.0
+    return candidate.predicted - hidden
+
+
 def _rank(candidate: Candidate) -> tuple[float, int]:
     return candidate.predicted, len(candidate.plan.groups)
 
@@ -181,7 +190,7 @@ def _overlapped(
             "threshold", segments, ready, channel.beside, element_bytes=element_bytes, bucket_bytes=total / count
         )
         plan = replace(plan, blocking=channel.blocking)
-        plans.setdefault(plan.hash, (f"{count} buckets", plan))
+        plans.setdefault(plan.hash, (f"buckets of {total / count / 2**20:.2g} MiB", plan))
     candidates = []
     for name, plan in plans.values():
         label = f"{name}, overlap_forward"

@@ -3,8 +3,8 @@
 An iteration then ends with groups on their way. The next one's forward pass goes on until a layer reads parameters
 whose group has not come, and updates what has come. So what is lowest is needed first, though it is ready last:
 whenever the channel is free, the lowest group that is ready goes next. Played iteration after iteration until each is
-like the one before, that gives an order, which the plan keeps (`Plan.order`): what every rank sends when must not
-depend on its own clock.
+like the one before, that gives an order, which the plan keeps (`Plan.sending`), also where it is predicted anew: what
+every rank sends when must not depend on its own clock, and what was tried is what is kept.
 
 With the channel never idle an iteration lasts as long as its communication, or its computation, whichever is more;
 without `overlap_forward` it lasts the forward pass longer than the first of these (DeAR, arXiv 2302.12445, and
@@ -38,7 +38,7 @@ def predict(plan: Plan, timings: Timings, channel: Channel) -> Plan:
     """Return the plan with the times that are to be expected on a channel, whether it overlaps the forward pass or not.
 
     Args:
-        plan: its groups count, not its times.
+        plan: its groups and, if it has one, its order count, not its times.
         timings: of the passes; where the forward pass was not measured it counts as no time at all: that gives an
             order, but no prediction of what is waited for.
         channel: how it communicates.
@@ -51,12 +51,31 @@ def predict(plan: Plan, timings: Timings, channel: Channel) -> Plan:
     return _predict_overlapped(plan, timings, timings.forward, channel)
 
 
-def _predict_overlapped(plan: Plan, timings: Timings, forward: ForwardTimes, channel: Channel) -> Plan:
-    """Return the plan with the times that are to be expected, and with them the order in which its groups are sent.
+def overlapping(plan: Plan) -> Plan:
+    """Return a plan that was made without overlap as one with it, in the order that its own times suggest."""
+    if plan.overlaps_forward:
+        return plan
+    left = list(range(len(plan.groups)))
+    sending: list[int] = []
+    free = 0.0
+    while left:
+        ready = [number for number in left if plan.groups[number].ready_at <= free]
+        # Where nothing was measured, nothing tells that the lowest is ready when the highest is.
+        number = ready[-1] if ready and plan.backward_end > 0 else left[0]
+        chosen = plan.groups[number]
+        free = max(free, chosen.ready_at) + chosen.end_at - chosen.start_at
+        left.remove(number)
+        sending.append(number)
+    return replace(plan, overlaps_forward=True, sending=tuple(sending))
 
-    Times count from the start of the backward pass; a group that ends in the next forward pass ends after
-    `backward_end`. What the waiting for groups and their contention add to the forward pass is `Plan.waits`.
-    """
+
+def waiting(plan: Plan) -> Plan:
+    """Return a plan as one that waits for all its groups before an iteration ends."""
+    return replace(plan, overlaps_forward=False, sending=(), waits=None) if plan.overlaps_forward else plan
+
+
+def _predict_overlapped(plan: Plan, timings: Timings, forward: ForwardTimes, channel: Channel) -> Plan:
+    """Return the plan with the times that are to be expected, and with them its order, if it had none."""
     played = _Played(plan, timings, forward, channel)
     seconds = 0.0
     for number in range(_MOST_ITERATIONS):
@@ -65,14 +84,13 @@ def _predict_overlapped(plan: Plan, timings: Timings, forward: ForwardTimes, cha
         if number > 1 and abs(seconds - before) <= _SAME * seconds:
             break
     groups, backward_end = played.finish()
-    waits = seconds - forward.total - backward_end
     return replace(
         plan,
         groups=groups,
         backward_end=backward_end,
         blocking=channel.blocking,
-        overlaps_forward=True,
-        waits=max(0.0, waits),
+        sending=plan.sending or tuple(sorted(range(len(groups)), key=lambda number: groups[number].start_at)),
+        waits=max(0.0, seconds - forward.total - backward_end),
     )
 
 
@@ -97,7 +115,10 @@ class _Played:
         self._now = 0.0
         self._began = 0.0
         self._backward_end = 0.0
-        self._waiting: list[int] = []  # a heap of the negative numbers of groups that are ready: lowest layers first
+        # A heap of groups' ranks in the order of sending: where there is none yet, the lowest layers go first.
+        self._ranks = {number: rank for rank, number in enumerate(plan.sending)}
+        self._waiting: list[tuple[int, int]] = []
+        self._sent = 0
         self._ready: dict[int, float] = {}
         self._started: dict[int, float] = {}
         self._ended: dict[int, float] = {}
@@ -110,16 +131,18 @@ class _Played:
         start = self._now
         self._run_forward()
         self._ready, self._started, self._ended = {}, {}, {}
+        self._sent = 0
         self._began = self._now
         for layer in range(self._plan.layers - 1, -1, -1):
             self._compute(self._timings.backward_times[layer])
             if layer in self._due:
                 self._ready[self._due[layer]] = self._now
-                heappush(self._waiting, -self._due[layer])
+                number = self._due[layer]
+                heappush(self._waiting, (self._ranks.get(number, -number), number))
                 self._send()
         self._compute(self._timings.tail)
         self._backward_end = self._now
-        self._pass_time(self._forward.rest)
+        self._pass_time(self._forward.rest + self._forward.agreement)
         return self._now - start
 
     def finish(self) -> tuple[tuple[Group, ...], float]:
@@ -148,7 +171,7 @@ class _Played:
         self._compute(self._forward.forward - max(self._forward.first_forward, elapsed))
 
     def _take(self, number: int) -> None:
-        """Wait for a group, and update all that have come."""
+        """Wait for a group, and make the updates of all that have come."""
         if number not in self._ready:
             return  # the first iteration finds nothing on its way
         while number not in self._ended:
@@ -188,10 +211,16 @@ class _Played:
         self._now = end
 
     def _send(self) -> None:
-        """Start the lowest group that is ready, if the channel is free."""
-        if self._running is None and self._waiting:
-            self._running, self._left = -heappop(self._waiting), 1.0
-            self._started[self._running] = self._now
+        """Start the group whose turn it is, if it is ready and the channel is free."""
+        if self._running is not None or not self._waiting:
+            return
+        rank, number = self._waiting[0]
+        if self._ranks and rank != self._sent:
+            return
+        heappop(self._waiting)
+        self._sent += 1
+        self._running, self._left = number, 1.0
+        self._started[number] = self._now
 
     def _end_group(self) -> None:
         assert self._running is not None

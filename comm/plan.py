@@ -66,6 +66,8 @@ class Plan:
             (`communicator.Waiting`).
         overlaps_forward: whether an iteration ends with its last groups on their way, and the next forward pass waits
             for each where a layer needs it.
+        sending: of a plan that does, the groups' numbers in the order in which they are sent; empty: first ready,
+            first sent.
         waits: of a plan that overlaps the forward pass, the seconds that communication is predicted to add to an
             iteration besides what it adds to the backward pass; None where that was not predicted.
     """
@@ -76,6 +78,7 @@ class Plan:
     backward_end: float
     blocking: bool = False
     overlaps_forward: bool = False
+    sending: tuple[int, ...] = ()
     waits: float | None = None
 
     @property
@@ -91,17 +94,10 @@ class Plan:
         """
         return self.waits if self.waits is not None else max(0.0, self.end - self.backward_end)
 
-    @cached_property
+    @property
     def order(self) -> tuple[int, ...]:
-        """The groups' numbers in the order in which they are sent.
-
-        First ready, first sent; if the plan overlaps the forward pass, as their all-reduces are predicted to start
-        (`forward_overlap.py`). The order follows from the plan alone, so all ranks have the same.
-        """
-        numbers = range(len(self.groups))
-        if not self.overlaps_forward:
-            return tuple(numbers)
-        return tuple(sorted(numbers, key=lambda number: self.groups[number].start_at))
+        """The groups' numbers in the order in which they are sent, the same on all ranks."""
+        return self.sending or tuple(range(len(self.groups)))
 
     @property
     def busy(self) -> float:
@@ -120,9 +116,11 @@ class Plan:
         """Make sure that the plan was made for this buffer.
 
         Raises:
-            CommError: another number of layers, slices that are not those of the layers, or a layer with
-                elements that no group, or more than one, contains.
+            CommError: another number of layers, slices that are not those of the layers, a layer with elements that
+                no group, or more than one, contains, or an order that leaves out a group.
         """
+        if sorted(self.order) != list(range(len(self.groups))):
+            raise CommError(f"the plan's order {list(self.order)} does not name each of {len(self.groups)} groups once")
         if self.layers != len(segments):
             raise CommError(f"the plan is for {self.layers} layers, the net has {len(segments)} with parameters")
         below = self.layers
@@ -150,6 +148,7 @@ class Plan:
             "layers": self.layers,
             "blocking": self.blocking,
             "overlap_forward": self.overlaps_forward,
+            "order": list(self.sending),
             "waits": self.waits,
             "backward_end": self.backward_end,
             "end": self.end,
@@ -181,6 +180,7 @@ class Plan:
                 float(record["backward_end"]),
                 bool(record.get("blocking", False)),
                 bool(record.get("overlap_forward", False)),
+                tuple(int(number) for number in record.get("order", ())),
                 None if waits is None else float(waits),
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -21,8 +21,8 @@
 Layers stand in forward order, groups in the order of their all-reduces, from the highest layers down. Only the
 layers, each group's "from" and "down_to", "blocking" (whether MPI's blocking call is used) and "overlap_forward"
 (whether the next forward pass begins before the last groups have come) decide: to merge two groups, delete one and
-let the other reach over both. What else stands in a group is there to be read; predictions are made anew, and with
-them the order in which groups are sent where they overlap the forward pass.
+let the other reach over both. What else stands in a group is there to be read; predictions are made anew. Where the
+groups overlap the forward pass, "order" says which is sent when, by their numbers from 0; left out, it is made anew.
 """
 
 from __future__ import annotations
@@ -35,11 +35,9 @@ from typing import Any
 
 from mgcaffe.comm.cost import Cost, cost_from_json
 from mgcaffe.comm.csv_rows import read_text, what_is_wrong
-from mgcaffe.comm.forward_overlap import predict
+from mgcaffe.comm.forward_overlap import overlapping
 from mgcaffe.comm.plan import Plan, Segment
 from mgcaffe.comm.planners import predict_groups
-from mgcaffe.comm.prediction import Channel
-from mgcaffe.comm.timings import Timings
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError
 
 
@@ -81,6 +79,7 @@ def plan_text(plan: Plan, basis: PlanBasis) -> str:
         "schedule": plan.schedule,
         "blocking": plan.blocking,
         "overlap_forward": plan.overlaps_forward,
+        **({"order": list(plan.order)} if plan.overlaps_forward else {}),
         "hash": plan.hash,
         "element_bytes": basis.element_bytes,
         "cost": basis.cost.to_json(),
@@ -137,6 +136,7 @@ def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
         named = [(group["from"], group["down_to"]) for group in record["groups"]]
         backward_end, schedule = float(record["backward_s"]), str(record["schedule"])
         blocking, overlaps = (bool(record.get(name, False)) for name in ("blocking", "overlap_forward"))
+        sending = tuple(int(number) for number in record.get("order", ())) if overlaps else ()
         cost = cost_from_json(record["cost"])
     except json.JSONDecodeError as error:
         raise CommError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
@@ -145,11 +145,10 @@ def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
     _compare_layers(layers, segments)
     ranges = list(_ranges(named, segments))
     groups = predict_groups(ranges, segments, ready, cost, element_bytes)
-    plan = Plan(schedule, len(segments), groups, backward_end, blocking, overlaps)
+    plan = Plan(schedule, len(segments), groups, backward_end, blocking, sending=sending)
     plan.check(segments)
     if overlaps:
-        times = [above - below for above, below in zip(ready, [*ready[1:], 0.0], strict=True)]
-        plan = predict(plan, Timings(times, backward_end - max(ready, default=0.0)), Channel(blocking, cost, cost))
+        plan = replace(plan, overlaps_forward=True) if sending else overlapping(plan)
     if record.get("hash") == plan.hash or schedule.endswith(" (edited)"):
         return plan
     return replace(plan, schedule=f"{schedule} (edited)")

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mgcaffe.comm.calibration import agree_times
+from mgcaffe.comm.calibration import agree_least_times, agree_times
 from mgcaffe.comm.comm_report import CommReport
 from mgcaffe.comm.communicator import Communicator
 from mgcaffe.comm.observations import Observations
@@ -79,9 +79,12 @@ class Profiler:
             laps: seconds: the backward times of the layers with gradients, downwards; what backward does below
                 them; the rest of the communication, with the updates that are made meanwhile.
             report: its communication.
-            times: what else was measured of it; on all ranks or on none.
+            times: what else was measured of it, if anything was.
         """
-        if self._done > 0 or len(self._order) < _LEAST_ITERATIONS:
+        if len(self._order) < _LEAST_ITERATIONS:
+            # The first one counts as well then, and is no measure of what an iteration takes.
+            self._taken[0].append(_Iteration(laps, report, None))
+        elif self._done > 0:
             self._taken[self._order[self._done]].append(_Iteration(laps, report, times))
         self._done += 1
 
@@ -100,18 +103,19 @@ class Profiler:
         )
 
     def _forward_times(self, communicator: Communicator) -> ForwardTimes | None:
-        times = [each.times for each in self._taken[0]]
-        known = [each for each in times if each is not None]
-        if len(known) < len(times):
+        """Return the slowest rank's times of what an iteration does besides; None where a rank has not taken them."""
+        known = [each.times for each in self._taken[0] if each.times is not None]
+        (is_known,) = agree_least_times(communicator, [float(0 < len(known) == len(self._taken[0]))])
+        if not is_known:
             return None
-        first, forward, update = (
-            statistics.median(values)
-            for values in zip(*((each.first_forward, each.forward, each.update) for each in known), strict=True)
+        first, forward, update, agreement = (
+            statistics.median(getattr(each, name) for each in known)
+            for name in ("first_forward", "forward", "update", "agreement")
         )
         rest = max(0.0, self.besides() - forward - update)
         needed = [statistics.median(values) for values in zip(*(each.needed for each in known), strict=True)]
-        first, forward, update, rest, *needed = agree_times(communicator, [first, forward, update, rest, *needed])
-        return ForwardTimes(needed, first, forward, update, rest)
+        values = agree_times(communicator, [first, forward, update, rest, agreement, *needed])
+        return ForwardTimes(values[5:], *values[:5])
 
     def observations(self, timings: Timings) -> Observations:
         """Return what the iterations showed of all-reduces and of contention, where gradients lie on the host."""

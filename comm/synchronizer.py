@@ -12,8 +12,8 @@ groups are still on their way: there it can be updated. Or the tail is left to r
     sync.settle(index)                        before a layer's forward pass: its group, and those sent before it
     report = sync.finish()                    before anything else that needs all means
 
-With `lowest_first`, groups that are predicted to start after the backward pass go out lowest layer first, the order
-in which the forward pass needs them (`sending_order`).
+Groups go out in the plan's order (`Plan.order`): first ready, first sent, or, if the tail is to run on, in that in
+which the forward pass needs them.
 
 The solver never asks which synchronizer it has.
 """
@@ -289,6 +289,8 @@ class MergedAllReduce:
             CommError: as for `wait`.
         """
         self._end_backward(on_group)
+        assert self._reducer is not None
+        self._reducer.hurry(False)  # the computing thread goes on computing
         self._is_deferred = True
 
     def settle(self, index: int) -> None:

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class IterationTimes:
-    """What one rank's computing thread did in an iteration.
+    """What one rank's computing thread did in an iteration, waiting for data left out.
 
     Attributes:
-        total: all of it, but for waiting for data.
+        total: all of it.
         needed: by layer with gradients, from the start of the iteration until a layer first read its parameters.
         first_forward: until the first forward pass had ended.
         forward: until the backward pass began whose gradients are exchanged: the forward pass and, with iter_size, the
             earlier micro-batches.
         update: the updates of all weights.
+        agreement: what the ranks took after the backward pass to agree on the loss, with gradients on their way.
     """
 
     total: float
@@ -24,15 +25,18 @@ class IterationTimes:
     first_forward: float
     forward: float
     update: float
+    agreement: float
 
 
 @dataclass(frozen=True)
 class ForwardTimes:
-    """What an iteration does besides its backward pass, undisturbed.
+    """What an iteration does besides its backward pass and waiting for gradients, undisturbed.
 
     Attributes:
         needed, first_forward, forward, update: as those of `IterationTimes`.
-        rest: everything else: the ranks' agreement on the loss, and what nobody measures.
+        rest: everything else, but for the agreement.
+        agreement: where an iteration waits for gradients that is a part of the waiting; where it does not, it comes on
+            top.
     """
 
     needed: Sequence[float]
@@ -40,10 +44,11 @@ class ForwardTimes:
     forward: float
     update: float
     rest: float
+    agreement: float = 0.0
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """All of it, but for the agreement."""
         return self.forward + self.update + self.rest
 
 

@@ -20,7 +20,7 @@ from mgcaffe.comm.comm_report import CommReport
 from mgcaffe.comm.communicator import Communicator
 from mgcaffe.comm.cost import AffineCost, Cost
 from mgcaffe.comm.drift import DriftWatch
-from mgcaffe.comm.forward_overlap import Overlap, predict
+from mgcaffe.comm.forward_overlap import Overlap, overlapping, predict
 from mgcaffe.comm.observations import Observations
 from mgcaffe.comm.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planners import DEFAULT_BUCKET_BYTES, make_plan
@@ -176,13 +176,16 @@ class Tuner:
                 self._observations.add(plan, backward, report)
             seconds = backward + rest
             if times is not None and self._besides is not None:
-                # What communication costs the forward pass counts as well. Where iterations scatter by more than the
-                # backward pass lasts, they still take no less than that.
-                seconds = max(times.total - self._besides, backward)
+                # What communication costs the forward pass counts as well; what was waited for counts in any case.
+                seconds = max(times.total - self._besides, seconds)
             self._trials.record(seconds, rest)
             self._go_on_trying(self._trials)
         elif self._watch is not None and self.settled is not None and self._watch.add(report.exposed_s):
             self._look_at_window(self._watch)
+
+    def iteration_skipped(self) -> None:
+        """Take note of an iteration that made no update, on all ranks: nothing is learnt of it."""
+        self._is_under_way = False
 
     def _go_on_measuring(self, profiler: Profiler) -> None:
         if not profiler.is_over:
@@ -283,7 +286,7 @@ class Tuner:
         plan = replace(best.plan, schedule=f"{AUTO}: {best.label}")
         if self._settings.overlap is Overlap.ALWAYS and not plan.overlaps_forward:
             channel = next(each for each in self._found.channels if each.blocking == plan.blocking)
-            plan = predict(replace(plan, overlaps_forward=True), self._found.timings, channel)
+            plan = predict(overlapping(plan), self._found.timings, channel)
         decision = replace(self._found, plan=plan, trials=results if len(results) > 1 else ())
         self._found = None
         is_known = bool(results[0].seconds) and self._settings.on_host

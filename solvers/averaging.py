@@ -7,7 +7,6 @@ goes on meanwhile and nothing is computed twice. Which plan is in use does not c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from mgcaffe.comm import (
@@ -25,7 +24,7 @@ from mgcaffe.comm import (
 from mgcaffe.comm.calibration import WireCosts, measure_wire
 from mgcaffe.comm.comm_report import OnGroup
 from mgcaffe.comm.emulation import parse_link
-from mgcaffe.comm.forward_overlap import Overlap
+from mgcaffe.comm.forward_overlap import Overlap, overlapping, waiting
 from mgcaffe.comm.hierarchy import number_hosts
 from mgcaffe.comm.planners import check_schedule
 from mgcaffe.comm.timings import IterationTimes
@@ -121,9 +120,14 @@ class GradientAveraging:
         return self._overlap is not Overlap.NEVER and self.is_searching and self._net.device.type == "cpu"
 
     @property
+    def plan_in_use(self) -> Plan | None:
+        """By which gradients travel at present."""
+        return self._synchronizer.plan
+
+    @property
     def overlaps_forward(self) -> bool:
         """Whether the plan in use leaves its last groups to the next forward pass."""
-        plan = self._synchronizer.plan
+        plan = self.plan_in_use
         return plan is not None and plan.overlaps_forward
 
     def begin(self) -> None:
@@ -161,6 +165,8 @@ class GradientAveraging:
     def defer(self, on_group: OnGroup) -> None:
         """Leaves the tail of communication to `settle` and `finish`, which give its groups to `on_group`."""
         self._synchronizer.defer(on_group)
+        if self._laps_wanted:
+            self._stopwatch.lap()
 
     def settle(self, segment: int) -> None:
         """Returns once the gradients of a segment of the arena have been given to `on_group`, if deferred."""
@@ -183,6 +189,11 @@ class GradientAveraging:
         if self._tuner is not None:
             laps = self._stopwatch.laps() if self._laps_wanted else []
             self._tuner.iteration_done(laps, self._report, self._times)
+
+    def iteration_skipped(self) -> None:
+        """Instead of `after_update`: on all ranks the gradients were given up."""
+        if self._tuner is not None:
+            self._tuner.iteration_skipped()
 
     def adopt(self, text: str) -> None:
         """Takes over the plan that an earlier run found, if it is one of this schedule; collective."""
@@ -237,7 +248,7 @@ class GradientAveraging:
         first = self._schedule if self._schedule in _NEED_NO_MEASURING else "single"
         pinned = self._allowed(pinned) if pinned is not None else None
         guess = self._guess(first)
-        plan = pinned or replace(guess, overlaps_forward=self._overlap is Overlap.ALWAYS)
+        plan = pinned or (overlapping(guess) if self._overlap is Overlap.ALWAYS else guess)
         self._synchronizer = MergedAllReduce(self._communicator, plan, wire=self._wire)
         self._synchronizer.start(self._net.arena.diff, self._segments)
         if pinned is not None:
@@ -260,7 +271,7 @@ class GradientAveraging:
     def _allowed(self, plan: Plan) -> Plan:
         """A plan that was found elsewhere, with what this solver says of `overlap_forward`, if it says anything."""
         if self._clips or self._settings.HasField("overlap_forward"):
-            return replace(plan, overlaps_forward=self._overlap is Overlap.ALWAYS)
+            return overlapping(plan) if self._overlap is Overlap.ALWAYS else waiting(plan)
         return plan
 
     def _warn_of_settings(self) -> None:

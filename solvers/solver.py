@@ -223,7 +223,7 @@ class Solver:
                 if self._stopped:
                     break
             self._iterate()
-        self._settle()
+        self.settle()
         self._snapshots.wait()
 
     @property
@@ -244,6 +244,16 @@ class Solver:
     def observe(self, observer: Observer) -> None:
         """Has somebody told when updates and communication happen."""
         self._trainer.observer = observer
+
+    def settle(self) -> None:
+        """Completes an update whose last gradients are on their way: for whoever looks at weights between iterations.
+
+        Where the plan overlaps the forward pass, the weights of the layers whose groups have not come are those before
+        the update. `step`, tests and snapshots settle by themselves; listeners who read weights call it. Collective.
+        """
+        report = self._trainer.settle()
+        if report is not None:
+            self._meter.communicated(report)
 
     @property
     def is_planning(self) -> bool:
@@ -275,7 +285,7 @@ class Solver:
             loss, probe, own_loss=gradients.loss, seed=self.seed, iteration=self.iteration, snapshot=self.snapshot
         ):
             self.iteration += 1
-            self._end_iteration(bool(stop), bool(snap))
+            self._end_iteration(bool(stop), bool(snap), is_skipped=True)
             return
         smoothed = self._smoothed.add(loss)
         if (news := self._policy.observe(self.iteration, smoothed)) is not None:
@@ -308,20 +318,17 @@ class Solver:
         self.iteration += 1
         self._end_iteration(bool(stop), bool(snap))
 
-    def _end_iteration(self, stop: bool, snap: bool) -> None:
+    def _end_iteration(self, stop: bool, snap: bool, *, is_skipped: bool = False) -> None:
         self._finite.end()
         if snap or self._is_due(self.param.snapshot):
             self._snapshot_wanted = False
             self._take_snapshot()
         if stop:
             self._stop_wanted, self._stopped = False, True
-        self._averaging.after_update(self.iteration)
-
-    def _settle(self) -> None:
-        """Completes an update that was left to the next forward pass: from here on the weights are looked at."""
-        report = self._trainer.settle()
-        if report is not None:
-            self._meter.communicated(report)
+        if is_skipped:
+            self._averaging.iteration_skipped()
+        else:
+            self._averaging.after_update(self.iteration)
 
     def _is_due(self, interval: int) -> bool:
         return interval > 0 and self.iteration % interval == 0
@@ -338,7 +345,7 @@ class Solver:
 
     def test_all(self) -> None:
         """Tests every test net on all ranks; `snapshot_best` then keeps the best weights."""
-        self._settle()
+        self.settle()
         self.ranks.average_statistics(self.net)
         before = self._progress() if self._best_rule is not None else None
         scores = self._tests.run(self.seed, self.iteration, lambda: self._stop_wanted)
@@ -383,7 +390,7 @@ class Solver:
     def _take_snapshot(self) -> None:
         """Has the weights written as they are now; what goes wrong then is told by a warning (collective)."""
         status.doing("snapshot")
-        self._settle()
+        self.settle()
         self._snapshot_prefix()  # a missing one is an error on every rank
         self.ranks.average_statistics(self.net)
         progress = self._progress()

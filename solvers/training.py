@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from mgcaffe.comm import CommReport
+from mgcaffe.comm import CommReport, Plan
 from mgcaffe.comm.comm_report import OnGroup
 from mgcaffe.engine import Net
 from mgcaffe.solvers import carried_state
@@ -87,7 +87,8 @@ class Trainer:
         self._passes_ended = 0.0
         self._needed: dict[int, list[int]] | None = None
         self._clock = IterationClock()
-        self._settling = 0.0  # seconds, between two iterations
+        self._settling: tuple[Plan | None, float] = None, 0.0
+        self._is_timed = False
 
     @property
     def records_per_iteration(self) -> int:
@@ -102,9 +103,13 @@ class Trainer:
         """
         self._waited = None
         waited = self._data_wait()
-        if self.averaging.wants_times:
+        self._is_timed = self.averaging.wants_times
+        if self._is_timed:
             self._hook()
-        self._clock, self._settling = IterationClock(self._settling), 0.0
+        # What was waited for between two iterations counts, unless it was another plan's.
+        plan, seconds = self._settling
+        self._clock = IterationClock(self._data_wait, seconds if plan is self.averaging.plan_in_use else 0.0)
+        self._settling = None, 0.0
         self.net.clear_param_diffs()
         loss = 0.0
         for micro_batch in range(self._iter_size):
@@ -122,8 +127,7 @@ class Trainer:
             self.net.backward(self.averaging.layer_done)
             self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
-        self._clock.data_wait = self._data_wait() - waited
-        return Pass(loss / self._iter_size, self._clock.data_wait)
+        return Pass(loss / self._iter_size, self._data_wait() - waited)
 
     def wait(self) -> CommReport:
         """Returns once all gradients are means over the ranks; `take_gradients` then updates none of them."""
@@ -144,6 +148,7 @@ class Trainer:
             next forward pass; if not, it is left to `apply_update`.
         """
         earlier, self._earlier = self._earlier, None
+        self._clock.agreement = time.perf_counter() - self._passes_ended
         if self.observer is not None:
             self.observer.agreed(self._passes_ended, time.perf_counter())
         # One rank has nothing to wait for, and updates everything at once.
@@ -157,15 +162,15 @@ class Trainer:
             report = earlier or CommReport()
         else:
             report = _together(earlier, self._observed(self.averaging.wait(update)))
-        if self.averaging.wants_times:
+        if self._is_timed:
             self.averaging.iteration_took(self._clock.times(len(self.net.arena.segments())))
         return report, True
 
     def settle(self) -> CommReport | None:
         """Completes the update that was left to the next forward pass; None where there was none."""
-        began = time.perf_counter()
+        plan, began = self.averaging.plan_in_use, time.perf_counter()
         report = self._settle()
-        self._settling += time.perf_counter() - began
+        self._settling = plan, self._settling[1] + time.perf_counter() - began
         return report
 
     def _settle(self) -> CommReport | None:
@@ -215,7 +220,8 @@ class Trainer:
     def _await_parameters(self, layer: int) -> None:
         assert self._needed is not None
         for segment in self._needed[layer]:
-            self._clock.needs(segment)
+            if self._is_timed:
+                self._clock.needs(segment)
             if self._is_pending:
                 self.averaging.settle(segment)
 
@@ -253,4 +259,5 @@ def _together(earlier: CommReport | None, report: CommReport) -> CommReport:
         total_s=report.total_s + earlier.total_s,
         exposed_s=report.exposed_s + earlier.exposed_s,
         hidden_s=report.hidden_s + earlier.hidden_s,
+        rounding=report.rounding or earlier.rounding,
     )

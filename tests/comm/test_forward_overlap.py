@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgcaffe.comm.cost import AffineCost
-from mgcaffe.comm.forward_overlap import predict
+from mgcaffe.comm.forward_overlap import overlapping, predict, waiting
 from mgcaffe.comm.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planners import make_plan
 from mgcaffe.comm.prediction import Channel
@@ -79,6 +79,37 @@ def test_contention_slows_the_forward_pass_as_well():
 def test_without_times_of_the_forward_pass_there_is_an_order_and_no_promise():
     plan = predict(wfbp(ONE), Timings([1.0, 1.0, 1.0]), channel(AffineCost(2.5, 0.0)))
     assert list(plan.order) == [0, 2, 1] and plan.waits is None and plan.exposed == pytest.approx(5.5)
+
+
+def test_what_a_plan_was_predicted_with_gives_an_order():
+    """Ready at 1, 2, 3, and 2.5 s each: as in the iteration by hand."""
+    plan = predict(wfbp(ONE, False), Timings([1.0, 1.0, 1.0]), channel(AffineCost(2.5, 0.0)))
+    changed = overlapping(plan)
+    assert changed.overlaps_forward and list(changed.order) == [0, 2, 1] and changed.hash != plan.hash
+    assert waiting(changed) == plan and overlapping(changed) is changed
+
+
+def test_where_nothing_was_measured_the_first_ready_is_sent_first():
+    assert list(overlapping(wfbp(ONE, False)).order) == [0, 1, 2]
+
+
+def test_an_order_is_kept_and_costs_what_it_costs():
+    times = timings([1.0, 1.0, 1.0], [0.0, 1.0, 2.0], 3.0)
+    slow = channel(AffineCost(2.5, 0.0))
+    best = predict(wfbp(ONE), times, slow)
+    plan = predict(replace(wfbp(ONE), sending=(0, 1, 2)), times, slow)
+    assert list(plan.order) == [0, 1, 2]
+    # The lowest comes last, at 8.5, and three layers are computed after it.
+    assert period(plan, times) == pytest.approx(11.5) and period(best, times) < 11.0
+    assert predict(best, times, channel(AffineCost(0.1, 0.0))).order == best.order
+
+
+def test_agreeing_on_the_loss_takes_time_in_which_groups_travel():
+    quiet = timings([1.0, 1.0, 1.0], [0.0, 1.0, 2.0], 3.0)
+    talking = replace(quiet, forward=replace(quiet.forward, agreement=1.0))
+    for cost, longer in ((AffineCost(1e-9, 0.0), 1.0), (AffineCost(2.5, 0.0), 0.0)):
+        plans = [predict(wfbp(ONE), times, channel(cost)) for times in (quiet, talking)]
+        assert plans[1].exposed - plans[0].exposed == pytest.approx(longer, abs=1e-6)
 
 
 def test_a_plan_that_does_not_overlap_is_predicted_as_ever():

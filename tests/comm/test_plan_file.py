@@ -42,13 +42,18 @@ def test_a_plan_is_read_as_it_was_written(path, schedule):
 
 def test_a_plan_may_be_told_to_overlap_the_forward_pass(path):
     record = json.loads(path.read_text())
-    assert record["overlap_forward"] is False
+    assert record["overlap_forward"] is False and "order" not in record
     path.write_text(json.dumps(record | {"overlap_forward": True}))
     plan = read_plan(path, SEGMENTS, 4)
     assert plan.overlaps_forward and plan.schedule == "wfbp (edited)" and plan.hash != record["hash"]
-    assert sorted(plan.order) == list(range(len(plan.groups)))
-    again = read_plan(path, SEGMENTS, 4)
-    assert again == plan  # no clock has a say in the order
+    assert list(plan.order) == [0, 1, 3, 2]
+    path.write_text(plan_text(plan, BASIS))
+    assert read_plan(path, SEGMENTS, 4) == plan
+    path.write_text(json.dumps(record | {"overlap_forward": True, "order": [0, 3, 2, 1]}))
+    assert list(read_plan(path, SEGMENTS, 4).order) == [0, 3, 2, 1]
+    path.write_text(json.dumps(record | {"overlap_forward": True, "order": [0, 1, 1, 2]}))
+    with pytest.raises(CommError, match=r"order .* does not name each of 4 groups once"):
+        read_plan(path, SEGMENTS, 4)
 
 
 def test_every_layer_and_group_stands_in_a_line_of_its_own(path):

@@ -324,8 +324,7 @@ def test_deferring_twice_or_beginning_in_between_is_an_error():
 def test_groups_are_sent_in_the_plans_order():
     plan = make_plan("wfbp", SEGMENTS, ready_times([1, 1, 1, 1]), AffineCost(3.5, 0.03), element_bytes=4)
     assert list(plan.order) == [0, 1, 2]
-    low_first = replace(plan.groups[2], start_at=4.5)
-    late = replace(plan, groups=(*plan.groups[:2], low_first), overlaps_forward=True)
+    late = replace(plan, overlaps_forward=True, sending=(0, 2, 1))
     assert list(late.order) == [0, 2, 1] and late.hash != plan.hash
     sync = MergedAllReduce(SingleCommunicator(), late)
     sync.start(numpy.zeros(12, numpy.float32), SEGMENTS)

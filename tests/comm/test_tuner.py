@@ -1,6 +1,6 @@
 """A tuner on a machine that is made up: each iteration takes what `predict_plan` says of the truth."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -42,6 +42,7 @@ class Machine:
     plan: object = None
     afterwards: bool = False
     changes: int = 0
+    warming_up: int = 0  # iterations that take a second longer
     decisions: list = field(default_factory=list)
     outdated: list = field(default_factory=list)
     measured: list = field(default_factory=list)
@@ -77,7 +78,10 @@ class Machine:
         took = None
         if self.forward is not None:
             total = self.forward.total + truth.backward_end + truth.exposed
-            took = IterationTimes(total, self.forward.needed, 1e-2, 1e-2, self.forward.update)
+            took = IterationTimes(total, self.forward.needed, 1e-2, 1e-2, self.forward.update, 0.0)
+            if self.warming_up > 0:
+                took = replace(took, total=total + 1.0)
+        self.warming_up -= 1
         tuner.iteration_done(laps, report, took)
 
 
@@ -288,3 +292,55 @@ def test_a_turn_of_a_plan_that_overlaps_takes_two_iterations_of_which_the_second
         if plan.overlaps_forward:
             turns.append(machine.changes == changes)
     assert turns and turns == [True, False] * (len(turns) // 2)
+
+
+def test_the_order_that_was_tried_is_the_one_that_is_kept():
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD)
+    # What was measured is not what is met, so that plans are predicted anew after each stage.
+    machine.measure = lambda anew: WireCosts(*[curve(1e-4, 3e-8)] * 3)
+    tried = set()
+    tuner = tuner_of(machine, overlap=Overlap.TRY)
+    while tuner.is_searching:
+        tried.add(machine.plan.hash)
+        machine.iterate(tuner)
+    assert tuner.settled.overlaps_forward
+    assert tuner.settled.hash in tried
+
+
+def test_one_rank_that_takes_no_times_keeps_all_from_overlapping():
+    def work(ranks):
+        machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD if ranks.rank != 1 else None)
+        tuner = run(machine, ranks=ranks, overlap=Overlap.TRY)
+        return tuner.settled.overlaps_forward, machine.decisions[0].timings.forward
+
+    assert run_ranks(3, work) == [(False, None)] * 3
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_few_iterations_measure_no_forward_pass(iterations):
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD, warming_up=1)
+    tuner = run(machine, iterations=iterations, overlap=Overlap.TRY)
+    assert machine.decisions[0].timings.forward is None and not tuner.settled.overlaps_forward
+
+
+def test_what_was_waited_for_counts_though_an_iteration_was_held_to_do_more_besides():
+    """The calibration's iterations take a second longer; trials still tell plans apart by what they wait for."""
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD, warming_up=10)
+    run(machine, overlap=Overlap.TRY)
+    (decision,) = machine.decisions
+    (single, *_) = [trial for trial in decision.trials if trial.candidate.label == "single"]
+    assert single.median > 1.3 * decision.trials[0].median
+
+
+def test_a_turn_begins_anew_after_an_iteration_without_an_update():
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD)
+    tuner = tuner_of(machine, overlap=Overlap.TRY)
+    while not machine.plan.overlaps_forward:
+        machine.iterate(tuner)
+    changes = machine.changes
+    machine.iterate(tuner)
+    tuner.iteration_skipped()  # and nothing is on its way any more
+    machine.iterate(tuner)
+    assert machine.changes == changes
+    machine.iterate(tuner)
+    assert machine.changes == changes + 1
