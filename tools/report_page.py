@@ -186,9 +186,11 @@ def _groups(timeline: TimelineData | None) -> str:
         "<th>all-reduce, predicted</th><th>measured</th><th>end, predicted</th><th>measured</th></tr>"
     )
     if any(group.predicted[2] > 0 for group in groups):
+        # Groups that travel beside the next forward pass don't end in the order in which they are listed.
+        expected, actual = (max(times) for times in zip(*((g.predicted[2], g.measured[2]) for g in groups), strict=True))
         text = (
-            f"Predicted: backward {predicted:.2f} ms, communication ends at {groups[-1].predicted[2]:.2f} ms. "
-            f"Measured: backward {backward:.2f} ms, communication ends at {max(g.measured[2] for g in groups):.2f} ms. "
+            f"Predicted: backward {predicted:.2f} ms, communication ends at {expected:.2f} ms. "
+            f"Measured: backward {backward:.2f} ms, communication ends at {actual:.2f} ms. "
             "Milliseconds since backward began, medians over ranks and iterations."
         )
     else:
