@@ -187,7 +187,8 @@ def _groups(timeline: TimelineData | None) -> str:
     )
     if any(group.predicted[2] > 0 for group in groups):
         # Groups that travel beside the next forward pass don't end in the order in which they are listed.
-        expected, actual = (max(times) for times in zip(*((g.predicted[2], g.measured[2]) for g in groups), strict=True))
+        ends = [(group.predicted[2], group.measured[2]) for group in groups]
+        expected, actual = (max(times) for times in zip(*ends, strict=True))
         text = (
             f"Predicted: backward {predicted:.2f} ms, communication ends at {expected:.2f} ms. "
             f"Measured: backward {backward:.2f} ms, communication ends at {actual:.2f} ms. "
