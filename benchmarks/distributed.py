@@ -26,7 +26,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from shaped_network import INTERFACE, NetworkUnavailable, ShapedNetwork
+from shaped_network import CONGESTION_CONTROL, INTERFACE, NetworkUnavailable, ShapedNetwork
 
 WORKER = str(Path(__file__).parent / "distributed_worker.py")
 # Batch a rank and the side of the square images: ImageNet's nets on small images, so that links matter.
@@ -84,9 +84,9 @@ def _finish(process: subprocess.Popen[str], what: str) -> None:
         raise SystemExit(f"{what}: exit code {code}")
 
 
-def compare(model: str, link: str, hosts: int, rounds: int) -> dict[str, Any]:
+def compare(model: str, link: str, hosts: int, rounds: int, congestion_control: str) -> dict[str, Any]:
     """One table: all schedules and DDP on one network."""
-    with ShapedNetwork(hosts, link) as network, tempfile.TemporaryDirectory() as folder:
+    with ShapedNetwork(hosts, link, congestion_control) as network, tempfile.TemporaryDirectory() as folder:
         before = run_ddp(network, model, (rounds + 1) // 2, Path(folder))
         ours = run_ours(network, model, rounds, Path(folder))
         after = run_ddp(network, model, (rounds + 1) // 2, Path(folder))
@@ -100,6 +100,7 @@ def compare(model: str, link: str, hosts: int, rounds: int) -> dict[str, Any]:
         "model": model,
         "link": link,
         "hosts": hosts,
+        "congestion_control": congestion_control,
         **ours,
         "ddp": {"seconds": ddp, "median": statistics.median(ddp), "scatter": _scatter(ddp)},
     }
@@ -149,6 +150,9 @@ def main() -> None:
     parser.add_argument("--links", nargs="+", default=list(LINKS), metavar="RATE", help="as tc writes them: 1gbit")
     parser.add_argument("--hosts", nargs="+", type=int, default=[2, 4])
     parser.add_argument("--rounds", type=int, default=7, help="iterations of each schedule")
+    parser.add_argument(
+        "--congestion_control", default=CONGESTION_CONTROL, metavar="NAME", help="TCP's on the hosts (default: reno)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured")
     options = parser.parse_args()
     results = []
@@ -156,7 +160,7 @@ def main() -> None:
         for hosts in options.hosts:
             for model in options.models:
                 try:
-                    found = compare(model, link, hosts, options.rounds)
+                    found = compare(model, link, hosts, options.rounds, options.congestion_control)
                 except NetworkUnavailable as error:
                     parser.exit(1, f"distributed.py: {error}\n")
                 results.append(found)

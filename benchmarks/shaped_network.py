@@ -5,8 +5,8 @@
 
 Every host is a network namespace with one interface, `wire`, of its own; a further namespace holds the bridge, so
 that the machine's own interfaces, routes and rules are never touched. Both ends of each link are shaped, so that a
-host sends and receives at `rate`. Needs root and the commands `ip`, `tc`, `unshare` and `sysctl` (Debian: iproute2,
-util-linux, procps). Everything is removed when the block ends, also after an error.
+host sends and receives at `rate`. Needs root and the commands `ip`, `tc` and `unshare` (Debian: iproute2,
+util-linux). Everything is removed when the block ends, also after an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-COMMANDS = ("ip", "tc", "unshare", "sysctl")
+COMMANDS = ("ip", "tc", "unshare")
 INTERFACE = "wire"
 _SUBNET = "10.213.77"
 # What tbf lets through at once after a pause. More would let small all-reduces exceed the rate, so that none of
@@ -29,7 +29,7 @@ _BURSTS = {"gbit": "128kb", "mbit": "32kb"}
 _QUEUE = "50ms"
 # Every Linux lets a namespace choose Reno, and on links this short CUBIC grows as Reno does. What the machine itself
 # uses may be BBR, which paces its packets by timers that busy cores serve late.
-_CONGESTION_CONTROL = "reno"
+CONGESTION_CONTROL = "reno"
 
 _AGENT = """#!/bin/sh
 # Called by mpirun as: agent HOST COMMAND...; runs the command on that host, under its name.
@@ -48,16 +48,18 @@ class ShapedNetwork:
     Args:
         hosts: how many.
         rate: of each link and direction, as tc writes it, in gbit or mbit (`1gbit`, `100mbit`).
+        congestion_control: TCP's, of those that the kernel lets a namespace choose.
 
     Attributes:
         names: the hosts' names, `host0`...
         addresses: their IPv4 addresses.
     """
 
-    def __init__(self, hosts: int, rate: str) -> None:
+    def __init__(self, hosts: int, rate: str, congestion_control: str = CONGESTION_CONTROL) -> None:
         if rate[-4:] not in _BURSTS or not rate[:-4].isdigit():
             raise NetworkUnavailable(f"'{rate}' is no rate; give a whole number of mbit or gbit, such as 100mbit")
         self.rate = rate
+        self.congestion_control = congestion_control
         self.names = [f"host{number}" for number in range(hosts)]
         self.addresses = [f"{_SUBNET}.{number + 1}" for number in range(hosts)]
         self._prefix = f"mgc{os.getpid()}"
@@ -122,7 +124,8 @@ class ShapedNetwork:
         _ip("-n", switch, "link", "set", "bridge", "up")
         for number, (name, address) in enumerate(zip(self.names, self.addresses, strict=True)):
             host = self._add_namespace(name)
-            _ip("netns", "exec", host, "sysctl", "-q", f"net.ipv4.tcp_congestion_control={_CONGESTION_CONTROL}")
+            choose = f"echo {self.congestion_control} > /proc/sys/net/ipv4/tcp_congestion_control"
+            _ip("netns", "exec", host, "sh", "-c", choose)
             port = f"port{number}"
             _ip("link", "add", INTERFACE, "netns", host, "type", "veth", "peer", "name", port, "netns", switch)
             _ip("-n", host, "address", "add", f"{address}/24", "dev", INTERFACE)
@@ -153,7 +156,7 @@ def check_available() -> None:
         raise NetworkUnavailable("network namespaces need root")
     missing = [command for command in COMMANDS if shutil.which(command) is None]
     if missing:
-        raise NetworkUnavailable(f"{', '.join(missing)} not found (Debian: apt install iproute2 util-linux procps)")
+        raise NetworkUnavailable(f"{', '.join(missing)} not found (Debian: apt install iproute2 util-linux)")
 
 
 def _ip(*words: str) -> None:

@@ -36,8 +36,9 @@ MOST_MORE = 2
 _MOST_VARIANTS = 3
 _WORTH_TRYING = 1.3
 _SAME_PREDICTION = 1e-3
-_LEAST_GAIN = 0.01
-"""By which a plan that overlaps the forward pass must be ahead to be tried: its turns take twice as long."""
+_LEAST_EXPOSED = 0.05
+"""What must be left to wait for, as a part of the best plan's time, for plans that overlap the forward pass to be tried:
+their turns take twice as long."""
 _BUCKETS = (4, 8, 16, 32)
 """Into how many buckets of the same size gradients are merged for them."""
 
@@ -115,9 +116,9 @@ def find_candidates(
     if overlap is not Overlap.TRY:
         return _choose(unlike)
     chosen = _choose([candidate for candidate in unlike if not candidate.plan.overlaps_forward])
-    limit = min((_with_early_updates(candidate, timings) for candidate in chosen), default=0.0) * (1 - _LEAST_GAIN)
-    ahead = [each for each in unlike if each.plan.overlaps_forward and each.predicted < limit]
-    return sorted([*chosen, *ahead[:MOST_OVERLAPPED]], key=_rank)
+    if chosen and chosen[0].plan.exposed >= _LEAST_EXPOSED * chosen[0].predicted:
+        chosen += [candidate for candidate in unlike if candidate.plan.overlaps_forward][:MOST_OVERLAPPED]
+    return sorted(chosen, key=_rank)
 
 
 def find_more(
@@ -163,15 +164,6 @@ def _ranked(
         if overlap is not Overlap.NEVER:
             found += _overlapped(plain, segments, timings, channel, element_bytes)
     return sorted(found, key=_rank)
-
-
-def _with_early_updates(candidate: Candidate, timings: Timings) -> float:
-    """What is predicted of a plan that waits, if all updates are made while groups are waited for.
-
-    A prediction tells nothing of them; that of a plan that overlaps the forward pass does.
-    """
-    hidden = min(timings.forward.update, candidate.plan.exposed) if timings.forward is not None else 0.0
-    return candidate.predicted - hidden
 
 
 def _rank(candidate: Candidate) -> tuple[float, int]:

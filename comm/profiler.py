@@ -114,8 +114,10 @@ class Profiler:
         )
         rest = max(0.0, self.besides() - forward - update)
         needed = [statistics.median(values) for values in zip(*(each.needed for each in known), strict=True)]
-        values = agree_times(communicator, [first, forward, update, rest, agreement, *needed])
-        return ForwardTimes(values[5:], *values[:5])
+        # Ranks that come early wait for the others while they agree; what it takes the last one is its own time.
+        (agreement,) = agree_least_times(communicator, [agreement])
+        first, forward, update, rest, *needed = agree_times(communicator, [first, forward, update, rest, *needed])
+        return ForwardTimes(needed, first, forward, update, rest, agreement)
 
     def observations(self, timings: Timings) -> Observations:
         """Return what the iterations showed of all-reduces and of contention, where gradients lie on the host."""
