@@ -37,8 +37,8 @@ _MOST_VARIANTS = 3
 _WORTH_TRYING = 1.3
 _SAME_PREDICTION = 1e-3
 _LEAST_EXPOSED = 0.05
-"""What must be left to wait for, as a part of the best plan's time, for plans that overlap the forward pass to be tried:
-their turns take twice as long."""
+"""The part of the best plan's time that must be waiting, for plans that overlap the forward pass to be tried: their
+turns take twice as long."""
 _BUCKETS = (4, 8, 16, 32)
 """Into how many buckets of the same size gradients are merged for them."""
 
