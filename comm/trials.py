@@ -30,6 +30,8 @@ all plans are about as good as the best: nothing is lost but the knowledge of wh
 MORE_ROUNDS_SECONDS = 5.0
 """How long a second stage of more than `SECOND_ROUNDS` rounds may take, by prediction."""
 _LEAST_NOISE = 0.005
+_NOISE_OF_ONE = 0.05
+"""By which a plan may be behind after a single round, which tells nothing of the noise, and still run on."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,8 @@ class Trials:
         scatter = 1.4826 * statistics.median(abs(value - middle) for value in differences)
         # The median of n values that scatter normally is uncertain by 1.25 / sqrt(n) of their deviation.
         uncertain = 2 * 1.25 * scatter / len(differences) ** 0.5
-        return middle <= max(uncertain, _LEAST_NOISE * statistics.median(best))
+        least = _NOISE_OF_ONE if len(differences) == 1 else _LEAST_NOISE
+        return middle <= max(uncertain, least * statistics.median(best))
 
     def _is_level_at_best(self, index: int) -> bool:
         """Return whether a candidate's best iteration is about the fastest's.

@@ -111,6 +111,13 @@ def test_slow_iterations_have_fewer_rounds():
     assert Counter(order) == {"a": 2, "b": 2}
 
 
+def test_after_a_single_round_whoever_is_a_little_behind_runs_on():
+    times = {"a": 31.0, "b": 30.0, "c": 33.0}
+    candidates = [candidate(label, 1, 30.0) for label in "abc"]
+    _, order = run(candidates, lambda label, _: times[label])
+    assert Counter(order) == {"a": 1 + 3, "b": 1 + 3, "c": 1}
+
+
 def test_short_iterations_have_more_rounds_in_the_second_stage():
     _, order = run([candidate(label, 1, 0.01) for label in "ab"], lambda *_: 0.01)
     assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + MOST_SECOND_ROUNDS)
