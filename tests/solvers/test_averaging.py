@@ -120,9 +120,15 @@ def test_deterministic_goes_on_with_a_plan_that_was_found_earlier(tmp_path):
 SLOW_LINK = 'emulate_link: "a=2e-3,b=1e-6"'
 
 
-@pytest.mark.parametrize(("wish", "kinds"), [("", {False, True}), ("overlap_forward: true", {True}),
-                                             ("overlap_forward: false", {False})])  # fmt: skip
-@pytest.mark.parametrize("more", ["", "iter_size: 2"])
+@pytest.mark.parametrize(
+    ("wish", "kinds", "more"),
+    [
+        ("", {False, True}, ""),
+        ("", {False, True}, "iter_size: 2"),
+        ("overlap_forward: true", {True}, ""),
+        ("overlap_forward: false", {False}, ""),
+    ],
+)
 def test_auto_overlaps_the_forward_pass_as_it_is_told_and_changes_no_bit(tmp_path, wish, kinds, more):
     fields = "{} comm_param {{ calibration_iterations: 4 {} {} }}"
     tried = train_ranks(2, tmp_path, fields.format(more, SLOW_LINK, wish), iterations=TRIALS)
