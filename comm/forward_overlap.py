@@ -18,7 +18,7 @@ from enum import Enum
 from heapq import heappop, heappush
 
 from mgcaffe.comm.plan import Group, Plan
-from mgcaffe.comm.prediction import LEAST_SPEED, Channel, predict_plan
+from mgcaffe.comm.prediction import Channel, ComputingThread, predict_plan
 from mgcaffe.comm.timings import ForwardTimes, Timings
 
 
@@ -94,15 +94,14 @@ def _predict_overlapped(plan: Plan, timings: Timings, forward: ForwardTimes, cha
     )
 
 
-class _Played:
+class _Played(ComputingThread):
     """Iterations one after the other: a computing thread, and a channel that sends one group at a time."""
 
     def __init__(self, plan: Plan, timings: Timings, forward: ForwardTimes, channel: Channel) -> None:
+        super().__init__(channel)
         self._plan = plan
         self._timings = timings
         self._forward = forward
-        self._channel = channel
-        self._speed = max(LEAST_SPEED, 1.0 - channel.slowdown)
         self._bytes = sum(group.bytes for group in plan.groups)
         self._due = {group.first_layer: number for number, group in enumerate(plan.groups)}
         reads = sorted((seconds, layer) for layer, seconds in enumerate(forward.needed))
@@ -112,7 +111,6 @@ class _Played:
             for layer in range(group.first_layer, group.last_layer + 1)
         }
         self._reads = [(seconds, owner[layer]) for seconds, layer in reads if layer in owner]
-        self._now = 0.0
         self._began = 0.0
         self._backward_end = 0.0
         # A heap of groups' ranks in the order of sending: where there is none yet, the lowest layers go first.
@@ -122,28 +120,32 @@ class _Played:
         self._ready: dict[int, float] = {}
         self._started: dict[int, float] = {}
         self._ended: dict[int, float] = {}
-        self._running: int | None = None
-        self._left = 0.0  # of the running group's work, as a part of 1
+        self._sending: int | None = None
         self._come: list[int] = []  # groups that were reduced, but not used for an update
+
+    @property
+    def running(self) -> Group | None:
+        """The group that is being sent."""
+        return None if self._sending is None else self._plan.groups[self._sending]
 
     def iterate(self) -> float:
         """Play an iteration, from the start of its forward pass to that of the next; return its seconds."""
-        start = self._now
+        start = self.now
         self._run_forward()
         self._ready, self._started, self._ended = {}, {}, {}
         self._sent = 0
-        self._began = self._now
+        self._began = self.now
         for layer in range(self._plan.layers - 1, -1, -1):
-            self._compute(self._timings.backward_times[layer])
+            self.compute(self._timings.backward_times[layer])
             if layer in self._due:
-                self._ready[self._due[layer]] = self._now
+                self._ready[self._due[layer]] = self.now
                 number = self._due[layer]
                 heappush(self._waiting, (self._ranks.get(number, -number), number))
                 self._send()
-        self._compute(self._timings.tail)
-        self._backward_end = self._now
+        self.compute(self._timings.tail)
+        self._backward_end = self.now
         self._pass_time(self._forward.rest + self._forward.agreement)
-        return self._now - start
+        return self.now - start
 
     def finish(self) -> tuple[tuple[Group, ...], float]:
         """Play the next forward pass; return the last iteration's groups, and the end of its backward pass."""
@@ -162,69 +164,54 @@ class _Played:
     def _run_forward(self) -> None:
         elapsed = 0.0
         for seconds, number in self._reads:
-            self._compute(seconds - elapsed)
+            self.compute(seconds - elapsed)
             elapsed = seconds
             self._take(number)
-        self._compute(self._forward.first_forward - elapsed)
+        self.compute(self._forward.first_forward - elapsed)
         for number in range(len(self._plan.groups)):
             self._take(number)
-        self._compute(self._forward.forward - max(self._forward.first_forward, elapsed))
+        self.compute(self._forward.forward - max(self._forward.first_forward, elapsed))
 
     def _take(self, number: int) -> None:
         """Wait for a group, and make the updates of all that have come."""
         if number not in self._ready:
             return  # the first iteration finds nothing on its way
         while number not in self._ended:
-            assert self._running is not None
-            self._now += self._left * self._channel.alone(self._plan.groups[self._running].bytes)
-            self._end_group()
+            assert self.running is not None
+            self.now += self.left * self.channel.alone(self.running.bytes)
+            self.end_group()
         while self._come:
             seconds = self._forward.update * self._plan.groups[self._come.pop()].bytes / max(1, self._bytes)
-            self._compute(seconds)
-
-    def _compute(self, seconds: float) -> None:
-        """Let the computing thread do what takes it so many seconds alone."""
-        while seconds > 0:
-            if self._running is None:
-                self._now += seconds
-                return
-            whole = self._channel.beside(self._plan.groups[self._running].bytes)
-            until_end = self._left * whole
-            if seconds / self._speed < until_end:
-                self._now += seconds / self._speed
-                self._left -= seconds / self._speed / whole
-                return
-            seconds -= until_end * self._speed
-            self._now += until_end
-            self._end_group()
+            self.compute(seconds)
 
     def _pass_time(self, seconds: float) -> None:
         """Let time pass that communication does not make longer."""
-        end = self._now + seconds
-        while self._running is not None:
-            until_end = self._left * self._channel.beside(self._plan.groups[self._running].bytes)
-            if self._now + until_end > end:
-                self._left -= (end - self._now) / until_end * self._left
+        end = self.now + seconds
+        while self.running is not None:
+            until_end = self.left * self.channel.beside(self.running.bytes)
+            if self.now + until_end > end:
+                self.left -= (end - self.now) / until_end * self.left
                 break
-            self._now += until_end
-            self._end_group()
-        self._now = end
+            self.now += until_end
+            self.end_group()
+        self.now = end
 
     def _send(self) -> None:
         """Start the group whose turn it is, if it is ready and the channel is free."""
-        if self._running is not None or not self._waiting:
+        if self._sending is not None or not self._waiting:
             return
         rank, number = self._waiting[0]
         if self._ranks and rank != self._sent:
             return
         heappop(self._waiting)
         self._sent += 1
-        self._running, self._left = number, 1.0
-        self._started[number] = self._now
+        self._sending, self.left = number, 1.0
+        self._started[number] = self.now
 
-    def _end_group(self) -> None:
-        assert self._running is not None
-        self._ended[self._running] = self._now
-        self._come.append(self._running)
-        self._running = None
+    def end_group(self) -> None:
+        """Note when it ended; its update is due."""
+        assert self._sending is not None
+        self._ended[self._sending] = self.now
+        self._come.append(self._sending)
+        self._sending = None
         self._send()

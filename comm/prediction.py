@@ -61,33 +61,60 @@ def predict_plan(plan: Plan, backward_times: Sequence[float], tail: float, chann
     return replace(plan, groups=groups, backward_end=backward_end, blocking=channel.blocking)
 
 
-class _Replay:
-    """One iteration: a computing thread, and a queue of groups that are reduced one after the other."""
+class ComputingThread:
+    """A computing thread, and beside it at most one all-reduce, of which a subclass says which it is.
+
+    Attributes:
+        now: the time, in seconds.
+        channel: how all-reduces are made.
+        left: of the running group's work, as a part of 1.
+    """
 
     def __init__(self, channel: Channel) -> None:
         self.now = 0.0
-        self._channel = channel
+        self.channel = channel
+        self.left = 0.0
         self._speed = max(LEAST_SPEED, 1.0 - channel.slowdown)
-        self._queue: list[tuple[Group, float]] = []
-        self._left = 0.0  # of the running group's work, as a part of 1
-        self._started = 0.0
-        self._done: list[Group] = []
+
+    @property
+    def running(self) -> Group | None:
+        """The group that is being reduced."""
+        raise NotImplementedError
+
+    def end_group(self) -> None:
+        """Take note that the running group is reduced; start the next, if any."""
+        raise NotImplementedError
 
     def compute(self, seconds: float) -> None:
-        """Let the backward pass do what takes it so many seconds alone."""
+        """Let the computing thread do what takes it so many seconds alone."""
         while seconds > 0:
-            if not self._queue:
+            if self.running is None:
                 self.now += seconds
                 return
-            whole = self._channel.beside(self._queue[0][0].bytes)
-            until_end = self._left * whole
+            whole = self.channel.beside(self.running.bytes)
+            until_end = self.left * whole
             if seconds / self._speed < until_end:
                 self.now += seconds / self._speed
-                self._left -= seconds / self._speed / whole
+                self.left -= seconds / self._speed / whole
                 return
             seconds -= until_end * self._speed
             self.now += until_end
-            self._end_group()
+            self.end_group()
+
+
+class _Replay(ComputingThread):
+    """One iteration: a computing thread, and a queue of groups that are reduced one after the other."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        self._queue: list[tuple[Group, float]] = []
+        self._started = 0.0
+        self._done: list[Group] = []
+
+    @property
+    def running(self) -> Group | None:
+        """The first in the queue."""
+        return self._queue[0][0] if self._queue else None
 
     def submit(self, group: Group) -> None:
         """Queue a group whose gradients are complete."""
@@ -98,14 +125,15 @@ class _Replay:
     def finish(self) -> tuple[Group, ...]:
         """Let the computing thread wait for the rest; return all groups with their times."""
         while self._queue:
-            self.now += self._left * self._channel.alone(self._queue[0][0].bytes)
-            self._end_group()
+            self.now += self.left * self.channel.alone(self._queue[0][0].bytes)
+            self.end_group()
         return tuple(self._done)
 
     def _begin_group(self) -> None:
-        self._left, self._started = 1.0, self.now
+        self.left, self._started = 1.0, self.now
 
-    def _end_group(self) -> None:
+    def end_group(self) -> None:
+        """Take the first from the queue."""
         group, ready = self._queue.pop(0)
         self._done.append(replace(group, ready_at=ready, start_at=self._started, end_at=self.now))
         if self._queue:
