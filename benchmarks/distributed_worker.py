@@ -43,7 +43,7 @@ class OurSide:
         from mgcaffe.tools.process import keep_memory_of_small_net
 
         self.decision: Any = None
-        self.ends: list[float] = []
+        self.backward_began: list[float] = []
         self._iteration_done = IterationDone
         self.ranks = connect()
         param = solver_param(model, batch, side)
@@ -54,12 +54,12 @@ class OurSide:
             top.copy_(values)
 
     def on_event(self, event: Any) -> None:
-        """Catches what `auto` has decided, and when iterations end."""
+        """Catches what `auto` has decided, and when backward passes began."""
         if getattr(event, "decision", None) is not None:
             self.decision = event.decision
             self.solver.request_stop()
         if isinstance(event, self._iteration_done):
-            self.ends.append(time.perf_counter())
+            self.backward_began.append(self.solver._averaging._synchronizer._began)
 
     def settle(self) -> int:
         """Trains until `auto` has chosen; returns how many iterations that took."""
@@ -92,17 +92,17 @@ class OurSide:
     def iteration(self, plan: Any) -> tuple[float, float, float]:
         """Seconds of one iteration by a plan, of its backward pass, and of all its all-reduces together.
 
-        By a plan that overlaps the forward pass, an iteration lasts from the end of one to the end of the next, which
-        finds groups on their way and leaves groups on their way; the iteration before it fills the pipe.
+        By a plan that overlaps the forward pass, an iteration lasts from the start of its backward pass to that of
+        the next one, by when all its groups have come.
         """
         averaging = self.solver._averaging
         averaging._synchronizer.set_plan(plan)
         self.ranks.barrier()
         start = time.perf_counter()
         if plan.overlaps_forward:
-            self.ends.clear()
+            self.backward_began.clear()
             self.solver.step(2)
-            seconds = self.ends[1] - self.ends[0]
+            seconds = self.backward_began[1] - self.backward_began[0]
         else:
             self.solver.step(1)
             seconds = time.perf_counter() - start

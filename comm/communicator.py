@@ -30,13 +30,20 @@ class Waiting:
             False: the nonblocking call, tested again and again.
         spin_s: tested without a pause (but yielding the core) for the first so many seconds.
         hurried_spin_s: the same where the caller has nothing better to do.
-        sleep_s: asleep between two tests after that.
+        sleep_s: asleep between two tests after that, at least.
+        most_sleep_s: and at most: a hundredth of the time waited so far is slept between the two. Who has waited for
+            long loses little by that, and each test takes time from the computation.
     """
 
     blocking: bool = False
     spin_s: float = 50e-6
     hurried_spin_s: float = 5e-3
     sleep_s: float = 200e-6
+    most_sleep_s: float = 1e-3
+
+    def pause(self, waited: float) -> float:
+        """Return the seconds to sleep until the next test, after so many seconds."""
+        return max(self.sleep_s, min(waited / 100, self.most_sleep_s))
 
 
 class Communicator(Protocol):

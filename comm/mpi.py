@@ -293,7 +293,7 @@ class MpiCommunicator:
             if waited < (self.waiting.hurried_spin_s if self._hurried else self.waiting.spin_s):
                 os.sched_yield()
             else:
-                time.sleep(self.waiting.sleep_s)
+                time.sleep(self.waiting.pause(waited))
         return True
 
     def _locked(self, call: Callable[[], T]) -> T:

@@ -11,21 +11,34 @@ class IterationTimes:
     """What one rank's computing thread did in an iteration, waiting for data left out.
 
     Attributes:
-        total: all of it.
+        total: all of it, with what was waited for since the iteration before.
+        until_backward: the part of it before the backward pass began whose gradients are exchanged.
         needed: by layer with gradients, from the start of the iteration until a layer first read its parameters.
         first_forward: until the first forward pass had ended.
-        forward: until the backward pass began whose gradients are exchanged: the forward pass and, with iter_size, the
-            earlier micro-batches.
+        forward: `until_backward` without what was waited for before the iteration: the forward pass and, with
+            iter_size, the earlier micro-batches.
         update: the updates of all weights.
         agreement: what the ranks took after the backward pass to agree on the loss, with gradients on their way.
     """
 
     total: float
+    until_backward: float
     needed: Sequence[float]
     first_forward: float
     forward: float
     update: float
     agreement: float
+
+    def cycle(self, before: IterationTimes) -> float:
+        """Return the seconds from the start of the last iteration's backward pass to the start of this one's.
+
+        This is what an iteration takes whose groups travel beside the next forward pass. When that has ended nothing is
+        left of them, and the ranks are level, having waited for the last one; at the ends of iterations they are not.
+
+        Args:
+            before: the last iteration's times.
+        """
+        return before.total - before.until_backward + self.until_backward
 
 
 @dataclass(frozen=True)

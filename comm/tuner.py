@@ -120,6 +120,7 @@ class Tuner:
         self._besides: float | None = None
         self._trials: Trials | None = None
         self._is_under_way = False
+        self._before: IterationTimes | None = None  # of the first iteration of a turn that is under way
         self._channels: Sequence[Channel] = ()  # before anything was seen of them in training
         self._observations = Observations(0.0)
         self._watch: DriftWatch | None = DriftWatch() if settings.schedule == AUTO else None
@@ -163,23 +164,7 @@ class Tuner:
             self._profiler.record(laps, report, times if self._settings.overlap is not Overlap.NEVER else None)
             self._go_on_measuring(self._profiler)
         elif self._trials is not None:
-            plan = self._trials.current.plan
-            if plan.overlaps_forward and not self._is_under_way:
-                self._is_under_way = True  # the next forward pass finds groups on their way
-                return
-            self._is_under_way = False
-            # Updates made while communication goes on are the same work under every plan. A GPU's laps are of
-            # its own clock, which the report knows nothing of.
-            rest = report.exposed_s if self._settings.on_host else laps[-1]
-            backward = sum(laps[:-1])
-            if self._settings.on_host and not plan.overlaps_forward:
-                self._observations.add(plan, backward, report)
-            seconds = backward + rest
-            if times is not None and self._besides is not None:
-                # What communication costs the forward pass counts as well; what was waited for counts in any case.
-                seconds = max(times.total - self._besides, seconds)
-            self._trials.record(seconds, rest)
-            self._go_on_trying(self._trials)
+            self._try(self._trials, laps, report, times)
         elif self._watch is not None and self.settled is not None and self._watch.add(report.exposed_s):
             self._look_at_window(self._watch)
 
@@ -241,6 +226,30 @@ class Tuner:
             return
         self._trials = trials
         self._synchronizer.set_plan(trials.current.plan)
+
+    def _try(self, trials: Trials, laps: Sequence[float], report: CommReport, times: IterationTimes | None) -> None:
+        """Note an iteration of a trial."""
+        plan = trials.current.plan
+        if plan.overlaps_forward and not self._is_under_way:
+            self._is_under_way, self._before = True, times  # the next forward pass finds groups on their way
+            return
+        before = self._before if self._is_under_way else None
+        self._is_under_way = False
+        # Updates made while communication goes on are the same work under every plan. A GPU's laps are of its own
+        # clock, which the report knows nothing of.
+        rest = report.exposed_s if self._settings.on_host else laps[-1]
+        backward = sum(laps[:-1])
+        if self._settings.on_host and plan.overlaps_forward:
+            backward = report.backward_end  # of the iteration before, as all of the report
+        elif self._settings.on_host:
+            self._observations.add(plan, backward, report)
+        seconds = backward + rest
+        if times is not None and self._besides is not None:
+            # What communication costs the forward pass counts as well; what was waited for counts in any case.
+            total = times.cycle(before) if before is not None else times.total
+            seconds = max(total - self._besides, seconds)
+        trials.record(seconds, rest)
+        self._go_on_trying(trials)
 
     def _go_on_trying(self, trials: Trials) -> None:
         if trials.stage_is_over:

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from mgcaffe.comm.buffers import host_view, on_host
-from mgcaffe.comm.communicator import SingleCommunicator, connect, name_ranks
+from mgcaffe.comm.communicator import SingleCommunicator, Waiting, connect, name_ranks
 from mgcaffe.errors import CommError
 
 
@@ -107,3 +107,9 @@ def test_buffers_that_mpi_cannot_reduce_are_errors():
         host_view(numpy.zeros(4, dtype=numpy.float16))
     with pytest.raises(CommError, match="bfloat16"):
         host_view(torch.zeros(4, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(("waited", "pause"), [(0.0, 2e-4), (0.02, 2e-4), (0.05, 5e-4), (0.1, 1e-3), (10.0, 1e-3)])
+def test_who_has_waited_for_long_looks_less_often(waited, pause):
+    assert Waiting().pause(waited) == pytest.approx(pause)
+    assert Waiting(sleep_s=2e-3).pause(waited) == 2e-3

@@ -1,5 +1,7 @@
 """A tuner on a machine that is made up: each iteration takes what `predict_plan` says of the truth."""
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -43,6 +45,8 @@ class Machine:
     afterwards: bool = False
     changes: int = 0
     warming_up: int = 0  # iterations that take a second longer
+    lateness: Callable[[], float] = float  # how late this rank ends an iteration after which nobody waits
+    was_late: float = 0.0
     decisions: list = field(default_factory=list)
     outdated: list = field(default_factory=list)
     measured: list = field(default_factory=list)
@@ -78,7 +82,11 @@ class Machine:
         took = None
         if self.forward is not None:
             total = self.forward.total + truth.backward_end + truth.exposed
-            took = IterationTimes(total, self.forward.needed, 1e-2, 1e-2, self.forward.update, 0.0)
+            late = self.lateness() if self.plan.overlaps_forward else 0.0
+            total += late - self.was_late
+            until_backward = 1e-2 + (truth.exposed if self.plan.overlaps_forward else 0.0) - self.was_late
+            self.was_late = late
+            took = IterationTimes(total, until_backward, self.forward.needed, 1e-2, 1e-2, self.forward.update, 0.0)
             if self.warming_up > 0:
                 took = replace(took, total=total + 1.0)
         self.warming_up -= 1
@@ -292,6 +300,18 @@ def test_a_turn_of_a_plan_that_overlaps_takes_two_iterations_of_which_the_second
         if plan.overlaps_forward:
             turns.append(machine.changes == changes)
     assert turns and turns == [True, False] * (len(turns) // 2)
+
+
+def test_such_a_turn_lasts_from_one_backward_pass_to_the_next():
+    """When a rank ends its iteration says nothing where nothing was waited for then."""
+    chance = random.Random(3)
+    machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD, lateness=lambda: chance.uniform(0, 1e-2))
+    run(machine, overlap=Overlap.TRY)
+    (decision,) = machine.decisions
+    overlapped = [trial for trial in decision.trials if trial.candidate.plan.overlaps_forward]
+    assert overlapped
+    for trial in overlapped:
+        assert trial.seconds == pytest.approx([trial.candidate.predicted] * len(trial.seconds), rel=1e-6)
 
 
 def test_the_order_that_was_tried_is_the_one_that_is_kept():

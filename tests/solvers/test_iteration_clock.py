@@ -35,10 +35,28 @@ def test_it_stands_still_while_data_is_waited_for(clock):
     times = watch.times(3)
     assert times.needed == [0.0, 3.0, 1.0]  # nobody has read segment 1
     assert (times.first_forward, times.forward, times.total) == (3.0, 6.0, 10.0)
+    assert times.until_backward == 6.0
 
 
-def test_what_was_waited_for_before_counts_in_the_total_alone(clock):
+def test_what_was_waited_for_before_counts_until_the_backward_pass_and_in_the_total(clock):
     watch = IterationClock(before=2.0)
     pass_by(clock, 1.0)
     watch.needs(0)
-    assert watch.times(1).needed == [1.0] and watch.times(1).total == 3.0
+    watch.forward = watch.now()
+    pass_by(clock, 4.0)
+    times = watch.times(1)
+    assert (times.needed, times.forward, times.until_backward, times.total) == ([1.0], 1.0, 3.0, 7.0)
+
+
+def test_a_cycle_lasts_from_one_backward_pass_to_the_next(clock):
+    first = IterationClock()
+    pass_by(clock, 1.0)
+    first.forward = first.now()
+    pass_by(clock, 5.0)
+    before = first.times(0)
+    pass_by(clock, 100.0)  # a test
+    second = IterationClock(before=2.0)
+    pass_by(clock, 3.0)
+    second.forward = second.now()
+    pass_by(clock, 50.0)
+    assert second.times(0).cycle(before) == 5.0 + 2.0 + 3.0
