@@ -11,7 +11,7 @@ both count. Reported are medians of a whole iteration's seconds on the slowest r
 A plan predicts the time of the backward pass and of the waiting for gradients. What an iteration does besides (forward
 pass, update, agreement on the loss) is the same for all schedules; it was measured before `auto` searched, where
 nothing was hidden. Where a plan's last groups travel beside the next forward pass (`overlap_forward`), an iteration
-lasts from the start of its backward pass to that of the next one.
+lasts from the start of its backward pass to that of the next one, each on the rank that comes last.
 """
 
 from __future__ import annotations

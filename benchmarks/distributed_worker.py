@@ -43,7 +43,7 @@ class OurSide:
         from mgcaffe.tools.process import keep_memory_of_small_net
 
         self.decision: Any = None
-        self.backward_began: list[float] = []
+        self.seen: list[tuple[float, Any]] = []
         self._iteration_done = IterationDone
         self.ranks = connect()
         param = solver_param(model, batch, side)
@@ -54,12 +54,13 @@ class OurSide:
             top.copy_(values)
 
     def on_event(self, event: Any) -> None:
-        """Catches what `auto` has decided, and when backward passes began."""
+        """Catches what `auto` has decided, when backward passes began, and the last report of communication."""
         if getattr(event, "decision", None) is not None:
             self.decision = event.decision
             self.solver.request_stop()
         if isinstance(event, self._iteration_done):
-            self.backward_began.append(self.solver._averaging._synchronizer._began)
+            averaging = self.solver._averaging
+            self.seen.append((averaging._synchronizer._began, averaging._report))
 
     def settle(self) -> int:
         """Trains until `auto` has chosen; returns how many iterations that took."""
@@ -93,20 +94,25 @@ class OurSide:
         """Seconds of one iteration by a plan, of its backward pass, and of all its all-reduces together.
 
         By a plan that overlaps the forward pass, an iteration lasts from the start of its backward pass to that of
-        the next one, by when all its groups have come.
+        the next one, by when all its groups have come, both on the rank that comes last: all ranks run on one machine,
+        whose clock they share.
         """
+        from mgcaffe.comm.calibration import agree_times
+
         averaging = self.solver._averaging
         averaging._synchronizer.set_plan(plan)
         self.ranks.barrier()
+        self.seen.clear()
         start = time.perf_counter()
         if plan.overlaps_forward:
-            self.backward_began.clear()
             self.solver.step(2)
-            seconds = self.backward_began[1] - self.backward_began[0]
+            (first, _), (second, report) = self.seen
+            first, second = agree_times(self.ranks, [first, second])
+            seconds = second - first
         else:
             self.solver.step(1)
-            seconds = time.perf_counter() - start
-        return seconds, averaging._report.backward_end, averaging._report.total_s
+            seconds, report = time.perf_counter() - start, averaging._report
+        return seconds, report.backward_end, report.total_s
 
 
 def solver_param(model: str, batch: int, side: int) -> Any:
@@ -166,6 +172,16 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
         found = {"rows": rows, "backward": backward, "settled_after": settled_after, "parameters": parameters}
         found["besides"] = ours.decision.timings.forward.total  # measured, since `auto` may overlap the forward pass
         found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
+        # What predictions rest on: an all-reduce's cost as it was measured alone, and as `auto` saw it in training.
+        channel = ours.decision.channels[0]
+        found["costs"] = {
+            name: cost.to_json()
+            for name, cost in {
+                "measured": ours.decision.wire.polled,
+                "beside": channel.beside,
+                "alone": channel.alone,
+            }.items()
+        }
         found["trials"] = [
             {"label": trial.candidate.label, "predicted": trial.candidate.predicted, "seconds": trial.seconds}
             for trial in ours.decision.trials

@@ -39,7 +39,7 @@ class WireCosts:
 
     Attributes:
         polled: tested now and then, as beside the backward pass.
-        hurried: tested without a pause, as when the computing thread itself waits.
+        hurried: tested without a pause at first, as when the computing thread itself waits.
         blocking: by MPI's blocking call.
     """
 

@@ -30,9 +30,9 @@ class Waiting:
             False: the nonblocking call, tested again and again.
         spin_s: tested without a pause (but yielding the core) for the first so many seconds.
         hurried_spin_s: the same where the caller has nothing better to do.
-        sleep_s: asleep between two tests after that, at least.
-        most_sleep_s: and at most: a hundredth of the time waited so far is slept between the two. Who has waited for
-            long loses little by that, and each test takes time from the computation.
+        sleep_s: the shortest pause between two tests after that.
+        most_sleep_s: up to which it grows, as a hundredth of the time waited so far: who has waited for long loses
+            little by a longer one, and each test takes time from the computation.
     """
 
     blocking: bool = False

@@ -26,7 +26,7 @@ from mgcaffe.comm.tuner import AUTO, Decision, Tuner, TunerSettings
 
 WAYS = {
     "blocking": Waiting(blocking=True),
-    "polled every 0.2 ms": Waiting(),
+    "polled every 0.2 ms": Waiting(most_sleep_s=0.0),
     "polled every 1 ms": Waiting(sleep_s=1e-3),
 }
 

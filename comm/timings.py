@@ -29,16 +29,18 @@ class IterationTimes:
     update: float
     agreement: float
 
-    def cycle(self, before: IterationTimes) -> float:
-        """Return the seconds from the start of the last iteration's backward pass to the start of this one's.
+    def overlapped(self, before: IterationTimes, forward: float) -> float:
+        """Return what an iteration took whose last groups travelled beside this one's forward pass.
 
-        This is what an iteration takes whose groups travel beside the next forward pass. When that has ended nothing is
-        left of them, and the ranks are level, having waited for the last one; at the ends of iterations they are not.
+        That is the time from the start of the iteration before until this one's backward pass begins, but for the first
+        of the two forward passes. Ranks are level at either end, having just agreed on a plan and just waited for the
+        last group; between two iterations nobody waits for anybody.
 
         Args:
-            before: the last iteration's times.
+            before: the times of that iteration, before which nothing was on its way.
+            forward: what its forward pass took, or one like it, in seconds; equal on all ranks.
         """
-        return before.total - before.until_backward + self.until_backward
+        return before.forward + before.total - before.until_backward + self.until_backward - forward
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ the fastest in their best iterations stays for the second stage, too, which the 
 seconds, a stage has fewer rounds: they vary less, and training by a bad plan costs more. Where they take
 milliseconds, the second stage has more: they vary more.
 
-A plan that overlaps the forward pass takes two iterations a turn: only in the second one does the forward pass find
-groups on their way.
+A plan that overlaps the forward pass takes two iterations a turn: the forward pass of the second one finds the groups
+of the first on their way.
 """
 
 from __future__ import annotations

@@ -239,17 +239,26 @@ class Tuner:
         # clock, which the report knows nothing of.
         rest = report.exposed_s if self._settings.on_host else laps[-1]
         backward = sum(laps[:-1])
-        if self._settings.on_host and plan.overlaps_forward:
-            backward = report.backward_end  # of the iteration before, as all of the report
+        if plan.overlaps_forward and self._settings.on_host:
+            backward = report.backward_end  # of the iteration whose communication has ended, as all of the report
         elif self._settings.on_host:
             self._observations.add(plan, backward, report)
         seconds = backward + rest
-        if times is not None and self._besides is not None:
+        total = self._total(plan, before, times)
+        if total is not None and self._besides is not None:
             # What communication costs the forward pass counts as well; what was waited for counts in any case.
-            total = times.cycle(before) if before is not None else times.total
             seconds = max(total - self._besides, seconds)
         trials.record(seconds, rest)
         self._go_on_trying(trials)
+
+    def _total(self, plan: Plan, before: IterationTimes | None, times: IterationTimes | None) -> float | None:
+        """What an iteration by a plan took, forward pass and all; None where that was not measured."""
+        if times is None or not plan.overlaps_forward:
+            return times.total if times is not None else None
+        forward = self._found.timings.forward if self._found is not None else None
+        if before is None or forward is None:
+            return None
+        return times.overlapped(before, forward.forward)
 
     def _go_on_trying(self, trials: Trials) -> None:
         if trials.stage_is_over:

@@ -41,6 +41,12 @@ class IterationClock:
     def times(self, segments: int) -> IterationTimes:
         """What was taken, up to now; what nothing has read counts as needed at the end of the forward pass."""
         needed = [self._needed.get(segment, self.first_forward) for segment in range(segments)]
-        total, until_backward = self._before + self.now(), self._before + self.forward
-        passes = self.first_forward, self.forward, self.update, self.agreement
-        return IterationTimes(total, until_backward, needed, *passes)
+        return IterationTimes(
+            total=self._before + self.now(),
+            until_backward=self._before + self.forward,
+            needed=needed,
+            first_forward=self.first_forward,
+            forward=self.forward,
+            update=self.update,
+            agreement=self.agreement,
+        )

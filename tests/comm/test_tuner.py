@@ -47,12 +47,15 @@ class Machine:
     warming_up: int = 0  # iterations that take a second longer
     lateness: Callable[[], float] = float  # how late this rank ends an iteration after which nobody waits
     was_late: float = 0.0
+    on_its_way: bool = False
     decisions: list = field(default_factory=list)
     outdated: list = field(default_factory=list)
     measured: list = field(default_factory=list)
 
     def set_plan(self, plan, *, afterwards=False):
         self.plan, self.afterwards = plan, afterwards
+        self.on_its_way = False
+        self.was_late = 0.0  # the ranks agree on it
         self.changes += 1
 
     def measure(self, anew):
@@ -81,14 +84,16 @@ class Machine:
                             backward_end=truth.backward_end)  # fmt: skip
         took = None
         if self.forward is not None:
-            total = self.forward.total + truth.backward_end + truth.exposed
-            late = self.lateness() if self.plan.overlaps_forward else 0.0
+            overlaps = self.plan.overlaps_forward
+            waited = truth.exposed if overlaps and self.on_its_way else 0.0  # in the forward pass
+            late = self.lateness() if overlaps else 0.0
+            until_backward = 1e-2 + waited - self.was_late
+            total = self.forward.total + truth.backward_end + (waited if overlaps else truth.exposed)
             total += late - self.was_late
-            until_backward = 1e-2 + (truth.exposed if self.plan.overlaps_forward else 0.0) - self.was_late
-            self.was_late = late
+            self.was_late, self.on_its_way = late, overlaps
             took = IterationTimes(total, until_backward, self.forward.needed, 1e-2, 1e-2, self.forward.update, 0.0)
             if self.warming_up > 0:
-                took = replace(took, total=total + 1.0)
+                took = replace(took, total=took.total + 1.0)
         self.warming_up -= 1
         tuner.iteration_done(laps, report, took)
 
@@ -302,7 +307,7 @@ def test_a_turn_of_a_plan_that_overlaps_takes_two_iterations_of_which_the_second
     assert turns and turns == [True, False] * (len(turns) // 2)
 
 
-def test_such_a_turn_lasts_from_one_backward_pass_to_the_next():
+def test_such_a_turn_ends_where_the_second_backward_pass_begins():
     """When a rank ends its iteration says nothing where nothing was waited for then."""
     chance = random.Random(3)
     machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD, lateness=lambda: chance.uniform(0, 1e-2))

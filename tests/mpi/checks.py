@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy
 
@@ -59,6 +60,23 @@ def allreduce_sums_any_count_and_type() -> None:
                 way.allreduce(buffer)
                 expected = (numpy.arange(count) % 97) * size + size * (size - 1) // 2
                 assert numpy.array_equal(buffer, expected.astype(kind)), (kind, count)
+
+
+@check
+def who_has_waited_for_long_sleeps_by_that() -> None:
+    @dataclass(frozen=True)
+    class Noted(Waiting):
+        def pause(self, waited: float) -> float:
+            seen.append(waited)
+            return super().pause(waited)
+
+    seen: list[float] = []
+    other = ranks.duplicate(Noted())
+    if rank == 0:
+        time.sleep(0.1)
+    other.allreduce(numpy.ones(1))
+    if rank != 0:
+        assert seen == sorted(seen) and seen[-1] > 0.05, seen
 
 
 @check

@@ -48,8 +48,8 @@ def test_what_was_waited_for_before_counts_until_the_backward_pass_and_in_the_to
     assert (times.needed, times.forward, times.until_backward, times.total) == ([1.0], 1.0, 3.0, 7.0)
 
 
-def test_a_cycle_lasts_from_one_backward_pass_to_the_next(clock):
-    first = IterationClock()
+def test_an_overlapped_iteration_ends_where_the_next_backward_pass_begins(clock):
+    first = IterationClock(before=30.0)  # waited for by an earlier iteration
     pass_by(clock, 1.0)
     first.forward = first.now()
     pass_by(clock, 5.0)
@@ -59,4 +59,4 @@ def test_a_cycle_lasts_from_one_backward_pass_to_the_next(clock):
     pass_by(clock, 3.0)
     second.forward = second.now()
     pass_by(clock, 50.0)
-    assert second.times(0).cycle(before) == 5.0 + 2.0 + 3.0
+    assert second.times(0).overlapped(before, forward=0.5) == (1.0 - 0.5) + 5.0 + 2.0 + 3.0
