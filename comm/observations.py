@@ -128,6 +128,8 @@ def corrected(cost: Cost, seen: Sequence[tuple[int, float]]) -> Cost:
 
     First as a whole, by a delay for each all-reduce and a factor that come closest to what was seen; then by what is
     left, octave by octave, interpolated between octaves. Outside of them the last octave's ratio holds, within limits.
+    All-reduces of less than half the smallest that was seen are slower in the same proportion as that half, at most:
+    what delays large ones (ranks that are not level, cores that are busy) need not delay each small one by as much.
 
     Args:
         cost: the curve; a cost of another kind is returned as it is.
@@ -144,7 +146,11 @@ def corrected(cost: Cost, seen: Sequence[tuple[int, float]]) -> Cost:
     at = numpy.array(sorted({*cost.sizes.tolist(), float(sizes.max())}))
     ends = numpy.clip([ratios[0], ratios[-1]], 1 / _MOST_RATIO, _MOST_RATIO)
     left = numpy.interp(numpy.log2(at), places, ratios, left=ends[0], right=ends[1])
-    return AllReduceCost(list(zip(at.tolist(), (left * (delay + factor * cost.many(at))).tolist(), strict=True)))
+    moved = left * (delay + factor * cost.many(at))
+    half = sizes.min(keepdims=True) / 2
+    slower = numpy.interp(half, at, moved) / cost.many(half)
+    moved = numpy.where(at < half, numpy.minimum(moved, slower * cost.many(at)), moved)
+    return AllReduceCost(list(zip(at.tolist(), moved.tolist(), strict=True)))
 
 
 def _fitted(expected: numpy.ndarray, seconds: numpy.ndarray, octaves: Sequence[int]) -> tuple[float, float]:

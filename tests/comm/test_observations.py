@@ -104,6 +104,14 @@ def test_of_one_octave_what_takes_more_than_twice_as_long_is_a_delay():
     assert early(1 << 22) == pytest.approx(0.8 * CURVE(1 << 22))
 
 
+def test_a_delay_of_large_groups_is_not_held_to_be_one_of_much_smaller_ones():
+    late = corrected(CURVE, [(size, 0.03 + CURVE(size)) for size in (1 << 21, 1 << 22)])
+    for size in (1 << 20, 1 << 21, 1 << 22):
+        assert late(size) == pytest.approx(0.03 + CURVE(size), rel=1e-3)
+    for size in (1 << 10, 1 << 16, 1 << 19):
+        assert late(size) == pytest.approx((1 + 0.03 / CURVE(1 << 20)) * CURVE(size), rel=1e-3)
+
+
 def test_groups_are_told_apart_by_their_numbers_whatever_order_they_were_sent_in():
     plan = make_plan("wfbp", [1 << 14, 1 << 18], [2.0, 1.0], AffineCost(1, 1), element_bytes=4)
     small, large = (group.bytes for group in sorted(plan.groups, key=lambda group: group.bytes))
