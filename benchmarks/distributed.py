@@ -45,13 +45,18 @@ def python_environment() -> dict[str, str]:
     return environment
 
 
+def run_mpi(network: ShapedNetwork, worker: list[str], what: str) -> None:
+    """One rank of a worker on each host, under mpirun, to its end."""
+    arguments = [*network.mpirun_arguments(), "-x", "OMPI_ALLOW_RUN_AS_ROOT"]
+    _finish(network.popen(0, ["mpirun", *arguments, *worker], env=python_environment()), what)
+
+
 def run_ours(network: ShapedNetwork, model: str, rounds: int, folder: Path) -> dict[str, Any]:
     """All schedules in one job."""
     file = folder / "ours.json"
     batch, side = SIZES[model]
     worker = [sys.executable, WORKER, "ours", model, str(batch), str(side), str(rounds), str(file)]
-    arguments = [*network.mpirun_arguments(), "-x", "OMPI_ALLOW_RUN_AS_ROOT"]
-    _finish(network.popen(0, ["mpirun", *arguments, *worker], env=python_environment()), f"{model}, ours")
+    run_mpi(network, worker, f"{model}, ours")
     found: dict[str, Any] = json.loads(file.read_text())
     return found
 

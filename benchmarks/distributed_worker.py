@@ -174,14 +174,8 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
         found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
         # What predictions rest on: an all-reduce's cost as it was measured alone, and as `auto` saw it in training.
         channel = ours.decision.channels[0]
-        found["costs"] = {
-            name: cost.to_json()
-            for name, cost in {
-                "measured": ours.decision.wire.polled,
-                "beside": channel.beside,
-                "alone": channel.alone,
-            }.items()
-        }
+        costs = {"measured": ours.decision.wire.polled, "beside": channel.beside, "alone": channel.alone}
+        found["costs"] = {name: cost.to_json() for name, cost in costs.items()}
         found["trials"] = [
             {"label": trial.candidate.label, "predicted": trial.candidate.predicted, "seconds": trial.seconds}
             for trial in ours.decision.trials

@@ -15,16 +15,14 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from distributed import python_environment
+from distributed import run_mpi
 from shaped_network import NetworkUnavailable, ShapedNetwork
 
-LIMIT_S = 3600
 LAYERS, ELEMENTS, PIECES, BUCKET = 12, 500_000, 5, 4e6
 # Name: the shortest and the longest pause, in ms.
 WAYS = {
@@ -102,11 +100,8 @@ def main() -> None:
     try:
         with ShapedNetwork(options.hosts, options.link) as network, tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "pauses.json"
-            arguments = [*network.mpirun_arguments(), "-x", "OMPI_ALLOW_RUN_AS_ROOT"]
             worker = [sys.executable, __file__, "--rounds", str(options.rounds), "--worker", str(file)]
-            process: subprocess.Popen[str] = network.popen(0, ["mpirun", *arguments, *worker], env=python_environment())
-            if process.wait(LIMIT_S):
-                raise SystemExit(f"pauses.py: the ranks ended with exit code {process.returncode}")
+            run_mpi(network, worker, "the ranks")
             print(f"{options.hosts} hosts at {options.link}, {options.rounds} rounds\n")
             print(table(json.loads(file.read_text())))
     except NetworkUnavailable as error:

@@ -120,7 +120,7 @@ class Tuner:
         self._besides: float | None = None
         self._trials: Trials | None = None
         self._is_under_way = False
-        self._before: IterationTimes | None = None  # of the first iteration of a turn that is under way
+        self._before: IterationTimes | None = None  # of the first iteration of a turn that takes two
         self._channels: Sequence[Channel] = ()  # before anything was seen of them in training
         self._observations = Observations(0.0)
         self._watch: DriftWatch | None = DriftWatch() if settings.schedule == AUTO else None
@@ -233,7 +233,6 @@ class Tuner:
         if plan.overlaps_forward and not self._is_under_way:
             self._is_under_way, self._before = True, times  # the next forward pass finds groups on their way
             return
-        before = self._before if self._is_under_way else None
         self._is_under_way = False
         # Updates made while communication goes on are the same work under every plan. A GPU's laps are of its own
         # clock, which the report knows nothing of.
@@ -244,21 +243,23 @@ class Tuner:
         elif self._settings.on_host:
             self._observations.add(plan, backward, report)
         seconds = backward + rest
-        total = self._total(plan, before, times)
+        total = self._total(plan, times)
         if total is not None and self._besides is not None:
             # What communication costs the forward pass counts as well; what was waited for counts in any case.
             seconds = max(total - self._besides, seconds)
         trials.record(seconds, rest)
         self._go_on_trying(trials)
 
-    def _total(self, plan: Plan, before: IterationTimes | None, times: IterationTimes | None) -> float | None:
+    def _total(self, plan: Plan, times: IterationTimes | None) -> float | None:
         """What an iteration by a plan took, forward pass and all; None where that was not measured."""
-        if times is None or not plan.overlaps_forward:
-            return times.total if times is not None else None
-        forward = self._found.timings.forward if self._found is not None else None
-        if before is None or forward is None:
+        if times is None:
             return None
-        return times.overlapped(before, forward.forward)
+        if not plan.overlaps_forward:
+            return times.total
+        forward = self._found.timings.forward if self._found is not None else None
+        if self._before is None or forward is None:
+            return None
+        return times.overlapped(self._before, forward.forward)
 
     def _go_on_trying(self, trials: Trials) -> None:
         if trials.stage_is_over:

@@ -295,7 +295,7 @@ def test_a_user_who_asks_for_overlap_gets_it(schedule, forward):
     assert (tuner.settled.waits is None) == (forward is None)
 
 
-def test_a_turn_of_a_plan_that_overlaps_takes_two_iterations_of_which_the_second_counts():
+def test_a_turn_of_a_plan_that_overlaps_takes_two_iterations():
     machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD)
     tuner = tuner_of(machine, overlap=Overlap.TRY)
     turns = []
