@@ -141,18 +141,21 @@ def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
     in_arena = {id(piece.parameter) for piece in net.arena.slices}
     copies: dict[int, Parameter] = {}
 
+    # Neither function may call itself: it would keep all these copies until the garbage collector comes by.
+    def values_of(owner: Parameter) -> tuple[torch.Tensor, torch.Tensor]:
+        if id(owner) in in_arena:
+            return net.arena.view(data, owner), net.arena.view(diff, owner)
+        return _copy(owner.data), _copy(owner.diff)  # the weights of another net, shared with this one
+
     def copy(parameter: Parameter) -> Parameter:
-        if id(parameter) in copies:
-            return copies[id(parameter)]
-        if id(parameter) in in_arena:
-            values, gradient = net.arena.view(data, parameter), net.arena.view(diff, parameter)
-        elif parameter.owner is not None:
-            owner = copy(parameter.owner)
-            values, gradient = owner.data.view(parameter.shape), owner.diff.view(parameter.shape)
-        else:  # the weights of another net, shared with this one
-            values, gradient = _copy(parameter.data), _copy(parameter.diff)
-        copies[id(parameter)] = replace(parameter, data=values, diff=gradient)
-        return copies[id(parameter)]
+        owner = parameter.owner or parameter
+        if id(owner) not in copies:
+            values, gradient = values_of(owner)
+            copies[id(owner)] = replace(owner, data=values, diff=gradient)
+        copied = copies[id(owner)]
+        if parameter is owner:
+            return copied
+        return replace(parameter, data=copied.data.view(parameter.shape), diff=copied.diff.view(parameter.shape))
 
     return [
         _CopiedLayer(layer.name, layer.param, layer.phase, [copy(parameter) for parameter in layer.parameters])

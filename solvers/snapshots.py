@@ -170,7 +170,7 @@ class Snapshots:
         try:
             work()
         except SnapshotError as error:
-            self.failure = error
+            self.failure = SnapshotError(error.message, hint=error.hint)  # the frames of `error` would keep the copy
         except Exception as error:
             # A thread that dies in silence would lose the snapshot without a word.
             self.failure = SnapshotError(f"cannot write a snapshot: {type(error).__name__}: {error}")

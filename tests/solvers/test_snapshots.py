@@ -1,7 +1,10 @@
 """Snapshots of a run: written in the background, pruned, the best one kept, and no reason to stop training."""
 
+import errno
+import gc
 import json
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -201,6 +204,35 @@ def test_an_error_nobody_thought_of_is_told_as_well(net, tmp_path, monkeypatch):
         with pytest.raises(SnapshotError, match="ZeroDivisionError: a mistake"):
             solver.snapshot()
     assert "ZeroDivisionError" in recorder.of(Warned)[0].text
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_copy_is_gone_once_it_is_written_or_has_failed(net, tmp_path, monkeypatch, fails):
+    """Of a large net it takes as much memory as training; no garbage collector need come by."""
+    copies = []
+    take = SnapshotCopy.__init__
+
+    def noted(copied, *args, **options):
+        take(copied, *args, **options)
+        copies.extend(weakref.ref(parameter.data) for layer in copied._layers for parameter in layer.parameters)
+        copies.extend(weakref.ref(history) for history in copied._histories)
+
+    monkeypatch.setattr(SnapshotCopy, "__init__", noted)
+    if fails:
+        monkeypatch.setattr("mgcaffe.solvers.snapshot_copy.publish", no_space)
+    gc.disable()
+    try:
+        with make_solver(net, "snapshot: 2 momentum: 0.9 max_iter: 3", tmp_path) as solver:
+            solver.step(2)
+            solver._snapshots.wait()
+            assert (solver._snapshots.failure is not None) == fails
+            assert copies and not any(copied() is not None for copied in copies)
+    finally:
+        gc.enable()
+
+
+def no_space(*args, **options):
+    raise OSError(errno.ENOSPC, "No space left on device", "net_iter_2.caffemodel")
 
 
 # -- which ones stay ------------------------------------------------------------------------------------------
