@@ -1,11 +1,10 @@
 """LeNet on two ranks with tests, snapshots and logs on the way: memory and open files stay flat.
 
-models/lenet reads two LMDBs of random images. Both ranks' resident memory and open files are sampled from /proc, each
-with the iteration at which it was. How growth is judged, over the second half of the run, when caches and pools have
-found their sizes:
+models/lenet reads two LMDBs of random images. Both ranks write down their resident memory and open files
+(`measured_engine.py`). How growth is judged, over the second half of the run, when caches have found their sizes:
 
 - memory: a straight line is fitted by least squares; it may rise by `MOST_GROWTH` bytes from the middle to the end.
-  malloc takes its last pieces within some hundred iterations, 5 MiB at a time, so no run is shorter than `SHORT`.
+  pools find their size within some hundred iterations, so no run is shorter than `SHORT`.
 - open files: the last quarter's median may not be above the third quarter's; a descriptor lost in one of the snapshots
   or tests, of which each quarter has some, would raise it.
 """
@@ -17,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +23,6 @@ from statistics import linear_regression, median
 
 import numpy as np
 
-from mgcaffe.comm.status import FOLDER_VARIABLE, RUNNING, read_places
 from mgcaffe.engine.data.lmdb_writer import LmdbWriter
 from mgcaffe.prototxt import Datum
 from tests.soak import Row, count
@@ -35,12 +32,11 @@ NAME = "steady"
 RANKS = 2
 FULL, SHORT = 2000, 1000
 SNAPSHOTS = 20
-MOST_GROWTH = 2 << 20
+MOST_GROWTH = 1 << 20
 FEWEST_SAMPLES = 20
-_EVERY_S = 0.05
 _SLOWEST_S = 1.0
 """How long an iteration may take on a busy machine before the job counts as hung."""
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_ENGINE = Path(__file__).with_name("measured_engine.py")
 
 _SOLVER = """
 net: "{net}" base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 power: 0.75
@@ -90,7 +86,7 @@ def _check(iterations: int, told: list[str]) -> str | None:
 
 
 def train(folder: Path, iterations: int) -> tuple[int | None, str, list[list[Sample]]]:
-    """Runs LeNet in a folder and watches its ranks.
+    """Runs LeNet in a folder, with ranks that measure themselves.
 
     Returns:
         mpirun's exit code (None: the job hung), what it printed, and the samples of each rank.
@@ -100,45 +96,33 @@ def train(folder: Path, iterations: int) -> tuple[int | None, str, list[list[Sam
     net = ROOT / "models/lenet/train_val.prototxt"
     text = _SOLVER.format(net=net, iterations=iterations, interval=iterations // SNAPSHOTS)
     (folder / "solver.prototxt").write_text(text)
-    records_folder = folder / "records"
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        FOLDER_VARIABLE: str(records_folder),
+        "RECORD": str(folder),
     }
     beside = Path(sys.executable).with_name("mpirun")
     mpirun = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(RANKS)]
     words = ["train", "solver.prototxt", "--json_log=run.json", "--log_dir=logs"]
-    samples: list[list[Sample]] = [[] for _ in range(RANKS)]
-    log, deadline = folder / "log", time.monotonic() + LONGEST_S + _SLOWEST_S * iterations
+    log = folder / "log"
     with log.open("w") as file:
-        process = subprocess.Popen(
-            [*mpirun, "--oversubscribe", "--bind-to", "none", sys.executable, "-m", "mgcaffe.tools.main", *words],
-            cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    try:
-        while process.poll() is None and time.monotonic() < deadline:
-            _look(records_folder, samples)
-            time.sleep(_EVERY_S)
-        code = process.poll()
-    finally:
-        process.kill()
-        process.wait()
-    return code, log.read_text(errors="replace"), samples
-
-
-def _look(folder: Path, samples: list[list[Sample]]) -> None:
-    for rank, place in read_places(folder).items():
-        if place.state != RUNNING or place.iteration < 1:
-            continue
         try:
-            pages = int(Path(f"/proc/{place.pid}/statm").read_text().split()[1])
-            files = sum(1 for _ in Path(f"/proc/{place.pid}/fd").iterdir())
-        except OSError:
-            continue
-        samples[rank].append(Sample(place.iteration, pages * _PAGE, files))
+            code: int | None = subprocess.run(
+                [*mpirun, "--oversubscribe", "--bind-to", "none", sys.executable, str(_ENGINE), *words],
+                cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                timeout=LONGEST_S + _SLOWEST_S * iterations,
+            ).returncode  # fmt: skip
+        except subprocess.TimeoutExpired:
+            code = None
+    return code, log.read_text(errors="replace"), [_read(folder / f"held.{rank}") for rank in range(RANKS)]
+
+
+def _read(path: Path) -> list[Sample]:
+    """What a rank has written down; nothing if it never came to it."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Sample(*map(int, line.split())) for line in lines]
 
 
 def judge(samples: list[Sample], iterations: int) -> tuple[str | None, str]:
