@@ -31,15 +31,16 @@ class DriftWatch:
         self._in_a_row = 0
         self._times = 0
 
-    def expect(self, exposed: float | None, backward: float) -> None:
+    def expect(self, exposed: float | None, backward: float, uncertainty: float = 0.0) -> None:
         """Begin to watch a plan.
 
         Args:
             exposed: the seconds that the computing thread waits for communication; None: as in the first window.
             backward: the seconds of the backward pass, which a difference is held against.
+            uncertainty: the seconds by which `exposed`, which few iterations may have told, may be off.
         """
         self._expected = exposed
-        self._tolerance = _PART_OF_BACKWARD * backward
+        self._tolerance = _PART_OF_BACKWARD * backward + uncertainty
         self._exposed = []
         self._in_a_row = 0
 

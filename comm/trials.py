@@ -43,11 +43,13 @@ class Trial:
         seconds: of each of its iterations, on the slowest rank: the backward pass, and what is waited for
             communication then or in the next forward pass.
         exposed: the median seconds that the computing thread waited.
+        uncertainty: the seconds by which that median may be off, going by how the iterations scatter.
     """
 
     candidate: Candidate
     seconds: tuple[float, ...]
     exposed: float
+    uncertainty: float = 0.0
 
     @property
     def median(self) -> float:
@@ -168,8 +170,13 @@ class Trials:
         if index in self._survivors:
             # What the choice rests on: the rounds that all who are left have run.
             times = times[-self._common_rounds() :]
-        exposed = statistics.median(exposed for _, exposed in times) if times else 0.0
-        return Trial(self._candidates[index], tuple(seconds for seconds, _ in times), exposed)
+        exposed = [waited for _, waited in times] or [0.0]
+        return Trial(
+            self._candidates[index],
+            tuple(seconds for seconds, _ in times),
+            statistics.median(exposed),
+            _uncertainty(exposed),
+        )
 
     def _fastest(self) -> int:
         return min(self._survivors, key=self._median)
@@ -188,12 +195,8 @@ class Trials:
         """Return whether a candidate is behind the fastest by no more than noise."""
         best = self._seconds(self._fastest())
         differences = [seconds - other for seconds, other in zip(self._seconds(index), best, strict=True)]
-        middle = statistics.median(differences)
-        scatter = 1.4826 * statistics.median(abs(value - middle) for value in differences)
-        # The median of n values that scatter normally is uncertain by 1.25 / sqrt(n) of their deviation.
-        uncertain = 2 * 1.25 * scatter / len(differences) ** 0.5
         least = _NOISE_OF_ONE if len(differences) == 1 else _LEAST_NOISE
-        return middle <= max(uncertain, least * statistics.median(best))
+        return statistics.median(differences) <= max(_uncertainty(differences), least * statistics.median(best))
 
     def _is_level_at_best(self, index: int) -> bool:
         """Return whether a candidate's best iteration is about the fastest's.
@@ -202,6 +205,13 @@ class Trials:
         """
         mine, best = (min(seconds for seconds, _ in self._times[i]) for i in (index, self._fastest()))
         return mine <= (1 + _LEAST_NOISE) * best
+
+
+def _uncertainty(values: Sequence[float]) -> float:
+    """Return twice the standard error of the values' median: of n that scatter normally, 1.25 deviations / sqrt(n)."""
+    middle = statistics.median(values)
+    deviation = 1.4826 * statistics.median(abs(value - middle) for value in values)
+    return 2 * 1.25 * deviation / len(values) ** 0.5
 
 
 def _turn_s(candidate: Candidate) -> float:

@@ -309,12 +309,14 @@ class Tuner:
         decision = replace(self._found, plan=plan, trials=results if len(results) > 1 else ())
         self._found = None
         is_known = bool(results[0].seconds) and self._settings.on_host
-        self._decide(decision, results[0].exposed if is_known else None)
+        self._decide(decision, results[0] if is_known else None)
 
-    def _decide(self, decision: Decision, exposed: float | None = None) -> None:
+    def _decide(self, decision: Decision, known: Trial | None = None) -> None:
+        """Have a plan used; `known` tells how long it is waited for, if its trial does."""
         self.settle(decision.plan)
         if self._watch is not None:
-            self._watch.expect(exposed, decision.timings.total)
+            exposed, uncertainty = (known.exposed, known.uncertainty) if known is not None else (None, 0.0)
+            self._watch.expect(exposed, decision.timings.total, uncertainty)
         self._listener.plan_decided(decision)
 
     def _look_at_window(self, watch: DriftWatch) -> None:

@@ -26,6 +26,14 @@ def test_one_window_alone_or_a_little_more_is_none():
         assert window(watch, exposed, 3) is None
 
 
+def test_an_expectation_that_few_iterations_told_is_held_to_less():
+    for uncertainty, judged in ((0.15, 0.2), (0.3, None)):
+        watch = DriftWatch(window=3)
+        watch.expect(0.2, 1.0, uncertainty)
+        assert window(watch, 0.5, 3) is None
+        assert window(watch, 0.5, 3) == judged
+
+
 def test_outliers_within_a_window_do_not_count():
     watch = expecting(0.2, length=5)
     for _ in range(4):

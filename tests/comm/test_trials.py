@@ -1,6 +1,8 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from mgcaffe.comm.candidates import Candidate
 from mgcaffe.comm.plan import Group, Plan
 from mgcaffe.comm.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS, MOST_SURVIVORS, SECOND_ROUNDS, Trials
@@ -31,6 +33,21 @@ def test_the_fastest_is_kept_whatever_was_predicted():
     results = trials.results()
     assert [result.candidate.label for result in results] == ["b", "c", "a"]
     assert results[0].median == 1.0 and results[0].exposed == 0.25
+
+
+def test_how_far_a_waiting_time_may_be_off_goes_by_the_scatter_of_its_iterations():
+    trials = Trials([candidate("a", 1, 1.0), candidate("b", 2, 1.0)])
+    waited = {"a": [0.2, 0.3, 0.4, 0.5], "b": [0.3] * 4}
+    while not trials.stage_is_over:
+        label = trials.current.label
+        trials.record({"a": 1.0, "b": 2.0}[label], waited[label].pop())
+    trials.agree(trials.local_times())
+    assert trials.is_over
+    chosen, other = trials.results()
+    assert (chosen.exposed, other.exposed) == pytest.approx((0.35, 0.3))
+    # The deviation is 1.4826 times the median distance from the median, the median's error 1.25 / sqrt(4) of it.
+    assert chosen.uncertainty == pytest.approx(2 * 1.25 / 2 * 1.4826 * 0.1)
+    assert other.uncertainty == pytest.approx(0.0)
 
 
 def test_all_take_turns_and_those_behind_drop_out():

@@ -17,15 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "solvers"))
 from solverkit import CLASSIFIER, Recorder, data_layer, make_solver
 
 from mgcaffe.comm import NoSynchronizer, connect
-from mgcaffe.comm.candidates import MOST_OVERLAPPED
-from mgcaffe.comm.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS
 from mgcaffe.errors import RankDisagreement
 from mgcaffe.solvers.events import PlanChosen
 
 ITERATIONS = 50
-SEARCH = 10 + (4 + 2 * MOST_OVERLAPPED) * (FIRST_ROUNDS + MOST_SECOND_ROUNDS) - ITERATIONS
-"""Iterations after which `auto` has its plan: calibration, and all rounds of four candidates and of those that overlap
-the forward pass, which take two iterations a turn."""
 FIELDS = "momentum: 0.9 weight_decay: 0.01 max_iter: 100"
 SCHEDULES = ("single", "wfbp", "threshold", "mgwfbp", "optimal", "auto")
 
@@ -83,8 +78,8 @@ def train(communicator, folder: Path, batch: int, dtype: torch.dtype, schedule: 
         solver.step(ITERATIONS)
         digest = hashlib.sha256(solver.net.arena.data.numpy().tobytes()).hexdigest()
         losses, values = list(recorder.losses), solver.net.arena.data.tolist()
-        if schedule == "auto":
-            solver.step(SEARCH)
+        while schedule == "auto" and solver.is_planning:  # no longer: once it is found, drift may begin a search anew
+            solver.step(1)
     return {
         "losses": losses,
         "weights": digest,
