@@ -8,12 +8,21 @@ become longer, and after a few times one leaves it: planning itself costs iterat
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
 
 WINDOW = 50
 MOST_TIMES = 3
 _CLEARLY = 1.25
 _PART_OF_BACKWARD = 0.05
 _IN_A_ROW = 2
+
+
+class Drift(NamedTuple):
+    """The seconds that are waited for communication, and those that were expected."""
+
+    exposed: float
+    expected: float
 
 
 class DriftWatch:
@@ -51,17 +60,19 @@ class DriftWatch:
         self._exposed.append(exposed)
         return len(self._exposed) >= self._window
 
-    def median(self) -> float:
-        """Return the median in the window that has ended, on this rank."""
-        return statistics.median(self._exposed)
+    @property
+    def window(self) -> Sequence[float]:
+        """What was noted in the window that has ended, on this rank."""
+        return self._exposed
 
-    def judge(self, exposed: float) -> float | None:
-        """Take the longest median of all ranks; return what was expected where it is time to plan again."""
+    def judge(self, exposed: Sequence[float]) -> Drift | None:
+        """Take each iteration's longest waiting of all ranks, as trials do; tell where it is time to plan again."""
         self._exposed = []
+        median = statistics.median(exposed)
         if self._expected is None:
-            self._expected = exposed
+            self._expected = median
             return None
-        if exposed <= _CLEARLY * self._expected + self._tolerance:
+        if median <= _CLEARLY * self._expected + self._tolerance:
             self._in_a_row = 0
             return None
         self._in_a_row += 1
@@ -69,4 +80,4 @@ class DriftWatch:
             return None
         self._times += 1
         self._window *= 2
-        return self._expected
+        return Drift(median, self._expected)

@@ -138,13 +138,13 @@ class Trials:
     def results(self) -> list[Trial]:
         """Return all trials, the chosen one first, then by their medians.
 
-        Chosen is the one with the least median; of those within 0.5 % of it, the one with the fewest groups.
+        Chosen is the one with the least median. One with fewer groups takes its place if it is within 0.5 % of it, by
+        its prediction as well.
         """
         trials = [self._trial(index) for index in range(len(self._candidates))]
         if not trials[0].seconds:
             return trials
-        least = self._median(self._fastest())
-        near = [index for index in self._survivors if self._median(index) <= (1 + _LEAST_NOISE) * least]
+        near = [index for index in self._survivors if self._is_level_with(self._fastest(), index)]
         winner = min(near, key=lambda i: (len(self._candidates[i].plan.groups), self._candidates[i].predicted))
         rest = sorted((trial for i, trial in enumerate(trials) if i != winner), key=lambda trial: trial.median)
         return [trials[winner], *rest]
@@ -180,6 +180,14 @@ class Trials:
 
     def _fastest(self) -> int:
         return min(self._survivors, key=self._median)
+
+    def _is_level_with(self, fastest: int, index: int) -> bool:
+        """Return whether neither what was measured nor what is predicted tells two candidates apart."""
+        one, other = self._candidates[fastest], self._candidates[index]
+        return (
+            self._median(index) <= (1 + _LEAST_NOISE) * self._median(fastest)
+            and other.predicted <= (1 + _LEAST_NOISE) * one.predicted
+        )
 
     def _median(self, index: int) -> float:
         return statistics.median(self._seconds(index))

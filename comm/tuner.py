@@ -320,11 +320,10 @@ class Tuner:
         self._listener.plan_decided(decision)
 
     def _look_at_window(self, watch: DriftWatch) -> None:
-        (exposed,) = agree_times(self._communicator, [watch.median()])
-        expected = watch.judge(exposed)
-        if expected is not None:
+        drift = watch.judge(agree_times(self._communicator, watch.window))
+        if drift is not None:
             self._again = True
-            self._listener.plan_outdated(exposed, expected)
+            self._listener.plan_outdated(*drift)
             self.search()
 
     def _guess(self, schedule: str, bucket_bytes: float, blocking: bool) -> Plan:

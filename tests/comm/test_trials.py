@@ -78,11 +78,12 @@ def test_a_burst_of_other_work_does_not_throw_out_the_fastest():
     assert trials.results()[0].candidate.label == "fast"
 
 
-def test_of_those_that_are_level_the_fewest_groups_are_taken():
-    alike = [candidate("many", 9, 1.0), candidate("few", 2, 1.2), candidate("fewest", 1, 1.0)]
+@pytest.mark.parametrize(("predicted", "chosen"), [(0.9, "few"), (1.004, "few"), (1.02, "many")])
+def test_of_those_that_are_level_by_their_predictions_too_the_fewest_groups_are_taken(predicted, chosen):
+    alike = [candidate("many", 9, 1.0), candidate("few", 2, predicted), candidate("fewest", 1, 1.0)]
     seconds = {"many": 1.0, "few": 1.002, "fewest": 1.02}
     trials, _ = run(alike, lambda label, number: seconds[label] + 0.0001 * (number % 3))
-    assert trials.results()[0].candidate.label == "few"
+    assert trials.results()[0].candidate.label == chosen
 
 
 def test_who_is_far_behind_does_not_tie_however_much_its_times_scatter():
