@@ -117,7 +117,7 @@ def find_candidates(
         return _choose(unlike)
     chosen = _choose([candidate for candidate in unlike if not candidate.plan.overlaps_forward])
     if chosen and chosen[0].plan.exposed >= _LEAST_EXPOSED * chosen[0].predicted:
-        chosen += [candidate for candidate in unlike if candidate.plan.overlaps_forward][:MOST_OVERLAPPED]
+        chosen += _spread([candidate for candidate in unlike if candidate.plan.overlaps_forward], MOST_OVERLAPPED)
     return sorted(chosen, key=_rank)
 
 
@@ -138,13 +138,9 @@ def find_more(
         segments, timings, channels, element_bytes, bucket_bytes, overlap: as for `find_candidates`.
     """
     best = min(candidate.predicted for candidate in known)
-    more: list[Candidate] = []
-    for candidate in _ranked(segments, timings, channels, element_bytes, bucket_bytes, overlap):
-        if candidate.predicted >= best or len(more) == MOST_MORE:
-            break
-        if not any(_are_alike(candidate, other) for other in [*known, *more]):
-            more.append(candidate)
-    return more
+    ranked = _ranked(segments, timings, channels, element_bytes, bucket_bytes, overlap)
+    better = [candidate for candidate in ranked if candidate.predicted < best]
+    return _spread([each for each in better if not any(_are_alike(each, other) for other in known)], MOST_MORE)
 
 
 def _ranked(
@@ -216,6 +212,25 @@ def _are_alike(one: Candidate, other: Candidate) -> bool:
     close = abs(one.predicted - other.predicted) <= _SAME_PREDICTION * other.predicted
     kinds = [(len(each.plan.groups), each.plan.blocking, each.plan.overlaps_forward) for each in (one, other)]
     return close and kinds[0] == kinds[1]
+
+
+def _spread(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
+    """Leave the best predicted ones, but none with about as many groups as a better one.
+
+    What a prediction gets wrong of small groups, or of large ones, it gets wrong of all plans that have them.
+    """
+    chosen: list[Candidate] = []
+    for candidate in candidates:
+        if len(chosen) == most or candidate.predicted > _WORTH_TRYING * candidates[0].predicted:
+            break
+        if not any(_have_alike_groups(candidate.plan, other.plan) for other in chosen):
+            chosen.append(candidate)
+    return chosen
+
+
+def _have_alike_groups(one: Plan, other: Plan) -> bool:
+    few, many = sorted((len(one.groups), len(other.groups)))
+    return many < 2 * few and (one.blocking, one.overlaps_forward) == (other.blocking, other.overlaps_forward)
 
 
 def _choose(candidates: Sequence[Candidate]) -> list[Candidate]:

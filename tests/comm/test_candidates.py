@@ -1,3 +1,5 @@
+import itertools
+
 import numpy
 import pytest
 
@@ -80,6 +82,7 @@ def test_more_plans_are_those_that_beat_all_known_ones_and_are_unlike_them():
     more = find_more(known, SEGMENTS, TIMINGS, dear, element_bytes=4)
     assert 1 <= len(more) <= MOST_MORE
     assert all(each.predicted < min(other.predicted for other in known) for each in more)
+    assert len({(len(each.plan.groups), each.plan.blocking) for each in more}) == len(more)
     assert not {each.plan.hash for each in more} & {each.plan.hash for each in known}
     assert find_more(found(dear), SEGMENTS, TIMINGS, dear, element_bytes=4) == []
 
@@ -105,6 +108,17 @@ def test_where_communication_takes_longer_the_next_forward_pass_is_tried_beside_
     never, _ = overlapped(AffineCost(1e-4, 5e-7), Overlap.NEVER)
     assert [each.plan.hash for each in plain] == [each.plan.hash for each in never]
     assert beside[0].predicted < 0.95 * plain[0].predicted
+
+
+@pytest.mark.parametrize("start_up", [1e-5, 1e-4, 1e-3])
+def test_plans_that_overlap_have_groups_of_unlike_sizes(start_up):
+    """A start-up cost that is mistaken makes all plans of small groups look good: one of them is tried, not three."""
+    cost = AffineCost(start_up, 5e-7)
+    polled = [Channel(False, cost, cost)]
+    candidates = find_candidates(SEGMENTS, WHOLE, polled, element_bytes=4, overlap=Overlap.TRY)
+    counts = [len(each.plan.groups) for each in candidates if each.plan.overlaps_forward]
+    assert len(counts) == MOST_OVERLAPPED
+    assert all(2 * few <= many for few, many in itertools.pairwise(sorted(counts)))
 
 
 def test_where_there_is_nothing_to_gain_the_forward_pass_is_left_alone():
