@@ -4,7 +4,7 @@ models/lenet reads two LMDBs of random images. Both ranks write down their resid
 (`measured_engine.py`). How growth is judged, over the second half of the run, when caches have found their sizes:
 
 - memory: a straight line is fitted by least squares; it may rise by `MOST_GROWTH` bytes from the middle to the end.
-  pools find their size within some hundred iterations, so no run is shorter than `SHORT`.
+  Pools find their size within some hundred iterations, so no run is shorter than `SHORT`.
 - open files: the last quarter's median may not be above the third quarter's; a descriptor lost in one of the snapshots
   or tests, of which each quarter has some, would raise it.
 """
