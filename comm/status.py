@@ -15,6 +15,7 @@ import contextlib
 import mmap
 import os
 import re
+import shutil
 import socket
 import struct
 import tempfile
@@ -219,11 +220,8 @@ def new_folder() -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder of records with what is in it."""
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            path.unlink(missing_ok=True)
-        folder.rmdir()
+    """Removes a folder of records with what is in it, as far as this process may."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_alive(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -27,6 +28,8 @@ _HANDED_ON = (
 # A rank whose connection breaks is ended by MPI in the same instant. A second later, mpirun has heard of the rank that
 # broke it, and takes that one for the cause.
 _ABORT_DELAY = "mpi_abort_delay"
+# Where mpirun keeps its own files on this host. It refuses to be told both.
+_SESSION_FOLDER = ("prte_local_tmpdir_base", "prte_tmpdir_base")
 _LOCAL = ("localhost", "127.0.0.1")
 
 
@@ -92,11 +95,23 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
     return [*command, *extra, *rank]
 
 
-def rank_environment(folder: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment that mpirun is started with."""
+def rank_environment(folder: Path, command: Sequence[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment that the command of `rank_command` is started with.
+
+    mpirun's own files go into the job's folder, unless the user names another place: in /tmp it calls them after its
+    process id, a killed one leaves them, and a later mpirun that is given the same id fails on them ("The PMIx server's
+    listener thread failed to start", Open MPI 5.0).
+
+    Args:
+        folder: of the job (`comm.status.new_folder`).
+        command: what is started.
+        environ: the environment to add to, `os.environ` by default.
+    """
     environment = dict(os.environ if environ is None else environ)
     environment[FOLDER_VARIABLE] = str(folder)
     environment[LAUNCHER_HOST_VARIABLE] = socket.gethostname()
+    if Path(command[0]).name == "mpirun" and not _names_session_folder(command, environment):
+        environment[f"PRTE_MCA_{_SESSION_FOLDER[0]}"] = str(folder)
     if os.geteuid() == 0:
         # Containers run as root, and mpirun refuses that unless it is said twice.
         environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -127,6 +142,17 @@ def find_mpirun() -> str:
             hint="start the ranks with it yourself: mpirun -n 4 engine train solver.prototxt",
         )
     return found
+
+
+def _names_session_folder(command: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Whether the user, or whoever installed Open MPI, has said where mpirun keeps its own files."""
+    said = [*command, *environ]
+    installed = Path(command[0]).resolve().parent.parent / "etc" / "prte-mca-params.conf"
+    for path in (installed, Path.home() / ".prte" / "mca-params.conf"):
+        with contextlib.suppress(OSError):
+            lines = path.read_text(errors="replace").splitlines()
+            said += [line for line in lines if not line.lstrip().startswith("#")]
+    return any(name in text for name in _SESSION_FOLDER for text in said)
 
 
 def _read_hosts(text: str) -> dict[str, int]:

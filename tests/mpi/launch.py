@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,13 +73,19 @@ def run_mpi(
         cwd: the directory to run in.
         options: more of mpirun's options.
     """
-    command = [
-        str(MPIRUN),
-        *("--oversubscribe", "--bind-to", "none", "-n", str(n)),
-        *options,
-        sys.executable,
-        *(str(argument) for argument in arguments),
-    ]
+    with tempfile.TemporaryDirectory(prefix="mpirun-", ignore_cleanup_errors=True) as own:
+        # Where mpirun keeps its files by itself, one whose number a killed one had before it would find that one's.
+        command = [
+            str(MPIRUN),
+            *("--oversubscribe", "--bind-to", "none", "-n", str(n), "--prtemca", "prte_tmpdir_base", own),
+            *options,
+            sys.executable,
+            *(str(argument) for argument in arguments),
+        ]
+        return _run(command, timeout, {**os.environ, **_ENVIRONMENT, **(environment or {})}, cwd)
+
+
+def _run(command: Sequence[str], timeout: float, environment: Mapping[str, str], cwd: Path | None) -> MpiResult:
     began = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -87,7 +94,7 @@ def run_mpi(
         stderr=subprocess.PIPE,
         text=True,
         cwd=cwd,
-        env={**os.environ, **_ENVIRONMENT, **(environment or {})},
+        env=environment,
         start_new_session=True,
     )
     hung = False

@@ -78,6 +78,7 @@ def start(network, tmp_path, monkeypatch):
 
     def launch_job(hosts, fault=""):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "RECORD": str(tmp_path)}
+        environment["PRTE_MCA_prte_remote_tmpdir_base"] = str(tmp_path)
         words = [sys.executable, "-c", LAUNCH, sys.executable, str(ENGINE), "-H", hosts, "--mpirun_args", arguments]
         process = network.popen(
             0, [*words, "solver.prototxt"],

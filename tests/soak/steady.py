@@ -105,12 +105,13 @@ def train(folder: Path, iterations: int) -> tuple[int | None, str, list[list[Sam
     }
     beside = Path(sys.executable).with_name("mpirun")
     mpirun = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(RANKS)]
+    mpirun += ["--oversubscribe", "--bind-to", "none", "--prtemca", "prte_tmpdir_base", str(folder)]
     words = ["train", "solver.prototxt", "--json_log=run.json", "--log_dir=logs"]
     log = folder / "log"
     with log.open("w") as file:
         try:
             code: int | None = subprocess.run(
-                [*mpirun, "--oversubscribe", "--bind-to", "none", sys.executable, str(_ENGINE), *words],
+                [*mpirun, sys.executable, str(_ENGINE), *words],
                 cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 timeout=LONGEST_S + _SLOWEST_S * iterations,
             ).returncode  # fmt: skip

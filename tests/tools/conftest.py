@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -110,8 +111,9 @@ class Engine:
         found = shutil.which("mpirun", path=f"{_SCRIPTS}{os.pathsep}{os.environ.get('PATH', '')}")
         if found is None:
             pytest.skip("there is no mpirun here")
-        flags = ["--oversubscribe", "--bind-to", "none"]
-        result = self.run_command([found, *flags, "-n", str(ranks), *command], timeout)
+        flags = ["--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
+        with tempfile.TemporaryDirectory(prefix="mpirun-", ignore_cleanup_errors=True) as own:
+            result = self.run_command([found, *flags, "--prtemca", "prte_tmpdir_base", own, *command], timeout)
         assert not self._left_behind(), "processes stayed behind"
         return result
 

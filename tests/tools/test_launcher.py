@@ -108,6 +108,31 @@ def test_a_delay_of_mpis_abort_that_the_user_sets_stays(mpirun, monkeypatch):
     assert "mpi_abort_delay" not in launcher_command.rank_command(parse("-H", "a:2,b:2"), [], ["x"])
 
 
+def test_mpiruns_own_files_lie_in_the_jobs_folder_unless_another_place_is_named(mpirun, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = mpirun("mpirun (Open MPI) 5.0.11")
+    names = ("PRTE_MCA_prte_local_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
+
+    def told(*words, **variables):
+        command = launcher_command.rank_command(parse(*words), [], ["engine"])
+        environment = launcher_command.rank_environment(tmp_path / "job", command, variables)
+        return {name: environment[name] for name in names if name in environment}
+
+    own = {names[0]: str(tmp_path / "job")}
+    assert told("-np", "2") == told("-H", "a:2,b:2") == own
+    assert told("--max_restarts=1") == {}  # one process, without mpirun
+    assert told("-np", "2", "--mpirun_args=--prtemca prte_tmpdir_base /scratch") == {}
+    assert told("-np", "2", **{names[1]: "/scratch"}) == {names[1]: "/scratch"}
+    assert told("-np", "2", **{names[0]: "/scratch"}) == {names[0]: "/scratch"}
+    for file in (tmp_path / ".prte/mca-params.conf", Path(found).parent.parent / "etc/prte-mca-params.conf"):
+        file.parent.mkdir()
+        file.write_text("# prte_tmpdir_base = /scratch\n")
+        assert told("-np", "2") == own
+        file.write_text("prte_tmpdir_base = /scratch\n")
+        assert told("-np", "2") == {}
+        file.unlink()
+
+
 def test_what_the_launcher_alone_gives_is_not_in_the_help():
     text = train.parser().format_help()
     assert "--max_restarts" in text and "restarted" not in text
@@ -192,6 +217,20 @@ def run(tmp_path, monkeypatch, capfd):
 def test_exit_codes_are_passed_on(run):
     assert run("record.finish(status.ENDED, 65); sys.exit(65)", "-np", "1") == (65, "")
     assert run("record.finish(status.ENDED, 0)", "-np", "1") == (0, "")
+
+
+def test_a_job_leaves_nothing_of_mpirun_and_finds_nothing_of_another(run):
+    body = """
+    Path(os.environ["OMPI_COMM_WORLD_RANK"]).write_text(os.environ["PMIX_SERVER_TMPDIR"])
+    record.finish(status.ENDED, 0)
+    """
+    if not Path(sys.executable).with_name("mpirun").exists():
+        pytest.skip("there is no mpirun beside this Python")
+    assert run(body, "-np", "2", "--mpirun_args=--oversubscribe")[0] == 0
+    folders = {Path(Path(rank).read_text()) for rank in "01"}
+    assert len(folders) == 1
+    folder = folders.pop()
+    assert folder.parent.name.startswith(f"mgcaffe-{os.getuid()}-") and not folder.parent.exists()
 
 
 def test_a_killed_rank_is_named_and_gives_69(run):
