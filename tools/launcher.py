@@ -155,7 +155,7 @@ class _Job:
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE if self._elsewhere else None,
-                env=rank_environment(self._folder, self._command),
+                env=rank_environment(self._folder, self._command, are_elsewhere=self._elsewhere),
                 start_new_session=True,
             ) as self._process:
                 relay = Relay(self._process.stderr) if self._process.stderr is not None else None

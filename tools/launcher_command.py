@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
@@ -17,6 +16,7 @@ from pathlib import Path
 from mgcaffe.comm.status import FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.flags import Flags
+from mgcaffe.tools.launcher_files import place_files
 
 PROGRAM = (sys.executable, "-m", "mgcaffe.tools.main")
 
@@ -28,8 +28,6 @@ _HANDED_ON = (
 # A rank whose connection breaks is ended by MPI in the same instant. A second later, mpirun has heard of the rank that
 # broke it, and takes that one for the cause.
 _ABORT_DELAY = "mpi_abort_delay"
-# Where mpirun keeps its own files on this host. It refuses to be told both.
-_SESSION_FOLDER = ("prte_local_tmpdir_base", "prte_tmpdir_base")
 _LOCAL = ("localhost", "127.0.0.1")
 
 
@@ -95,23 +93,22 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
     return [*command, *extra, *rank]
 
 
-def rank_environment(folder: Path, command: Sequence[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def rank_environment(
+    folder: Path, command: Sequence[str], *, are_elsewhere: bool, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The environment that the command of `rank_command` is started with.
 
-    mpirun's own files go into the job's folder, unless the user names another place: in /tmp it calls them after its
-    process id, a killed one leaves them, and a later mpirun that is given the same id fails on them ("The PMIx server's
-    listener thread failed to start", Open MPI 5.0).
-
     Args:
-        folder: of the job (`comm.status.new_folder`).
+        folder: of the job (`comm.status.new_folder`); Open MPI's own files go there as well (`launcher_files`).
         command: what is started.
+        are_elsewhere: whether ranks may run on other hosts.
         environ: the environment to add to, `os.environ` by default.
     """
     environment = dict(os.environ if environ is None else environ)
     environment[FOLDER_VARIABLE] = str(folder)
     environment[LAUNCHER_HOST_VARIABLE] = socket.gethostname()
-    if Path(command[0]).name == "mpirun" and not _names_session_folder(command, environment):
-        environment[f"PRTE_MCA_{_SESSION_FOLDER[0]}"] = str(folder)
+    if Path(command[0]).name == "mpirun":
+        environment |= place_files(folder, command, environment, are_elsewhere=are_elsewhere)
     if os.geteuid() == 0:
         # Containers run as root, and mpirun refuses that unless it is said twice.
         environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -142,17 +139,6 @@ def find_mpirun() -> str:
             hint="start the ranks with it yourself: mpirun -n 4 engine train solver.prototxt",
         )
     return found
-
-
-def _names_session_folder(command: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Whether the user, or whoever installed Open MPI, has said where mpirun keeps its own files."""
-    said = [*command, *environ]
-    installed = Path(command[0]).resolve().parent.parent / "etc" / "prte-mca-params.conf"
-    for path in (installed, Path.home() / ".prte" / "mca-params.conf"):
-        with contextlib.suppress(OSError):
-            lines = path.read_text(errors="replace").splitlines()
-            said += [line for line in lines if not line.lstrip().startswith("#")]
-    return any(name in text for name in _SESSION_FOLDER for text in said)
 
 
 def _read_hosts(text: str) -> dict[str, int]:

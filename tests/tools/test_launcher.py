@@ -108,27 +108,36 @@ def test_a_delay_of_mpis_abort_that_the_user_sets_stays(mpirun, monkeypatch):
     assert "mpi_abort_delay" not in launcher_command.rank_command(parse("-H", "a:2,b:2"), [], ["x"])
 
 
-def test_mpiruns_own_files_lie_in_the_jobs_folder_unless_another_place_is_named(mpirun, tmp_path, monkeypatch):
+def test_open_mpis_files_lie_in_the_jobs_folder_unless_another_place_is_named(mpirun, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     found = mpirun("mpirun (Open MPI) 5.0.11")
-    names = ("PRTE_MCA_prte_local_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
 
     def told(*words, **variables):
-        command = launcher_command.rank_command(parse(*words), [], ["engine"])
-        environment = launcher_command.rank_environment(tmp_path / "job", command, variables)
-        return {name: environment[name] for name in names if name in environment}
+        flags = parse(*words)
+        command = launcher_command.rank_command(flags, [], ["engine"])
+        elsewhere = launcher_command.are_elsewhere(flags)
+        environment = launcher_command.rank_environment(
+            tmp_path / "job", command, are_elsewhere=elsewhere, environ=variables
+        )
+        return {name: value for name, value in environment.items() if name.startswith(("PRTE_", "OMPI_MCA_"))}
 
-    own = {names[0]: str(tmp_path / "job")}
-    assert told("-np", "2") == told("-H", "a:2,b:2") == own
+    session = {"PRTE_MCA_prte_local_tmpdir_base": str(tmp_path / "job")}
+    memory = {"OMPI_MCA_btl_sm_backing_directory": str(tmp_path / "job")}
+    assert told("-np", "2") == session | memory
+    assert told("-H", "a:2,b:2") == session  # b has no such folder
     assert told("--max_restarts=1") == {}  # one process, without mpirun
-    assert told("-np", "2", "--mpirun_args=--prtemca prte_tmpdir_base /scratch") == {}
-    assert told("-np", "2", **{names[1]: "/scratch"}) == {names[1]: "/scratch"}
-    assert told("-np", "2", **{names[0]: "/scratch"}) == {names[0]: "/scratch"}
-    for file in (tmp_path / ".prte/mca-params.conf", Path(found).parent.parent / "etc/prte-mca-params.conf"):
-        file.parent.mkdir()
-        file.write_text("# prte_tmpdir_base = /scratch\n")
-        assert told("-np", "2") == own
-        file.write_text("prte_tmpdir_base = /scratch\n")
+    assert told("-np", "2", "--mpirun_args=--prtemca prte_tmpdir_base /scratch") == memory
+    for variable in ("PRTE_MCA_prte_tmpdir_base", "PRTE_MCA_prte_local_tmpdir_base"):
+        assert told("-np", "2", **{variable: "/scratch"}) == memory | {variable: "/scratch"}
+    older = {"OMPI_MCA_btl_vader_backing_directory": "/scratch"}
+    assert told("-np", "2", **older) == session | older
+    system = ("etc/prte-mca-params.conf", "etc/openmpi-mca-params.conf")
+    user = (".prte/mca-params.conf", ".openmpi/mca-params.conf")
+    for file in (Path(found).parent.parent / name for name in (*system, *user)):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("# prte_tmpdir_base = /scratch\n  # btl_sm_backing_directory = /scratch\n")
+        assert told("-np", "2") == session | memory
+        file.write_text("prte_tmpdir_base = /scratch\nbtl_sm_backing_directory=/scratch\n")
         assert told("-np", "2") == {}
         file.unlink()
 
@@ -221,7 +230,11 @@ def test_exit_codes_are_passed_on(run):
 
 def test_a_job_leaves_nothing_of_mpirun_and_finds_nothing_of_another(run):
     body = """
-    Path(os.environ["OMPI_COMM_WORLD_RANK"]).write_text(os.environ["PMIX_SERVER_TMPDIR"])
+    rank = os.environ["OMPI_COMM_WORLD_RANK"]
+    Path(rank).write_text(os.environ["PMIX_SERVER_TMPDIR"])
+    from mpi4py import MPI
+    Path(f"memory{rank}").write_text(" ".join(path.name for path in status.job_folder().glob("sm_segment*")))
+    MPI.COMM_WORLD.Barrier()
     record.finish(status.ENDED, 0)
     """
     if not Path(sys.executable).with_name("mpirun").exists():
@@ -230,6 +243,7 @@ def test_a_job_leaves_nothing_of_mpirun_and_finds_nothing_of_another(run):
     folders = {Path(Path(rank).read_text()) for rank in "01"}
     assert len(folders) == 1
     folder = folders.pop()
+    assert [len(Path(f"memory{rank}").read_text().split()) > 0 for rank in "01"] == [True, True]
     assert folder.parent.name.startswith(f"mgcaffe-{os.getuid()}-") and not folder.parent.exists()
 
 

@@ -1,0 +1,55 @@
+"""Where Open MPI puts its own files: into the job's folder, which is removed however the job ends.
+
+Left to itself, mpirun calls a folder in /tmp after its process id, and a killed one leaves it; a later mpirun that is
+given the same id fails on it ("The PMIx server's listener thread failed to start", exit code 213, Open MPI 5.0). Ranks
+of one host talk through files in /dev/shm, which stay there as well, in memory, when mpirun was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# mpirun refuses to be told both of its names for a place.
+_SESSION = ("prte_local_tmpdir_base", "prte_tmpdir_base")
+_SHARED_MEMORY = ("btl_sm_backing_directory", "btl_vader_backing_directory")
+_SYSTEM_FILES = ("etc/prte-mca-params.conf", "etc/openmpi-mca-params.conf")
+_USER_FILES = (".prte/mca-params.conf", ".openmpi/mca-params.conf")
+
+
+def place_files(
+    folder: Path, command: Sequence[str], environ: Mapping[str, str], *, are_elsewhere: bool
+) -> dict[str, str]:
+    """The variables that have Open MPI put its files into a folder, but for those whose place was chosen already.
+
+    That may have been the user, on the command line, in the environment or a file, or whoever installed Open MPI.
+
+    Args:
+        folder: of the job (`comm.status.new_folder`).
+        command: mpirun and its arguments.
+        environ: what mpirun's environment holds besides.
+        are_elsewhere: whether ranks run on other hosts too, where there is no such folder. mpirun's own is then the
+            only one that can be placed.
+    """
+    said = [*command, *environ, *_lines_of_files(Path(command[0]))]
+    places = {}
+    if not _are_named(_SESSION, said):
+        places[f"PRTE_MCA_{_SESSION[0]}"] = str(folder)
+    if not are_elsewhere and not _are_named(_SHARED_MEMORY, said):
+        places[f"OMPI_MCA_{_SHARED_MEMORY[0]}"] = str(folder)
+    return places
+
+
+def _are_named(names: Sequence[str], said: Sequence[str]) -> bool:
+    return any(name in text for name in names for text in said)
+
+
+def _lines_of_files(mpirun: Path) -> list[str]:
+    """What files of parameters say, without comments."""
+    installed = mpirun.resolve().parent.parent
+    lines = []
+    for path in (*(installed / name for name in _SYSTEM_FILES), *(Path.home() / name for name in _USER_FILES)):
+        with contextlib.suppress(OSError):
+            lines += [line for line in path.read_text(errors="replace").splitlines() if line.lstrip()[:1] != "#"]
+    return lines
