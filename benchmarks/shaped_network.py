@@ -86,6 +86,8 @@ class ShapedNetwork:
         hosts = ",".join(f"{name}:{ranks_per_host}" for name in self.names)
         arguments = ["-n", str(ranks_per_host * len(self.names)), "-H", hosts, "--bind-to", "none"]
         arguments += ["--prtemca", "plm_ssh_agent", str(self._folder / "agent")]
+        # What a daemon leaves that `remove` has killed goes with the folder.
+        arguments += ["--prtemca", "prte_tmpdir_base", str(self._folder)]
         arguments += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
         for variable in ("PATH", "OMP_NUM_THREADS", "PYTHONPATH"):
             if variable in os.environ:

@@ -73,11 +73,15 @@ def run_mpi(
         cwd: the directory to run in.
         options: more of mpirun's options.
     """
-    with tempfile.TemporaryDirectory(prefix="mpirun-", ignore_cleanup_errors=True) as own:
-        # Where mpirun keeps its files by itself, one whose number a killed one had before it would find that one's.
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(
+        prefix="mpirun-", dir=memory if os.access(memory, os.W_OK) else None, ignore_cleanup_errors=True
+    ) as own:
+        # Left to itself, an mpirun that is killed leaves its files to the next one of its process id.
         command = [
             str(MPIRUN),
             *("--oversubscribe", "--bind-to", "none", "-n", str(n), "--prtemca", "prte_tmpdir_base", own),
+            *("--mca", "btl_sm_backing_directory", own),
             *options,
             sys.executable,
             *(str(argument) for argument in arguments),
