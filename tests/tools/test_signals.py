@@ -25,9 +25,12 @@ class Wishes:
 
 @pytest.fixture
 def requests():
+    # A shell that starts the tests in the background has them ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     requests = Requests()
     yield requests
     requests.restore()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_signals_ask_the_solver_to_stop_or_to_take_a_snapshot(requests):
