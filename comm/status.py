@@ -42,6 +42,7 @@ STARTING = "starting"
 """What a rank is doing before it knows any signal."""
 
 _OWNER = "launcher"
+_NAMESPACE = "pid-namespace"
 _NAMES = ("PMIX_NAMESPACE", "PMI_JOBID", "MPIEXEC_JOBID")
 
 
@@ -216,6 +217,7 @@ def new_folder() -> Path:
     sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"mgcaffe-{os.getuid()}-", dir=_parent()))
     (folder / _OWNER).write_text(str(os.getpid()))
+    (folder / _NAMESPACE).write_text(_pid_namespace())
     return folder
 
 
@@ -263,11 +265,21 @@ def sweep() -> None:
     """Removes folders of jobs whose processes are all gone, as a job that was killed leaves them."""
     for folder in _parent().glob(f"mgcaffe-{os.getuid()}-*"):
         with contextlib.suppress(OSError, ValueError):
+            namespace = folder / _NAMESPACE
+            if namespace.exists() and namespace.read_text() != _pid_namespace():
+                continue  # of another container, whose processes cannot be seen from here
             owner = folder / _OWNER
             pids = [place.pid for place in read_places(folder).values()]
             pids += [int(owner.read_text())] if owner.exists() else []
             if pids and not any(map(is_alive, pids)):
                 remove_folder(folder)
+
+
+def _pid_namespace() -> str:
+    """What tells the process ids of one container from those of another; empty where that is unknown."""
+    with contextlib.suppress(OSError):
+        return str(Path("/proc/self/ns/pid").readlink())
+    return ""
 
 
 def _parent() -> Path:

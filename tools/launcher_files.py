@@ -1,4 +1,4 @@
-"""Where Open MPI puts its own files: into the job's folder, which is removed however the job ends.
+"""Where Open MPI puts its own files: into the job's folder, which is removed at its end, or by the next job.
 
 Left to itself, mpirun calls a folder in /tmp after its process id, and a killed one leaves it; a later mpirun that is
 given the same id fails on it ("The PMIx server's listener thread failed to start", exit code 213, Open MPI 5.0). Ranks
@@ -14,8 +14,8 @@ from pathlib import Path
 # mpirun refuses to be told both of its names for a place.
 _SESSION = ("prte_local_tmpdir_base", "prte_tmpdir_base")
 _SHARED_MEMORY = ("btl_sm_backing_directory", "btl_vader_backing_directory")
-_SYSTEM_FILES = ("etc/prte-mca-params.conf", "etc/openmpi-mca-params.conf")
-_USER_FILES = (".prte/mca-params.conf", ".openmpi/mca-params.conf")
+_PROJECTS = ("openmpi", "prte", "pmix")  # each reads the parameter files of the others, too
+_OTHER_HOSTS = ("-H", "-host", "--host", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "LSB_JOBID")
 
 
 def place_files(
@@ -36,7 +36,8 @@ def place_files(
     places = {}
     if not _are_named(_SESSION, said):
         places[f"PRTE_MCA_{_SESSION[0]}"] = str(folder)
-    if not are_elsewhere and not _are_named(_SHARED_MEMORY, said):
+    may_be_elsewhere = are_elsewhere or not {*command, *environ}.isdisjoint(_OTHER_HOSTS)
+    if not may_be_elsewhere and not _are_named(_SHARED_MEMORY, said):
         places[f"OMPI_MCA_{_SHARED_MEMORY[0]}"] = str(folder)
     return places
 
@@ -47,9 +48,12 @@ def _are_named(names: Sequence[str], said: Sequence[str]) -> bool:
 
 def _lines_of_files(mpirun: Path) -> list[str]:
     """What files of parameters say, without comments."""
-    installed = mpirun.resolve().parent.parent
+    system = mpirun.resolve().parent.parent / "etc"
+    paths = [system / f"{name}-mca-params{kind}.conf" for name in _PROJECTS for kind in ("", "-override")]
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        paths += [Path.home() / f".{name}" / "mca-params.conf" for name in _PROJECTS]
     lines = []
-    for path in (*(installed / name for name in _SYSTEM_FILES), *(Path.home() / name for name in _USER_FILES)):
+    for path in paths:
         with contextlib.suppress(OSError):
             lines += [line for line in path.read_text(errors="replace").splitlines() if line.lstrip()[:1] != "#"]
     return lines

@@ -109,7 +109,9 @@ def test_a_delay_of_mpis_abort_that_the_user_sets_stays(mpirun, monkeypatch):
 
 
 def test_open_mpis_files_lie_in_the_jobs_folder_unless_another_place_is_named(mpirun, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
     found = mpirun("mpirun (Open MPI) 5.0.11")
 
     def told(*words, **variables):
@@ -125,15 +127,18 @@ def test_open_mpis_files_lie_in_the_jobs_folder_unless_another_place_is_named(mp
     memory = {"OMPI_MCA_btl_sm_backing_directory": str(tmp_path / "job")}
     assert told("-np", "2") == session | memory
     assert told("-H", "a:2,b:2") == session  # b has no such folder
+    assert told("-np", "2", "--mpirun_args=-H a:2,b:2") == told("-np", "2", "--mpirun_args=--host a,b") == session
+    assert told("-np", "2", PBS_NODEFILE="/nodes") == session
     assert told("--max_restarts=1") == {}  # one process, without mpirun
     assert told("-np", "2", "--mpirun_args=--prtemca prte_tmpdir_base /scratch") == memory
     for variable in ("PRTE_MCA_prte_tmpdir_base", "PRTE_MCA_prte_local_tmpdir_base"):
         assert told("-np", "2", **{variable: "/scratch"}) == memory | {variable: "/scratch"}
     older = {"OMPI_MCA_btl_vader_backing_directory": "/scratch"}
     assert told("-np", "2", **older) == session | older
-    system = ("etc/prte-mca-params.conf", "etc/openmpi-mca-params.conf")
-    user = (".prte/mca-params.conf", ".openmpi/mca-params.conf")
-    for file in (Path(found).parent.parent / name for name in (*system, *user)):
+    projects = ("openmpi", "prte", "pmix")
+    etc = Path(found).parent.parent / "etc"
+    system = [etc / f"{name}-mca-params{kind}.conf" for name in projects for kind in ("", "-override")]
+    for file in (*system, *(home / f".{name}" / "mca-params.conf" for name in projects)):
         file.parent.mkdir(exist_ok=True)
         file.write_text("# prte_tmpdir_base = /scratch\n  # btl_sm_backing_directory = /scratch\n")
         assert told("-np", "2") == session | memory
@@ -228,18 +233,21 @@ def test_exit_codes_are_passed_on(run):
     assert run("record.finish(status.ENDED, 0)", "-np", "1") == (0, "")
 
 
-def test_a_job_leaves_nothing_of_mpirun_and_finds_nothing_of_another(run):
+def test_a_job_whose_mpirun_is_killed_leaves_nothing_of_it(run):
     body = """
     rank = os.environ["OMPI_COMM_WORLD_RANK"]
     Path(rank).write_text(os.environ["PMIX_SERVER_TMPDIR"])
     from mpi4py import MPI
     Path(f"memory{rank}").write_text(" ".join(path.name for path in status.job_folder().glob("sm_segment*")))
     MPI.COMM_WORLD.Barrier()
+    if rank == "0": os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(0.2)
+    os._exit(0)
     record.finish(status.ENDED, 0)
     """
     if not Path(sys.executable).with_name("mpirun").exists():
         pytest.skip("there is no mpirun beside this Python")
-    assert run(body, "-np", "2", "--mpirun_args=--oversubscribe")[0] == 0
+    assert run(body, "-np", "2", "--mpirun_args=--oversubscribe")[0] == 69
     folders = {Path(Path(rank).read_text()) for rank in "01"}
     assert len(folders) == 1
     folder = folders.pop()
