@@ -13,7 +13,7 @@ SOAK_ARGS ?=
 VENV := .venv
 STAMP := $(VENV)/.installed
 PACKAGES := errors prototxt comm engine solvers tools pycaffe
-PYTHON_FILES := $(PACKAGES) tests setup.py $(wildcard examples benchmarks)
+PYTHON_FILES := $(PACKAGES) tests docs setup.py $(wildcard examples benchmarks)
 SPELLED := $(PYTHON_FILES) $(wildcard docs) Makefile README.md CONTRIBUTING.md constraints.txt pyproject.toml
 # A stamp of an environment without a working Python is worth nothing.
 ifeq ($(shell $(VENV)/bin/python -c 'import pip' 2>/dev/null && echo works),)

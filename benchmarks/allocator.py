@@ -26,7 +26,7 @@ STEPS = {"lenet": 100, "cifar10_quick": 20, "cifar10_full": 20, "alexnet": 5, "g
 
 def prepare(way: str) -> None:
     """Sets the allocator, before anything is allocated."""
-    from mgcaffe.tools import process
+    from mgcaffe.tools.running import process
 
     if way == "huge pages":
         os.environ["THP_MEM_ALLOC_ENABLE"] = "1"

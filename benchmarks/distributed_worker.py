@@ -40,7 +40,7 @@ class OurSide:
         from mgcaffe.comm import connect
         from mgcaffe.solvers.events import IterationDone
         from mgcaffe.solvers.solver import Solver
-        from mgcaffe.tools.process import keep_memory_of_small_net
+        from mgcaffe.tools.running.process import keep_memory_of_small_net
 
         self.decision: Any = None
         self.seen: list[tuple[float, Any]] = []
@@ -74,9 +74,9 @@ class OurSide:
     def plans(self) -> dict[str, Any]:
         """Every schedule's plan, predicted for what was measured; and the one that `auto` has chosen."""
         from mgcaffe.comm import make_plan, ready_times
-        from mgcaffe.comm.plan import Segment
-        from mgcaffe.comm.planners import SCHEDULES
-        from mgcaffe.comm.prediction import predict_plan
+        from mgcaffe.comm.planning.plan import Segment
+        from mgcaffe.comm.planning.prediction import predict_plan
+        from mgcaffe.comm.planning.schedules import SCHEDULES
 
         arena, decision = self.solver.net.arena, self.decision
         segments = [Segment(name, offset, count) for name, _, offset, count in arena.segments()]
@@ -97,7 +97,7 @@ class OurSide:
         the next one, by when all its groups have come, both on the rank that comes last: all ranks run on one machine,
         whose clock they share.
         """
-        from mgcaffe.comm.calibration import agree_times
+        from mgcaffe.comm.tuning.calibration import agree_times
 
         averaging = self.solver._averaging
         averaging._synchronizer.set_plan(plan)
@@ -141,7 +141,7 @@ def solver_param(model: str, batch: int, side: int) -> Any:
 
 def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
     """All schedules in turn, round by round."""
-    from mgcaffe.comm.calibration import agree_times
+    from mgcaffe.comm.tuning.calibration import agree_times
 
     ours = OurSide(model, batch, side)
     settled_after = ours.settle()
@@ -225,7 +225,7 @@ def main() -> None:
     """Reads the command line."""
     side, model, batch, size, rounds, file = sys.argv[1:7]
     if side == "ours":
-        from mgcaffe.tools.process import speed_up_memory
+        from mgcaffe.tools.running.process import speed_up_memory
 
         speed_up_memory()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))

@@ -36,14 +36,14 @@ WAYS = {
 def work(rounds: int, file: str) -> None:
     """Do one rank's part; rank 0 writes, by way, what each round took (JSON)."""
     import numpy
+    from contention import make_layer
 
     from mgcaffe.comm import connect
-    from mgcaffe.comm.communicator import Waiting
-    from mgcaffe.comm.contention import make_layer
-    from mgcaffe.comm.cost import AffineCost
-    from mgcaffe.comm.plan import Segment, ready_times
-    from mgcaffe.comm.planners import make_plan
-    from mgcaffe.comm.synchronizer import MergedAllReduce
+    from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
+    from mgcaffe.comm.planning.cost import AffineCost
+    from mgcaffe.comm.planning.plan import Segment, ready_times
+    from mgcaffe.comm.planning.schedules import make_plan
+    from mgcaffe.comm.transport.communicator import Waiting
 
     ranks, layer = connect(), make_layer()
     segments = [Segment(f"layer {index}", index * ELEMENTS, ELEMENTS) for index in range(LAYERS)]

@@ -36,12 +36,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy
 
 from mgcaffe.comm import AffineCost, Communicator, MergedAllReduce, Plan, Trace, connect, make_plan, read_trace
-from mgcaffe.comm.calibration import WIRE_BUDGET_S, WireCosts, agree_least_times, agree_times, measure_wire
-from mgcaffe.comm.comm_report import CommReport
-from mgcaffe.comm.emulation import parse_link, sleep_until
-from mgcaffe.comm.planners import SCHEDULES, predict_groups
-from mgcaffe.comm.tuner import AUTO, Decision, Tuner, TunerSettings
-from mgcaffe.comm.wire import Wire
+from mgcaffe.comm.exchange.comm_report import CommReport
+from mgcaffe.comm.exchange.emulation import parse_link, sleep_until
+from mgcaffe.comm.exchange.sums.wire import Wire
+from mgcaffe.comm.planning.schedules import SCHEDULES, predict_groups
+from mgcaffe.comm.tuning.calibration import WIRE_BUDGET_S, WireCosts, agree_least_times, agree_times, measure_wire
+from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
 
 TRACE = Path(__file__).parents[1] / "tests/golden/traces/googlenet_k80_batch64.csv"
 LINKS = {"10GbE, 16 workers": "a=9.08e-4,b=7.40e-10", "56Gb, 16 workers": "a=2.358e-4,b=4.059e-10"}

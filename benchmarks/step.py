@@ -64,7 +64,7 @@ def our_step(model: str) -> Callable[[], float]:
     """The engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
     from mgcaffe.solvers.solver import Solver
-    from mgcaffe.tools.process import keep_memory_of_small_net
+    from mgcaffe.tools.running.process import keep_memory_of_small_net
 
     shape = BATCHES[model]
     net = read_net(ROOT / "models" / model / "train_val.prototxt")
@@ -123,7 +123,7 @@ def torch_step(model: str, side: str) -> Callable[[], float]:
 def serve(side: str, model: str, threads: int, same_malloc: bool) -> None:
     """The worker: builds its side, then runs one step for every line it is sent."""
     if side == "ours" or same_malloc:
-        from mgcaffe.tools.process import speed_up_memory
+        from mgcaffe.tools.running.process import speed_up_memory
 
         speed_up_memory()
     import torch

@@ -10,42 +10,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mgcaffe.comm.calibration import agree_times, measure_allreduce
-    from mgcaffe.comm.comm_report import CommReport, GroupTimes
-    from mgcaffe.comm.communicator import Communicator, SingleCommunicator, Waiting, connect
-    from mgcaffe.comm.cores import CoreShare, find_share
-    from mgcaffe.comm.cost import AffineCost, AllReduceCost, Cost, cost_from_json
-    from mgcaffe.comm.guard import run_guarded
-    from mgcaffe.comm.handshake import handshake
-    from mgcaffe.comm.launch import Launch, detect
-    from mgcaffe.comm.networks import Network, parse_network
-    from mgcaffe.comm.plan import Group, Plan, Segment, ready_times
-    from mgcaffe.comm.plan_file import PlanBasis, plan_text, read_plan
-    from mgcaffe.comm.planners import SCHEDULES, make_plan
-    from mgcaffe.comm.reducer import Reducer
-    from mgcaffe.comm.simulator import Result, simulate
-    from mgcaffe.comm.synchronizer import MergedAllReduce, NoSynchronizer, Synchronizer
-    from mgcaffe.comm.threaded import ThreadedCommunicator, run_ranks
-    from mgcaffe.comm.trace import Trace, TraceLayer, read_trace, write_trace
+    from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
+    from mgcaffe.comm.exchange.reducer import Reducer
+    from mgcaffe.comm.exchange.synchronizer import MergedAllReduce, NoSynchronizer, Synchronizer
+    from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost, Cost, cost_from_json
+    from mgcaffe.comm.planning.networks import Network, parse_network
+    from mgcaffe.comm.planning.plan import Group, Plan, Segment, ready_times
+    from mgcaffe.comm.planning.plan_file import PlanBasis, plan_text, read_plan
+    from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
+    from mgcaffe.comm.planning.simulator import Result, simulate
+    from mgcaffe.comm.planning.trace import Trace, TraceLayer, read_trace, write_trace
+    from mgcaffe.comm.supervision.guard import run_guarded
+    from mgcaffe.comm.transport.communicator import Communicator, SingleCommunicator, Waiting, connect
+    from mgcaffe.comm.transport.environment import Launch, detect
+    from mgcaffe.comm.transport.handshake import handshake
+    from mgcaffe.comm.transport.threaded import ThreadedCommunicator, run_ranks
+    from mgcaffe.comm.tuning.calibration import agree_times, measure_allreduce
 
 _HOMES = {
-    "calibration": ("agree_times", "measure_allreduce"),
-    "comm_report": ("CommReport", "GroupTimes"),
-    "communicator": ("Communicator", "SingleCommunicator", "Waiting", "connect"),
-    "cores": ("CoreShare", "find_share"),
-    "cost": ("AffineCost", "AllReduceCost", "Cost", "cost_from_json"),
-    "guard": ("run_guarded",),
-    "handshake": ("handshake",),
-    "launch": ("Launch", "detect"),
-    "networks": ("Network", "parse_network"),
-    "plan": ("Group", "Plan", "Segment", "ready_times"),
-    "plan_file": ("PlanBasis", "plan_text", "read_plan"),
-    "planners": ("SCHEDULES", "make_plan"),
-    "reducer": ("Reducer",),
-    "simulator": ("Result", "simulate"),
-    "synchronizer": ("MergedAllReduce", "NoSynchronizer", "Synchronizer"),
-    "threaded": ("ThreadedCommunicator", "run_ranks"),
-    "trace": ("Trace", "TraceLayer", "read_trace", "write_trace"),
+    "tuning.calibration": ("agree_times", "measure_allreduce"),
+    "exchange.comm_report": ("CommReport", "GroupTimes"),
+    "transport.communicator": ("Communicator", "SingleCommunicator", "Waiting", "connect"),
+    "planning.cost": ("AffineCost", "AllReduceCost", "Cost", "cost_from_json"),
+    "supervision.guard": ("run_guarded",),
+    "transport.handshake": ("handshake",),
+    "transport.environment": ("Launch", "detect"),
+    "planning.networks": ("Network", "parse_network"),
+    "planning.plan": ("Group", "Plan", "Segment", "ready_times"),
+    "planning.plan_file": ("PlanBasis", "plan_text", "read_plan"),
+    "planning.schedules": ("SCHEDULES", "make_plan"),
+    "exchange.reducer": ("Reducer",),
+    "planning.simulator": ("Result", "simulate"),
+    "exchange.synchronizer": ("MergedAllReduce", "NoSynchronizer", "Synchronizer"),
+    "transport.threaded": ("ThreadedCommunicator", "run_ranks"),
+    "planning.trace": ("Trace", "TraceLayer", "read_trace", "write_trace"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -55,7 +53,6 @@ __all__ = [
     "AllReduceCost",
     "CommReport",
     "Communicator",
-    "CoreShare",
     "Cost",
     "Group",
     "GroupTimes",
@@ -78,7 +75,6 @@ __all__ = [
     "connect",
     "cost_from_json",
     "detect",
-    "find_share",
     "handshake",
     "make_plan",
     "measure_allreduce",

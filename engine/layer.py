@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NoReturn
 
 import torch
 
-from mgcaffe.engine import sizes
+from mgcaffe.engine.checks import sizes
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.errors import EngineError, Location, NetError

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from mgcaffe.engine import fillers, fusion, graph, lifetimes, needs, registry, sharing, sizes, unread, weights
+from mgcaffe.engine import fillers, registry
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.blob import Blob
-from mgcaffe.engine.gradients import GradientStore
+from mgcaffe.engine.checks import sizes, unused_fields
+from mgcaffe.engine.graph import fusion, lifetimes, needs, rules, sharing
+from mgcaffe.engine.graph.gradients import GradientStore
+from mgcaffe.engine.graph.node import Node, connect
 from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
-from mgcaffe.engine.node import Node, connect
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.engine.weights import by_name
 from mgcaffe.errors import EngineError, NetError
 from mgcaffe.prototxt import NetParameter, read_net_source
 
@@ -116,7 +119,7 @@ class Net:
         self.blobs: dict[str, Blob] = {}
         self.nodes: list[Node] = []
         self.layers: list[Layer] = []
-        state = graph.make_state(phase, level, stages, param.state if param.HasField("state") else None)
+        state = rules.make_state(phase, level, stages, param.state if param.HasField("state") else None)
         try:
             self._build(state, sources, share_with)
         except EngineError:
@@ -140,12 +143,12 @@ class Net:
 
     def _build(self, state: Any, sources: Any, share_with: Net | None) -> None:
         """Makes the layers of a state and their parameters, and works out which gradients are needed."""
-        unread.check_net(self.param, sources)
+        unused_fields.check_net(self.param, sources)
         specs = [
-            graph.LayerSpec(layer, sources.layers[index] if sources is not None else None)
+            rules.LayerSpec(layer, sources.layers[index] if sources is not None else None)
             for index, layer in enumerate(self.param.layer)
         ]
-        for spec in graph.insert_splits(graph.filter_layers(specs, state)):
+        for spec in rules.insert_splits(rules.filter_layers(specs, state)):
             self._append(spec)
         self._bind_parameters(share_with)
         self._find_needs()
@@ -172,7 +175,7 @@ class Net:
             return
         lifetimes.find_dead(self._steps, kept={*self.outputs})
 
-    def _append(self, spec: graph.LayerSpec) -> None:
+    def _append(self, spec: rules.LayerSpec) -> None:
         layer = registry.create(spec.param, self.context, spec.source)
         layer.bottom_names = spec.bottoms or layer.bottom_names
         node = connect(len(self.nodes), spec, layer, self.blobs)
@@ -183,7 +186,7 @@ class Net:
             sizes.check_inputs(layer)
         with sizes.named(layer, "setting up"):
             layer.setup(shapes)
-            unread.check_numbers(spec.param, spec.source)
+            unused_fields.check_numbers(spec.param, spec.source)
             self._reshape(node, shapes)
         named = node.tops[: len(spec.param.top)]
         self.blobs.update((blob.name, blob) for blob in named)
@@ -405,7 +408,7 @@ class Net:
 
     # -- weights -----------------------------------------------------------------------------------------
 
-    def copy_trained_layers(self, source: Any) -> weights.CopyReport:
+    def copy_trained_layers(self, source: Any) -> by_name.CopyReport:
         """Copies weights from a file's path or a NetParameter message to the layers of the same names.
 
         A file is binary or HDF5 by its content.
@@ -414,8 +417,8 @@ class Net:
             NetError, PrototxtError: the file does not parse, or a layer does not fit.
         """
         if isinstance(source, (str, Path)):
-            return weights.copy_file(self.layers, source)
-        return weights.copy_message(self.layers, source, source.name or "the given net")
+            return by_name.copy_file(self.layers, source)
+        return by_name.copy_message(self.layers, source, source.name or "the given net")
 
     def share_trained_layers_with(self, other: Net) -> None:
         """Makes the layers named as in `other` use that net's parameters (Caffe: ShareTrainedLayersWith)."""
@@ -425,7 +428,7 @@ class Net:
     def to_proto(self, diff: bool = False) -> Any:
         """The net as a NetParameter message with weights (and gradients), as Caffe snapshots it."""
         message = NetParameter(name=self.name)
-        weights.layers_to_proto(message, self.layers, diff)
+        by_name.layers_to_proto(message, self.layers, diff)
         return message
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mgcaffe.engine import unread
-from mgcaffe.engine.fork_fields import LAYER_FORKS
+from mgcaffe.engine.checks import unused_fields
+from mgcaffe.engine.checks.fork_fields import LAYER_FORKS
 from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.errors import NetError
 
@@ -46,7 +46,7 @@ def create(param: Any, context: LayerContext, source: Any = None) -> Layer:
     """
     types = layer_types()
     if param.type in types:
-        unread.check_layer(param, source)
+        unused_fields.check_layer(param, source)
         return types[param.type](param, context, source)
     location = source.field("type") if source is not None else None
     if param.type in LAYER_FORKS:

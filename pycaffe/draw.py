@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.engine import graph
+from mgcaffe.engine.graph import rules
 from mgcaffe.errors import UsageError
 from mgcaffe.prototxt import PoolingParameter
 
@@ -123,10 +123,10 @@ def _layers(net: Any, phase: int | None) -> Iterable[Any]:
 
 
 def _is_in_phase(layer: Any, phase: int) -> bool:
-    state = graph.make_state(phase)
+    state = rules.make_state(phase)
     if layer.include:
         return any(not rule.HasField("phase") or rule.phase == phase for rule in layer.include)
-    return not any(graph.meets_rule(state, rule) for rule in layer.exclude)
+    return not any(rules.meets_rule(state, rule) for rule in layer.exclude)
 
 
 def _layer_label(layer: Any, rankdir: str, display_lrm: bool) -> str:

@@ -13,7 +13,7 @@ import torch
 from mgcaffe.engine import registry
 from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.errors import UsageError
-from mgcaffe.tools.glog import log_line, start_logging
+from mgcaffe.tools.listeners.glog import log_line, start_logging
 
 __all__ = ["TEST", "TRAIN"]
 

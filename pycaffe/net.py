@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from mgcaffe import engine
-from mgcaffe.engine import weights_hdf5
 from mgcaffe.engine.data.memory_data import MemoryData
 from mgcaffe.engine.host_blob import Array, HostBlob, ParameterBlob, write_back
 from mgcaffe.engine.layer import Layer as EngineLayer
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.layers.python import Python
 from mgcaffe.engine.user_layer import UserLayer
+from mgcaffe.engine.weights import hdf5
 from mgcaffe.prototxt import write_binary
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.batching import in_batches, joined
@@ -296,12 +296,12 @@ class Net:
     def save_hdf5(self, path: str | os.PathLike[str], diff: bool = False) -> None:
         """Writes the weights (and gradients) as HDF5."""
         write_back()
-        weights_hdf5.save_hdf5(self.engine_net, path, diff)
+        hdf5.save_hdf5(self.engine_net, path, diff)
 
     def load_hdf5(self, path: str | os.PathLike[str]) -> None:
         """Loads weights from HDF5, by layer name."""
         write_back()
-        weights_hdf5.load_hdf5(self.engine_net, path)
+        hdf5.load_hdf5(self.engine_net, path)
 
     # -- inside ------------------------------------------------------------------------------------------
 

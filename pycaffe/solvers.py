@@ -11,8 +11,8 @@ from mgcaffe.engine.host_blob import write_back
 from mgcaffe.prototxt import read_solver_source
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.net import Net
-from mgcaffe.solvers.rules import RULES
-from mgcaffe.tools.caffe_log import CaffeLogListener
+from mgcaffe.solvers.update.rules import RULES
+from mgcaffe.tools.listeners.caffe_log import CaffeLogListener
 
 
 class Solver:

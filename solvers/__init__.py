@@ -9,10 +9,10 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "LearningRatePolicy": "policies",
+    "LearningRatePolicy": "rates.policies",
     "Solver": "solver",
     "SolverListener": "events",
-    "Updater": "updates",
+    "Updater": "update.updater",
 }
 
 __all__ = sorted(_HOMES)

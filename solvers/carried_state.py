@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
-from mgcaffe.engine.layers.recurrent import RecurrentLayer
+from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt import BlobProto, blob_array, fill_blob
 from mgcaffe.solvers.events import Emit, Warned

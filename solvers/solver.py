@@ -20,38 +20,32 @@ from typing import Any
 
 import torch
 
-from mgcaffe.comm import Communicator, SingleCommunicator, status, survival
+from mgcaffe.comm import Communicator, SingleCommunicator
+from mgcaffe.comm.supervision import status
+from mgcaffe.comm.transport import ulfm
 from mgcaffe.engine import Net
-from mgcaffe.solvers import building, carried_state, resuming, snapshot, testing
-from mgcaffe.solvers.averaging import GradientAveraging
-from mgcaffe.solvers.checks import check_fields
-from mgcaffe.solvers.debug_info import DebugInfo, watch_tests
-from mgcaffe.solvers.events import (
-    Displayed,
-    Event,
-    LearningRate,
-    Noted,
-    OutputValue,
-    SolverListener,
-    Started,
-    Warned,
-    WeightsCopied,
-)
-from mgcaffe.solvers.files import probe_writable
-from mgcaffe.solvers.meter import Meter
-from mgcaffe.solvers.nets import NetReader
-from mgcaffe.solvers.not_finite import FiniteCheck
-from mgcaffe.solvers.policies import LearningRatePolicy
-from mgcaffe.solvers.ranks import Ranks
-from mgcaffe.solvers.smoothing import SmoothedLoss
-from mgcaffe.solvers.snapshot_best import BestRule
-from mgcaffe.solvers.snapshot_reading import load_snapshot
-from mgcaffe.solvers.snapshots import Snapshots
+from mgcaffe.solvers import carried_state, events
+from mgcaffe.solvers.exchange.averaging import GradientAveraging
+from mgcaffe.solvers.exchange.ranks import Ranks
+from mgcaffe.solvers.monitor.debug_info import DebugInfo, watch_tests
+from mgcaffe.solvers.monitor.finite_check import FiniteCheck
+from mgcaffe.solvers.monitor.meter import Meter
+from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
+from mgcaffe.solvers.rates.policies import LearningRatePolicy
+from mgcaffe.solvers.setup import building
+from mgcaffe.solvers.setup.checks import check_fields
+from mgcaffe.solvers.setup.nets import NetReader
+from mgcaffe.solvers.snapshots import names, resuming
+from mgcaffe.solvers.snapshots.best import BestRule
+from mgcaffe.solvers.snapshots.files import probe_writable
+from mgcaffe.solvers.snapshots.reading import load_snapshot
+from mgcaffe.solvers.snapshots.state import Progress
+from mgcaffe.solvers.snapshots.writer import Snapshots
 from mgcaffe.solvers.source import locate
-from mgcaffe.solvers.state import Progress
-from mgcaffe.solvers.test_runs import TestRuns
-from mgcaffe.solvers.training import Observer, Trainer
-from mgcaffe.solvers.updates import Updater
+from mgcaffe.solvers.testing import tester
+from mgcaffe.solvers.testing.test_runs import TestRuns
+from mgcaffe.solvers.trainer import Observer, Trainer
+from mgcaffe.solvers.update.updater import Updater
 
 
 class Solver:
@@ -87,7 +81,7 @@ class Solver:
         *,
         source: Any = None,
         communicator: Communicator | None = None,
-        listeners: Iterable[SolverListener] = (),
+        listeners: Iterable[events.SolverListener] = (),
         weights: Sequence[str] | None = None,
         schedule: str | None = None,
         dtype: torch.dtype = torch.float32,
@@ -104,15 +98,17 @@ class Solver:
         self._communicator = communicator if communicator is not None else SingleCommunicator()
         self.ranks = Ranks(self._communicator)
         for text in check_fields(param, source):
-            self._emit(Warned(text))
+            self._emit(events.Warned(text))
         self._policy = LearningRatePolicy(param, source)
         for field in self._policy.unset_fields():
-            self._emit(Warned(f"lr_policy '{self._policy.name}' reads {field}, which is not set and counts as 0"))
+            self._emit(
+                events.Warned(f"lr_policy '{self._policy.name}' reads {field}, which is not set and counts as 0")
+            )
         self._prefix = self._check_prefix()
         self._smoothed = SmoothedLoss(param.average_loss)
         self._window_is_restored = False
         self._stop_wanted = self._snapshot_wanted = self._stopped = False
-        self._scores: tuple[tuple[OutputValue, ...], ...] = ()
+        self._scores: tuple[tuple[events.OutputValue, ...], ...] = ()
         with ExitStack() as opened:
             self._build_nets(dtype, device, strict, keep_blobs or param.debug_info, opened)
             self._build_trainer(schedule, opened)
@@ -124,7 +120,7 @@ class Solver:
         """Finds out now, not after hours of training, that snapshots cannot be written."""
         if not (self.param.snapshot or self.param.snapshot_after_train or self.param.snapshot_best):
             return None
-        prefix = snapshot.snapshot_prefix(self.param, self._source)
+        prefix = names.snapshot_prefix(self.param, self._source)
         if self.ranks.rank == 0:
             given = self.param.HasField("snapshot_prefix")
             probe_writable(prefix, locate(self._source, "snapshot_prefix") if given else None)
@@ -159,7 +155,7 @@ class Solver:
         param = self.param
         self._updater = Updater(param, self.net.arena, self._source)
         for text in self._updater.warnings:
-            self._emit(Warned(text))
+            self._emit(events.Warned(text))
         self._averaging = GradientAveraging(self.net, self._communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
         self._trainer = Trainer(self.net, self._updater, self._averaging, param, self.ranks.rank)
@@ -182,7 +178,7 @@ class Solver:
         """Trains up to max_iter, or until a stop is requested, with the tests and snapshots on the way."""
         self._meter.start_run()
         self._emit(
-            Started(
+            events.Started(
                 net=self.net.name,
                 solver_type=self._updater.name,
                 policy=self._policy.name,
@@ -195,7 +191,7 @@ class Solver:
             )
         )
         if self.iteration >= self.param.max_iter:
-            self._emit(Warned(f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"))
+            self._emit(events.Warned(f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"))
         self.step(self.param.max_iter - self.iteration)
         is_taken = self._is_due(self.param.snapshot) and self.iteration > 0
         if self.param.snapshot_after_train and not is_taken:
@@ -289,17 +285,17 @@ class Solver:
             return
         smoothed = self._smoothed.add(loss)
         if (news := self._policy.observe(self.iteration, smoothed)) is not None:
-            self._emit(Noted(news))
+            self._emit(events.Noted(news))
         rate = self._policy.rate(self.iteration)
         # Whoever looks at all gradients, or at weights, before an update ends must find them complete.
-        watched = bool(self._on_start or self._on_gradients_ready or self.param.debug_info or survival.is_enabled())
+        watched = bool(self._on_start or self._on_gradients_ready or self.param.debug_info or ulfm.is_enabled())
         comm, is_updated = self._trainer.take_gradients(rate, self.iteration, together=watched)
         self._meter.communicated(comm)
         if self._is_due(self.param.display):
-            numbers = self.ranks.mean(testing.output_numbers(self.net))
-            outputs = testing.label_outputs(self.net, numbers)
+            numbers = self.ranks.mean(tester.output_numbers(self.net))
+            outputs = tester.label_outputs(self.net, numbers)
             self._meter.display(self.iteration, smoothed, self.param.display, outputs)
-            self._emit(LearningRate(self.iteration, rate))
+            self._emit(events.LearningRate(self.iteration, rate))
         for callback in self._on_gradients_ready:
             callback()
         self._debug.before_update()
@@ -339,7 +335,7 @@ class Solver:
         window = SmoothedLoss(self.param.average_loss)
         window.restart(self._smoothed.losses)
         smoothed = window.add(float(self.ranks.mean([loss])[0]))
-        self._emit(Displayed(self.iteration, smoothed, None, None, None, ()))
+        self._emit(events.Displayed(self.iteration, smoothed, None, None, None, ()))
 
     # -- testing -----------------------------------------------------------------------------------------
 
@@ -385,7 +381,7 @@ class Solver:
             raise failure
 
     def _snapshot_prefix(self) -> Path:
-        return self._prefix or snapshot.snapshot_prefix(self.param, self._source)
+        return self._prefix or names.snapshot_prefix(self.param, self._source)
 
     def _take_snapshot(self) -> None:
         """Has the weights written as they are now; what goes wrong then is told by a warning (collective)."""
@@ -452,7 +448,7 @@ class Solver:
         self._smoothed.restart(progress.smoothed_losses)
         missing = self._policy.resume(progress.plateau, progress.iteration, progress.current_step)
         if missing is not None:
-            self._emit(Warned(missing))
+            self._emit(events.Warned(missing))
         self._snapshots.resume(path, progress.iteration, progress.best)
         self._window_is_restored = True
         resuming.warn_of_ranks(progress.world_size, self.ranks.size, self._emit)
@@ -472,7 +468,7 @@ class Solver:
         )
 
     def _copy_weights(self, net: Net, file: str, name: str) -> None:
-        self._emit(WeightsCopied(file, name, net.copy_trained_layers(file)))
+        self._emit(events.WeightsCopied(file, name, net.copy_trained_layers(file)))
 
     def _share_beginning(self, histories: Sequence[torch.Tensor] = ()) -> None:
         """Gives every rank the weights (and histories) of rank 0."""
@@ -492,6 +488,6 @@ class Solver:
     ) -> None:
         self.close()
 
-    def _emit(self, event: Event) -> None:
+    def _emit(self, event: events.Event) -> None:
         for listener in self.listeners:
             listener.on_event(event)

@@ -8,7 +8,7 @@ from mgcaffe.errors import DataError
 
 if TYPE_CHECKING:
     from mgcaffe.engine.data.batches import Array
-    from mgcaffe.engine.data.lmdb_source import LmdbSource
+    from mgcaffe.engine.data.lmdb.source import LmdbSource
 
 
 def read_image(source: LmdbSource, number: int) -> tuple[Array, bytes]:

@@ -11,11 +11,11 @@ import importlib.metadata
 import sys
 from collections.abc import Sequence
 
-from mgcaffe.comm.guard import run_guarded
-from mgcaffe.engine import sizes
+from mgcaffe.comm.supervision.guard import run_guarded
+from mgcaffe.engine.checks import sizes
 from mgcaffe.errors import EXIT_OK, EXIT_USAGE, EngineError, UsageError
-from mgcaffe.tools.process import calm_waiting_threads
-from mgcaffe.tools.session import Session
+from mgcaffe.tools.running.process import calm_waiting_threads
+from mgcaffe.tools.running.session import Session
 
 COMMANDS = {
     "train": "train a net, or go on training it",
@@ -74,7 +74,7 @@ def _run(words: list[str], session: Session) -> int:
     if name not in COMMANDS:
         raise UsageError(_unknown_command(name), hint="see 'engine --help'")
     calm_waiting_threads()
-    command = importlib.import_module(f"mgcaffe.tools.{name}")
+    command = importlib.import_module(f"mgcaffe.tools.commands.{name}")
     try:
         code: int = command.run(command.parser().parse(words[1:]), session)
     except (MemoryError, RuntimeError) as error:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.engine.data.transform_fields import transformed_shape
+from mgcaffe.engine.data.images.transform_fields import transformed_shape
 from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import DataError, NetError, UsageError
 from mgcaffe.prototxt import read_net_source
 from mgcaffe.prototxt.source import NetSource
-from mgcaffe.tools.flags import Flags
+from mgcaffe.tools.flags.parsing import Flags
 
 Shapes = list[tuple[str, tuple[int, ...]]]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 
-from mgcaffe.comm.trace import Trace, TraceLayer, fold
+from mgcaffe.comm.planning.trace import Trace, TraceLayer, fold
 from mgcaffe.engine.net import Net
-from mgcaffe.solvers.stopwatch import Stopwatch
+from mgcaffe.solvers.monitor.stopwatch import Stopwatch
 
 
 def measure_trace(net: Net, passes: int) -> Trace:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
 
 if TYPE_CHECKING:
-    from mgcaffe.comm.simulator import Result
+    from mgcaffe.comm.planning.simulator import Result
 
 # Colours that people with colour blindness can tell apart (Okabe and Ito), and markers that also print.
 _STYLES = {

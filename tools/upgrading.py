@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mgcaffe.comm.guard import run_guarded
+from mgcaffe.comm.supervision.guard import run_guarded
 from mgcaffe.errors import EXIT_OK, UsageError
 
 Read = Callable[..., Any]

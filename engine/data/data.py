@@ -21,7 +21,15 @@ import numpy as np
 from mgcaffe.engine.data.batches import Array, BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.datum import DatumRecord, decode_datum_record
-from mgcaffe.engine.data.lmdb_source import LmdbSource, open_lmdb
+from mgcaffe.engine.data.images.transform_fields import (
+    check_fit,
+    color_choice,
+    make_transformer,
+    refuse_other_fields,
+    shape_by_hint,
+)
+from mgcaffe.engine.data.images.transformer import Transformer
+from mgcaffe.engine.data.lmdb.source import LmdbSource, open_lmdb
 from mgcaffe.engine.data.record_loader import (
     BadRecordRule,
     RecordLoader,
@@ -29,14 +37,6 @@ from mgcaffe.engine.data.record_loader import (
     check_shape,
     decode_threads,
 )
-from mgcaffe.engine.data.transform_fields import (
-    check_fit,
-    color_choice,
-    make_transformer,
-    refuse_other_fields,
-    shape_by_hint,
-)
-from mgcaffe.engine.data.transformer import Transformer
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 from mgcaffe.errors import DataError

@@ -23,7 +23,14 @@ import numpy as np
 from mgcaffe.engine.data.batches import Array, BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.hdf5_files import read_list
-from mgcaffe.engine.data.images import decode_image
+from mgcaffe.engine.data.images.decoding import decode_image
+from mgcaffe.engine.data.images.transform_fields import (
+    check_fit,
+    make_transformer,
+    refuse_other_fields,
+    shape_by_hint,
+)
+from mgcaffe.engine.data.images.transformer import Transformer
 from mgcaffe.engine.data.record_loader import (
     BadRecordRule,
     RecordLoader,
@@ -31,13 +38,6 @@ from mgcaffe.engine.data.record_loader import (
     check_shape,
     decode_threads,
 )
-from mgcaffe.engine.data.transform_fields import (
-    check_fit,
-    make_transformer,
-    refuse_other_fields,
-    shape_by_hint,
-)
-from mgcaffe.engine.data.transformer import Transformer
 from mgcaffe.engine.layer import exactly
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register

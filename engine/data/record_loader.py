@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from mgcaffe.engine.data.transformer import Transformer
+from mgcaffe.engine.data.images.transformer import Transformer
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.errors import DataError
 

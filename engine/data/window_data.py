@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import Array, BatchForm, empty
 from mgcaffe.engine.data.data_layer import DataLayer
-from mgcaffe.engine.data.images import decode_image
+from mgcaffe.engine.data.images.decoding import decode_image
+from mgcaffe.engine.data.images.transform_fields import read_mean, refuse_other_fields
 from mgcaffe.engine.data.record_loader import BadRecordRule, RecordLoader, bad_record_rule, decode_threads
-from mgcaffe.engine.data.transform_fields import read_mean, refuse_other_fields
 from mgcaffe.engine.data.window_data_cut import Cutter
 from mgcaffe.engine.data.window_data_file import Window, WindowFile, WindowImage, read_window_file
 from mgcaffe.engine.layer import exactly

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mgcaffe.engine.data.batches import Array
-from mgcaffe.engine.data.images import resized
+from mgcaffe.engine.data.images.decoding import resized
 from mgcaffe.engine.data.window_data_file import Window
 from mgcaffe.errors import DataError
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from mgcaffe.engine.layers.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import BottomNeuron
 from mgcaffe.engine.registry import register
 
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer, between, exactly
-from mgcaffe.engine.layers import labels
+from mgcaffe.engine.layers.shared import labels
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

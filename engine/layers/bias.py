@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.broadcast import BroadcastLayer
+from mgcaffe.engine.layers.shared.broadcast import BroadcastLayer
 from mgcaffe.engine.registry import register
 
 

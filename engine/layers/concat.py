@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer, at_least
-from mgcaffe.engine.layers.fields import joining_axis
+from mgcaffe.engine.layers.shared.fields import joining_axis
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

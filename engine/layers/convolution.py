@@ -22,8 +22,8 @@ import torch
 from mgcaffe.engine.kernels import convolution
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.layer import Layer, at_least
-from mgcaffe.engine.layers.fields import refuse_fork_fields
-from mgcaffe.engine.layers.geometry import read_geometry
+from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.geometry import read_geometry
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

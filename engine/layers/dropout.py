@@ -20,8 +20,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import TRAIN
-from mgcaffe.engine.layers.fields import refuse_fork_fields
-from mgcaffe.engine.layers.neuron import Neuron
+from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

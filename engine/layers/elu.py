@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.fields import refuse_fork_fields
-from mgcaffe.engine.layers.neuron import BottomNeuron, run_backward
+from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.neuron import BottomNeuron, run_backward
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.layers.rows import add_rows, read_rows
+from mgcaffe.engine.layers.shared.rows import add_rows, read_rows
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

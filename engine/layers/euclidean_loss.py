@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.loss import Loss
+from mgcaffe.engine.layers.shared.loss import Loss
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

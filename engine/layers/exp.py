@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.neuron import TopNeuron, affine
+from mgcaffe.engine.layers.shared.neuron import TopNeuron, affine
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers import labels
-from mgcaffe.engine.layers.loss import Loss
+from mgcaffe.engine.layers.shared import labels
+from mgcaffe.engine.layers.shared.loss import Loss
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

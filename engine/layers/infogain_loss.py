@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 
 from mgcaffe.engine.layer import between
-from mgcaffe.engine.layers import labels
-from mgcaffe.engine.layers.loss import NormalizedLoss
+from mgcaffe.engine.layers.shared import labels
+from mgcaffe.engine.layers.shared.loss import NormalizedLoss
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 from mgcaffe.errors import DataError, PrototxtError

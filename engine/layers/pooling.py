@@ -34,7 +34,7 @@ from mgcaffe.engine.kernels import pooling, stochastic_pooling
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.pooling import Pair, Window
 from mgcaffe.engine.layer import TEST, Layer, between
-from mgcaffe.engine.layers.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

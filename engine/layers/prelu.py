@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import BottomNeuron
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.neuron import TopNeuron, run_backward
+from mgcaffe.engine.layers.shared.neuron import TopNeuron, run_backward
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.layers.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels import linear
-from mgcaffe.engine.layers.recurrent import RecurrentLayer
+from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from mgcaffe.engine.kernels import channels
-from mgcaffe.engine.layers.broadcast import BroadcastLayer
+from mgcaffe.engine.layers.shared.broadcast import BroadcastLayer
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.registry import register
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.loss import BATCH_SIZE, NormalizedLoss
+from mgcaffe.engine.layers.shared.loss import BATCH_SIZE, NormalizedLoss
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

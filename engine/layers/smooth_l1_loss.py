@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import between
-from mgcaffe.engine.layers.loss import Loss
+from mgcaffe.engine.layers.shared.loss import Loss
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

@@ -31,8 +31,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import between
-from mgcaffe.engine.layers import labels
-from mgcaffe.engine.layers.loss import NormalizedLoss
+from mgcaffe.engine.layers.shared import labels
+from mgcaffe.engine.layers.shared.loss import NormalizedLoss
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.neuron import Neuron
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 
 

@@ -20,7 +20,7 @@ import lmdb
 import numpy as np
 from sklearn.datasets import load_digits
 
-from mgcaffe.engine.data.lmdb_sums import FILE, record_sum, write_sums
+from mgcaffe.engine.data.lmdb.sums import FILE, record_sum, write_sums
 from mgcaffe.prototxt import Datum
 
 SEED = 0

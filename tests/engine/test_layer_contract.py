@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.net import TEST, TRAIN, Net
-from mgcaffe.engine.node import Node
 from mgcaffe.prototxt import read_net_source
 from tests.engine.fork_nets import FORK_NETS
 from tests.engine.netkit import make_net

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import mgcaffe.engine
-from mgcaffe.engine import fork_fields, registry
+from mgcaffe.engine import registry
+from mgcaffe.engine.checks import fork_fields
 from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import LayerParameter, read_net_source

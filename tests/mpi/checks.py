@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 
 import numpy
 
-from mgcaffe.comm.calibration import agree_times, measure_allreduce, measure_wire
-from mgcaffe.comm.clock import measure_offsets
-from mgcaffe.comm.communicator import Waiting, connect
-from mgcaffe.comm.cost import AffineCost
-from mgcaffe.comm.handshake import handshake
-from mgcaffe.comm.launch import detect
-from mgcaffe.comm.mpi import MpiCommunicator, check_place
-from mgcaffe.comm.plan import Segment, ready_times
-from mgcaffe.comm.planners import SCHEDULES, make_plan
-from mgcaffe.comm.synchronizer import MergedAllReduce
-from mgcaffe.comm.wire import Wire, make_sum
+from mgcaffe.comm.exchange.sums.wire import Wire, make_sum
+from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
+from mgcaffe.comm.planning.cost import AffineCost
+from mgcaffe.comm.planning.plan import Segment, ready_times
+from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
+from mgcaffe.comm.transport.clock import measure_offsets
+from mgcaffe.comm.transport.communicator import Waiting, connect
+from mgcaffe.comm.transport.environment import detect
+from mgcaffe.comm.transport.handshake import handshake
+from mgcaffe.comm.transport.mpi import MpiCommunicator, check_place
+from mgcaffe.comm.tuning.calibration import agree_times, measure_allreduce, measure_wire
 from mgcaffe.errors import CommError, RankDisagreement
 
 ranks = connect()

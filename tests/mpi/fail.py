@@ -8,13 +8,13 @@ import time
 
 import numpy
 
-from mgcaffe.comm.communicator import Communicator, connect
-from mgcaffe.comm.cost import AffineCost
-from mgcaffe.comm.guard import run_guarded
-from mgcaffe.comm.handshake import handshake
-from mgcaffe.comm.plan import Segment, ready_times
-from mgcaffe.comm.planners import make_plan
-from mgcaffe.comm.synchronizer import MergedAllReduce
+from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
+from mgcaffe.comm.planning.cost import AffineCost
+from mgcaffe.comm.planning.plan import Segment, ready_times
+from mgcaffe.comm.planning.schedules import make_plan
+from mgcaffe.comm.supervision.guard import run_guarded
+from mgcaffe.comm.transport.communicator import Communicator, connect
+from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.errors import NetError
 
 way = sys.argv[1]

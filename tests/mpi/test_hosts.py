@@ -32,7 +32,8 @@ random_seed: 7 solver_mode: CPU comm_param { schedule: WFBP deterministic: true 
 """
 LAUNCH = """
 import sys
-from mgcaffe.tools import launcher, main
+from mgcaffe.tools import main
+from mgcaffe.tools.launcher import launcher
 launcher.launch = lambda flags, launch=launcher.launch: launch(flags, sys.argv[1:3])
 sys.exit(main.main(["train", *sys.argv[3:]]))
 """

@@ -7,7 +7,7 @@ import pytest
 
 import mgcaffe.pycaffe as caffe
 from mgcaffe.errors import SolverError
-from mgcaffe.solvers.rules import RULES
+from mgcaffe.solvers.update.rules import RULES
 from tests.pycaffe.nets import SIMPLE, write
 
 SOLVER = """

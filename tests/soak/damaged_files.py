@@ -25,8 +25,8 @@ import torch
 from mgcaffe.errors import EXIT_BAD_INPUT, EngineError
 from mgcaffe.prototxt import BlobProto, NetParameter, SolverState, parse_solver
 from mgcaffe.solvers import Solver
-from mgcaffe.solvers.snapshot import state_path
-from mgcaffe.solvers.snapshot_manifest import manifest_path
+from mgcaffe.solvers.snapshots.manifest import manifest_path
+from mgcaffe.solvers.snapshots.names import state_path
 from tests.soak import Row, count
 
 NAME = "damage"

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from mgcaffe.engine.data.lmdb_source import open_lmdb
-from mgcaffe.engine.data.lmdb_sums import FILE
-from mgcaffe.engine.data.lmdb_writer import LmdbWriter
+from mgcaffe.engine.data.lmdb.source import open_lmdb
+from mgcaffe.engine.data.lmdb.sums import FILE
+from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 from mgcaffe.errors import DataError
 from mgcaffe.prototxt import Datum
 from tests.soak import Row

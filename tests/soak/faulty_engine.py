@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.comm.launch import detect
+from mgcaffe.comm.transport.environment import detect
 
 
 def strike(how: str) -> None:
@@ -91,10 +91,10 @@ def record(rank: int) -> None:
 def main() -> int:
     """Runs `engine` with this process's arguments."""
     from mgcaffe.tools import main as engine
-    from mgcaffe.tools import watching
+    from mgcaffe.tools.running import rank_watch
 
     rank = detect().rank
-    original = watching.RankWatch.__init__
+    original = rank_watch.RankWatch.__init__
 
     def watch(self: Any, flags: Any) -> None:
         # Torch is loaded only once the rank is watched, as without faults.
@@ -105,7 +105,7 @@ def main() -> int:
             if int(struck) == rank:
                 install(point, how, int(occurrence))
 
-    watching.RankWatch.__init__ = watch  # type: ignore[method-assign]
+    rank_watch.RankWatch.__init__ = watch  # type: ignore[method-assign]
     return engine.main()
 
 

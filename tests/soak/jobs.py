@@ -37,7 +37,8 @@ comm_param {{ schedule: WFBP }}
 
 _LAUNCH = """
 import sys
-from mgcaffe.tools import launcher, main
+from mgcaffe.tools import main
+from mgcaffe.tools.launcher import launcher
 program = sys.argv[1:3]
 launcher.launch = lambda flags, launch=launcher.launch: launch(flags, program)
 sys.exit(main.main(["train", *sys.argv[3:]]))

@@ -23,13 +23,13 @@ from typing import NoReturn
 
 import torch
 
-from mgcaffe.comm.communicator import SingleCommunicator
+from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.errors import EngineError
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Event, Warned
-from mgcaffe.solvers.snapshot_reading import newest_snapshot, read_snapshot
-from mgcaffe.solvers.snapshot_store import stored_snapshots
+from mgcaffe.solvers.snapshots.reading import newest_snapshot, read_snapshot
+from mgcaffe.solvers.snapshots.store import stored_snapshots
 from tests.soak import Row
 
 NAME = "kill"

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.comm.launch import detect
+from mgcaffe.comm.transport.environment import detect
 
 EVERY, FIRST = 10, 5
 _PAGE = os.sysconf("SC_PAGE_SIZE")

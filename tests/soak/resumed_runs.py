@@ -19,8 +19,8 @@ import lmdb
 import numpy as np
 import torch
 
-from mgcaffe.comm.communicator import Communicator, SingleCommunicator
-from mgcaffe.comm.threaded import run_ranks
+from mgcaffe.comm.transport.communicator import Communicator, SingleCommunicator
+from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.prototxt import Datum, parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import IterationDone, Tested

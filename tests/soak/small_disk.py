@@ -22,7 +22,7 @@ from mgcaffe.errors import EXIT_CANNOT_WRITE, SnapshotError
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Event, IterationDone, SnapshotWritten, Warned
-from mgcaffe.solvers.snapshot_store import stored_snapshots
+from mgcaffe.solvers.snapshots.store import stored_snapshots
 from tests.soak import Row, count
 
 NAME = "disk"

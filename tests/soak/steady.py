@@ -23,7 +23,7 @@ from statistics import linear_regression, median
 
 import numpy as np
 
-from mgcaffe.engine.data.lmdb_writer import LmdbWriter
+from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 from mgcaffe.prototxt import Datum
 from tests.soak import Row, count
 from tests.soak.jobs import LONGEST_S, ROOT

@@ -75,9 +75,9 @@ def test_a_rank_that_raises_ends_the_job_with_its_message(engine):
         "raise.py",
         "import sys\n"
         "from mgcaffe.errors import DataError\n"
-        "from mgcaffe.solvers.training import Trainer\n"
+        "from mgcaffe.solvers.trainer import Trainer\n"
         "from mgcaffe.tools.main import main\n"
-        "from mgcaffe.comm.launch import detect\n"
+        "from mgcaffe.comm.transport.environment import detect\n"
         "compute = Trainer.compute_gradients\n"
         "def fail(self, seed, iteration):\n"
         "    if iteration == 3 and detect().rank == 1:\n"
@@ -96,7 +96,7 @@ def test_a_mistake_of_ours_shows_its_traceback_and_asks_for_a_report(engine):
     script = engine.write(
         "bug.py",
         "import sys\n"
-        "from mgcaffe.tools import summary\n"
+        "from mgcaffe.tools.commands import summary\n"
         "from mgcaffe.tools.main import main\n"
         "summary.parser = lambda: 1 / 0\n"
         "sys.exit(main(['summary', 'x']))\n",
@@ -114,7 +114,7 @@ def test_two_ranks_with_different_nets_end_with_code_76(engine):
     script = engine.write(
         "choose.py",
         "import sys\n"
-        "from mgcaffe.comm.launch import detect\n"
+        "from mgcaffe.comm.transport.environment import detect\n"
         "from mgcaffe.tools.main import main\n"
         "sys.exit(main(['train', ['solver.prototxt', 'other.prototxt'][detect().rank]]))\n",
     )

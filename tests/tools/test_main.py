@@ -39,7 +39,7 @@ def test_every_command_has_complete_help(command, capsys):
     from importlib import import_module
 
     with pytest.raises(SystemExit):
-        import_module(f"mgcaffe.tools.{command}").parser().parse(["--help"])
+        import_module(f"mgcaffe.tools.commands.{command}").parser().parse(["--help"])
     text = capsys.readouterr().out
     assert f"usage: engine {command}" in text
     assert "one dash or two" in text
@@ -77,7 +77,7 @@ def test_mistakes_end_with_code_2_and_no_traceback(words, message):
     ],
 )
 def test_memory_that_is_not_there_is_no_mistake_of_ours(monkeypatch, capsys, error, message):
-    from mgcaffe.tools import summary
+    from mgcaffe.tools.commands import summary
     from mgcaffe.tools.main import main
 
     def fail(*arguments: object) -> int:

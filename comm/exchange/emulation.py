@@ -1,0 +1,89 @@
+"""A slower network than there is: an all-reduce takes at least a + bM seconds, and the rest of them is slept.
+
+It shows on one machine what a schedule does on a link with a large start-up cost. What it gives is an emulation
+and is called so wherever it is shown: the sums are real, the time is that of a straight line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from mgcaffe.comm.planning.cost import AffineCost
+from mgcaffe.errors import CommError, UsageError
+
+if TYPE_CHECKING:
+    from mgcaffe.comm.exchange.gradient_path import GradientPath
+    from mgcaffe.comm.exchange.sums.wire import Wire
+
+_TESTED_S = 3e-4
+
+
+def parse_link(text: str) -> AffineCost:
+    """Read `a=9.08e-4,b=7.40e-10`: seconds, and seconds a byte.
+
+    Raises:
+        UsageError: something else.
+    """
+    try:
+        named = dict(part.split("=", 1) for part in text.replace(" ", "").split(","))
+        if set(named) != {"a", "b"}:
+            raise ValueError
+        return AffineCost(float(named["a"]), float(named["b"]))
+    except (ValueError, CommError):
+        raise UsageError(
+            f"the emulated link '{text}' is not understood",
+            hint="give seconds, and seconds a byte, neither below 0: a=9.08e-4,b=7.40e-10",
+        ) from None
+
+
+def emulate(path: GradientPath, wire: Wire) -> GradientPath:
+    """Return the path as slow as `wire.link` says, or as it is where no link is emulated."""
+    if wire.link is None:
+        return path
+    return EmulatedPath(path, wire.link, path.element_bytes if wire.type == "float32" else 2)
+
+
+class EmulatedPath:
+    """A path (`path.GradientPath`) that takes as long as on another link.
+
+    Args:
+        path: does the work.
+        cost: a + bM of the link.
+        wire_bytes: the bytes of an element that travel.
+    """
+
+    def __init__(self, path: GradientPath, cost: AffineCost, wire_bytes: int) -> None:
+        self._path = path
+        self._cost = cost
+        self._wire_bytes = wire_bytes
+        self.element_bytes = path.element_bytes
+
+    def mark(self, offset: int, count: int) -> Any:
+        """Take note, as the path does."""
+        return self._path.mark(offset, count)
+
+    def reduce(self, offset: int, count: int, token: Any) -> None:
+        """Reduce the slice, and sleep until a + bM seconds have passed."""
+        if token is not None:
+            token.synchronize()  # on a GPU the gradients may yet have to be computed
+        deadline = time.perf_counter() + self._cost(count * self._wire_bytes)
+        self._path.reduce(offset, count, token)
+        sleep_until(deadline)
+
+    def finish(self) -> None:
+        """Finish, as the path does."""
+        self._path.finish()
+
+
+def sleep_until(deadline: float) -> None:
+    """Return when the clock (`time.perf_counter`) says so: sleep, but test for the last 0.3 ms.
+
+    A sleeping thread wakes up 0.06 ms late, now and then 0.2 ms, which would add up over the groups of an iteration.
+    """
+    rest = deadline - _TESTED_S - time.perf_counter()
+    if rest > 0:
+        time.sleep(rest)
+    while time.perf_counter() < deadline:
+        os.sched_yield()

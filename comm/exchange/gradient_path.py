@@ -1,0 +1,163 @@
+"""The way of a slice of gradients over the wire: to the host, sum over the ranks (`sums/wire.py`), mean, back.
+
+The reducer and the calibration use this one function, so what is measured is what happens.
+
+The sum over the ranks is divided element by element, so the bits of an element depend on its summands alone
+and not on what it was merged with. On two ranks a sum has one order, so there every plan gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy
+
+from mgcaffe.comm.exchange.sums.wire import PlainSum, Sum
+from mgcaffe.comm.transport.buffers import host_view, is_on_device
+from mgcaffe.comm.transport.communicator import Communicator
+
+if TYPE_CHECKING:
+    import torch
+
+
+class GradientPath(Protocol):
+    """Replaces slices of one flat gradient buffer by their means over the ranks."""
+
+    element_bytes: int
+
+    def mark(self, offset: int, count: int) -> Any:
+        """Take note that these elements have been computed; called by the thread that computes.
+
+        Returns a token for `reduce`.
+        """
+
+    def reduce(self, offset: int, count: int, token: Any) -> None:
+        """Replace elements offset to offset + count by their mean over the ranks; called by the reducer."""
+
+    def finish(self) -> None:
+        """Make what the computing thread does next see all reduced slices."""
+
+
+def make_path(
+    communicator: Communicator, flat: torch.Tensor | numpy.ndarray, summing: Sum | None = None
+) -> GradientPath:
+    """Return the path for a flat buffer in the host's memory or on a GPU.
+
+    Args:
+        communicator: the ranks.
+        flat: the buffer.
+        summing: how slices are summed (`wire.make_sum`); None: by one all-reduce on the communicator.
+
+    Raises:
+        CommError: the buffer isn't contiguous or has a type that MPI cannot reduce.
+    """
+    summing = summing if summing is not None else PlainSum(communicator)
+    if not isinstance(flat, numpy.ndarray) and is_on_device(flat):
+        return DevicePath(communicator.size, flat, summing, CudaStreams(flat.device))
+    return HostPath(communicator.size, flat, summing)
+
+
+class HostPath:
+    """In the host's memory: reduced in place, without a copy."""
+
+    def __init__(self, ranks: int, flat: torch.Tensor | numpy.ndarray, summing: Sum) -> None:
+        self._ranks = ranks
+        self._flat = host_view(flat)
+        self._sum = summing
+        self.element_bytes = self._flat.itemsize
+
+    def mark(self, offset: int, count: int) -> None:
+        """Return None: what a thread has computed is in memory."""
+
+    def reduce(self, offset: int, count: int, token: None = None) -> None:
+        """Sum the slice over the ranks and divide it by their number."""
+        part = self._flat[offset : offset + count]
+        self._sum(offset, part)
+        numpy.divide(part, self._ranks, out=part)
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+
+class Streams(Protocol):
+    """What staging asks of a device: copies beside its computation, on a stream for each direction."""
+
+    def pinned_like(self, flat: torch.Tensor) -> torch.Tensor:
+        """Return host memory of the same size that the device copies to and from by itself."""
+
+    def copy_out(self, host: torch.Tensor, device: torch.Tensor) -> Any:
+        """Start a copy to the host of what has been computed so far; return an event with `synchronize()`."""
+
+    def copy_back(self, device: torch.Tensor, host: torch.Tensor) -> Any:
+        """Start a copy to the device; return an event with `synchronize()`."""
+
+    def finish(self) -> None:
+        """Let the computing thread's stream wait for all copies back."""
+
+
+class CudaStreams:
+    """See `Streams`."""
+
+    def __init__(self, device: torch.device) -> None:
+        import torch
+
+        self._torch = torch
+        self._device = device
+        self._out = torch.cuda.Stream(device)
+        self._back = torch.cuda.Stream(device)
+
+    def pinned_like(self, flat: torch.Tensor) -> torch.Tensor:
+        """Return pinned memory."""
+        return self._torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True)
+
+    def copy_out(self, host: torch.Tensor, device: torch.Tensor) -> Any:
+        """Copy once the computing thread's stream has got here."""
+        self._out.wait_event(self._torch.cuda.current_stream(self._device).record_event())
+        with self._torch.cuda.stream(self._out):
+            host.copy_(device, non_blocking=True)
+            return self._out.record_event()
+
+    def copy_back(self, device: torch.Tensor, host: torch.Tensor) -> Any:
+        """Copy beside the next group's way out."""
+        with self._torch.cuda.stream(self._back):
+            device.copy_(host, non_blocking=True)
+            return self._back.record_event()
+
+    def finish(self) -> None:
+        """Wait on the device, not here."""
+        self._torch.cuda.current_stream(self._device).wait_stream(self._back)
+
+
+class DevicePath:
+    """On a GPU: staged through pinned host memory, beside the backward pass.
+
+    The copy to the host starts when a group is handed over, so it runs beside the all-reduce of the group before.
+    MPI is never given device memory: nonblocking collectives on it crash in Open MPI.
+    """
+
+    def __init__(self, ranks: int, flat: torch.Tensor, summing: Sum, streams: Streams) -> None:
+        self._ranks = ranks
+        self._flat = flat.detach().view(-1)
+        self._sum = summing
+        self._streams = streams
+        self._pinned = streams.pinned_like(self._flat)
+        self._host = host_view(self._pinned)
+        self.element_bytes = flat.element_size()
+
+    def mark(self, offset: int, count: int) -> Any:
+        """Start the copy to the host; return the event of its end."""
+        part = slice(offset, offset + count)
+        return self._streams.copy_out(self._pinned[part], self._flat[part])
+
+    def reduce(self, offset: int, count: int, token: Any) -> None:
+        """Take the mean over the ranks once the slice is on the host, and copy it back."""
+        part = slice(offset, offset + count)
+        token.synchronize()
+        self._sum(offset, self._host[part])
+        numpy.divide(self._host[part], self._ranks, out=self._host[part])
+        # The group's end is when its mean is back on the device, as the measured cost counts it.
+        self._streams.copy_back(self._flat[part], self._pinned[part]).synchronize()
+
+    def finish(self) -> None:
+        """Let the computing thread's stream wait for the copies back."""
+        self._streams.finish()

@@ -1,0 +1,153 @@
+"""How a group's gradients are summed over the ranks: in which type they travel, and by which way.
+
+    summing = make_sum(communicator, Wire("bfloat16", hierarchical=True), segments)
+    summing(offset, part)        # part = flat[offset : offset + count] becomes the sum over the ranks
+
+Four ways come of two choices:
+
+| type    | flat                                     | hierarchical                                             |
+|---------|------------------------------------------|----------------------------------------------------------|
+| float32 | one all-reduce (`PlainSum`)              | within each host, then between hosts (`hierarchy.py`)    |
+| 16 bits | 16-bit exchange (`sixteen_bit.py`)       | float32 within a host, 16 bits between hosts             |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy
+
+from mgcaffe.comm.planning.cost import AffineCost
+from mgcaffe.comm.planning.plan import Segment
+from mgcaffe.comm.transport.communicator import Communicator, Waiting
+from mgcaffe.errors import CommError
+
+WIRE_TYPES = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What the user chooses.
+
+    Attributes:
+        type: the type that gradients travel in: `float32` (as they are, whatever the net's type), `float16` or
+            `bfloat16`.
+        hierarchical: whether ranks of one host first add up among themselves.
+        hosts: each rank's host by rank; None: as the ranks say.
+        link: the link to emulate, None for the real one alone (`emulation.py`).
+    """
+
+    type: str = "float32"
+    hierarchical: bool = False
+    hosts: tuple[str, ...] | None = None
+    link: AffineCost | None = None
+
+    def __post_init__(self) -> None:
+        if self.type not in WIRE_TYPES:
+            raise CommError(f"gradients cannot travel as '{self.type}'", hint=f"known types: {', '.join(WIRE_TYPES)}")
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What travelling in 16 bits changed, on this rank, in the groups that were sampled.
+
+    Attributes:
+        sent_error, sent: the sums of squares of (what was sent - what it stood for) and of the latter.
+        returned_error, returned: the same of the sums that came back, over the part that this rank added up.
+    """
+
+    sent_error: float = 0.0
+    sent: float = 0.0
+    returned_error: float = 0.0
+    returned: float = 0.0
+
+    def __add__(self, other: Rounding) -> Rounding:
+        """Both samples together."""
+        return Rounding(
+            self.sent_error + other.sent_error,
+            self.sent + other.sent,
+            self.returned_error + other.returned_error,
+            self.returned + other.returned,
+        )
+
+    @property
+    def relative(self) -> float:
+        """The L2 norm of the rounding errors on both ways over that of the values, 0 where there were none."""
+        sent = self.sent_error / self.sent if self.sent else 0.0
+        returned = self.returned_error / self.returned if self.returned else 0.0
+        return float((sent + returned) ** 0.5)
+
+
+class Sum(Protocol):
+    """Replaces slices of the gradient buffer by their sums over the ranks.
+
+    Attributes:
+        channels: the communicators that it uses.
+    """
+
+    channels: list[Communicator]
+
+    def __call__(self, offset: int, part: numpy.ndarray) -> None:
+        """Replace `part`, which begins at element `offset` of the buffer, by its sum; equal to the bit on all ranks."""
+
+    def sample(self, wanted: bool) -> None:
+        """Say whether rounding errors are to be measured from now on."""
+
+    def take_rounding(self) -> Rounding | None:
+        """Return what was sampled since the last call, None where nothing was."""
+
+
+class PlainSum:
+    """One all-reduce in the gradients' own type; see `Sum`."""
+
+    def __init__(self, communicator: Communicator) -> None:
+        self.channels = [communicator]
+
+    def __call__(self, offset: int, part: numpy.ndarray) -> None:
+        """Let MPI add up."""
+        self.channels[0].allreduce(part, "sum")
+
+    def sample(self, wanted: bool) -> None:
+        """Do nothing: nothing is rounded."""
+
+    def take_rounding(self) -> None:
+        """Return None."""
+
+
+def make_sum(communicator: Communicator, wire: Wire, segments: Sequence[Segment] = ()) -> Sum:
+    """Return the way of summing; a collective call.
+
+    Args:
+        communicator: the ranks; all calls are made on it and on parts of it.
+        wire: what the user chose.
+        segments: the layers' places in the gradient buffer, which groups are made of.
+    """
+    if wire.hierarchical and communicator.size > 1:
+        from mgcaffe.comm.exchange.sums.hierarchy import HierarchicalSum, number_hosts
+
+        numbers = number_hosts(communicator, wire.hosts)
+        if 1 < len(set(numbers)) < communicator.size:
+            return HierarchicalSum(communicator, numbers, lambda leaders: _flat_sum(leaders, wire, segments))
+    return _flat_sum(communicator, wire, segments)
+
+
+def _flat_sum(communicator: Communicator, wire: Wire, segments: Sequence[Segment]) -> Sum:
+    if wire.type == "float32":
+        return PlainSum(communicator)
+    from mgcaffe.comm.exchange.sums.sixteen_bit import CODECS, SixteenBitSum
+
+    return SixteenBitSum(communicator, CODECS[wire.type], segments)
+
+
+def set_waiting(summing: Sum, waiting: Waiting) -> None:
+    """Have all channels of a sum wait in this way from now on; alike on all ranks."""
+    for channel in summing.channels:
+        channel.set_waiting(waiting)
+
+
+def hurry(summing: Sum, hurried: bool) -> None:
+    """Tell all channels of a sum whether somebody waits for it."""
+    for channel in summing.channels:
+        channel.hurry(hurried)

@@ -1,0 +1,440 @@
+"""What the solver talks to: gradients in while the backward pass runs, means over the ranks out.
+
+    sync.start(arena.diff, segments)          once
+    sync.begin_iteration()                    every iteration
+    sync.gradients_ready(index)               last micro-batch, layer by layer downwards
+    report = sync.wait()                      before the update
+
+`wait(on_group)` calls a function with each group's place in the buffer as soon as its means have come, while later
+groups are still on their way: there it can be updated. Or the tail is left to run on beside the next forward pass:
+
+    sync.defer(on_group)                      instead of wait
+    sync.settle(index)                        before a layer's forward pass: its group, and those sent before it
+    report = sync.finish()                    before anything else that needs all means
+
+Groups go out in the plan's order (`Plan.order`): first ready, first sent, or, if the tail is to run on, in that in
+which the forward pass needs them.
+
+The solver never asks which synchronizer it has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes, OnGroup
+from mgcaffe.comm.exchange.reducer import Reducer
+from mgcaffe.comm.exchange.sums.wire import Wire
+from mgcaffe.comm.planning.plan import Plan, Segment
+from mgcaffe.comm.transport.communicator import Communicator, Waiting, name_ranks
+from mgcaffe.errors import CommError, RankDisagreement
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+SAMPLED_EVERY = 16
+"""Rounding errors are measured in the first of so many iterations."""
+
+
+class Synchronizer(Protocol):
+    """Makes the ranks' gradients agree."""
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in use, if any."""
+
+    def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
+        """Learn the flat gradient buffer and where each layer lies in it, by layer."""
+
+    def begin_iteration(self) -> None:
+        """Expect the gradients of a new iteration."""
+
+    def gradients_ready(self, index: int) -> None:
+        """Learn that segment `index` holds its complete gradient; called downwards, for every segment."""
+
+    def backward_done(self) -> None:
+        """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once."""
+
+    def wait(self, on_group: OnGroup | None = None) -> CommReport:
+        """Return when the whole buffer holds the means over the ranks; `on_group` gets each group as it comes."""
+
+    def defer(self, on_group: OnGroup) -> None:
+        """Leave the rest to `settle` and `finish`, which call `on_group` with each group."""
+
+    def settle(self, index: int) -> None:
+        """Return when what was deferred of segment `index` has come."""
+
+    def finish(self) -> CommReport | None:
+        """Return when all that was deferred has come; None where nothing was."""
+
+    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
+        """Use another plan from the next iteration on; a collective call, between iterations.
+
+        With `afterwards`, no group is handed over before the backward pass has ended, which nothing disturbs then.
+        """
+
+    def close(self) -> None:
+        """End; harmless when repeated."""
+
+
+class NoSynchronizer:
+    """One rank: its gradients are the means already."""
+
+    def __init__(self) -> None:
+        self._segments: list[Segment] = []
+
+    def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
+        """Learn the segments."""
+        self._segments = list(segments)
+
+    def begin_iteration(self) -> None:
+        """Do nothing."""
+
+    def gradients_ready(self, index: int) -> None:
+        """Do nothing."""
+
+    def backward_done(self) -> None:
+        """Do nothing."""
+
+    def wait(self, on_group: OnGroup | None = None) -> CommReport:
+        """Give all segments to `on_group` and return an empty report."""
+        if on_group is not None:
+            for segment in reversed(self._segments):
+                on_group(segment.offset, segment.count)
+        return CommReport()
+
+    def defer(self, on_group: OnGroup) -> None:
+        """Wait: there is nothing to wait for."""
+        self.wait(on_group)
+
+    def settle(self, index: int) -> None:
+        """Do nothing: nothing is ever deferred."""
+
+    def finish(self) -> None:
+        """Return None: nothing is ever deferred."""
+
+    @property
+    def plan(self) -> Plan | None:
+        """None: nothing travels."""
+        return None
+
+    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class MergedAllReduce:
+    """Hands each group of a plan to the background reducer as soon as all its layers are ready (MG-WFBP).
+
+    Args:
+        communicator: the ranks.
+        plan: the merged groups; may also be set later, but before the first iteration.
+        waiting: how the reducer's thread waits (`reducer.py`), whatever the plan says; None: as the plan says.
+        wire: in which type and by which way gradients travel.
+        clock: seconds, for the report.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        plan: Plan | None = None,
+        *,
+        waiting: Waiting | None = None,
+        wire: Wire | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._communicator = communicator
+        self._plan = plan
+        self._waiting = waiting
+        self._wire = wire
+        self._clock = clock
+        self._reducer: Reducer | None = None
+        self._segments: list[Segment] = []
+        self._order: Sequence[int] = ()
+        self._next_layer: int | None = None
+        self._next_group = 0
+        self._next_sent = 0
+        self._iterations = 0
+        self._began = 0.0
+        self._backward_end: float | None = None
+        self._ready: list[float] = []
+        self._taken: list[float] = []
+        self._exposed = 0.0
+        self._waits: list[tuple[float, float, int]] = []
+        self._on_group: OnGroup | None = None
+        self._is_deferred = False
+        self._is_leisurely = False
+        self._is_held = False
+        self._late: CommReport | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in use."""
+        return self._plan
+
+    def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
+        """Start the reducer's thread on the flat gradient buffer; a collective call.
+
+        Raises:
+            CommError: segments that don't lie in ascending order inside the buffer, a buffer that cannot be
+                reduced, or a plan that doesn't fit.
+            RankDisagreement: the ranks have different plans.
+        """
+        _check_segments(segments, len(flat_diff))
+        self._segments = list(segments)
+        self._reducer = Reducer(
+            self._communicator,
+            flat_diff,
+            waiting=self._waiting,
+            wire=self._wire,
+            segments=self._segments,
+            clock=self._clock,
+        )
+        if self._plan is not None:
+            self.set_plan(self._plan)
+
+    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
+        """Check the plan against the buffer and the other ranks, and use it; a collective call.
+
+        What is deferred comes to its end first; `finish` still gives its report. With `afterwards`, all groups wait
+        until the backward pass has ended.
+
+        Raises:
+            CommError: called inside an iteration, or the plan doesn't fit the buffer.
+            RankDisagreement: the ranks have different plans.
+        """
+        if self._is_deferred:
+            self._late = self.finish()
+        if self._next_layer is not None:
+            raise CommError("the plan cannot change within an iteration")
+        if self._reducer is not None:
+            compare_plans(self._communicator, plan)
+            plan.check(self._segments)
+            if self._waiting is None:
+                self._reducer.set_waiting(Waiting(blocking=plan.blocking))
+        self._plan = plan
+        self._is_held = afterwards
+        self._order = plan.order
+
+    def begin_iteration(self) -> None:
+        """Expect the gradients of a new iteration.
+
+        Raises:
+            CommError: nothing was started, there is no plan, or the last iteration was not waited for.
+        """
+        if self._reducer is None or self._plan is None:
+            raise CommError("gradients cannot be reduced before start() and without a plan")
+        if self._next_layer is not None:
+            raise CommError("an iteration began before the gradients of the last one were waited for")
+        self._next_layer = len(self._segments) - 1
+        self._next_group = self._next_sent = 0
+        self._ready, self._taken, self._waits = [], [], []
+        self._exposed = 0.0
+        self._backward_end = None
+        self._reducer.sample(self._iterations % SAMPLED_EVERY == 0)
+        self._iterations += 1
+        self._began = self._clock()
+
+    def gradients_ready(self, index: int) -> None:
+        """Learn that layer `index` is ready and start the group that this completes, if any.
+
+        Raises:
+            CommError: the layer is not the next one downwards.
+        """
+        if index != self._next_layer or index < 0:
+            raise CommError(f"the gradient of {self._name(index)} came out of order; {self._expected()}")
+        self._next_layer = index - 1
+        assert self._plan is not None and self._reducer is not None
+        groups = self._plan.groups
+        if self._next_group < len(groups) and groups[self._next_group].first_layer == index:
+            self._ready.append(self._clock())
+            self._next_group += 1
+            if not self._is_held:
+                self._send()
+
+    def backward_done(self) -> None:
+        """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once.
+
+        Until then the computing thread only exchanges small things with its peers. While groups are being reduced
+        it does so at leisure, and the reducer's thread eagerly: two threads that both test without a pause would be
+        in each other's way.
+        """
+        self._backward_end = self._clock()
+        assert self._reducer is not None
+        self._send()
+        if not self._reducer.is_done(self._next_sent):
+            self._reducer.hurry(True)
+            self._communicator.hurry(False)
+            self._is_leisurely = True
+
+    def wait(self, on_group: OnGroup | None = None) -> CommReport:
+        """Wait for what is still being reduced; `on_group` gets each group as soon as its means have come.
+
+        Raises:
+            CommError: no iteration runs, or a layer's gradient has not come.
+            Exception: what went wrong on the reducer's thread.
+        """
+        self._end_backward(on_group)
+        return self._complete()
+
+    def defer(self, on_group: OnGroup) -> None:
+        """Let communication run on; `settle` and `finish` give its groups to `on_group`.
+
+        Raises:
+            CommError: as for `wait`.
+        """
+        self._end_backward(on_group)
+        assert self._reducer is not None
+        self._reducer.hurry(False)  # the computing thread goes on computing
+        self._is_deferred = True
+
+    def settle(self, index: int) -> None:
+        """Wait for the group of layer `index`, and those sent before it, if they were deferred.
+
+        Raises:
+            Exception: what went wrong on the reducer's thread.
+        """
+        if not self._is_deferred:
+            return
+        assert self._plan is not None
+        for position in range(len(self._taken), len(self._order)):
+            group = self._plan.groups[self._order[position]]
+            if group.first_layer <= index <= group.last_layer:
+                self._take(position + 1)
+                return
+
+    def finish(self) -> CommReport | None:
+        """Wait for all that was deferred.
+
+        Raises:
+            Exception: what went wrong on the reducer's thread.
+        """
+        if not self._is_deferred:
+            report, self._late = self._late, None
+            return report
+        self._is_deferred = False
+        return self._complete()
+
+    def _send(self) -> None:
+        """Hand over the groups whose turn it is."""
+        assert self._plan is not None and self._reducer is not None
+        while self._next_sent < len(self._order) and self._order[self._next_sent] < self._next_group:
+            number = self._order[self._next_sent]
+            group = self._plan.groups[number]
+            self._reducer.submit(number, group.offset, group.count)
+            self._next_sent += 1
+
+    def _end_backward(self, on_group: OnGroup | None) -> None:
+        if self._next_layer is None or self._next_layer >= 0 or self._is_deferred:
+            raise CommError(f"gradients were waited for too early; {self._expected()}")
+        now = self._clock()
+        if self._is_leisurely:
+            self._communicator.hurry(True)
+            self._is_leisurely = False
+        if self._backward_end is None:
+            self._backward_end = now
+        self._send()
+        # What the computing thread did since (the ranks agreeing on a number) was waiting as well.
+        assert self._reducer is not None
+        if not self._reducer.is_done(self._next_sent):
+            self._exposed = now - self._backward_end
+        elif self._next_sent:
+            self._exposed = max(0.0, self._reducer.wait_for(self._next_sent)[-1].end - self._backward_end)
+        self._on_group = on_group
+
+    def _take(self, count: int) -> None:
+        """Wait until `count` groups are reduced, and give each to `on_group` as it comes."""
+        assert self._plan is not None and self._reducer is not None
+        while len(self._taken) < count:
+            now = before = self._clock()
+            # Nobody wants the groups one by one without `on_group`, and each waking takes the reducer's time.
+            wanted = count if self._on_group is None else len(self._taken) + 1
+            is_there = self._reducer.is_done(wanted)
+            done = self._reducer.wait_for(wanted)
+            if not is_there:
+                now = self._clock()
+                self._exposed += now - before
+                number = self._order[wanted - 1]
+                self._waits.append((before - self._began, now - self._began, number))
+            for reduction in done[len(self._taken) : count]:
+                self._taken.append(now)
+                if self._on_group is not None:
+                    group = self._plan.groups[reduction.number]
+                    self._on_group(group.offset, group.count)
+
+    def _complete(self) -> CommReport:
+        """Take the rest and return the report."""
+        assert self._plan is not None and self._reducer is not None and self._backward_end is not None
+        self._take(len(self._order))
+        done = self._reducer.wait()
+        self._next_layer, self._on_group = None, None
+        total = sum(reduction.end - reduction.start for reduction in done)
+        groups = [
+            GroupTimes(
+                self._plan.groups[reduction.number].count * self._reducer.element_bytes,
+                self._ready[reduction.number] - self._began,
+                reduction.start - self._began,
+                reduction.end - self._began,
+                reduction.number,
+                taken - self._began,
+            )
+            for reduction, taken in zip(done, self._taken, strict=True)
+        ]
+        return CommReport(
+            total,
+            self._exposed,
+            max(0.0, total - self._exposed),
+            groups,
+            self._began,
+            self._backward_end - self._began,
+            self._reducer.take_rounding(),
+            self._waits,
+            self._plan,
+        )
+
+    def close(self) -> None:
+        """End the reducer's thread."""
+        if self._reducer is not None:
+            self._reducer.close()
+
+    def _name(self, index: int) -> str:
+        return f"layer '{self._segments[index].name}'" if 0 <= index < len(self._segments) else f"layer {index}"
+
+    def _expected(self) -> str:
+        if self._next_layer is None:
+            return "no iteration has begun"
+        if self._next_layer < 0:
+            return "all layers have come already"
+        return f"next is {self._name(self._next_layer)}, number {self._next_layer} of {len(self._segments)}"
+
+
+def compare_plans(communicator: Communicator, plan: Plan) -> None:
+    """Make sure that all ranks have the same plan; a collective call.
+
+    Raises:
+        RankDisagreement: on every rank.
+    """
+    ranks: dict[str, list[int]] = {}
+    for rank, digest in enumerate(communicator.allgather(plan.hash)):
+        ranks.setdefault(digest, []).append(rank)
+    if len(ranks) > 1:
+        groups = "; ".join(f"{name_ranks(who)}: {digest[:12]}" for digest, who in ranks.items())
+        raise RankDisagreement(
+            f"the ranks have different plans ({groups})",
+            hint="give every rank the same plan file and schedule",
+        )
+
+
+def _check_segments(segments: Sequence[Segment], size: int) -> None:
+    end = 0
+    for segment in segments:
+        if segment.offset < end or segment.count < 0:
+            raise CommError(f"layer '{segment.name}' overlaps its predecessor in the gradient buffer")
+        end = segment.offset + segment.count
+    if end > size:
+        raise CommError(f"layer '{segments[-1].name}' ends at element {end} of a gradient buffer of {size}")

@@ -1,0 +1,201 @@
+"""Files of measured all-reduce costs, so that the wire need not be measured at the start of every run.
+
+    {
+     "all_reduce_costs": [
+      {
+       "hosts": {"node1": 4, "node2": 4},
+       "ranks": 8,
+       "mpi": "Open MPI v5.0.11",
+       "transport": "host memory, float32; OMPI_MCA_btl=tcp,self",
+       "fit": {"a": 0.00052, "b": 8.6e-10, "r2": 0.99, "mean_error": 0.12, "worst_error": 0.4, "worst_bytes": 12288},
+       "polled": {"kind": "curve", "points": [[1024, 0.0006], ...]},
+       "hurried": {"kind": "curve", ...},
+       "blocking": {"kind": "curve", ...}
+      }
+     ]
+    }
+
+A measurement holds for the hosts, the ranks on each of them, the MPI library and the transport that it was taken
+with, and for no others. One file holds any number of them, one for each such key. `engine plan --cost` reads the
+same files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.comm.planning.cost import AllReduceCost, cost_from_json, line_error
+from mgcaffe.comm.planning.csv_rows import read_text, what_is_wrong
+from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.comm.tuning.calibration import WireCosts
+from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError
+
+_HEAD = "all_reduce_costs"
+
+_TRANSPORT_VARIABLES = (
+    "OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_coll",
+    "UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER", "MPIR_CVAR_CH4_NETMOD", "I_MPI_FABRICS",
+)  # fmt: skip
+"""What users choose an MPI library's transport with."""
+
+
+@dataclass(frozen=True)
+class CostKey:
+    """What a measurement holds for.
+
+    Attributes:
+        hosts: how many ranks run on each host, by its name.
+        ranks: how many ranks there are.
+        mpi: the library and its version.
+        transport: where gradients lie, their type, and what was chosen with environment variables.
+    """
+
+    hosts: Mapping[str, int]
+    ranks: int
+    mpi: str
+    transport: str
+
+
+def find_key(communicator: Communicator, path: str) -> CostKey:
+    """Return the key of this job, the same on every rank; a collective call.
+
+    Args:
+        communicator: the ranks.
+        path: how gradients travel, such as "host memory, float32".
+    """
+    hosts = dict(sorted(Counter(communicator.allgather(communicator.host)).items()))
+    chosen = [f"{name}={os.environ[name]}" for name in _TRANSPORT_VARIABLES if os.environ.get(name)]
+    mine = CostKey(hosts, communicator.size, communicator.library, "; ".join([path, *chosen]))
+    return communicator.broadcast_object(mine)
+
+
+@dataclass(frozen=True)
+class CostEntry:
+    """A measurement with its key."""
+
+    key: CostKey
+    costs: WireCosts
+
+
+def read_cost_file(path: str | Path) -> list[CostEntry]:
+    """Read all measurements of a file; a file that does not exist holds none.
+
+    Raises:
+        DataError: it cannot be read.
+        CommError: (exit code 65) it is no file of costs.
+    """
+    if not Path(path).exists():
+        return []
+    try:
+        return parse_costs(json.loads(read_text(path, "measured costs")))
+    except (CommError, ValueError) as error:
+        raise CommError(
+            f"cost file {path}: {getattr(error, 'message', error)}",
+            hint="give the name of a new file, and the costs are measured and written to it",
+            exit_code=EXIT_BAD_INPUT,
+        ) from None
+
+
+def is_cost_file(record: Any) -> bool:
+    """Return whether parsed JSON is the content of such a file."""
+    return isinstance(record, dict) and _HEAD in record
+
+
+def parse_costs(record: Any) -> list[CostEntry]:
+    """Return the measurements in the parsed content of a file.
+
+    Raises:
+        CommError: it is none.
+    """
+    if not is_cost_file(record):
+        raise CommError(f"these are no measured costs: '{_HEAD}' is missing")
+    try:
+        return [_parse_entry(entry) for entry in record[_HEAD]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CommError(f"these are no measured costs: {what_is_wrong(error)}") from None
+
+
+def _parse_entry(entry: Mapping[str, Any]) -> CostEntry:
+    hosts = {str(host): int(ranks) for host, ranks in entry["hosts"].items()}
+    key = CostKey(hosts, int(entry["ranks"]), str(entry["mpi"]), str(entry["transport"]))
+    curves = [cost_from_json(entry[field.name]) for field in fields(WireCosts)]
+    if not all(isinstance(curve, AllReduceCost) for curve in curves):
+        raise CommError("these are no measured costs: one of them is no curve")
+    return CostEntry(key, WireCosts(*curves))  # type: ignore[arg-type]
+
+
+def find_costs(entries: Sequence[CostEntry], key: CostKey) -> tuple[WireCosts | None, str]:
+    """Return the costs measured under a key; or None, and how the nearest measurement differs."""
+    for entry in entries:
+        if entry.key == key:
+            return entry.costs, ""
+    if not entries:
+        return None, "it holds no measurement yet"
+    nearest = min((_differences(entry.key, key) for entry in entries), key=len)
+    return None, "; ".join(nearest)
+
+
+def _differences(measured: CostKey, wanted: CostKey) -> list[str]:
+    """Name what differs, in the user's words."""
+    pairs = [(field.name, getattr(measured, field.name), getattr(wanted, field.name)) for field in fields(CostKey)]
+    return [f"{name} {_shown(theirs)} there, {_shown(ours)} here" for name, theirs, ours in pairs if theirs != ours]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{host} x {ranks}" for host, ranks in value.items())
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def write_cost_file(path: str | Path, entries: Sequence[CostEntry], new: CostEntry) -> None:
+    """Write measurements and a new one, which replaces that of the same key, if any; it comes last.
+
+    Where the folder allows it, the file is replaced as a whole, so that a job that reads it meanwhile finds the old
+    content or the new.
+
+    Raises:
+        CommError: (exit code 73) the file cannot be written.
+    """
+    kept = [entry for entry in entries if entry.key != new.key]
+    rows = [_row(entry) for entry in [*kept, new]]
+    text = f'{{\n "{_HEAD}": [\n' + ",\n".join(rows) + "\n ]\n}\n"
+    target = Path(path).resolve()
+    unfinished = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            if target.exists():
+                shutil.copymode(target, unfinished)
+            unfinished.replace(target)
+        except OSError:
+            # The folder may be closed to us, or the file be mounted by itself, and yet be ours to write.
+            if not target.exists():
+                raise
+            target.write_text(text, encoding="utf-8")
+        finally:
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise CommError(
+            f"cannot write the cost file {path}: {error.strerror or error}", exit_code=EXIT_CANNOT_WRITE
+        ) from None
+
+
+def _row(entry: CostEntry) -> str:
+    a, b, fit = entry.costs.hurried.affine()
+    mean, worst, size = line_error(entry.costs.hurried)
+    record = {
+        **asdict(entry.key),
+        "fit": {"a": a, "b": b, "r2": fit, "mean_error": mean, "worst_error": worst, "worst_bytes": size},
+        **{field.name: getattr(entry.costs, field.name).to_json() for field in fields(WireCosts)},
+    }
+    lines = [f"   {json.dumps(name)}: {json.dumps(value)}" for name, value in record.items()]
+    return "  {\n" + ",\n".join(lines) + "\n  }"

@@ -1,0 +1,230 @@
+"""The entry point's guard: however a rank ends, the whole job ends, with one message and the right exit code.
+
+Without it a rank that raises leaves the others waiting in a collective call for ever. Three cases:
+
+- All ranks end alike (the same bad prototxt, a handshake that failed): they meet first, since mpirun kills
+  the rest as soon as one rank exits non-zero; rank 0 alone prints the message, and the job's exit code is the
+  error's.
+- Some ranks fail and the rest end too: they meet; rank 0 prints each different message with the ranks it came
+  from.
+- One rank fails while others compute or communicate: it waits a moment for them, then prints its message,
+  with its rank and host, and ends the job with the error's exit code.
+
+Before `connect()` there is nobody to meet. Rank 0 then prints at once; the others wait a second first, in
+which its exit ends them if they failed alike.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision.verdict import describe_place
+from mgcaffe.comm.transport import ulfm
+from mgcaffe.comm.transport.communicator import Communicator, name_ranks
+from mgcaffe.comm.transport.environment import detect
+from mgcaffe.errors import EXIT_FAILED, EXIT_OK, EXIT_PEER_FAILED, CommError, EngineError, PeerFailure
+
+PATIENCE_S = 0.5
+"""How long a failed rank waits to see whether all fail alike."""
+
+_ALONE_PATIENCE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one rank's main function ended.
+
+    Attributes:
+        code: the exit code.
+        message: what to tell the user, or None where all has been said.
+        raised: whether an exception ended it; its unfinished business then forbids an orderly end of MPI.
+        host: where it ran.
+    """
+
+    code: int
+    message: str | None = None
+    raised: bool = False
+    host: str = ""
+
+
+def run_guarded(
+    main: Callable[[], int | None],
+    communicator: Callable[[], Communicator | None],
+    *,
+    speak: Callable[[str], None] | None = None,
+    leave: Callable[[int], NoReturn] = os._exit,
+    patience_s: float = PATIENCE_S,
+) -> int:
+    """Run `main` and see to it that the whole job ends as it should.
+
+    Args:
+        main: the rank's work; returns its exit code (None: 0), and may raise anything.
+        communicator: returns the communicator once main has connected, None before.
+        speak: prints a message for the user, by default "error: ..." on standard error.
+        leave: ends the process at once; another one in tests.
+        patience_s: how long to wait for other ranks that fail as well, in seconds.
+
+    Returns:
+        The exit code to leave the process with, unless the process has been ended here.
+    """
+    outcome = _run(main)
+    speak = speak or _print_error
+    ranks = communicator()
+    if ranks is not None and ranks.size > 1:
+        return _end_together(outcome, ranks, speak, leave, patience_s)
+    status.end(status.ENDED, outcome.code)
+    if outcome.message is not None:
+        _end_unconnected(outcome, speak, leave)
+    return outcome.code
+
+
+def _run(main: Callable[[], int | None]) -> Outcome:
+    try:
+        return Outcome(main() or EXIT_OK)
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return Outcome(error.code or EXIT_OK, None, raised=bool(error.code))
+        return Outcome(EXIT_FAILED, str(error.code), raised=True)
+    except KeyboardInterrupt:
+        return Outcome(EXIT_FAILED, "interrupted", raised=True)
+    except EngineError as error:
+        return Outcome(error.exit_code, str(error), raised=True)
+    except BaseException as error:
+        # Anything else is a mistake of ours, and its traceback what a report of it needs.
+        text = "".join(traceback.format_exception(error)).rstrip()
+        return Outcome(EXIT_FAILED, f"internal error: {type(error).__name__}: {error}\n{text}", raised=True)
+
+
+def _end_unconnected(outcome: Outcome, speak: Callable[[str], None], leave: Callable[[int], NoReturn]) -> None:
+    assert outcome.message is not None
+    try:
+        launch = detect()
+    except CommError:
+        # What cannot be understood about the launcher is then the very message to print.
+        speak(outcome.message)
+        return
+    if launch.size == 1:
+        speak(outcome.message)
+        return
+    if launch.rank == 0:
+        speak(outcome.message)
+    else:
+        time.sleep(_ALONE_PATIENCE_S)
+        speak(f"rank {launch.rank}: {outcome.message}")
+    _flush()
+    leave(outcome.code)
+
+
+def _end_together(
+    outcome: Outcome,
+    ranks: Communicator,
+    speak: Callable[[str], None],
+    leave: Callable[[int], NoReturn],
+    patience_s: float,
+) -> int:
+    failed = outcome.code != EXIT_OK
+    mine = Outcome(outcome.code, outcome.message, outcome.raised, ranks.host)
+    met = _meet(ranks, mine, patience_s if failed else None)
+    record = status.current()
+    if met is None and outcome.code == EXIT_PEER_FAILED and ulfm.is_enabled():
+        # Its last block is printed by whoever watches (comm.watch); all that lives ends alike, the rescuer first.
+        _await_lower_ranks(record)
+        status.end(status.ENDED, outcome.code)
+        _flush()
+        leave(outcome.code)
+    if met is None:
+        said = outcome.message or f"ended with exit code {outcome.code}"
+        speak("\n".join([f"rank {ranks.rank} ({ranks.host}): {said}", *_place(record)]))
+        status.end(status.FAILED, outcome.code)
+        _flush()
+        ranks.abort(outcome.code)
+    status.end(status.ENDED, outcome.code)
+    outcomes = [pickle.loads(each) for each in met]
+    if ranks.rank == 0:
+        message = describe(outcomes)
+        if message is not None:
+            speak(message)
+        _flush()
+    code = common_code(outcomes)
+    if not any(each.raised for each in outcomes):
+        # mpirun calls every code but 0 a failure; the launcher reads the real one in the record.
+        return EXIT_OK if status.launcher_pid() is not None else code
+    # Nobody leaves before rank 0 has spoken. MPI_Finalize might then wait for calls that were cut short.
+    ranks.meet(b"", patience_s)
+    _flush()
+    leave(code)
+
+
+def _await_lower_ranks(record: status.Status) -> None:
+    """Waits until the lower ranks of this host are done: the lowest writes a snapshot, and mpirun ends it with us."""
+    record.doing(status.encode("rescuing: waiting for the lowest rank's snapshot"))
+    folder = record.path.parent if record.path is not None else None
+    while any(
+        place.rank < record.rank and place.state == status.RUNNING and status.is_alive(place.pid)
+        for place in status.read_places(folder).values()
+        if place.host == record.host
+    ):
+        time.sleep(0.05)
+
+
+def _meet(ranks: Communicator, mine: Outcome, patience_s: float | None) -> list[bytes] | None:
+    """The outcomes of all ranks, or None if one of them does not come, or cannot come any more."""
+    try:
+        return ranks.meet(pickle.dumps(mine), patience_s)
+    except PeerFailure:
+        return None
+
+
+def _place(record: status.Status) -> list[str]:
+    """Where a rank that fails alone was, if it has kept a record of it."""
+    return describe_place(record.read()) if record.path is not None else []
+
+
+def common_code(outcomes: Sequence[Outcome]) -> int:
+    """Return the job's exit code: the first failure's, consequences of others' failures aside."""
+    codes = [outcome.code for outcome in outcomes if outcome.code != EXIT_OK]
+    causes = [code for code in codes if code != EXIT_PEER_FAILED]
+    return (causes or codes or [EXIT_OK])[0]
+
+
+def describe(outcomes: Sequence[Outcome]) -> str | None:
+    """Return the message for the user: what all say, or each different end; None: all has been said."""
+    failures = {rank: outcome for rank, outcome in enumerate(outcomes) if outcome.code != EXIT_OK}
+    if any(outcome.code != EXIT_PEER_FAILED for outcome in failures.values()):
+        failures = {rank: each for rank, each in failures.items() if each.code != EXIT_PEER_FAILED}
+    groups: dict[tuple[int, str | None], list[int]] = {}
+    for rank, outcome in failures.items():
+        groups.setdefault((outcome.code, outcome.message), []).append(rank)
+    if len(groups) == 1 and len(failures) == len(outcomes):
+        return next(message for _, message in groups)
+    if not failures:
+        return None
+    return "\n".join(
+        f"{name_ranks(who)} ({', '.join(dict.fromkeys(outcomes[rank].host for rank in who))}): "
+        f"{message or f'ended with exit code {code}'}"
+        for (code, message), who in groups.items()
+    )
+
+
+def _print_error(message: str) -> None:
+    try:
+        print(f"error: {message}", file=sys.stderr, flush=True)
+    except OSError:
+        # Standard error is gone; the exit code still tells.
+        return
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue

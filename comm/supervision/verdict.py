@@ -1,0 +1,92 @@
+"""The last block of a job that a rank brought down: which rank, on which host, at which iteration, doing what.
+
+```
+error: rank 1 of 3 on node7 (process 4711) was killed by signal 9 (SIGKILL)
+  iteration: 120
+  doing:     backward, layer 'conv1'
+  the other ranks end with it
+```
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+
+from mgcaffe.comm.supervision.status import FAILED, Place
+
+LAST_WORD = "last word"
+"""The file, beside the records, in which a rank that ends the job leaves code and message to the launcher."""
+
+
+def describe_place(place: Place) -> list[str]:
+    """The lines on where a rank was."""
+    iteration = str(place.iteration) if place.iteration >= 0 else "before the first"
+    return [f"  iteration: {iteration}", f"  doing:     {place.doing}"]
+
+
+def name_process(place: Place) -> str:
+    """`rank 1 of 3 on node7 (process 4711)`."""
+    return f"rank {place.rank} of {place.size} on {place.host} (process {place.pid})"
+
+
+def lost_block(place: Place, how: str = "") -> str:
+    """The block on a rank that is gone.
+
+    Args:
+        place: its last record.
+        how: what ended it, where that is known: `was killed by signal 9 (SIGKILL)`.
+    """
+    if not how:
+        how = (
+            f"failed with exit code {place.code}"
+            if place.state == FAILED
+            else "is gone without a word: killed, crashed, or ended by a library"
+        )
+    lines = [f"{name_process(place)} {how}", *describe_place(place)]
+    if place.size > 1:
+        lines.append("  the other ranks end with it")
+    return "\n".join(lines)
+
+
+def name_signal(number: int) -> str:
+    """`signal 9 (SIGKILL)`."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def stall_block(places: Mapping[int, Place], stopped: Sequence[int], seconds: float, size: int, ends: bool) -> str:
+    """The warning, or the last block, on a job that makes no progress.
+
+    Args:
+        places: the records of this host's ranks.
+        stopped: those of them that a signal has stopped.
+        seconds: for how long nothing has moved.
+        size: how many ranks the job has.
+        ends: whether the job ends now.
+    """
+    suspects = [rank for rank in stopped if rank in places] or behind(places)
+    lines = [f"no progress for {seconds:.0f} s" + (", so the job ends (--stall_timeout)" if ends else "")]
+    for rank in suspects:
+        place = places[rank]
+        why = "is stopped by a signal (SIGSTOP or the like)" if rank in stopped else "is behind the others"
+        if len(places) == 1 and rank not in stopped:
+            why = "does not go on"
+        lines += [f"{name_process(place)} {why}", *describe_place(place)]
+    others = [rank for rank in places if rank not in suspects]
+    lines += [f"  rank {rank}: {places[rank].describe()}" for rank in others]
+    if len(places) < size:
+        lines.append(f"  {size - len(places)} more ranks run on other hosts, whose records cannot be seen here")
+    return "\n".join(lines)
+
+
+def behind(places: Mapping[int, Place]) -> list[int]:
+    """The ranks for whom the others wait: those that wait for nobody, or else those of the lowest iteration."""
+    busy = [rank for rank, place in places.items() if not place.doing.startswith("waiting")]
+    if busy and len(busy) < len(places):
+        return busy
+    lowest = min((place.iteration for place in places.values()), default=-1)
+    late = [rank for rank, place in places.items() if place.iteration == lowest]
+    return late if len(late) < len(places) or len(places) == 1 else []

@@ -1,0 +1,215 @@
+"""What a group of ranks can do together, and the group of one.
+
+`connect()` is the only door: it reads the launcher's variables and returns a `SingleCommunicator` (no MPI
+needed) or an `MpiCommunicator`. Nothing above this file asks which one it was given.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
+
+from mgcaffe.comm.transport.environment import detect
+
+if TYPE_CHECKING:
+    import numpy
+
+T = TypeVar("T")
+Operation = Literal["sum", "max", "min"]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How a thread waits for a collective call.
+
+    Attributes:
+        blocking: True: MPI's blocking call, which spins and keeps a core busy until the peers have come.
+            False: the nonblocking call, tested again and again.
+        spin_s: tested without a pause (but yielding the core) for the first so many seconds.
+        hurried_spin_s: the same where the caller has nothing better to do.
+        sleep_s: the shortest pause between two tests after that.
+        most_sleep_s: up to which it grows, as a hundredth of the time waited so far: who has waited for long loses
+            little by a longer one, and each test takes time from the computation.
+    """
+
+    blocking: bool = False
+    spin_s: float = 50e-6
+    hurried_spin_s: float = 5e-3
+    sleep_s: float = 200e-6
+    most_sleep_s: float = 1e-3
+
+    def pause(self, waited: float) -> float:
+        """Return the seconds to sleep until the next test, after so many seconds."""
+        return max(self.sleep_s, min(waited / 100, self.most_sleep_s))
+
+
+class Communicator(Protocol):
+    """A group of ranks. Every method but `abort`, `hurry` and `close` is collective: all ranks call it alike.
+
+    A buffer is a contiguous numpy array or torch tensor (any device); it is changed in place. One
+    communicator is used by one thread; another thread takes a `duplicate()`, whose calls never mix with this
+    one's.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    host: str
+    library: str
+
+    def allreduce(self, buffer: Any, op: Operation = "sum") -> None:
+        """Replace the buffer by the sum (or maximum, minimum) over the ranks, equal to the bit on all."""
+
+    def reduce(self, buffer: Any, root: int = 0) -> None:
+        """Replace the root's buffer by the sum over the ranks; the others' hold nothing useful afterwards."""
+
+    def broadcast(self, buffer: Any, root: int = 0) -> None:
+        """Replace the buffer on every rank by the root's."""
+
+    def alltoallv(
+        self, send: numpy.ndarray, send_counts: Sequence[int], receive: numpy.ndarray, receive_counts: Sequence[int]
+    ) -> None:
+        """Send each rank its part of `send`, part after part by rank, and fill `receive` likewise."""
+
+    def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
+        """Fill `receive` with the parts that all ranks send, by rank; `counts` are their elements."""
+
+    def gather(self, value: T) -> list[T] | None:
+        """Return the values of all ranks by rank on rank 0, None elsewhere."""
+
+    def allgather(self, value: T) -> list[T]:
+        """Return the values of all ranks by rank, on every rank."""
+
+    def broadcast_object(self, value: T, root: int = 0) -> T:
+        """Return the root's value on every rank."""
+
+    def barrier(self) -> None:
+        """Return when every rank has called."""
+
+    def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
+        """Return the messages of all ranks, or None if one has not come within `patience_s` (None: for ever).
+
+        It runs beside all other calls, so that a rank can meet others while its own calls are unfinished.
+        """
+
+    def duplicate(self, waiting: Waiting | None = None) -> Communicator:
+        """Return a group of the same ranks whose calls are separate from this one's, for another thread."""
+
+    def split(self, color: int | None) -> Communicator | None:
+        """Return the group of the ranks that give the same number, by rank; None for a rank that gives None."""
+
+    def hurry(self, hurried: bool) -> None:
+        """Say whether the caller has nothing better to do than wait (may be called from another thread)."""
+
+    def set_waiting(self, waiting: Waiting) -> None:
+        """Wait in another way from the next call on; between two calls, and alike on all ranks."""
+
+    def abort(self, code: int) -> NoReturn:
+        """End all ranks at once with a non-zero exit code."""
+
+    def close(self) -> None:
+        """Give up this communicator; harmless when repeated."""
+
+
+class SingleCommunicator:
+    """One rank alone: every collective call is already done."""
+
+    rank = 0
+    size = 1
+    local_rank = 0
+    local_size = 1
+    library = "none"
+
+    def __init__(self) -> None:
+        self.host = socket.gethostname()
+
+    def allreduce(self, buffer: Any, op: Operation = "sum") -> None:
+        """Leave the buffer as it is."""
+
+    def reduce(self, buffer: Any, root: int = 0) -> None:
+        """Leave the buffer as it is."""
+
+    def broadcast(self, buffer: Any, root: int = 0) -> None:
+        """Leave the buffer as it is."""
+
+    def alltoallv(
+        self, send: numpy.ndarray, send_counts: Sequence[int], receive: numpy.ndarray, receive_counts: Sequence[int]
+    ) -> None:
+        """Copy."""
+        receive[:] = send
+
+    def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
+        """Copy."""
+        receive[:] = send
+
+    def gather(self, value: T) -> list[T] | None:
+        """Return [value]."""
+        return [value]
+
+    def allgather(self, value: T) -> list[T]:
+        """Return [value]."""
+        return [value]
+
+    def broadcast_object(self, value: T, root: int = 0) -> T:
+        """Return the value."""
+        return value
+
+    def barrier(self) -> None:
+        """Return."""
+
+    def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
+        """Return [message]."""
+        return [message]
+
+    def duplicate(self, waiting: Waiting | None = None) -> SingleCommunicator:
+        """Return another group of one."""
+        return SingleCommunicator()
+
+    def split(self, color: int | None) -> SingleCommunicator | None:
+        """Return another group of one."""
+        return None if color is None else SingleCommunicator()
+
+    def hurry(self, hurried: bool) -> None:
+        """Do nothing: there is nothing to wait for."""
+
+    def set_waiting(self, waiting: Waiting) -> None:
+        """Do nothing: there is nothing to wait for."""
+
+    def abort(self, code: int) -> NoReturn:
+        """End this process."""
+        os._exit(code)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def connect() -> Communicator:
+    """Return the communicator of all ranks of this job; the first thing a rank does, and once only.
+
+    Raises:
+        CommError: the launcher cannot be understood, mpi4py is missing although there are several ranks, or
+            MPI sees another rank or size than the launcher.
+    """
+    launch = detect()
+    if launch.size == 1:
+        return SingleCommunicator()
+    from mgcaffe.comm.transport.mpi import connect_mpi
+
+    return connect_mpi(launch)
+
+
+def name_ranks(ranks: Iterable[int]) -> str:
+    """Return "rank 3" or "ranks 0-2,5" for a message."""
+    ordered = sorted(ranks)
+    runs: list[list[int]] = []
+    for rank in ordered:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return f"{'rank' if len(ordered) == 1 else 'ranks'} {text}"

@@ -1,0 +1,73 @@
+"""Before iteration 0 the ranks compare what they were given: net, solver, shapes, types, world size, version.
+
+MPI doesn't check that ranks agree. Different counts or types end in hangs, crashes, or wrong sums with exit
+code 0. So each rank states named facts (short values or whole texts); where they differ, every rank raises
+the same `RankDisagreement`, whose message shows which fact differs, on which ranks, and how.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from mgcaffe.comm.transport.communicator import Communicator, name_ranks
+from mgcaffe.errors import RankDisagreement
+
+_LONGEST_VALUE = 100
+_ABSENT = "(not stated)"
+
+
+def handshake(communicator: Communicator, facts: Mapping[str, str]) -> None:
+    """Compare the facts of all ranks; a collective call.
+
+    Args:
+        communicator: the ranks.
+        facts: name to value, the most telling first. Values of several lines are compared line by line.
+
+    Raises:
+        RankDisagreement: on every rank, with the same message.
+    """
+    digests = {name: hashlib.sha256(value.encode()).hexdigest() for name, value in facts.items()}
+    everyones = communicator.allgather(digests)
+    if all(digests == everyones[0] for digests in everyones):
+        return
+    names = list(dict.fromkeys(name for digests in everyones for name in digests))
+    differing = [name for name in names if len({digests.get(name) for digests in everyones}) > 1]
+    values = communicator.allgather({name: facts.get(name, _ABSENT) for name in differing})
+    details = "\n".join(_describe(name, [of_rank[name] for of_rank in values]) for name in differing)
+    raise RankDisagreement(
+        f"the {communicator.size} ranks were not given the same {_enumerate(differing)}:\n{details}",
+        hint="give every rank the same files, flags and version",
+    )
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _describe(name: str, values: Sequence[str]) -> str:
+    """Return the lines that show how one fact differs: a value or a line for each group of ranks."""
+    groups: dict[str, list[int]] = {}
+    for rank, value in enumerate(values):
+        groups.setdefault(value, []).append(rank)
+    texts = [text.splitlines() for text in groups]
+    if all(len(lines) <= 1 for lines in texts):
+        place, shown = name, [lines[0] if lines else "" for lines in texts]
+    else:
+        number = _first_difference(texts)
+        place = f"{name}, line {number + 1}"
+        shown = [lines[number] if number < len(lines) else "(the text has ended)" for lines in texts]
+    rows = [
+        f"    {name_ranks(ranks)}: {_shorten(value.strip())}"
+        for ranks, value in zip(groups.values(), shown, strict=True)
+    ]
+    return "\n".join([f"  {place}", *rows])
+
+
+def _first_difference(texts: Sequence[Sequence[str]]) -> int:
+    shortest = min(len(lines) for lines in texts)
+    return next((i for i in range(shortest) if len({lines[i] for lines in texts}) > 1), shortest)
+
+
+def _shorten(value: str) -> str:
+    return value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."

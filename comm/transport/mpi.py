@@ -1,0 +1,301 @@
+"""The communicator over MPI, through mpi4py, imported only where there is more than one rank.
+
+Every call is MPI's nonblocking one, tested until it is complete, or the blocking one where `Waiting.blocking`
+asks for it. Testing has three merits: a waiting rank leaves its core to others, a library that allows one
+thread at a time inside MPI (MPI_THREAD_SERIALIZED) works under a lock, and a rank can stop waiting for a peer
+that has failed.
+
+`python benchmarks/contention.py` under mpirun prints what one all-reduce costs in both ways.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import numpy
+
+from mgcaffe.comm.transport import ulfm
+from mgcaffe.comm.transport.buffers import on_host
+from mgcaffe.comm.transport.communicator import Operation, Waiting
+from mgcaffe.comm.transport.environment import Launch
+from mgcaffe.errors import CommError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+T = TypeVar("T")
+
+# MPI counts elements with a C int.
+_MOST_ELEMENTS = 1 << 30
+
+_lock = threading.Lock()
+
+
+def _load_mpi() -> Any:
+    """Import mpi4py, which initialises MPI for several threads, and return its MPI module."""
+    _set_defaults_of_openmpi()
+    try:
+        import mpi4py
+
+        mpi4py.rc.thread_level = "multiple"
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise CommError(
+            f"more than one rank was started, and mpi4py is missing or finds no MPI library ({error})",
+            hint="pip install 'mgcaffe[mpi]'",
+        ) from None
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        raise CommError(
+            f"{_library(MPI)} allows MPI calls from one thread only; gradients are reduced on a second",
+            hint="use an MPI library built with thread support (MPI_THREAD_MULTIPLE)",
+        )
+    return MPI
+
+
+def _set_defaults_of_openmpi() -> None:
+    """Choose what Open MPI chooses badly for us, wherever neither the user nor mpirun has chosen.
+
+    Its nonblocking all-reduce takes a tree; reducing scattered parts and gathering them (Rabenseifner) takes
+    a third of the time at 16 MB on two ranks, and two thirds on four. Opening libfabric costs a second at
+    start and serves one-sided transfers only, so within one host it is left out.
+    """
+    os.environ.setdefault("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner")
+    if os.environ.get("OMPI_COMM_WORLD_SIZE", "0") == os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE"):
+        os.environ.setdefault("OMPI_MCA_btl", "^ofi")
+
+
+def _library(mpi: Any) -> str:
+    return str(mpi.Get_library_version()).split(",")[0].split("\n")[0].strip("\x00 ")
+
+
+def world_place() -> tuple[int, int]:
+    """Return (rank, size) as MPI itself sees them; for launchers that don't say.
+
+    Raises:
+        CommError: mpi4py is missing.
+    """
+    world = _load_mpi().COMM_WORLD
+    return world.Get_rank(), world.Get_size()
+
+
+def connect_mpi(launch: Launch) -> MpiCommunicator:
+    """Initialise MPI and return the communicator of all ranks.
+
+    Raises:
+        CommError: mpi4py is missing, MPI lacks thread support, or it sees another rank or size than the
+            launcher.
+    """
+    mpi = _load_mpi()
+    check_place(launch, mpi.COMM_WORLD.Get_rank(), mpi.COMM_WORLD.Get_size(), _library(mpi))
+    communicator = MpiCommunicator(mpi.COMM_WORLD.Dup(), launcher=launch.launcher)
+    communicator.hurry(True)
+    return communicator
+
+
+def check_place(launch: Launch, rank: int, size: int, library: str) -> None:
+    """Raise CommError unless MPI's rank and size are the launcher's."""
+    if (rank, size) != (launch.rank, launch.size):
+        raise CommError(
+            f"the launcher ({launch.launcher}) says rank {launch.rank} of {launch.size}, but mpi4py's MPI "
+            f"library ({library}) says rank {rank} of {size}",
+            hint="use the mpirun that belongs to that library, or with Slurm: srun --mpi=pmix",
+        )
+
+
+class MpiCommunicator:
+    """A group of ranks over an MPI communicator, which it owns; see `Communicator` for the methods."""
+
+    def __init__(self, comm: MPI.Intracomm, *, launcher: str, waiting: Waiting | None = None) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._comm: MPI.Intracomm | None = comm
+        self._meeting = comm.Dup()
+        ulfm.remember(comm)
+        ulfm.remember(self._meeting)
+        self._launcher = launcher
+        self._serialized = MPI.Query_thread() < MPI.THREAD_MULTIPLE
+        self.waiting = waiting or Waiting()
+        self._hurried = False
+        self._operations = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+        self.rank = comm.Get_rank()
+        self.size = comm.Get_size()
+        self.host = socket.gethostname()
+        self.library = _library(MPI)
+        neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
+        self.local_rank = neighbours.Get_rank()
+        self.local_size = neighbours.Get_size()
+        neighbours.Free()
+
+    def allreduce(self, buffer: Any, op: Operation = "sum") -> None:
+        """Reduce the buffer in place over all ranks; a device tensor travels through pinned host memory."""
+        operation = self._operations[op]
+        comm = self._open()
+        with on_host(buffer) as array:
+            for start in range(0, array.size, _MOST_ELEMENTS):
+                part = array[start : start + _MOST_ELEMENTS]
+                self._run(comm.Allreduce, comm.Iallreduce, self._mpi.IN_PLACE, part, operation)
+
+    def reduce(self, buffer: Any, root: int = 0) -> None:
+        """Sum the buffers on the root."""
+        comm = self._open()
+        with on_host(buffer) as array:
+            for start in range(0, array.size, _MOST_ELEMENTS):
+                part = array[start : start + _MOST_ELEMENTS]
+                ends = (self._mpi.IN_PLACE, part) if self.rank == root else (part, None)
+                self._run(comm.Reduce, comm.Ireduce, *ends, self._mpi.SUM, root)
+
+    def alltoallv(
+        self, send: numpy.ndarray, send_counts: Sequence[int], receive: numpy.ndarray, receive_counts: Sequence[int]
+    ) -> None:
+        """Send each rank its part and receive one of each."""
+        comm = self._open()
+        self._run(comm.Alltoallv, comm.Ialltoallv, [send, list(send_counts)], [receive, list(receive_counts)])
+
+    def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
+        """Gather the parts of all ranks on all of them."""
+        comm = self._open()
+        self._run(comm.Allgatherv, comm.Iallgatherv, send, [receive, list(counts)])
+
+    def broadcast(self, buffer: Any, root: int = 0) -> None:
+        """Replace the buffer by the root's."""
+        comm = self._open()
+        with on_host(buffer) as array:
+            for start in range(0, array.size, _MOST_ELEMENTS):
+                part = array[start : start + _MOST_ELEMENTS]
+                self._finish(partial(comm.Ibcast, part, root))
+
+    def gather(self, value: T) -> list[T] | None:
+        """Return the values of all ranks on rank 0."""
+        values = self.allgather(value)
+        return values if self.rank == 0 else None
+
+    def allgather(self, value: T) -> list[T]:
+        """Return the (pickled) values of all ranks."""
+        messages = self._exchange(self._open(), pickle.dumps(value), None)
+        assert messages is not None
+        return [pickle.loads(message) for message in messages]
+
+    def broadcast_object(self, value: T, root: int = 0) -> T:
+        """Return the root's (pickled) value."""
+        comm = self._open()
+        message = pickle.dumps(value) if self.rank == root else b""
+        length = numpy.array([len(message)], dtype=numpy.int64)
+        self._finish(lambda: comm.Ibcast(length, root))
+        content = numpy.frombuffer(message, numpy.uint8) if message else numpy.empty(length[0], numpy.uint8)
+        self._finish(lambda: comm.Ibcast(content, root))
+        return value if self.rank == root else pickle.loads(content.tobytes())
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        comm = self._open()
+        self._finish(lambda: comm.Ibarrier())
+
+    def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
+        """Exchange messages on a channel of its own, giving up after `patience_s`."""
+        return self._exchange(self._meeting, message, patience_s)
+
+    def duplicate(self, waiting: Waiting | None = None) -> MpiCommunicator:
+        """Return the same ranks on a separate MPI communicator."""
+        with _lock:
+            comm = self._open().Dup()
+        return MpiCommunicator(comm, launcher=self._launcher, waiting=waiting or self.waiting)
+
+    def split(self, color: int | None) -> MpiCommunicator | None:
+        """Return the ranks of the same number on an MPI communicator of their own."""
+        with _lock:
+            comm: Any = self._open().Split(self._mpi.UNDEFINED if color is None else color, self.rank)
+        if color is None:
+            return None
+        part = MpiCommunicator(comm, launcher=self._launcher, waiting=self.waiting)
+        part.hurry(self._hurried)
+        return part
+
+    def hurry(self, hurried: bool) -> None:
+        """Poll eagerly, or leave the core to the computation."""
+        self._hurried = hurried
+
+    def set_waiting(self, waiting: Waiting) -> None:
+        """Change between MPI's blocking and nonblocking calls, which never match each other."""
+        self.waiting = waiting
+
+    def abort(self, code: int) -> NoReturn:
+        """End every rank; `code` becomes the launcher's exit code.
+
+        Open MPI's mpirun ends the job when a rank exits non-zero without finalising, and prints one notice;
+        MPI_Abort does the same there with a second notice of eight lines. Elsewhere MPI_Abort is the sure
+        way.
+        """
+        if ulfm.is_enabled():
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._launcher == "openmpi":
+            os._exit(code)
+        self._mpi.COMM_WORLD.Abort(code)
+        os._exit(code)
+
+    def close(self) -> None:
+        """Give up the communicator; its MPI resources go when MPI is finalised.
+
+        MPI_Comm_free is collective and would wait for peers that may be gone.
+        """
+        self._comm = None
+
+    def _open(self) -> MPI.Intracomm:
+        if self._comm is None:
+            raise CommError("a communicator was used after it was closed")
+        return self._comm
+
+    def _exchange(self, comm: MPI.Intracomm, message: bytes, patience_s: float | None) -> list[bytes] | None:
+        """All-gather byte strings of any lengths: the lengths first, then the contents."""
+        lengths = numpy.empty(self.size, dtype=numpy.int64)
+        length = numpy.array([len(message)], dtype=numpy.int64)
+        if not self._finish(lambda: comm.Iallgather(length, lengths), patience_s):
+            return None
+        contents = numpy.empty(int(lengths.sum()), dtype=numpy.uint8)
+        own = numpy.frombuffer(message, numpy.uint8)
+        if not self._finish(lambda: comm.Iallgatherv(own, [contents, lengths.tolist()]), patience_s):
+            return None
+        ends = numpy.cumsum(lengths).tolist()
+        return [contents[end - length : end].tobytes() for end, length in zip(ends, lengths.tolist(), strict=True)]
+
+    def _run(self, blocking: Callable[..., None], nonblocking: Callable[..., MPI.Request], *arguments: Any) -> None:
+        """Make a collective call in the way that `waiting` asks for."""
+        if self.waiting.blocking and not self._serialized:
+            self._guarded(partial(blocking, *arguments))
+        else:
+            self._finish(partial(nonblocking, *arguments))
+
+    def _guarded(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except self._mpi.Exception as error:
+            if failure := ulfm.peer_failure(self._mpi, error, self._comm):
+                raise failure from None
+            raise CommError(f"MPI failed on rank {self.rank} ({self.host}): {error}") from error
+
+    def _finish(self, start: Callable[[], MPI.Request], patience_s: float | None = None) -> bool:
+        """Start a nonblocking call and wait for its end; False if it takes longer than `patience_s`."""
+        step = self._locked if self._serialized else self._guarded
+        request = step(start)
+        began = time.perf_counter()
+        while not step(request.Test):
+            waited = time.perf_counter() - began
+            if patience_s is not None and waited > patience_s:
+                return False
+            if waited < (self.waiting.hurried_spin_s if self._hurried else self.waiting.spin_s):
+                os.sched_yield()
+            else:
+                time.sleep(self.waiting.pause(waited))
+        return True
+
+    def _locked(self, call: Callable[[], T]) -> T:
+        with _lock:
+            return self._guarded(call)

@@ -1,0 +1,1 @@
+"""Writes docs/layers.md out of the layers' docstrings and the schema."""

@@ -1,0 +1,162 @@
+"""Fields that a prototxt gives and nothing reads: told, never dropped in silence.
+
+A layer's message has a place for every type's fields; those of another type do nothing, in Caffe without a word. Fields
+that only say how to compute (`engine`, and what forks have to tune speed, memory or precision) do nothing here either;
+each is told once. Those of forks that change what is computed are refused, here or by the layer that they belong to.
+A field that is no number (NaN) is refused everywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from mgcaffe.engine.checks.fork_fields import CHANGES_THE_RESULT, HOW_TO_COMPUTE
+from mgcaffe.errors import Location, NetError
+
+_log = logging.getLogger("mgcaffe.engine")
+
+_OF_EVERY_LAYER = {
+    "name",
+    "type",
+    "bottom",
+    "top",
+    "loss_weight",
+    "param",
+    "blobs",
+    "include",
+    "exclude",
+    "phase",
+    "propagate_down",
+}
+_OF_THE_NET = {"name", "layer", "layers", "input", "input_shape", "input_dim", "force_backward", "state", "debug_info"}
+_LOSSES = ("SoftmaxWithLoss", "SigmoidCrossEntropyLoss")
+_FURTHER = {
+    "Deconvolution": ("convolution_param",),
+    "Im2col": ("convolution_param",),
+    "Data": ("transform_param",),
+    "ImageData": ("transform_param", "data_param"),
+    "MemoryData": ("transform_param",),
+    "WindowData": ("transform_param", "data_param"),
+    "HDF5Data": ("transform_param",),
+    "SoftmaxWithLoss": ("softmax_param",),
+    "InfogainLoss": ("loss_param",),
+    "SigmoidCrossEntropyLoss": ("sigmoid_param",),
+    "LSTM": ("recurrent_param",),
+    "RNN": ("recurrent_param",),
+    "Split": ("split_param",),
+    "Normalize": ("norm_param",),
+    "DepthwiseConvolution": ("convolution_param",),
+    "ConvolutionDepthwise": ("convolution_param",),
+}
+_MESSAGE, _FLOATS = 11, (1, 2)
+_told: set[str] = set()
+
+
+def check_layer(param: Any, source: Any = None) -> None:
+    """Warns of a LayerParameter's fields that its type does not read.
+
+    Raises:
+        NetError: one of them would change what is computed.
+    """
+    idle = f"{{}} has no effect on a layer of type {param.type} (layer '{param.name}')"
+    for field, value in param.ListFields():
+        if field.name in _OF_EVERY_LAYER:
+            continue
+        if _how_to_compute(param, field.name) or not _belongs(field.name, param.type):
+            _tell(param, field.name, idle, field.name, source)
+        elif field.type == _MESSAGE:
+            _tell_inner(value, field.name, idle, source)
+
+
+def check_numbers(param: Any, source: Any = None) -> None:
+    """Refuses NaN in a LayerParameter, which no layer can honour; weights apart.
+
+    Raises:
+        NetError: names the field and its place.
+    """
+    for field, value in param.ListFields():
+        if field.name != "blobs":
+            _refuse_no_number(field, value, field.name, f"layer '{param.name}', type {param.type}", source)
+
+
+def check_net(param: Any, source: Any = None) -> None:
+    """Warns of a NetParameter's fields that nothing reads.
+
+    Raises:
+        NetError: one of them would change what is computed.
+    """
+    for field, _ in param.ListFields():
+        if field.name not in _OF_THE_NET:
+            _tell(param, field.name, f"{{}} of net '{param.name}' has no effect here", field.name, source)
+
+
+def forget_what_was_told() -> None:
+    """Makes the next field that only says how to compute be told again."""
+    _told.clear()
+
+
+def _belongs(field: str, layer_type: str) -> bool:
+    """Whether a layer of this type reads the field: `inner_product_param` belongs to InnerProduct."""
+    if field in _FURTHER.get(layer_type, ()) or (field == "loss_param" and layer_type in _LOSSES):
+        return True
+    return field.replace("_", "") == f"{layer_type.lower()}param"
+
+
+def _how_to_compute(message: Any, field: str) -> bool:
+    return field == "engine" or field in HOW_TO_COMPUTE.get(message.DESCRIPTOR.name, ())
+
+
+def _tell_inner(message: Any, path: str, idle: str, source: Any) -> None:
+    """Tells of the fields inside a message, and inside its messages, that only say how to compute."""
+    for field, value in message.ListFields():
+        if _how_to_compute(message, field.name):
+            _tell(message, field.name, idle, f"{path}.{field.name}", source)
+        elif field.type == _MESSAGE:
+            for inner in _each(field, value):
+                _tell_inner(inner, f"{path}.{field.name}", idle, source)
+
+
+def _tell(message: Any, field: str, idle: str, path: str, source: Any) -> None:
+    """Refuses a field that changes the result; warns of another with the text `idle`, where its name goes into {}."""
+    location = source.field(path) if source is not None else None
+    if field in CHANGES_THE_RESULT:
+        what = f"{field} is not supported: {CHANGES_THE_RESULT[field]}"
+        raise NetError(what, location=location, hint=f"remove {field}; the net then computes without it")
+    if not _how_to_compute(message, field):
+        _warn(location, idle.format(field))
+        return
+    described = message.DESCRIPTOR.fields_by_name[field]
+    kind = f"{message.DESCRIPTOR.name}.{field}"
+    if kind in _told or (described.type != _MESSAGE and getattr(message, field) == described.default_value):
+        return
+    _told.add(kind)
+    _warn(location, f"{idle.format(field)}: it only says how another Caffe computes (told once)")
+
+
+def _warn(location: Location | None, what: str) -> None:
+    _log.warning("%s%s", f"{location}: " if location else "", what)
+
+
+def _each(field: Any, value: Any) -> Iterator[Any]:
+    """The values of a field, repeated or not."""
+    if field.type == _MESSAGE and hasattr(value, "ListFields"):
+        yield value
+    elif field.type != _MESSAGE and isinstance(value, (int, float, str, bytes)):
+        yield value
+    else:
+        yield from value
+
+
+def _refuse_no_number(field: Any, value: Any, path: str, whose: str, source: Any) -> None:
+    if field.type in _FLOATS:
+        for index, number in enumerate(_each(field, value)):
+            if math.isnan(number):
+                location = source.field(path, index) if source is not None else None
+                raise NetError(f"{path.rpartition('.')[2]} is nan, which is no number ({whose})", location=location)
+    elif field.type == _MESSAGE:
+        for inner in _each(field, value):
+            for inner_field, inner_value in inner.ListFields():
+                _refuse_no_number(inner_field, inner_value, f"{path}.{inner_field.name}", whose, source)

@@ -1,0 +1,170 @@
+"""A folder with an LMDB database as a list of records, in the order of their keys.
+
+The tree is walked once when the source is opened, which checks every page of it (see lmdb_pages); then any record can
+be had by its number. Values are read with `pread`, so damage is an error and never the end of the process, and ranks
+on one machine share the pages that they read. Where our converters left a sum file, each record is checked against it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shlex import quote
+from weakref import WeakValueDictionary, finalize
+
+from mgcaffe.engine.data.lmdb import pages
+from mgcaffe.engine.data.lmdb.sums import read_sums, record_sum
+from mgcaffe.errors import DataError
+
+_OPEN: WeakValueDictionary[tuple[int, int, int], LmdbSource] = WeakValueDictionary()
+_OPENING = threading.Lock()
+
+
+class LmdbSource:
+    """The values of an LMDB database by number. Made by `open_lmdb`; closed when nobody holds it any more.
+
+    Any number of threads may read from it.
+
+    Attributes:
+        name: the folder, as the user wrote it.
+        has_sums: whether records are checked against a sum file.
+    """
+
+    def __init__(self, folder: str, *, without_sums: bool = False) -> None:
+        self.name = folder
+        path = Path(folder) / "data.mdb"
+        try:
+            self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except OSError as error:
+            raise DataError(f"data source '{folder}': data.mdb cannot be read: {error.strerror}") from error
+        finalize(self, os.close, self._file)
+        try:
+            self._index = pages.read_index(self._file)
+        except pages.Damage as error:
+            cut = error.message.startswith("is cut off")
+            what = error.message if cut else f"cannot be opened as LMDB: {error.message}"
+            raise DataError(f"data source '{folder}' {what}", hint="copy it again, or make it again") from error
+        if not len(self):
+            raise DataError(f"data source '{folder}' holds no records")
+        self._sums = None if without_sums else read_sums(Path(folder), len(self))
+        self.has_sums = self._sums is not None
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self._index.places)
+
+    def key(self, number: int) -> bytes:
+        """The key of record `number`."""
+        start = int(self._index.key_ends[number - 1]) if number else 0
+        return self._index.keys[start : int(self._index.key_ends[number])]
+
+    def describe(self, number: int) -> str:
+        """What to call record `number` in a message."""
+        return f"record {number} (key {self.key(number).decode(errors='backslashreplace')!r}) of '{self.name}'"
+
+    def value(self, number: int) -> bytes:
+        """The value of a record.
+
+        Raises:
+            DataError: it cannot be read, or is not what was written.
+        """
+        try:
+            value = pages.read_value(self._file, self._index, number)
+        except pages.Damage as error:
+            raise DataError(f"{self.describe(number)} cannot be read: {error.message}") from error
+        if self._sums is not None and record_sum(self.key(number), value) != self._sums[number]:
+            raise DataError(f"{self.describe(number)} is damaged: its sum is not the one of its sum file")
+        return value
+
+    def values(self, numbers: Sequence[int]) -> list[bytes]:
+        """The values of these records.
+
+        Raises:
+            DataError: one cannot be read.
+        """
+        self.check_unchanged()
+        return [self.value(number) for number in numbers]
+
+    def sums(self) -> Iterator[int]:
+        """The sum of each record, in order, from what the file holds now."""
+        return (record_sum(self.key(number), self.value(number)) for number in range(len(self)))
+
+    def check_unchanged(self) -> None:
+        """Makes sure that nobody wrote to the database since it was opened: its pages may hold anything then.
+
+        Raises:
+            DataError: somebody did.
+        """
+        meta = self._index.meta
+        try:
+            found = pages.read_transaction(self._file, meta.page_size)
+        except pages.Damage as error:
+            raise DataError(f"data source '{self.name}' cannot be read any more: {error.message}") from error
+        if found != meta.transaction:
+            raise DataError(
+                f"data source '{self.name}' changed while it was being read (transaction {found} instead of"
+                f" {meta.transaction})",
+                hint="train from a copy of a database that is still written to",
+            )
+
+
+def open_lmdb(folder: str, *, without_sums: bool = False) -> LmdbSource:
+    """The database in `folder` (relative to the working directory); layers that read the same one share it.
+
+    Args:
+        folder: where `data.mdb` lies.
+        without_sums: leave its sum file unread.
+
+    Raises:
+        DataError: there is no such folder, it holds no LMDB, or the LMDB is empty or damaged.
+    """
+    check_folder(folder)
+    if without_sums:
+        return LmdbSource(folder, without_sums=True)
+    status = (Path(folder) / "data.mdb").stat()
+    key = (status.st_dev, status.st_ino, status.st_mtime_ns)
+    with _OPENING:
+        source = _OPEN.get(key)
+        if source is None:
+            source = _OPEN[key] = LmdbSource(folder)
+        return source
+
+
+def check_folder(folder: str) -> None:
+    """Makes sure that `folder` is the folder of an LMDB that may be read.
+
+    Raises:
+        DataError: it is not; a LevelDB comes with the command that converts it.
+    """
+    path = Path(folder)
+    if not path.exists():
+        raise DataError(
+            f"data source '{folder}' does not exist",
+            hint=f"relative paths start from the working directory, {Path.cwd()}",
+        )
+    if not path.is_dir():
+        raise DataError(f"data source '{folder}' is a file; it has to be the folder of an LMDB database")
+    if (path / "data.mdb").is_file():
+        if not os.access(path / "data.mdb", os.R_OK):
+            raise DataError(f"data source '{folder}': data.mdb may not be read (permission denied)")
+        return
+    if is_leveldb(path):
+        raise DataError(f"data source '{folder}' is a LevelDB database, which is not read here", hint=_way_out(path))
+    raise DataError(f"data source '{folder}' is a folder without an LMDB database (it has no data.mdb)")
+
+
+def is_leveldb(folder: Path) -> bool:
+    """Whether a LevelDB lies in the folder."""
+    return (folder / "CURRENT").is_file() or any(folder.glob("MANIFEST-*"))
+
+
+def _way_out(folder: Path) -> str:
+    stem = folder.name.removesuffix("_leveldb")
+    target = folder.with_name(f"{stem}_lmdb")
+    return (
+        f"engine convert_leveldb {quote(str(folder))} {quote(str(target))}\n"
+        f'  makes an LMDB of it; then say source: "{target}" and backend: LMDB. From the images themselves:\n'
+        f"  engine convert_imageset --backend=lmdb ROOTFOLDER/ LISTFILE {quote(str(target))}"
+    )

@@ -1,0 +1,76 @@
+"""The gradients between layers: handed from consumer to producer, freed at once, never copied.
+
+A layer may use the storage of a top's gradient for its own results if nobody else will read it. Gradients can
+alias each other (an Eltwise sum hands the same tensor to both bottoms), so storages are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+
+from mgcaffe.engine.blob import Blob
+from mgcaffe.engine.graph.node import Node
+
+
+class GradientStore:
+    """Runs layers backward and keeps account of the gradients that are alive.
+
+    Args:
+        dtype, device: of gradients that start from nothing.
+        keep: leave every gradient readable in its blob, and let no layer overwrite one.
+    """
+
+    def __init__(self, dtype: torch.dtype, device: torch.device, keep: bool) -> None:
+        self.keep = keep
+        self._dtype, self._device = dtype, device
+        self._alive: Counter[int] = Counter()
+
+    def backward(self, node: Node) -> None:
+        """Runs one layer backward: takes its tops' gradients, stores its bottoms'."""
+        diffs = [self._take(blob, weight) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
+        storages = Counter(_storage(diff) for diff in diffs)
+        node.layer.may_overwrite_top_diff = [
+            not self.keep and not self._alive[_storage(diff)] and storages[_storage(diff)] == 1 for diff in diffs
+        ]
+        results = node.layer.backward(diffs, node.wants)
+        del diffs
+        for blob, diff, wanted in zip(node.bottoms, results, node.wants, strict=True):
+            if wanted and diff is not None:
+                self._store(blob, diff)
+
+    def _take(self, blob: Blob, weight: float) -> torch.Tensor:
+        """The gradient of a top: what its reader computed, or else its weight in the loss.
+
+        In a net that keeps its blobs a user may have written it.
+        """
+        if blob.diff is None or tuple(blob.diff.shape) != blob.shape or (weight and not self.keep):
+            diff = torch.full(blob.shape, weight, dtype=self._dtype, device=self._device)
+            if self.keep:
+                blob.diff = diff
+            return diff
+        diff = blob.diff
+        if not self.keep:
+            blob.diff = None
+            self._forget(diff)
+        return diff
+
+    def _store(self, blob: Blob, diff: torch.Tensor) -> None:
+        if self.keep:
+            blob.diff = diff
+            return
+        if blob.diff is not None:
+            self._forget(blob.diff)
+        blob.diff = diff
+        self._alive[_storage(diff)] += 1
+
+    def _forget(self, diff: torch.Tensor) -> None:
+        storage = _storage(diff)
+        self._alive[storage] -= 1
+        if not self._alive[storage]:
+            del self._alive[storage]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

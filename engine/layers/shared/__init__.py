@@ -1,0 +1,1 @@
+"""What several layer types share; no layer types themselves."""

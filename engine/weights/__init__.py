@@ -1,0 +1,1 @@
+"""Trained weights in and out of a net, as caffemodel or HDF5."""

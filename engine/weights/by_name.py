@@ -1,0 +1,216 @@
+"""Trained weights in and out of a net, by layer name (Caffe: Net::CopyTrainedLayersFrom, Net::ToProto).
+
+Files are binary NetParameter messages (`.caffemodel`, every form since 2013) or HDF5 (`.caffemodel.h5`, see
+`weights_hdf5`). Where several layers have one name, the first in the file goes to the first in the net, the
+second to the second; Caffe copies them all to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.errors import NetError
+
+FROM_SCRATCH = "To learn this layer's parameters from scratch rather than copying from a saved net, rename the layer."
+_LEGACY_AXES = ("num", "channels", "height", "width")
+
+
+@dataclass(frozen=True)
+class SavedBlob:
+    """One blob of a weights file.
+
+    Attributes:
+        shape: its shape.
+        load: gives its values.
+        is_legacy: whether it was stored as num x channels x height x width, with ones in front.
+    """
+
+    shape: Shape
+    load: Callable[[], NDArray[Any]]
+    is_legacy: bool = False
+
+    def fits(self, wanted: Shape) -> bool:
+        """Whether it can be copied to a parameter of this shape (Blob::ShapeEquals)."""
+        if self.shape == wanted:
+            return True
+        return self.is_legacy and len(wanted) <= 4 and self.shape == (1,) * (4 - len(wanted)) + wanted
+
+
+@dataclass(frozen=True)
+class SavedLayer:
+    """One layer of a weights file: its name, and its blobs by number. HDF5 lacks those that others own."""
+
+    name: str
+    blobs: Mapping[int, SavedBlob]
+
+
+@dataclass(frozen=True)
+class CopyRow:
+    """What became of one layer of a weights file, or of one layer of the net that the file lacks."""
+
+    layer: str
+    detail: str
+
+
+@dataclass
+class CopyReport:
+    """Which layers' weights were copied, which were skipped, and which did not fit.
+
+    `str(report)` is a table.
+    """
+
+    source: str
+    copied: list[CopyRow] = field(default_factory=list)
+    skipped: list[CopyRow] = field(default_factory=list)
+    refused: list[CopyRow] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        rows = [
+            (verdict, row.layer, row.detail)
+            for verdict, part in (
+                ("copied", self.copied),
+                ("skipped", self.skipped),
+                ("refused", self.refused),
+            )
+            for row in part
+        ]
+        width = max((len(layer) for _, layer, _ in rows), default=0)
+        lines = [f"  {verdict:8} {layer:{width}}  {detail}" for verdict, layer, detail in rows]
+        return "\n".join([f"weights from {self.source}:", *lines])
+
+
+def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
+    """Copies a weights file to the layers of the same names; its content says which form it has.
+
+    Raises:
+        NetError, PrototxtError: the file cannot be read, or a layer does not fit.
+    """
+    from mgcaffe.engine.weights import hdf5
+
+    if hdf5.is_hdf5(path):
+        return hdf5.copy_file(layers, path)
+    from mgcaffe.prototxt import read_net
+
+    return copy_message(layers, read_net(Path(path)), str(path))
+
+
+def copy_message(layers: Sequence[Layer], net: Any, source: str) -> CopyReport:
+    """Copies the blobs of a NetParameter message to the layers of the same names, as `copy_saved` does."""
+    from mgcaffe.prototxt import blob_array, blob_shape
+
+    saved = [
+        SavedLayer(
+            layer.name,
+            {
+                index: SavedBlob(blob_shape(blob), partial(blob_array, blob), any(map(blob.HasField, _LEGACY_AXES)))
+                for index, blob in enumerate(layer.blobs)
+            },
+        )
+        for layer in net.layer
+    ]
+    return copy_saved(layers, saved, source)
+
+
+def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str) -> CopyReport:
+    """Copies saved layers to the layers of the same names. Nothing is copied unless everything fits.
+
+    Args:
+        layers: the net's.
+        saved: the file's.
+        source: what to call the file.
+
+    Raises:
+        NetError: a layer has another number of blobs, or a blob another shape, than in the file.
+    """
+    report = CopyReport(source)
+    ours, theirs = _by_name(layers, "parameters"), _by_name(saved, "blobs")
+    pairs: list[tuple[Layer, SavedLayer]] = []
+    for name, found in theirs.items():
+        targets = ours.get(name, [])
+        pairs += zip(targets, found, strict=False)
+        reason = f"the net has only {len(targets)} of this name" if targets else "the net has no layer of this name"
+        report.skipped += [CopyRow(name, reason) for layer in found[len(targets) :] if layer.blobs]
+    refused_at = None
+    for target, layer in pairs:
+        problem = _misfit(target, layer.blobs)
+        if problem:
+            report.refused.append(CopyRow(layer.name, problem))
+            refused_at = refused_at or target
+        elif layer.blobs:
+            shapes = [layer.blobs[index].shape for index in sorted(layer.blobs)]
+            report.copied.append(CopyRow(layer.name, ", ".join(map(_text, shapes))))
+    for name, targets in ours.items():
+        found = theirs.get(name, [])
+        reason = f"the file has only {len(found)} of this name" if found else "the file has no layer of this name"
+        missing = [CopyRow(name, f"{reason}; keeps its values") for layer in targets[len(found) :] if layer.parameters]
+        report.skipped += missing
+    if refused_at is not None:
+        rows = "; ".join(f"layer '{row.layer}': {row.detail}" for row in report.refused)
+        raise NetError(f"weights in {source} do not fit: {rows}", location=refused_at.location(), hint=FROM_SCRATCH)
+    # All are read before the first is copied: a damaged file leaves the net as it was.
+    planned = [
+        (target.parameters[index], blob.load()) for target, layer in pairs for index, blob in layer.blobs.items()
+    ]
+    for parameter, values in planned:
+        parameter.data.copy_(torch.tensor(values).reshape(parameter.shape))
+    return report
+
+
+def layers_to_proto(net: Any, layers: Sequence[Layer], diff: bool) -> None:
+    """Adds every layer with its blobs to a NetParameter message.
+
+    Args:
+        net: the message.
+        layers: the layers.
+        diff: whether to write the gradients as well.
+    """
+    from mgcaffe.prototxt import fill_blob
+
+    for layer in layers:
+        message = net.layer.add()
+        message.CopyFrom(layer.param)
+        message.phase = layer.phase
+        del message.blobs[:]
+        for parameter in layer.parameters:
+            blob = message.blobs.add()
+            fill_blob(blob, parameter.data.cpu().numpy())
+            if diff:
+                fill_blob(blob, parameter.diff.cpu().numpy(), diff=True)
+
+
+def _by_name(layers: Sequence[Any], blobs: str) -> dict[str, list[Any]]:
+    """The layers of each name that have any `blobs`, or else the first one of the name."""
+    named: dict[str, list[Any]] = {}
+    for layer in layers:
+        named.setdefault(layer.name, []).append(layer)
+    return {name: [layer for layer in same if getattr(layer, blobs)] or same[:1] for name, same in named.items()}
+
+
+def _misfit(target: Layer, blobs: Mapping[int, SavedBlob]) -> str:
+    lacks = [
+        index for index, parameter in enumerate(target.parameters) if index not in blobs and not _is_shared(parameter)
+    ]
+    if lacks or any(index >= len(target.parameters) for index in blobs):
+        return f"{len(blobs)} blob(s) in the file, {len(target.parameters)} in the net"
+    for index, blob in blobs.items():
+        wanted = target.parameters[index].shape
+        if not blob.fits(wanted):
+            return f"blob {index} has shape {_text(blob.shape)} in the file, {_text(wanted)} in the net"
+    return ""
+
+
+def _is_shared(parameter: Parameter) -> bool:
+    return parameter.owner is not None
+
+
+def _text(shape: Sequence[int]) -> str:
+    return "x".join(str(size) for size in shape) or "()"

@@ -1,0 +1,173 @@
+"""Weights in HDF5 (`.caffemodel.h5`; Caffe: Net::ToHDF5, Net::CopyTrainedLayersFromHDF5).
+
+    /data/<layer>/<i>      the values of parameter i, for parameters that own them
+    /diff/<layer>/<i>      gradients, of shared parameters too, if they were asked for
+    /layers/<n>/...        the n-th layer of the net, where its name cannot stand above: a uint8 attribute `name`,
+                           and groups `data` and `diff`
+
+A layer's name with `/` in it makes nested groups, as HDF5 itself takes a path. Caffe can neither write such a
+file (it stops) nor find nested layers when it reads one (it passes over them). Names that cannot stand under
+/data are those that come a second time, those that are no path (empty, `a//b`), and those that lie inside
+another layer's group (`a/b` beside a layer `a`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.weights.by_name import CopyReport, SavedBlob, SavedLayer, copy_saved
+from mgcaffe.engine.weights.hdf5_image import is_hdf5, make_image, open_image, reading
+from mgcaffe.errors import NetError, SnapshotError
+from mgcaffe.prototxt import write_whole
+
+__all__ = ["copy_file", "encode_hdf5", "is_hdf5", "load_hdf5", "save_hdf5"]
+
+_ASIDE = "layers"
+
+
+def save_hdf5(net: Any, path: str | os.PathLike[str], diff: bool = False) -> None:
+    """Writes a net's weights.
+
+    Args:
+        net: the Net.
+        path: the file, which is then whole or not there. Caffe reads it only if its name ends in `.h5`.
+        diff: whether to write the gradients as well.
+
+    Raises:
+        SnapshotError: (exit code 73) the file cannot be written.
+    """
+    try:
+        write_whole(path, encode_hdf5(net.layers, diff))
+    except OSError as error:
+        raise SnapshotError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
+
+
+def load_hdf5(net: Any, path: str | os.PathLike[str]) -> CopyReport:
+    """Copies weights to the layers of the same names.
+
+    Raises:
+        NetError: the file cannot be read, holds no weights, or a layer does not fit.
+    """
+    return copy_file(net.layers, path)
+
+
+def encode_hdf5(layers: Sequence[Layer], diff: bool) -> bytes:
+    """The content of the file."""
+
+    def fill(file: Any) -> None:
+        file.create_group("data")
+        if diff:
+            file.create_group("diff")
+        for index, (layer, fits) in enumerate(zip(layers, _are_paths(layers), strict=True)):
+            _write_layer(file, layer, index, fits, diff)
+
+    return make_image(fill)
+
+
+def copy_file(layers: Sequence[Layer], path: str | os.PathLike[str]) -> CopyReport:
+    """Copies a file's weights to the layers of the same names; as `load_hdf5`."""
+    source = os.fspath(path)
+    fail = _failure(source)
+    with open_image(source, fail) as file:
+        with reading(fail):
+            saved = list(_saved_layers(file, source))
+        return copy_saved(layers, _ordered(saved, layers), source)
+
+
+def _failure(source: str) -> Callable[[str], NetError]:
+    return lambda reason: NetError(f"weights in {source} cannot be read: {reason}")
+
+
+def _are_paths(layers: Sequence[Layer]) -> Iterator[bool]:
+    """Says of each layer whether its name can stand under /data."""
+    names = {layer.name for layer in layers}
+    seen: set[str] = set()
+    for layer in layers:
+        parts = layer.name.split("/")
+        outer = {"/".join(parts[:count]) for count in range(1, len(parts))}
+        is_path = not {"", "."} & set(parts) and "\0" not in layer.name
+        yield is_path and layer.name not in seen and not outer & names
+        # A layer without parameters needs no more than that a group of its name is there.
+        if layer.parameters:
+            seen.add(layer.name)
+
+
+def _write_layer(file: Any, layer: Layer, index: int, fits: bool, diff: bool) -> None:
+    data_path, diff_path = f"data/{layer.name}", f"diff/{layer.name}"
+    if not fits:
+        if not layer.parameters:
+            return
+        aside = file.create_group(f"{_ASIDE}/{index}")
+        aside.attrs["name"] = np.frombuffer(layer.name.encode(), np.uint8)
+        data_path, diff_path = f"{aside.name}/data", f"{aside.name}/diff"
+    # The layers' groups may be there already: as part of the path to another one.
+    data = file.require_group(data_path)
+    for number, parameter in enumerate(layer.parameters):
+        if parameter.owner is None:
+            data[str(number)] = parameter.data.cpu().numpy()
+        if diff:
+            file.require_group(diff_path)[str(number)] = parameter.diff.cpu().numpy()
+
+
+def _saved_layers(file: Any, source: str) -> Iterator[SavedLayer]:
+    """The layers of a file: those under their names, then those aside."""
+    import h5py
+
+    if not isinstance(file.get("data"), h5py.Group):
+        what = "a dataset" if "data" in file else "missing"
+        raise NetError(f"{source} is HDF5 and holds no weights of a net: its group 'data' is {what}")
+    yield from _named_layers(file["data"], source)
+    aside = file.get(_ASIDE)
+    for index in sorted(aside, key=_number) if isinstance(aside, h5py.Group) else ():
+        name = bytes(aside[index].attrs["name"]).decode()
+        blobs = {_number(key): _saved_blob(values, source) for key, values in aside[index]["data"].items()}
+        yield SavedLayer(name, blobs)
+
+
+def _named_layers(data: Any, source: str) -> Iterator[SavedLayer]:
+    """The layers under /data. A group that holds nothing but groups is part of names, no layer."""
+    import h5py
+
+    found: dict[str, dict[int, SavedBlob]] = {}
+
+    # Each group is visited once, also where links make a circle.
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Group) and not len(item):
+            found[name] = {}
+        elif isinstance(item, h5py.Dataset):
+            layer, _, number = name.rpartition("/")
+            if not layer or str(_number(number)) != number:
+                raise NetError(f"{source} is HDF5 and holds no weights of a net: dataset '/data/{name}' is none")
+            found.setdefault(layer, {})[int(number)] = _saved_blob(item, source)
+
+    data.visititems(visit)
+    for name, blobs in found.items():
+        yield SavedLayer(name, blobs)
+
+
+def _saved_blob(values: Any, source: str) -> SavedBlob:
+    if values.dtype.kind not in "fiu":
+        raise NetError(f"dataset '{values.name}' in {source} holds no numbers ({values.dtype})")
+
+    def load() -> NDArray[Any]:
+        with reading(_failure(source)):
+            array = np.asarray(values[()])
+        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+
+    return SavedBlob(tuple(values.shape), load)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else -1
+
+
+def _ordered(saved: list[SavedLayer], layers: Sequence[Layer]) -> list[SavedLayer]:
+    """In the order of the net: HDF5 has them in that of the alphabet."""
+    places = {layer.name: index for index, layer in reversed(list(enumerate(layers)))}
+    return sorted(saved, key=lambda layer: places.get(layer.name, len(places)))

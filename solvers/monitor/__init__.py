@@ -1,0 +1,1 @@
+"""What only observes training: counts, times, the smoothed loss, debug_info, non-finite values."""

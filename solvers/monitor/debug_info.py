@@ -1,0 +1,164 @@
+"""What `debug_info: true` shows of a displayed iteration: how large values and gradients are (Caffe: net.cpp).
+
+After each layer's forward pass the mean absolute value of its tops and parameters, after its backward pass those of
+its bottoms' and parameters' gradients, after the whole backward pass the norms over all parameters, and at the update
+each parameter's size and step. With several ranks, the figures are rank 0's, before the gradients are averaged. The
+training net keeps all of its blobs for this, so it takes more memory, and no layers are fused.
+
+The test nets show the forward part of every batch that rank 0 tests, and keep their blobs for it. A net's own
+`debug_info` field has no effect, since the solver's takes its place, as in Caffe (solver.cpp: InitTestNets).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from mgcaffe.engine import Net
+from mgcaffe.engine.graph.node import Node
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.solvers.events import BlobStatistics, Emit, NetStatistics
+
+
+class DebugInfo:
+    """Watches a net that keeps its blobs.
+
+    Args:
+        net: the training net.
+        param: the SolverParameter message; without debug_info nothing is watched.
+        rank: this rank's number; rank 0 alone watches.
+        emit: takes the events.
+    """
+
+    def __init__(self, net: Net, param: Any, rank: int, emit: Emit) -> None:
+        self._net, self._emit = net, emit
+        self._wanted = bool(param.debug_info) and rank == 0
+        self._showing = False
+        self._before: torch.Tensor | None = None
+        self._diff_l1 = self._diff_squares = 0.0
+        # Caffe names a parameter by its `name`, or by its number in its layer.
+        self._names = {
+            id(parameter): (layer.name, parameter.name or str(number))
+            for layer in reversed(net.layers)
+            for number, parameter in enumerate(layer.parameters)
+        }
+        if self._wanted:
+            net.after_forward.append(self._forward_done)
+            net.after_backward.append(self._backward_done)
+
+    def begin(self, displayed: bool) -> None:
+        """An iteration begins; it is shown if it is displayed."""
+        self._showing = self._wanted and displayed
+
+    def before_update(self) -> None:
+        """The gradients are averaged, and the weights not yet changed."""
+        if self._showing:
+            self._before = self._net.arena.data.clone()
+
+    def after_update(self) -> None:
+        """The weights have changed. Ends what is shown of the iteration."""
+        if self._before is None:
+            return
+        for layer in self._net.layers:
+            for number, parameter in enumerate(layer.parameters):
+                self._updated(layer.name, parameter.name or str(number), parameter)
+        self._before = None
+        self._showing = False
+
+    def _forward_done(self, index: int) -> None:
+        if not self._showing:
+            return
+        for statistics in _forward_statistics(self._net.nodes[index]):
+            self._emit(statistics)
+
+    def _backward_done(self, index: int) -> None:
+        if not self._showing:
+            return
+        node = self._net.nodes[index]
+        if node.needs_backward:
+            for blob, wanted in zip(node.bottoms, node.wants, strict=True):
+                if wanted and blob.diff is not None:
+                    statistics = BlobStatistics(
+                        "Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff)
+                    )
+                    self._emit(statistics)
+            for number, parameter in enumerate(node.layer.parameters):
+                if parameter.wanted:
+                    statistics = BlobStatistics(
+                        "Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.diff)
+                    )
+                    self._emit(statistics)
+        # Now, since the ranks begin to average these gradients as soon as this returns.
+        for parameter in node.owned:
+            if parameter.wanted:
+                self._diff_l1 += float(parameter.diff.abs().sum())
+                self._diff_squares += float(parameter.diff.square().sum())
+        if index == 0:
+            values = [parameter.data for parameter in self._net.parameters]
+            squares = sum(float(value.square().sum()) for value in values)
+            self._emit(
+                NetStatistics(
+                    data_l1=sum(float(value.abs().sum()) for value in values),
+                    diff_l1=self._diff_l1,
+                    data_l2=math.sqrt(squares),
+                    diff_l2=math.sqrt(self._diff_squares),
+                )
+            )
+            self._diff_l1 = self._diff_squares = 0.0
+
+    def _updated(self, layer: str, name: str, parameter: Parameter) -> None:
+        owner = parameter.owner if parameter.owner is not None else parameter
+        piece = self._slice(owner)
+        if piece is None or self._before is None:
+            return
+        before = self._before[piece]
+        step = _mean(before - self._net.arena.data[piece])
+        owners = self._names.get(id(owner)) if owner is not parameter else None
+        self._emit(BlobStatistics("Update", layer, "param", name, data=_mean(before), diff=step, owner=owners))
+
+    def _slice(self, parameter: Parameter) -> slice | None:
+        for piece in self._net.arena.slices:
+            if piece.parameter is parameter:
+                return slice(piece.offset, piece.offset + piece.count)
+        return None
+
+
+def watch_tests(nets: Sequence[Net], param: Any, rank: int, emit: Emit) -> None:
+    """Has the test nets, which keep their blobs, show their forward passes.
+
+    Args:
+        nets: the test nets.
+        param: the SolverParameter message; without debug_info nothing is shown.
+        rank: this rank's number; rank 0 alone shows.
+        emit: takes the events.
+    """
+    if not param.debug_info or rank:
+        return
+    for net in nets:
+        net.after_forward.append(_shower(net, emit))
+
+
+def _shower(net: Net, emit: Emit) -> Callable[[int], None]:
+    def show(index: int) -> None:
+        for statistics in _forward_statistics(net.nodes[index]):
+            emit(statistics)
+
+    return show
+
+
+def _forward_statistics(node: Node) -> Iterator[BlobStatistics]:
+    """What is shown of a layer that has run forward in a net that keeps its blobs."""
+    for blob in node.tops:
+        if blob.data is not None:
+            yield BlobStatistics("Forward", node.layer.name, "top blob", blob.name, data=_mean(blob.data))
+    for number, parameter in enumerate(node.layer.parameters):
+        name = parameter.name or str(number)
+        yield BlobStatistics("Forward", node.layer.name, "param blob", name, data=_mean(parameter.data))
+
+
+def _mean(values: torch.Tensor) -> float:
+    """The mean absolute value; 0 of no values."""
+    return float(values.abs().mean()) if values.numel() else 0.0

@@ -1,0 +1,238 @@
+"""A loss or gradient that is infinite or no number: seen before any rank updates its weights, and traced to a blob.
+
+What is looked at costs next to nothing: the loss, which the ranks exchange anyway, and with it one sum over each rank's
+own gradients, taken layer by layer as they are handed to the exchange. So the ranks know before the first means come
+back, and each merged group can be updated as soon as it is there. Only when that is not finite is the pass run again,
+from the same records and random numbers, with every blob looked at as it is made.
+
+Caffe goes on with weights that are no numbers, and shows a loss of 87.3365, which is -log(FLT_MIN): the softmax gave
+the label a probability of 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from mgcaffe.comm import Communicator
+from mgcaffe.engine import Net
+from mgcaffe.errors import NotFiniteError
+from mgcaffe.solvers import carried_state
+from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.exchange.ranks import changed_by_forward
+
+SKIPS_IN_A_ROW = 10
+"""After so many iterations without an update `nan_effect: SKIP` stops as well."""
+
+LOSS_OF_NO_PROBABILITY = -math.log(torch.finfo(torch.float32).tiny)
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """What one rank found when it ran the pass again: its loss, and the first blob that is not finite."""
+
+    host: str
+    loss: float
+    blob: str
+
+
+class FiniteCheck:
+    """Keeps a net's training from going on with numbers that are none.
+
+    Args:
+        net: the training net.
+        communicator: the ranks.
+        param: the SolverParameter message; reads nan_effect and iter_size.
+        emit: takes the events.
+    """
+
+    def __init__(self, net: Net, communicator: Communicator, param: Any, emit: Emit) -> None:
+        self._net = net
+        self._communicator = communicator
+        self._iter_size: int = param.iter_size
+        self._effect: str = (
+            param.DESCRIPTOR.fields_by_name["nan_effect"].enum_type.values_by_number[param.nan_effect].name
+        )
+        self._emit = emit
+        self._skipped = 0
+        self._explained = False
+        self._weights_of_losses = sum(weight for weight in net.loss_weights.values())
+        self._statistics = [(values, torch.empty_like(values)) for values in changed_by_forward(net)]
+        self._positions: list[tuple[Any, int]] = []
+        self._state: list[tuple[Any, Any]] = []
+        self._sums: list[torch.Tensor] = []
+
+    def begin(self) -> None:
+        """An iteration begins: remembers what its forward pass will change."""
+        self._sums.clear()
+        self._positions = [(layer, layer.position()) for layer in self._net.data_layers]
+        for values, before in self._statistics:
+            before.copy_(values)
+        self._state = carried_state.snapshot(self._net)
+
+    def gradients_ready(self, offset: int, count: int) -> None:
+        """Looks at gradients that are complete on this rank, before they are exchanged."""
+        self._sums.append(self._net.arena.diff[offset : offset + count].sum())
+
+    def probe(self) -> float:
+        """A number that is not finite if this rank's gradients are not."""
+        return float(torch.stack(self._sums).sum()) if self._sums else 0.0
+
+    def blocks(
+        self, loss: float, probe: float, *, own_loss: float, seed: int, iteration: int, snapshot: Callable[[], None]
+    ) -> bool:
+        """Whether the update must not be made; collective where the numbers are not finite.
+
+        Args:
+            loss, probe: means over the ranks, the same on all of them. Where one is not finite, the exchange of
+                gradients has ended already.
+            own_loss: this rank's.
+            seed, iteration: what the pass's random numbers came from.
+            snapshot: writes one of the weights as they are; collective.
+
+        Returns:
+            True: go on with the next iteration, as `nan_effect: SKIP` says.
+
+        Raises:
+            NotFiniteError: on all ranks, with the same message.
+        """
+        if math.isfinite(loss) and math.isfinite(probe):
+            self._skipped = 0
+            self._explain(loss)
+            return False
+        gradients = self._net.arena.diff[: self._net.arena.trainable]
+        # A sum of finite numbers can overflow.
+        if math.isfinite(loss) and all(self._communicator.allgather(bool(torch.isfinite(gradients).all()))):
+            return False
+        message = self._trace(own_loss, seed, iteration)
+        if self._effect == "SKIP":
+            self._skipped += 1
+            if self._skipped < SKIPS_IN_A_ROW:
+                self._emit(Warned(f"{message}\n  the batch is passed over (nan_effect: SKIP)"))
+                return True
+            message += f"\n  this was the {SKIPS_IN_A_ROW}th batch in a row, so the run ends"
+        if self._effect == "SNAPSHOT":
+            self.rewind()
+            snapshot()
+        raise NotFiniteError(
+            message,
+            hint="lower base_lr, set clip_gradients, or look at the data; nan_effect (--nan_effect) says what happens",
+        )
+
+    def _explain(self, loss: float) -> None:
+        """Says once what a loss of 87.3365 means."""
+        if self._explained or self._weights_of_losses <= 0:
+            return
+        if abs(loss - LOSS_OF_NO_PROBABILITY * self._weights_of_losses) > 1e-4 * self._weights_of_losses:
+            return
+        self._explained = True
+        self._emit(
+            Warned(
+                f"the loss is {loss:.4f}, the softmax's -log(FLT_MIN) for every item: it gives all labels a probability"
+                " of 0. Training has diverged and seldom comes back: lower base_lr, check labels and the data's scale"
+            )
+        )
+
+    def end(self) -> None:
+        """The iteration is over, and what it has changed stays."""
+        self._positions, self._state = [], []
+
+    def rewind(self) -> None:
+        """Puts back what the forward pass of an iteration that was not ended has changed.
+
+        Statistics are put back in any case: a rank's death may have cut their averaging short.
+        """
+        for layer, position in self._positions:
+            layer.seek(position)
+        for values, before in self._statistics:
+            values.copy_(before)
+        carried_state.put(self._state)
+
+    def _trace(self, own_loss: float, seed: int, iteration: int) -> str:
+        """Runs the pass again on all ranks and says where the first bad number is; leaves no trace but the position."""
+        after = [(layer, layer.position()) for layer, _ in self._positions]
+        state = carried_state.snapshot(self._net)
+        self.rewind()
+        with _Tracer(self._net).watching() as tracer:
+            self._net.clear_param_diffs()
+            for micro_batch in range(self._iter_size):
+                self._net.reseed(seed, self._communicator.rank, iteration, micro_batch)
+                self._net.forward()
+                self._net.backward()
+        self.rewind()
+        for layer, position in after:
+            layer.seek(position)
+        carried_state.put(state)
+        findings = self._communicator.allgather(_Finding(self._communicator.host, own_loss, tracer.found))
+        return _describe(findings, iteration)
+
+
+class _Tracer:
+    """Looks at every blob of a pass as it is made, and remembers the first one that is not finite."""
+
+    def __init__(self, net: Net) -> None:
+        self.found = ""
+        self._net = net
+
+    @contextmanager
+    def watching(self) -> Iterator[_Tracer]:
+        """Watches the net meanwhile."""
+        self._look_at_weights()
+        self._net.after_forward.append(self._forward_done)
+        self._net.after_backward.append(self._backward_done)
+        try:
+            yield self
+        finally:
+            self._net.after_forward.remove(self._forward_done)
+            self._net.after_backward.remove(self._backward_done)
+
+    def _look_at_weights(self) -> None:
+        for layer in self._net.layers:
+            for number, parameter in enumerate(layer.parameters):
+                self._look(parameter.data, f"parameter {number} of layer '{layer.name}', before the pass")
+
+    def _forward_done(self, index: int) -> None:
+        for member in self._members(index):
+            node = self._net.nodes[member]
+            for blob in node.tops:
+                if blob.data is not None:
+                    self._look(blob.data, f"blob '{blob.name}', made by layer '{node.layer.name}' ({node.layer.type})")
+
+    def _backward_done(self, index: int) -> None:
+        node = self._net.nodes[index]
+        place = f"layer '{node.layer.name}' ({node.layer.type})"
+        for number, parameter in enumerate(node.layer.parameters):
+            if parameter.wanted:
+                self._look(parameter.diff, f"the gradient of parameter {number}, made by {place}")
+        for blob in node.bottoms:
+            if blob.diff is not None:
+                self._look(blob.diff, f"the gradient of blob '{blob.name}', made by {place}")
+
+    def _members(self, index: int) -> list[int]:
+        return next((step.members for step in self._net.steps if step.index == index), [index])
+
+    def _look(self, values: torch.Tensor, name: str) -> None:
+        if self.found:
+            return
+        good = torch.isfinite(values)
+        if not bool(good.all()):
+            bad = values.numel() - int(good.sum())
+            nans = int(torch.isnan(values).sum())
+            self.found = f"{name}: {bad} of {values.numel()} values are not finite ({nans} nan, {bad - nans} infinite)"
+
+
+def _describe(findings: list[_Finding], iteration: int) -> str:
+    guilty = [rank for rank, each in enumerate(findings) if each.blob or not math.isfinite(each.loss)]
+    lines = [f"iteration {iteration}: a loss or gradient is not finite; no rank has updated its weights"]
+    for rank in guilty:
+        each = findings[rank]
+        blob = each.blob or "run again, the pass was finite throughout"
+        lines.append(f"  rank {rank} ({each.host}), loss {each.loss:g}: {blob}")
+    if not guilty:
+        lines.append("  every rank's own numbers are finite: their sum over the ranks or micro-batches overflows")
+    return "\n".join(lines)

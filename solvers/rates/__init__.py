@@ -1,0 +1,1 @@
+"""Learning rate, momentum and weight decay of an iteration."""

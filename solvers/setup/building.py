@@ -1,0 +1,143 @@
+"""Builds what a solver drives, alike on every rank: device, seed, training net and test nets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from mgcaffe.comm import Communicator
+from mgcaffe.comm.transport.handshake import handshake
+from mgcaffe.engine import Net, Shard, TestShard
+from mgcaffe.engine.shard import BatchShard
+from mgcaffe.prototxt import print_text
+from mgcaffe.solvers import carried_state
+from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.exchange.ranks import Ranks
+from mgcaffe.solvers.setup.nets import NetChoice
+
+
+def choose_device(param: Any, communicator: Communicator, emit: Emit) -> torch.device:
+    """The device that solver_mode and device_id ask for; of several ranks on a host each takes its own GPU.
+
+    `solver_mode: GPU` on a machine without a GPU warns and trains on the CPU. Caffe's default is the GPU too,
+    so a solver that doesn't say takes one if there is one.
+    """
+    wants_gpu = param.solver_mode == type(param).GPU
+    if not wants_gpu or not torch.cuda.is_available():
+        if wants_gpu and param.HasField("solver_mode"):
+            emit(Warned("solver_mode is GPU, and no GPU can be used here: training on the CPU"))
+        return torch.device("cpu")
+    if communicator.size > 1:
+        return torch.device("cuda", communicator.local_rank % torch.cuda.device_count())
+    return torch.device("cuda", param.device_id)
+
+
+def choose_seed(param: Any, communicator: Communicator) -> int:
+    """random_seed, or a number that rank 0 draws; the same on every rank."""
+    drawn = int.from_bytes(os.urandom(4), "little")
+    return communicator.broadcast_object(param.random_seed if param.random_seed >= 0 else drawn)
+
+
+def agree_on_inputs(param: Any, choices: Sequence[NetChoice], dtype: torch.dtype, communicator: Communicator) -> None:
+    """Makes sure that all ranks were given the same solver, nets, versions and number type; collective.
+
+    Raises:
+        RankDisagreement: with the first difference, on every rank.
+    """
+    if communicator.size == 1:
+        return
+    facts = {
+        "world size": str(communicator.size),
+        "solver": print_text(param),
+        "training net": choices[0].text,
+    }
+    facts.update((f"test net #{index}", choice.text) for index, choice in enumerate(choices[1:]))
+    facts["number type"] = str(dtype)
+    facts["mgcaffe version"] = version("mgcaffe")
+    facts["torch version"] = torch.__version__
+    handshake(communicator, facts)
+
+
+def agree_on_shapes(net: Net, communicator: Communicator) -> None:
+    """Makes sure that all ranks built the same parameters and read sources of the same size; collective.
+
+    Raises:
+        RankDisagreement: with the first difference, on every rank.
+    """
+    if communicator.size == 1:
+        return
+    rows = [
+        f"layer '{piece.layer_name}': {piece.parameter.shape} at {piece.offset}, lr_mult {piece.lr_mult:g}"
+        for piece in net.arena.slices
+    ]
+    sources = [
+        f"layer '{layer.name}': {layer.source_records} records of shapes {layer.reshape(())}"
+        for layer in net.data_layers
+    ]
+    handshake(communicator, {"parameters": "\n".join(rows), "data sources": "\n".join(sources)})
+
+
+def build_train_net(
+    choice: NetChoice,
+    ranks: Ranks,
+    divisors: Ranks,
+    seed: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    keep_blobs: bool = False,
+) -> Net:
+    """The training net, reading this rank's records.
+
+    Args:
+        choice: what the solver asks for.
+        ranks: the ranks that train in step.
+        divisors: the same, on a channel of their own for the numbers that loss layers add up over the ranks.
+        seed, dtype, device, keep_blobs: as for Net.
+    """
+    deal = BatchShard if carried_state.reads_sequences(choice.param) else Shard
+    return Net(
+        choice.param,
+        phase=choice.phase,
+        level=choice.level,
+        stages=choice.stages,
+        sources=choice.sources,
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        shard=deal(ranks.rank, ranks.size),
+        sum_over_ranks=divisors.sum_of,
+        solver_ranks=ranks.size,
+        keep_blobs=keep_blobs,
+    )
+
+
+def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, opened: ExitStack) -> list[Net]:
+    """The test nets, which share the training net's weights, each with this rank's batches.
+
+    `opened` gets to know how to close them.
+    """
+    nets = []
+    for choice in choices:
+        # A state that goes on from batch to batch needs all batches: each rank runs the whole test.
+        shard = (0, 1) if carried_state.carries_state(choice.param) else (ranks.rank, ranks.size)
+        net = Net(
+            choice.param,
+            phase=choice.phase,
+            level=choice.level,
+            stages=choice.stages,
+            sources=choice.sources,
+            seed=train_net.seed,
+            dtype=train_net.dtype,
+            device=train_net.device,
+            shard=TestShard(*shard, choice.test_iter),
+            keep_blobs=train_net.keep_blobs,
+            share_with=train_net,
+        )
+        opened.callback(net.close)
+        nets.append(net)
+    return nets

@@ -1,0 +1,1 @@
+"""Snapshots: what they hold, how they are written, found, checked and read."""

@@ -1,0 +1,168 @@
+"""A copy of all that a snapshot holds, taken between two iterations, so that training can go on while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from google.protobuf.message import EncodeError
+
+from mgcaffe.engine import Net
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.weights.by_name import layers_to_proto
+from mgcaffe.engine.weights.hdf5 import encode_hdf5
+from mgcaffe.errors import PrototxtError, SnapshotError
+from mgcaffe.prototxt import NetParameter
+from mgcaffe.prototxt.whole_files import write_aside
+from mgcaffe.solvers.snapshots.files import cannot_write, publish
+from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path
+from mgcaffe.solvers.snapshots.names import state_path, weights_path
+from mgcaffe.solvers.snapshots.state import Progress, encode_state
+from mgcaffe.solvers.snapshots.state_hdf5 import encode_state_hdf5
+from mgcaffe.solvers.update.updater import Updater
+
+
+@dataclass(frozen=True)
+class _CopiedLayer:
+    """What the weights' encoders read of a layer."""
+
+    name: str
+    param: Any
+    phase: int
+    parameters: Sequence[Parameter]
+
+
+class SnapshotCopy:
+    """Weights, histories and progress at one moment, on the host.
+
+    Args:
+        net: the training net.
+        updater: whose histories are saved.
+        progress: where the solver stands.
+        hdf5: whether the files are HDF5.
+        with_diffs: whether the caffemodel also holds what the last update took off each weight.
+    """
+
+    def __init__(self, net: Net, updater: Updater, progress: Progress, *, hdf5: bool, with_diffs: bool) -> None:
+        self.progress = progress
+        self.hdf5 = hdf5
+        self.with_diffs = with_diffs
+        self._name = net.name
+        self._arena = net.arena
+        self._parameters = list(net.parameters)
+        self._histories = [_copy(history) for history in updater.histories]
+        self._layers = _copy_layers(net, with_diffs)
+
+    def encode_weights(self) -> bytes:
+        """The content of the caffemodel."""
+        layers = cast("Sequence[Layer]", self._layers)
+        if self.hdf5:
+            return encode_hdf5(layers, self.with_diffs)
+        message = NetParameter(name=self._name)
+        layers_to_proto(message, layers, self.with_diffs)
+        content: bytes = message.SerializeToString()
+        return content
+
+    def encode_state(self, weights: Path) -> bytes:
+        """The content of the solverstate, which names the caffemodel."""
+        encode = encode_state_hdf5 if self.hdf5 else encode_state
+        return encode(self.progress, str(weights), self._arena, self._parameters, self._histories)
+
+    def write(self, prefix: Path, *, only_best: bool, written_at: float) -> Path:
+        """Writes caffemodel, manifest and solverstate: all of them, or none.
+
+        The three are written under other names first, so that a full disk is found before the first one
+        counts. They are renamed in that order: once there is a state, the rest is there. Where an older
+        snapshot of this iteration is replaced, its state goes before anything else changes.
+
+        Args:
+            prefix: what the files' names begin with.
+            only_best, written_at: as in the manifest.
+
+        Returns:
+            The solverstate's path.
+
+        Raises:
+            SnapshotError: they cannot be written; what was there before is untouched.
+        """
+        iteration = self.progress.iteration
+        weights = weights_path(prefix, iteration, hdf5=self.hdf5)
+        state = state_path(prefix, iteration, hdf5=self.hdf5)
+        path, size = weights, 0
+        sums: list[FileSum] = []
+        pending: list[tuple[Path, Path]] = []
+        try:
+            for path in (weights, state):
+                content = self._encode(path, weights)
+                size = len(content)
+                sums.append(FileSum.of(path.name, content))
+                pending.append((write_aside(path, content), path))
+                del content  # of a large net it is most of the memory that a snapshot takes
+            path = manifest_path(state)
+            ranks, solver_type = self.progress.world_size or 1, self.progress.solver_type or ""
+            content = Manifest(iteration, ranks, solver_type, written_at, only_best, *sums).encode()
+            size = len(content)
+            pending.append((write_aside(path, content), path))
+            in_weights, in_state, in_manifest = pending
+            publish([in_weights, in_manifest, in_state], (state, manifest_path(state)))
+        except OSError as error:
+            _remove(pending)
+            needed = sum(entry.size for entry in sums)
+            if path == weights:
+                needed += len(self._encode(state, weights))
+            path = Path(error.filename2 or path)  # the name that a finished file could not be given
+            raise cannot_write(path, error, size, needed) from None
+        finally:
+            _remove(pending)
+        return state
+
+    def _encode(self, path: Path, weights: Path) -> bytes:
+        try:
+            return self.encode_weights() if path == weights else self.encode_state(weights)
+        except (EncodeError, PrototxtError, ValueError) as error:
+            raise SnapshotError(
+                f"cannot write {path}: {error}",
+                hint=None if self.hdf5 else "a binary file holds 2 GiB at most; set snapshot_format: HDF5",
+            ) from None
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to("cpu", copy=True)
+
+
+def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
+    """The layers with copied parameters; those that share values share the copy."""
+    data = _copy(net.arena.data)
+    diff = _copy(net.arena.diff) if with_diffs else net.arena.diff
+    in_arena = {id(piece.parameter) for piece in net.arena.slices}
+    copies: dict[int, Parameter] = {}
+
+    # Neither function may call itself: it would keep all these copies until the garbage collector comes by.
+    def values_of(owner: Parameter) -> tuple[torch.Tensor, torch.Tensor]:
+        if id(owner) in in_arena:
+            return net.arena.view(data, owner), net.arena.view(diff, owner)
+        return _copy(owner.data), _copy(owner.diff)  # the weights of another net, shared with this one
+
+    def copy(parameter: Parameter) -> Parameter:
+        owner = parameter.owner or parameter
+        if id(owner) not in copies:
+            values, gradient = values_of(owner)
+            copies[id(owner)] = replace(owner, data=values, diff=gradient)
+        copied = copies[id(owner)]
+        if parameter is owner:
+            return copied
+        return replace(parameter, data=copied.data.view(parameter.shape), diff=copied.diff.view(parameter.shape))
+
+    return [
+        _CopiedLayer(layer.name, layer.param, layer.phase, [copy(parameter) for parameter in layer.parameters])
+        for layer in net.layers
+    ]
+
+
+def _remove(pending: Sequence[tuple[Path, Path]]) -> None:
+    for temporary, _ in pending:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,153 @@
+"""Reads a snapshot: its state, and where its weights are, both compared with the manifest where there is one.
+
+`newest_snapshot` is what `--snapshot=auto` means.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.comm import Communicator
+from mgcaffe.engine import Net
+from mgcaffe.engine.weights.by_name import CopyReport
+from mgcaffe.engine.weights.hdf5_image import is_hdf5, open_image
+from mgcaffe.errors import EngineError, PrototxtError
+from mgcaffe.prototxt import read_net
+from mgcaffe.solvers.events import Emit, NothingToRestore, Restored, Warned, WeightsCopied
+from mgcaffe.solvers.snapshots.manifest import check_file, read_manifest
+from mgcaffe.solvers.snapshots.names import snapshot_prefix
+from mgcaffe.solvers.snapshots.state import Progress, SavedState, read_state, unreadable
+from mgcaffe.solvers.snapshots.store import stored_snapshots
+from mgcaffe.solvers.update.updater import Updater
+
+_OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole one"
+
+
+def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
+    """Reads a solverstate and finds its caffemodel, ours or Caffe's.
+
+    Returns:
+        The state, and the caffemodel's path.
+
+    Raises:
+        SnapshotError: (exit code 65) a file is missing, damaged or something else; with a manifest beside the
+            state also where one byte differs from what was written.
+    """
+    manifest = read_manifest(path)
+    if manifest is not None:
+        check_file(Path(path), manifest.state)
+    state = read_state(path)
+    weights = state.find_weights(beside_first=manifest is not None)
+    if manifest is not None:
+        check_file(weights, manifest.weights)
+    return state, weights
+
+
+def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress:
+    """Puts a snapshot's weights and histories back.
+
+    Args:
+        path: the solverstate.
+        net: the training net.
+        updater: whose histories are filled.
+        emit: takes the events that tell what was copied from where.
+
+    Returns:
+        Where the solver stood.
+
+    Raises:
+        SnapshotError, NetError: (exit code 65) a file cannot be used, or is not of this net and solver type.
+    """
+    state, weights = read_snapshot(path)
+    state.check_solver_type(updater.name)
+    state.check_history(net.parameters, len(updater.histories))
+    with _reading_weights(weights):
+        report = net.copy_trained_layers(weights)
+    emit(WeightsCopied(str(weights), "train", report))
+    _check_complete(report, net, weights)
+    state.copy_history(net.arena, net.parameters, updater.histories)
+    emit(Restored(state.progress.iteration, str(path), str(weights)))
+    return state.progress
+
+
+@contextmanager
+def _reading_weights(path: Path) -> Iterator[None]:
+    """Turns what is said of a caffemodel that cannot be parsed into the error for a snapshot that cannot be used."""
+    try:
+        yield
+    except PrototxtError as error:
+        reason = error.message.splitlines()[-1].strip()
+        raise unreadable(f"{path} is cut short, damaged, or no caffemodel: {reason}", _OTHER) from None
+
+
+def _check_complete(report: CopyReport, net: Net, weights: Path) -> None:
+    """Makes sure that a snapshot's caffemodel had the values of every layer of the net.
+
+    Args:
+        report: what became of the caffemodel's layers.
+        net: the net.
+        weights: the caffemodel.
+
+    Raises:
+        SnapshotError: (exit code 65) a layer is missing in it, so that training would not go on from there.
+    """
+    copied = Counter(row.layer for row in report.copied)
+    wanted = Counter(layer.name for layer in net.layers if any(each.owner is None for each in layer.parameters))
+    missing = list((wanted - copied).elements())
+    if missing:
+        raise unreadable(
+            f"{weights} lacks the weights of layer(s) {', '.join(map(repr, missing))}",
+            "resume with the net that the snapshot was taken with, or start from its weights with --weights",
+        )
+
+
+def newest_snapshot(param: Any, source: Any, communicator: Communicator, emit: Emit) -> str | None:
+    """The newest snapshot under a solver's prefix that can be used; collective, and the same on every rank.
+
+    Args:
+        param: the SolverParameter message.
+        source: where its fields stand.
+        communicator: the ranks; rank 0 alone looks.
+        emit: takes a warning for each damaged one that is passed over.
+
+    Returns:
+        The solverstate's path, or None: there is none.
+
+    Raises:
+        SolverError: the solver has no prefix.
+    """
+    prefix = snapshot_prefix(param, source)
+    found = _newest(prefix, emit) if communicator.rank == 0 else None
+    found = communicator.broadcast_object(found)
+    if found is None and communicator.rank == 0:
+        emit(NothingToRestore(str(prefix)))
+    return found
+
+
+def _newest(prefix: Path, emit: Emit) -> str | None:
+    for stored in stored_snapshots(prefix):
+        try:
+            _, weights = read_snapshot(stored.state)
+            if stored.manifest is None:
+                _check_weights(weights)
+        except EngineError as error:
+            emit(Warned(f"passing over snapshot {stored.state}: {error.message}"))
+            continue
+        return str(stored.state)
+    return None
+
+
+def _check_weights(path: Path) -> None:
+    """Makes sure that weights without a manifest can be read."""
+    if not is_hdf5(path):
+        with _reading_weights(path):
+            read_net(path)
+        return
+    with open_image(path, lambda reason: unreadable(f"{path} is {reason}", None)) as file:
+        if "data" not in file:
+            raise unreadable(f"{path} is HDF5 and holds no weights of a net", None)

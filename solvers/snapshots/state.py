@@ -1,0 +1,326 @@
+"""What a solverstate holds, and its binary form (Caffe: SolverState in caffe.proto, sgd_solver.cpp).
+
+Beside Caffe's own fields (iter, learned_net, history, current_step) the message carries ours in `engine_state`,
+which Caffe skips: what is needed to go on as if training had never stopped. `state_hdf5` has the HDF5 form.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from mgcaffe.comm.planning.plan import Plan
+from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.weights.hdf5_image import is_hdf5
+from mgcaffe.errors import EXIT_BAD_INPUT, CommError, PrototxtError, SnapshotError
+from mgcaffe.prototxt import EngineState, NetParameter, SolverState, blob_array, fill_blob
+from mgcaffe.solvers import carried_state
+from mgcaffe.solvers.carried_state import RankState
+from mgcaffe.solvers.rates.plateau import PlateauState
+from mgcaffe.solvers.snapshots.best import BestScore
+
+_SOLVER_TYPE = "solver_type"
+_BEST_SCORE = "best_score"
+_PLATEAU = "plateau"
+_MOST_BYTES = 2**31 - 1
+
+
+@dataclass
+class Progress:
+    """Where a solver stands, apart from weights and histories.
+
+    Attributes:
+        iteration: updates done.
+        current_step: steps that the learning rate has gone down.
+        seed: the run's seed; None in a state that Caffe wrote, as are the next three.
+        world_size: ranks that trained in step.
+        records: global records consumed, by data layer (a test net's are named `<number>:<layer>`).
+        smoothed_losses: the latest losses, as many as average_loss spans, oldest first.
+        solver_type: the update rule.
+        plan: the gradients' merged groups, as text; empty if there are none.
+        recurrent: the state that recurrent layers carry, by rank.
+        best: the best test score so far, if `snapshot_best` asks for it.
+        plateau: what lr_policy `plateau` has seen; None with another policy.
+    """
+
+    iteration: int
+    current_step: int = 0
+    seed: int | None = None
+    world_size: int | None = None
+    records: dict[str, int] | None = None
+    smoothed_losses: list[float] = field(default_factory=list)
+    solver_type: str | None = None
+    plan: str = ""
+    recurrent: list[RankState] = field(default_factory=list)
+    best: BestScore | None = None
+    plateau: PlateauState | None = None
+
+
+@dataclass
+class SavedState:
+    """A solverstate that was read.
+
+    Attributes:
+        path: the file.
+        progress: where the solver stood.
+        learned_net: the caffemodel's path as the file gives it, empty if it gives none.
+        history: the arrays, all parameters' first ones, then all second ones.
+    """
+
+    path: Path
+    progress: Progress
+    learned_net: str
+    history: Sequence[NDArray[Any]]
+
+    def find_weights(self, *, beside_first: bool = False) -> Path:
+        """The caffemodel: where the state says, or else beside the state.
+
+        Args:
+            beside_first: looks beside the state first, where the files that a manifest tells of lie.
+
+        Raises:
+            SnapshotError: it lies in neither place.
+        """
+        named = Path(self.learned_net)
+        beside = self.path.parent / named.name
+        for candidate in (beside, named) if beside_first else (named, beside):
+            if _is_file(candidate):
+                return candidate
+        raise unreadable(
+            f"the weights '{self.learned_net}' that {self.path} names are missing",
+            f"looked for {named} and {beside}; put the caffemodel beside the solverstate",
+        )
+
+    def check_solver_type(self, name: str) -> None:
+        """Refuses a state of another solver type (a state of Caffe's doesn't tell its own).
+
+        Raises:
+            SnapshotError: it was written by another one than `name`.
+        """
+        written_by = self.progress.solver_type
+        if written_by is not None and written_by != name:
+            raise unreadable(
+                f"{self.path} holds the state of solver type {written_by}, and this solver has type {name}",
+                "resume with the snapshot's type, or start from its weights with --weights",
+            )
+
+    def check_history(self, parameters: Sequence[Parameter], histories: int) -> None:
+        """Makes sure that `copy_history` will succeed.
+
+        Args:
+            parameters: in Caffe's learnable order.
+            histories: how many the solver type has.
+
+        Raises:
+            SnapshotError: the number of history blobs, or the shape of one, does not fit.
+        """
+        wanted = len(parameters) * histories
+        if len(self.history) != wanted:
+            raise unreadable(
+                f"{self.path} holds {len(self.history)} history blob(s); net and solver type have {wanted}",
+                "resume with the net and the solver type that the snapshot was taken with",
+            )
+        for index, values in enumerate(self.history):
+            parameter = parameters[index % len(parameters)]
+            if _without_leading_ones(values.shape) != _without_leading_ones(parameter.shape):
+                raise unreadable(
+                    f"history blob {index} in {self.path} has shape {values.shape}; the net's has {parameter.shape}",
+                    "resume with the net that the snapshot was taken with",
+                )
+
+    def copy_history(
+        self, arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
+    ) -> None:
+        """Fills a solver's histories; none of them, if one does not fit.
+
+        Args:
+            arena: tells where each parameter lies in a history.
+            parameters: in Caffe's learnable order.
+            histories: flat tensors; the file holds all of the first, then all of the second.
+
+        Raises:
+            SnapshotError: the number of history blobs, or the shape of one, does not fit.
+        """
+        self.check_history(parameters, len(histories))
+        for index, values in enumerate(self.history):
+            flat, parameter = histories[index // len(parameters)], parameters[index % len(parameters)]
+            arena.view(flat, parameter).copy_(torch.tensor(values).reshape(parameter.shape))
+
+
+def encode_state(
+    progress: Progress,
+    learned_net: str,
+    arena: ParameterArena,
+    parameters: Sequence[Parameter],
+    histories: Sequence[torch.Tensor],
+) -> bytes:
+    """The content of a solverstate file; arguments as for `SavedState.copy_history`."""
+    message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
+    for values in history_arrays(arena, parameters, histories):
+        fill_blob(message.history.add(), values)
+    if progress.plateau is not None:  # for the forks that know the policy
+        message.minimum_loss, message.iter_last_event = progress.plateau.lowest_loss, progress.plateau.last_event
+    message.engine_state.CopyFrom(engine_state(progress))
+    return message.SerializeToString()
+
+
+def history_arrays(
+    arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
+) -> Iterator[NDArray[Any]]:
+    """The histories as Caffe stores them, parameter by parameter; arguments as for `SavedState.copy_history`."""
+    for flat in histories:
+        for parameter in parameters:
+            yield arena.view(flat, parameter).cpu().numpy()
+
+
+def engine_state(progress: Progress) -> Any:
+    """What Caffe's own fields do not say, as an EngineState message."""
+    message = EngineState(
+        version=1,
+        random_seed=progress.seed or 0,
+        world_size=progress.world_size or 1,
+        plan=progress.plan,
+        smoothed_losses=progress.smoothed_losses,
+    )
+    for layer, records in (progress.records or {}).items():
+        message.records.add(layer=layer, records=records)
+    message.extra.add(key=_SOLVER_TYPE, value=(progress.solver_type or "").encode())
+    if progress.best is not None:
+        message.extra.add(key=_BEST_SCORE, value=progress.best.encode())
+    if progress.plateau is not None:
+        message.extra.add(key=_PLATEAU, value=progress.plateau.encode())
+    for key, value in carried_state.to_entries(progress.recurrent):
+        message.extra.add(key=key, value=value)
+    return message
+
+
+def add_engine_state(progress: Progress, message: Any) -> None:
+    """Fills in what an EngineState message says.
+
+    Raises:
+        ValueError, DecodeError, PrototxtError: it says what no run can have left.
+    """
+    entries = {entry.key: entry.value for entry in message.extra}
+    progress.seed = message.random_seed
+    progress.world_size = message.world_size
+    progress.records = {position.layer: position.records for position in message.records}
+    progress.smoothed_losses = list(message.smoothed_losses)
+    progress.solver_type = entries.get(_SOLVER_TYPE, b"").decode() or None
+    progress.plan = message.plan
+    progress.recurrent = carried_state.from_entries((entry.key, entry.value) for entry in message.extra)
+    progress.best = BestScore.decode(entries[_BEST_SCORE]) if _BEST_SCORE in entries else None
+    if _PLATEAU in entries:
+        progress.plateau = PlateauState.decode(entries[_PLATEAU])
+    if progress.world_size < 1 or any(records < 0 for records in progress.records.values()):
+        raise ValueError("a number of ranks or records is negative")
+    if progress.plan:
+        try:
+            Plan.from_json(progress.plan)
+        except (CommError, RecursionError) as error:
+            raise ValueError(f"the plan of the gradients is damaged: {error}") from None
+
+
+def read_state(path: str | os.PathLike[str]) -> SavedState:
+    """Reads a solverstate, ours or Caffe's, binary or HDF5 by its content.
+
+    Raises:
+        SnapshotError: (exit code 65) the file is missing, cut short, a caffemodel or something else.
+    """
+    path = Path(path)
+    if is_hdf5(path):
+        from mgcaffe.solvers.snapshots.state_hdf5 import read_state_hdf5
+
+        return read_state_hdf5(path)
+    content = _read(path)
+    message = SolverState()
+    try:
+        message.ParseFromString(content)
+        if not message.HasField("iter"):
+            raise _refuse_other_file(path, content)
+        history = [blob_array(blob) for blob in message.history]
+        progress = checked_progress(message.iter, message.current_step)
+        if message.HasField("minimum_loss"):
+            progress.plateau = PlateauState.of_fork(message.current_step, message.minimum_loss, message.iter_last_event)
+        if message.HasField("engine_state"):
+            add_engine_state(progress, message.engine_state)
+        if not isinstance(message.learned_net, str):  # protobuf gives bytes that are no UTF-8 as they are
+            raise ValueError
+    except (DecodeError, PrototxtError, ValueError, AttributeError):
+        raise unreadable(
+            f"{path} is cut short, damaged, or no solverstate",
+            "give the .solverstate file of another snapshot",
+        ) from None
+    return SavedState(path, progress, message.learned_net, history)
+
+
+def checked_progress(iteration: int, current_step: int) -> Progress:
+    """What Caffe's own fields say.
+
+    Raises:
+        ValueError: a count is negative.
+    """
+    if iteration < 0 or current_step < 0:
+        raise ValueError(f"iteration {iteration} or step {current_step} is negative")
+    return Progress(iteration, current_step)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            raise unreadable(f"cannot read the snapshot {path}: it is no file", None)
+        if facts.st_size > _MOST_BYTES:
+            raise unreadable(
+                f"{path} is no solverstate: it has {facts.st_size} bytes, and a binary one at most 2 GiB", None
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise unreadable(f"cannot read the snapshot {path}: {reason}", None) from None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a damaged name
+        return False
+
+
+def _refuse_other_file(path: Path, content: bytes) -> SnapshotError:
+    try:
+        net = NetParameter.FromString(content)
+        is_net = len(net.layer) > 0 or len(net.layers) > 0
+    except DecodeError:
+        is_net = False
+    if is_net:
+        return only_weights(path)
+    return unreadable(f"{path} is no solverstate: it gives no iteration", None)
+
+
+def only_weights(path: Path) -> SnapshotError:
+    """The error for weights that were given instead of a state."""
+    return unreadable(
+        f"{path} is a caffemodel (weights alone), not a solverstate",
+        "resume with the .solverstate beside it, or start from these weights with --weights",
+    )
+
+
+def unreadable(message: str, hint: str | None) -> SnapshotError:
+    """The error for a snapshot that cannot be used."""
+    return SnapshotError(message, hint=hint, exit_code=EXIT_BAD_INPUT)
+
+
+def _without_leading_ones(shape: Shape) -> Shape:
+    """Old blobs are padded to four axes with ones in front."""
+    sizes = np.array(shape)
+    return tuple(sizes[int(np.argmax(sizes != 1)) :].tolist()) if (sizes != 1).any() else ()

@@ -1,0 +1,133 @@
+"""The HDF5 form of a solverstate (`.solverstate.h5`; Caffe: sgd_solver.cpp).
+
+/iter, /current_step   one int32 each
+/learned_net           the path of the weights, a string of fixed length that ends with a zero byte
+/history/<i>           the histories, parameter by parameter
+/iter_last_event, /minimum_loss   one each, with lr_policy `plateau`, as SSD's fork has them
+/engine_state          our EngineState message as bytes, which Caffe passes over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.weights.hdf5_image import make_image, open_image, reading
+from mgcaffe.errors import PrototxtError, SnapshotError
+from mgcaffe.prototxt import EngineState
+from mgcaffe.solvers.rates.plateau import PlateauState
+from mgcaffe.solvers.snapshots.state import (
+    Progress,
+    SavedState,
+    add_engine_state,
+    checked_progress,
+    engine_state,
+    history_arrays,
+    only_weights,
+    unreadable,
+)
+
+_LONGEST_PATH = 1 << 16
+
+
+def encode_state_hdf5(
+    progress: Progress,
+    learned_net: str,
+    arena: ParameterArena,
+    parameters: Sequence[Parameter],
+    histories: Sequence[torch.Tensor],
+) -> bytes:
+    """The content of the file; arguments as for `encode_state`."""
+
+    def fill(file: Any) -> None:
+        file["iter"] = np.array([progress.iteration], np.int32)
+        file["current_step"] = np.array([progress.current_step], np.int32)
+        if progress.plateau is not None:  # for the forks that know the policy
+            file["iter_last_event"] = np.array([progress.plateau.last_event], np.int32)
+            file["minimum_loss"] = np.array([progress.plateau.lowest_loss], np.float32)
+        _write_string(file, "learned_net", learned_net)
+        file.create_group("history")
+        for index, values in enumerate(history_arrays(arena, parameters, histories)):
+            file[f"history/{index}"] = values
+        file["engine_state"] = np.frombuffer(engine_state(progress).SerializeToString(), np.uint8)
+
+    return make_image(fill)
+
+
+def read_state_hdf5(path: Path) -> SavedState:
+    """Reads the file, ours or Caffe's.
+
+    Raises:
+        SnapshotError: (exit code 65) it is cut short, a caffemodel or something else.
+    """
+
+    def fail(reason: str) -> SnapshotError:
+        return unreadable(f"{path} is {reason}", "give the .solverstate.h5 file of another snapshot")
+
+    with open_image(path, fail) as file, reading(fail):
+        if "iter" not in file:
+            raise only_weights(path) if "data" in file else unreadable(f"{path} is HDF5 and no solverstate", None)
+        progress = checked_progress(_number(file["iter"]), _number(file["current_step"]))
+        history = [_values(file["history"][str(index)]) for index in range(len(file["history"]))]
+        if "minimum_loss" in file and "iter_last_event" in file:
+            last_event = _number(file["iter_last_event"])
+            lowest_loss = float(_values(file["minimum_loss"]).reshape(()))
+            progress.plateau = PlateauState.of_fork(progress.current_step, lowest_loss, last_event)
+        if "engine_state" in file:
+            try:
+                add_engine_state(progress, EngineState.FromString(_read(file["engine_state"]).tobytes()))
+            except (DecodeError, PrototxtError, ValueError, AttributeError) as error:
+                raise fail(f"damaged in 'engine_state' ({error})") from None
+        return SavedState(path, progress, _read_string(file), history)
+
+
+def _write_string(file: Any, name: str, text: str) -> None:
+    """Writes a string as C's HDF5 functions do, which h5py's own strings are not for Caffe to read."""
+    import h5py
+
+    content = text.encode()
+    kind = h5py.h5t.C_S1.copy()
+    kind.set_size(len(content) + 1)
+    kind.set_strpad(h5py.h5t.STR_NULLTERM)
+    space = h5py.h5s.create(h5py.h5s.SCALAR)
+    dataset = h5py.h5d.create(file.id, name.encode(), kind, space)
+    dataset.write(space, space, np.array(content, dtype=f"S{len(content) + 1}"), mtype=kind)
+
+
+def _read_string(file: Any) -> str:
+    if "learned_net" not in file:
+        return ""
+    dataset = file["learned_net"]
+    if dataset.nbytes > _LONGEST_PATH:
+        raise ValueError(f"learned_net has {dataset.nbytes} bytes")
+    value = dataset[()]
+    return (value if isinstance(value, bytes) else bytes(value)).split(b"\0")[0].decode()
+
+
+def _number(dataset: Any) -> int:
+    if dataset.size != 1 or dataset.dtype.kind not in "iu":
+        raise ValueError(f"'{dataset.name}' is no whole number")
+    return int(np.asarray(dataset[()]).reshape(()))
+
+
+def _values(dataset: Any) -> NDArray[Any]:
+    if dataset.dtype.kind not in "fiu":
+        raise ValueError(f"'{dataset.name}' holds no numbers")
+    array = _read(dataset)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+
+
+def _read(dataset: Any) -> NDArray[Any]:
+    """The values, if they are really in the file: HDF5 makes up what it has not stored, of any size."""
+    stored = dataset.id.get_storage_size()
+    if dataset.nbytes > stored:
+        raise ValueError(f"'{dataset.name}' has {dataset.nbytes} bytes by its shape, and {stored} are stored")
+    return np.asarray(dataset[()])

@@ -1,0 +1,165 @@
+"""The snapshots that lie under a prefix: which there are, which of them are whole, and which may go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgcaffe.errors import SnapshotError
+from mgcaffe.solvers.snapshots.manifest import SUFFIX, Manifest, manifest_path, read_manifest
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A snapshot on disk.
+
+    Attributes:
+        state: the solverstate.
+        iteration: updates done, by its name.
+        manifest: what was written; None if it has no manifest, or a damaged one.
+        written_at: seconds since 1970, by the manifest, or else by the file system.
+    """
+
+    state: Path
+    iteration: int
+    manifest: Manifest | None
+    written_at: float
+
+    @property
+    def files(self) -> list[Path]:
+        """Its files, in the order in which they may be removed: without its state it doesn't count."""
+        return [self.state, _weights_of(self.state), manifest_path(self.state)]
+
+    def check(self) -> None:
+        """Compares the files with the manifest.
+
+        Raises:
+            SnapshotError: they differ, or there is no whole manifest.
+        """
+        manifest = read_manifest(self.state)
+        if manifest is None:
+            raise SnapshotError(f"{self.state} has no manifest")
+        manifest.check(self.state.with_name(manifest.weights.name), self.state)
+
+
+def stored_snapshots(prefix: Path) -> list[StoredSnapshot]:
+    """The snapshots under a prefix, in the order in which they were written, the newest first.
+
+    Snapshots whose state is gone, and what has no iteration in its name, are passed over.
+    """
+    pattern = re.compile(re.escape(prefix.name) + r"_iter_(\d{1,18})\.solverstate(\.h5)?")
+    found = []
+    try:
+        entries = list(prefix.parent.iterdir())
+    except OSError:
+        return []
+    for path in entries:
+        match = pattern.fullmatch(path.name)
+        if match is None:
+            continue
+        try:
+            manifest = read_manifest(path)
+        except SnapshotError:
+            manifest = None
+        try:
+            written_at = path.stat().st_mtime if manifest is None else manifest.written_at
+        except OSError:
+            continue  # another run has just removed it
+        found.append(StoredSnapshot(path, int(match.group(1)), manifest, written_at))
+    return sorted(found, key=lambda each: (each.written_at, each.iteration), reverse=True)
+
+
+class Retention:
+    """Removes the snapshots that nobody asked to keep.
+
+    Args:
+        prefix: what the snapshots' names begin with.
+        keep: how many whole ones stay, the newest; 0: all that were due.
+    """
+
+    def __init__(self, prefix: Path, keep: int) -> None:
+        self._prefix = prefix
+        self._keep = keep
+        self._whole: set[tuple[Path, float]] = set()
+
+    def prune(self, newest: Path, best: int | None, warn: Callable[[str], None]) -> None:
+        """Removes what is superseded, once the newest snapshot has been read back from the disk.
+
+        Those without a manifest are not ours, and stay. A damaged one doesn't count among those to keep.
+
+        Args:
+            newest: the solverstate written last.
+            best: the iteration of the best snapshot, which stays; None if there is none.
+            warn: is told of damaged ones.
+
+        Raises:
+            SnapshotError: the newest one is not on disk as it was written; nothing is removed then.
+        """
+        stored = [each for each in stored_snapshots(self._prefix) if each.manifest is not None]
+        latest = next((each for each in stored if each.state == newest), None)
+        if latest is None:
+            raise SnapshotError(f"{newest} was written, and is not there any more")
+        superseded = self._superseded([latest, *(each for each in stored if each is not latest)], best, warn)
+        if not superseded:
+            return
+        self._check(latest)
+        for each in superseded:
+            for path in each.files:
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    warn(f"cannot remove {path}: {error.strerror or error}")
+        self._remove_orphans()
+
+    def _superseded(
+        self, stored: list[StoredSnapshot], best: int | None, warn: Callable[[str], None]
+    ) -> list[StoredSnapshot]:
+        superseded, kept = [], 0
+        best_one = next((each for each in stored if each.iteration == best), None)  # there may be one of either format
+        for each in stored:
+            assert each.manifest is not None
+            if each is best_one:
+                continue
+            if each.manifest.only_best:
+                superseded.append(each)
+            elif not self._keep:
+                continue
+            elif kept >= self._keep:
+                superseded.append(each)
+            elif each is stored[0] or self._is_whole(each, warn):
+                kept += 1
+        return superseded
+
+    def _is_whole(self, snapshot: StoredSnapshot, warn: Callable[[str], None]) -> bool:
+        try:
+            self._check(snapshot)
+        except SnapshotError as error:
+            warn(f"{error.message}; it doesn't count among the {self._keep} to keep")
+            return False
+        return True
+
+    def _check(self, snapshot: StoredSnapshot) -> None:
+        """Reads a snapshot once in a run."""
+        known = (snapshot.state, snapshot.written_at)
+        if known not in self._whole:
+            snapshot.check()
+            self._whole.add(known)
+
+    def _remove_orphans(self) -> None:
+        """What is left of snapshots whose removal was cut short: manifests without their state."""
+        pattern = re.compile(re.escape(self._prefix.name) + r"_iter_\d{1,18}\.solverstate(\.h5)?" + re.escape(SUFFIX))
+        for path in list(self._prefix.parent.iterdir()):
+            state = path.with_name(path.name.removesuffix(SUFFIX))
+            if pattern.fullmatch(path.name) is None or state.exists():
+                continue
+            try:
+                _weights_of(state).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue
+
+
+def _weights_of(state: Path) -> Path:
+    return state.with_name(state.name.replace(".solverstate", ".caffemodel"))

@@ -1,0 +1,1 @@
+"""The arithmetic that turns gradients into new weights."""

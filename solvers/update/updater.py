@@ -1,0 +1,238 @@
+"""The update of the weights: one pass over the arena's trainable part (Caffe: sgd_solver.cpp, ApplyUpdate).
+
+The arena is cut into groups of equal multipliers, each a list of slices. A rule turns a slice's gradient into
+the step that is taken off the weights; `apply` runs it over all groups, in pieces that stay in the cache. The
+order is Caffe's: clip (the caller gives the factor), divide by iter_size, regularize, then the rule. Frozen
+parameters (lr_mult 0) never change, so they are left out.
+
+A part of the arena can be updated alone (`apply_part`), as soon as its gradients are there. Slices always end where
+layers end: PyTorch's kernels round a slice's last few elements otherwise than those before them, so only equal slices
+give equal bits.
+
+Cost on one core, 61 M parameters, float32: SGD with L2 in PyTorch's fused kernel 27 ms, in cached pieces
+35 ms, in whole-arena passes 50 ms; 161 alternating small slices (ResNet-50's number): grouped and fused 0.1
+ms, one by one 0.4 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import nearest
+from mgcaffe.solvers.rates.momentum_and_decay import Schedules
+from mgcaffe.solvers.source import locate
+from mgcaffe.solvers.update import rules
+from mgcaffe.solvers.update.fused import fused_sgd, fused_sgd_works
+from mgcaffe.solvers.update.local_rates import LocalRates
+from mgcaffe.solvers.update.norms import l2_norm
+from mgcaffe.solvers.update.rules import Numbers
+
+# Four pieces of this size (weights, gradient, history, scratch) still fit a last-level cache; smaller ones
+# pay more for the calls than they save.
+_PIECE = 1 << 19
+
+_MOST_PARTS = 1 << 14
+
+
+@dataclass
+class Group:
+    """The slices of the arena that share one pair of multipliers.
+
+    Attributes:
+        lr_mult, decay_mult: factors on the learning rate and the weight decay.
+        weights, gradients: views of the arena's data and diff.
+        histories: for each of the rule's histories, the views of it.
+    """
+
+    lr_mult: float
+    decay_mult: float
+    weights: list[torch.Tensor] = field(default_factory=list)
+    gradients: list[torch.Tensor] = field(default_factory=list)
+    histories: list[list[torch.Tensor]] = field(default_factory=list)
+
+    def pieces(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]]:
+        """(weights, gradient, histories) in pieces of at most `size` elements."""
+        for index, weights in enumerate(self.weights):
+            for start in range(0, len(weights), size):
+                part = slice(start, start + size)
+                histories = [history[index][part] for history in self.histories]
+                yield weights[part], self.gradients[index][part], histories
+
+
+class Updater:
+    """Updates the weights of one arena by the rule that the solver asks for.
+
+    Args:
+        param: the SolverParameter message.
+        arena: the training net's.
+        source: where the solver's fields stand, for errors.
+
+    Attributes:
+        name: the rule's name (`SGD`).
+        histories: flat tensors laid out as the arena, as many as the rule keeps.
+        warnings: what the user should know of the fields that the rule reads.
+
+    Raises:
+        SolverError: an unknown type or regularization_type, or a field outside the rule's range.
+    """
+
+    def __init__(self, param: Any, arena: ParameterArena, source: Any = None) -> None:
+        self.name = solver_type(param, source)
+        self.rule = rules.RULES[self.name]
+        self.warnings = self.rule.check(param, source)
+        if param.regularization_type not in ("L1", "L2"):
+            raise SolverError(
+                f"unknown regularization_type '{param.regularization_type}'",
+                location=locate(source, "regularization_type"),
+                hint="known types: L1, L2",
+            )
+        self._param = param
+        self._arena = arena
+        self._schedules = Schedules(param, self.name, source)
+        self._local_rates = LocalRates(param, self.name, arena, source) if LocalRates.wanted(param) else None
+        self.warnings += self._schedules.warnings + (self._local_rates.warnings if self._local_rates else [])
+        self.histories = [arena.like() for _ in range(self.rule.histories)]
+        self.groups = self._make_groups()
+        self._parts: dict[tuple[int, int], list[Group]] = {}
+        # snapshot_diff writes what was last taken off the weights, as in Caffe.
+        self._keep_step = param.snapshot_diff
+        plain = self.name == "SGD" and param.regularization_type == "L2"
+        self._fused = plain and fused_sgd_works(arena.data)
+
+    def apply(self, rate: float, iteration: int, scale: float = 1.0) -> None:
+        """One update.
+
+        Args:
+            rate: the learning rate.
+            iteration: updates done before this one.
+            scale: factor on every gradient: the clipping factor over iter_size.
+        """
+        self._apply(self.groups, rate, iteration, scale)
+
+    def apply_part(self, offset: int, count: int, rate: float, iteration: int, scale: float = 1.0) -> None:
+        """The same for elements `offset` to `offset + count` alone, whole layers; all parts make one update."""
+        if (offset, count) not in self._parts:
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()  # of plans that are no longer in use
+            self._parts[offset, count] = self._make_groups(offset, offset + count)
+        self._apply(self._parts[offset, count], rate, iteration, scale)
+
+    def _make_groups(self, start: int = 0, stop: int | None = None) -> list[Group]:
+        apart = self._local_rates is not None
+        return make_groups(self._arena, self.histories, start, stop, parameters_apart=apart)
+
+    def _apply(self, groups: Sequence[Group], rate: float, iteration: int, scale: float) -> None:
+        numbers = self._schedules.numbers(rate, iteration)
+        for group, eta in zip(groups, self._rates(groups, numbers, scale), strict=True):
+            decay = numbers.weight_decay * group.decay_mult
+            before: list[torch.Tensor] = []
+            if decay and self._param.decoupled_weight_decay:
+                if self._keep_step:
+                    before = [weights.clone() for weights in group.weights]
+                torch._foreach_mul_(group.weights, 1 - eta * decay)
+                decay = 0.0
+            self._step(group, numbers, eta, scale, decay)
+            if before:
+                for old, weights, gradient in zip(before, group.weights, group.gradients, strict=True):
+                    torch.sub(old, weights, out=gradient)
+
+    def _rates(self, groups: Sequence[Group], numbers: Numbers, scale: float) -> list[float]:
+        """The rate of each group."""
+        if self._local_rates is None:
+            return [numbers.rate * group.lr_mult for group in groups]
+        weights = [group.weights[0] for group in groups]
+        return self._local_rates.of(weights, [group.gradients[0] for group in groups], numbers, scale)
+
+    def _step(self, group: Group, numbers: Numbers, eta: float, scale: float, decay: float) -> None:
+        """Updates one group with the decay in its gradients."""
+        # The kernel keeps no history without momentum.
+        if self._fused and numbers.history_momentum:
+            momentum = numbers.history_momentum
+            fused_sgd(group.weights, group.gradients, group.histories[0], eta, scale, decay, momentum)
+            if self._keep_step:
+                for gradient, step in zip(group.gradients, group.histories[0], strict=True):
+                    gradient.copy_(step)
+            return
+        for weights, gradient, histories in group.pieces(_PIECE):
+            self._regularize(weights, gradient, scale, decay)
+            step = self.rule.step(numbers, eta, gradient, *histories)
+            weights.sub_(step)
+            if self._keep_step and step is not gradient:
+                gradient.copy_(step)
+
+    def _regularize(self, weights: torch.Tensor, gradient: torch.Tensor, scale: float, decay: float) -> None:
+        if scale != 1:
+            gradient.mul_(scale)
+        if decay and self._param.regularization_type == "L1":
+            gradient.add_(torch.sign(weights), alpha=decay)
+        elif decay:
+            gradient.add_(weights, alpha=decay)
+
+
+def solver_type(param: Any, source: Any = None) -> str:
+    """The rule's name that a solver asks for.
+
+    Raises:
+        SolverError: no such rule; names the nearest one and all of them.
+    """
+    if param.type in rules.RULES:
+        return param.type
+    near = nearest(param.type, rules.RULES)
+    guess = f" Did you mean '{near}'?" if near else ""
+    raise SolverError(
+        f"unknown solver type '{param.type}'.{guess}",
+        location=locate(source, "type"),
+        hint=f"known types: {', '.join(rules.RULES)}",
+    )
+
+
+def make_groups(
+    arena: ParameterArena,
+    histories: Sequence[torch.Tensor],
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    parameters_apart: bool = False,
+) -> list[Group]:
+    """Cuts the trainable part, or elements `start` to `stop` of it, into one group for each pair of multipliers.
+
+    No slice reaches over the end of a layer. With `parameters_apart` each parameter is a group of one slice.
+    """
+    stop = arena.trainable if stop is None else stop
+    pieces = arena.slices if parameters_apart else []
+    layer_ends = (offset + count for _, _, offset, count in arena.segments())
+    ends = sorted({*layer_ends, *(piece.offset for piece in pieces), start, stop})
+    groups: dict[tuple[float, ...], Group] = {}
+    for run in arena.runs():
+        inside = [end for end in ends if run.offset < end < run.offset + run.count]
+        for low, high in pairwise([run.offset, *inside, run.offset + run.count]):
+            if low < start or high > stop:
+                continue
+            key = (run.lr_mult, run.decay_mult, low) if parameters_apart else (run.lr_mult, run.decay_mult)
+            if key not in groups:
+                groups[key] = Group(run.lr_mult, run.decay_mult, histories=[[] for _ in histories])
+            part, group = slice(low, high), groups[key]
+            group.weights.append(arena.data[part])
+            group.gradients.append(arena.diff[part])
+            for views, history in zip(group.histories, histories, strict=True):
+                views.append(history[part])
+    return list(groups.values())
+
+
+def clip_factor(arena: ParameterArena, threshold: float) -> float:
+    """What to multiply the gradients with so that their L2 norm stays within `threshold`.
+
+    The norm is that of all trainable gradients together, summed up over iter_size micro-batches and before
+    any weight decay (Caffe: ClipGradients). A negative threshold, or a norm within it, gives 1.
+    """
+    if threshold < 0 or not arena.trainable:
+        return 1.0
+    norm = float(l2_norm(arena.diff[: arena.trainable]))
+    return threshold / norm if norm > threshold else 1.0

@@ -1,0 +1,133 @@
+import numpy
+import pytest
+
+from mgcaffe.comm.exchange.sums.sixteen_bit import BLOCK, CODECS, SixteenBitSum, block_starts
+from mgcaffe.comm.planning.plan import Segment
+from mgcaffe.comm.transport.threaded import run_ranks
+
+# Relative errors of rounding to 11 and to 8 significant bits.
+PRECISION = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+ALL = numpy.array([0])
+
+
+def there_and_back(kind, values):
+    values = numpy.asarray(values, dtype=numpy.float32)
+    starts = block_starts(ALL, 0, len(values))
+    return CODECS[kind].decode(*CODECS[kind].encode(values, starts), starts)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("scale", [1e-30, 1e-9, 1.0, 1e9, 1e30])
+def test_values_of_any_size_keep_their_significant_bits(kind, scale):
+    values = numpy.random.default_rng(1).uniform(0.1, 1.0, 3 * BLOCK + 5).astype(numpy.float32) * numpy.float32(scale)
+    values[::3] *= -1
+    errors = numpy.abs(there_and_back(kind, values) - values) / numpy.abs(values)
+    assert 0 < errors.max() <= PRECISION[kind]
+
+
+def test_each_block_has_its_own_scale():
+    values = numpy.ones(3 * BLOCK, dtype=numpy.float32)
+    values[:BLOCK] = 1e-12 / 3
+    values[BLOCK : 2 * BLOCK] = 1e12 / 3
+    back = there_and_back("float16", values)
+    assert numpy.abs(back / values - 1).max() <= 2.0**-11
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_zeros_stay_and_what_is_not_finite_arrives_as_such(kind):
+    values = numpy.array([0.0, numpy.inf, -numpy.inf, numpy.nan, 1.0, -0.0], dtype=numpy.float32)
+    back = there_and_back(kind, values)
+    assert numpy.array_equal(back, values, equal_nan=True)
+    assert not there_and_back(kind, numpy.zeros(10)).any()
+
+
+def test_bfloat16_rounds_to_the_nearest_and_ties_to_even():
+    values = numpy.array([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20], dtype=numpy.float32)
+    assert there_and_back("bfloat16", values).tolist() == [1.0, 1 + 2**-6, 1 + 2**-7]
+
+
+def test_blocks_begin_where_layers_begin():
+    layers = numpy.array([0, 10, 10 + BLOCK + 1, 20_000])
+    assert block_starts(layers, 0, 20_000).tolist()[:4] == [0, 10, 10 + BLOCK, 11 + BLOCK]
+    # The same layers as a group of their own have the same blocks.
+    assert (block_starts(layers, 10, BLOCK + 1) + 10).tolist() == [10, 10 + BLOCK]
+
+
+def sums(size, kind, groups, segments, count, spread=6):
+    """The gradients of every rank after all groups were summed, and the roundings."""
+
+    def work(ranks):
+        flat = numpy.random.default_rng(ranks.rank).normal(size=count).astype(numpy.float32)
+        flat *= numpy.exp(numpy.random.default_rng(9).normal(scale=spread, size=count)).astype(numpy.float32)
+        summing = SixteenBitSum(ranks, CODECS[kind], segments)
+        summing.sample(True)
+        own = flat.copy()
+        for offset, length in groups:
+            summing(offset, flat[offset : offset + length])
+        return own, flat, summing.take_rounding()
+
+    return run_ranks(size, work)
+
+
+SEGMENTS = [Segment("a", 0, 7000), Segment("none", 7000, 0), Segment("b", 7000, 30), Segment("c", 7030, 5000)]
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_ranks_get_the_same_bits_whatever_is_merged(kind, size):
+    together = sums(size, kind, [(0, 12_030)], SEGMENTS, 12_030)
+    apart = sums(size, kind, [(7030, 5000), (7000, 30), (0, 7000)], SEGMENTS, 12_030)
+    assert len({flat.tobytes() for _, flat, _ in together + apart}) == 1
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_the_sum_is_taken_in_float32(kind):
+    """In 16 bits, 64 times a third would lose digits with every rank."""
+
+    def work(ranks):
+        flat = numpy.full(100, 1 / 3, dtype=numpy.float32)
+        SixteenBitSum(ranks, CODECS[kind])(0, flat)
+        return flat
+
+    third = there_and_back(kind, [1 / 3])[0]
+    assert run_ranks(16, work)[3].tolist() == there_and_back(kind, [16 * third] * 100).tolist()
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_the_rounding_that_is_told_is_the_rounding_that_was_made(kind):
+    results = sums(2, kind, [(0, 12_030)], SEGMENTS, 12_030, spread=0)
+    exact = results[0][0].astype(numpy.float64) + results[1][0]
+    error = numpy.linalg.norm(results[0][1] - exact) / numpy.linalg.norm(exact)
+    assert results[0][2].relative == pytest.approx(error, rel=0.1)
+    own = results[0][0]
+    sent = results[0][2]
+    starts = block_starts(numpy.array([0, 7000, 7030]), 0, 12_030)
+    decoded = CODECS[kind].decode(*CODECS[kind].encode(own, starts), starts)
+    assert sent.sent_error == pytest.approx(float(((decoded - own).astype(float) ** 2).sum()), rel=1e-6)
+    assert sent.sent == pytest.approx(float((own.astype(float) ** 2).sum()), rel=1e-6)
+
+
+def test_nothing_is_told_where_nothing_is_sampled():
+    def work(ranks):
+        summing = SixteenBitSum(ranks, CODECS["bfloat16"])
+        summing(0, numpy.ones(5, dtype=numpy.float32))
+        return summing.take_rounding()
+
+    assert run_ranks(2, work) == [None, None]
+
+
+def test_large_groups_travel_in_several_exchanges(monkeypatch):
+    monkeypatch.setattr("mgcaffe.comm.exchange.sums.sixteen_bit._MOST_VALUES", 2 * BLOCK)
+    pieces = sums(3, "float16", [(0, 12_030)], [], 12_030)
+    monkeypatch.undo()
+    whole = sums(3, "float16", [(0, 12_030)], [], 12_030)
+    assert pieces[0][1].tobytes() == whole[0][1].tobytes() == pieces[2][1].tobytes()
+
+
+def test_float64_gradients_travel_too():
+    def work(ranks):
+        flat = numpy.full(10, 1.0 + ranks.rank)
+        SixteenBitSum(ranks, CODECS["bfloat16"])(0, flat)
+        return flat.dtype, flat.tolist()
+
+    assert run_ranks(2, work) == [(numpy.dtype("float64"), [3.0] * 10)] * 2

@@ -1,0 +1,51 @@
+import numpy
+import pytest
+
+from mgcaffe.comm.exchange.sums.hierarchy import HierarchicalSum
+from mgcaffe.comm.exchange.sums.wire import PlainSum, Rounding, Wire, make_sum
+from mgcaffe.comm.transport.communicator import SingleCommunicator
+from mgcaffe.comm.transport.threaded import run_ranks
+from mgcaffe.errors import CommError
+
+
+def test_an_unknown_type_is_refused_with_the_known_ones():
+    with pytest.raises(CommError, match="float8") as caught:
+        Wire("float8")
+    assert "bfloat16" in caught.value.hint
+
+
+def test_one_rank_has_nothing_to_arrange():
+    assert isinstance(make_sum(SingleCommunicator(), Wire(hierarchical=True)), PlainSum)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "kind"),
+    [
+        (("a", "a", "b", "b"), HierarchicalSum),
+        (("a", "a", "a", "a"), PlainSum),
+        (("a", "b", "c", "d"), PlainSum),
+    ],
+)
+def test_only_several_ranks_on_several_hosts_make_a_hierarchy(hosts, kind):
+    def work(ranks):
+        return type(make_sum(ranks, Wire(hierarchical=True, hosts=hosts)))
+
+    assert run_ranks(4, work) == [kind] * 4
+
+
+def test_hosts_are_asked_for_where_none_are_given():
+    def work(ranks):
+        ranks.host = f"host{ranks.rank // 2}"
+        summing = make_sum(ranks, Wire(hierarchical=True))
+        part = numpy.full(3, 10.0**ranks.rank)
+        summing(0, part)
+        return type(summing), part.tolist()
+
+    assert run_ranks(4, work) == [(HierarchicalSum, [1111.0] * 3)] * 4
+
+
+def test_relative_rounding_takes_both_ways_together():
+    one = Rounding(sent_error=0.09, sent=1.0, returned_error=0.16, returned=1.0)
+    assert one.relative == pytest.approx(0.5)
+    assert (one + one).relative == pytest.approx(0.5)
+    assert Rounding().relative == 0.0

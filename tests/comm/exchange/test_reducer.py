@@ -1,0 +1,137 @@
+import threading
+
+import numpy
+import pytest
+
+from mgcaffe.comm.exchange.reducer import Reducer
+from mgcaffe.comm.transport.communicator import SingleCommunicator, Waiting
+from mgcaffe.comm.transport.threaded import run_ranks
+from mgcaffe.errors import CommError
+
+
+class Gate(SingleCommunicator):
+    """Two ranks' worth of sums, each all-reduce waiting until the test lets it through."""
+
+    size = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Semaphore(0)
+        self.opened = threading.Semaphore(0)
+        self.hurried: list[bool] = []
+        self.waiting: Waiting | None = None
+
+    def allreduce(self, buffer, op="sum") -> None:
+        self.entered.release()
+        assert self.opened.acquire(timeout=10)
+        buffer *= 2
+
+    def hurry(self, hurried: bool) -> None:
+        self.hurried.append(hurried)
+
+    def duplicate(self, waiting=None):
+        self.waiting = waiting
+        return self
+
+
+def test_means_are_taken_in_place_and_only_of_the_slice():
+    def work(ranks):
+        flat = numpy.full(6, float(ranks.rank), dtype=numpy.float32)
+        reducer = Reducer(ranks, flat)
+        reducer.submit(0, 1, 3)
+        done = reducer.wait()
+        reducer.close()
+        assert [each.number for each in done] == [0]
+        return flat.tolist()
+
+    assert run_ranks(2, work) == [[0, 0.5, 0.5, 0.5, 0, 0], [1, 0.5, 0.5, 0.5, 1, 1]]
+
+
+def test_tensors_are_reduced_in_place():
+    torch = pytest.importorskip("torch")
+
+    def work(ranks):
+        flat = torch.full((4,), float(ranks.rank), dtype=torch.float64)
+        reducer = Reducer(ranks, flat)
+        reducer.submit(0, 0, 4)
+        reducer.wait()
+        reducer.close()
+        return flat.tolist()
+
+    assert run_ranks(4, work) == [[1.5] * 4] * 4
+
+
+def test_the_record_holds_start_and_end_of_each_group():
+    gate, now = Gate(), [10.0]
+    reducer = Reducer(gate, numpy.ones(4), clock=lambda: now[0])
+    reducer.submit(0, 0, 2)
+    reducer.submit(1, 2, 2)
+    assert gate.entered.acquire(timeout=10)
+    now[0] = 13.0
+    gate.opened.release()
+    assert gate.entered.acquire(timeout=10)
+    now[0] = 14.0
+    gate.opened.release()
+    done = reducer.wait()
+    reducer.close()
+    assert [(each.number, each.start, each.end) for each in done] == [(0, 10.0, 13.0), (1, 13.0, 14.0)]
+
+
+def test_the_thread_hurries_while_it_is_waited_for():
+    gate = Gate()
+    reducer = Reducer(gate, numpy.ones(2), waiting=Waiting(blocking=True))
+    assert gate.waiting == Waiting(blocking=True)
+    gate.opened.release()
+    reducer.submit(0, 0, 2)
+    assert gate.hurried == []
+    reducer.wait()
+    assert gate.hurried == [True, False]
+    reducer.close()
+
+
+def test_an_error_of_the_thread_is_raised_where_it_is_waited_for():
+    class Broken(SingleCommunicator):
+        def allreduce(self, buffer, op="sum") -> None:
+            raise CommError("the wire broke")
+
+        def duplicate(self, waiting=None):
+            return self
+
+    reducer = Reducer(Broken(), numpy.ones(2))
+    reducer.submit(0, 0, 2)
+    reducer.submit(1, 0, 2)
+    with pytest.raises(CommError, match="the wire broke"):
+        reducer.wait()
+    reducer.close()
+
+
+def test_closing_ends_the_thread_and_can_be_repeated():
+    before = threading.active_count()
+    reducer = Reducer(SingleCommunicator(), numpy.ones(2))
+    reducer.close()
+    reducer.close()
+    assert threading.active_count() == before
+    with pytest.raises(CommError, match="after it was closed"):
+        reducer.submit(0, 0, 2)
+
+
+def test_a_type_that_mpi_lacks_is_refused_at_the_start():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(CommError, match="bfloat16"):
+        Reducer(SingleCommunicator(), torch.zeros(2, dtype=torch.bfloat16))
+
+
+def test_a_gpu_buffer_travels_through_pinned_memory():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    flat = torch.arange(1000, dtype=torch.float32, device="cuda")
+    gate = Gate()
+    gate.opened.release(2)
+    reducer = Reducer(gate, flat)
+    flat *= 2
+    reducer.submit(0, 0, 600)
+    reducer.submit(1, 600, 400)
+    reducer.wait()
+    reducer.close()
+    assert torch.equal(flat.cpu(), 2 * torch.arange(1000, dtype=torch.float32))

@@ -1,0 +1,143 @@
+"""The guard on one rank and on threads; tests/mpi/test_guard.py has the real thing."""
+
+import pytest
+
+from mgcaffe.comm.supervision.guard import Outcome, common_code, describe, run_guarded
+from mgcaffe.comm.transport.communicator import SingleCommunicator
+from mgcaffe.comm.transport.threaded import run_ranks
+from mgcaffe.errors import NetError, PeerFailure
+
+
+class Left(Exception):
+    """Stands for the end of the process."""
+
+
+def leave(code):
+    raise Left(code)
+
+
+def raising(error):
+    def main():
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("main", "code", "said"),
+    [
+        (lambda: None, 0, []),
+        (lambda: 75, 75, []),
+        (raising(SystemExit(0)), 0, []),
+        (raising(SystemExit(2)), 2, []),
+        (raising(SystemExit("usage: ...")), 1, ["usage: ..."]),
+        (raising(NetError("unknown layer")), 65, ["unknown layer"]),
+        (raising(KeyboardInterrupt()), 1, ["interrupted"]),
+    ],
+)
+@pytest.mark.parametrize("communicator", [lambda: None, SingleCommunicator])
+def test_one_rank_ends_with_its_code_and_message(monkeypatch, main, code, said, communicator):
+    for name in ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    heard = []
+    assert run_guarded(main, communicator, speak=heard.append) == code
+    assert heard == said
+
+
+def test_a_bug_shows_its_traceback(capsys):
+    assert run_guarded(raising(ZeroDivisionError("oops")), SingleCommunicator) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: internal error: ZeroDivisionError: oops\nTraceback")
+
+
+def test_an_unconnected_rank_names_itself_and_rank_0_does_not_wait(monkeypatch):
+    monkeypatch.setattr("mgcaffe.comm.supervision.guard._ALONE_PATIENCE_S", 0.01)
+    monkeypatch.setenv("PMI_SIZE", "2")
+    for rank, said in (("0", ["bad file"]), ("1", ["rank 1: bad file"])):
+        monkeypatch.setenv("PMI_RANK", rank)
+        heard = []
+        with pytest.raises(Left, match="65"):
+            run_guarded(raising(NetError("bad file")), lambda: None, speak=heard.append, leave=leave)
+        assert heard == said
+
+
+def test_a_launcher_that_cannot_be_understood_is_the_message(monkeypatch):
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.delenv("PMI_SIZE", raising=False)
+    heard = []
+    from mgcaffe.comm.transport.environment import detect
+
+    assert run_guarded(detect, lambda: None, speak=heard.append) == 1
+    assert "PMI_RANK but not PMI_SIZE" in heard[0]
+
+
+def on_threads(size, main, patience_s=0.3):
+    """Run `main(communicator)` guarded on threads; return what each rank said and its code."""
+
+    def work(ranks):
+        heard = []
+        try:
+            code = run_guarded(
+                lambda: main(ranks), lambda: ranks, speak=heard.append, leave=leave, patience_s=patience_s
+            )
+        except Left as error:
+            code = ("left", error.args[0])
+        except SystemExit as error:
+            code = ("aborted", error.code)
+        return heard, code
+
+    return run_ranks(size, work)
+
+
+def test_all_ranks_that_succeed_return():
+    assert on_threads(3, lambda ranks: 0) == [([], 0)] * 3
+
+
+def test_all_ranks_that_fail_alike_give_one_message():
+    def main(ranks):
+        raise NetError("unknown bottom")
+
+    results = on_threads(3, main)
+    assert [heard for heard, _ in results] == [["unknown bottom"], [], []]
+    assert {code for _, code in results} == {("left", 65)}
+
+
+def test_different_failures_come_in_one_message():
+    def main(ranks):
+        if ranks.rank == 1:
+            raise NetError("no mean file")
+        raise PeerFailure("the other one failed")
+
+    results = on_threads(3, main)
+    assert [heard for heard, _ in results] == [["rank 1 (threads): no mean file"], [], []]
+    assert {code for _, code in results} == {("left", 65)}
+
+
+def test_a_failure_after_the_others_succeeded_is_everybodys():
+    def main(ranks):
+        if ranks.rank == 1:
+            raise NetError("late")
+
+    results = on_threads(2, main)
+    assert results[0] == (["rank 1 (threads): late"], ("left", 65))
+
+
+def test_one_failure_among_busy_ranks_ends_the_job():
+    def main(ranks):
+        if ranks.rank == 1:
+            raise NetError("lonely")
+        ranks.barrier()
+
+    results = on_threads(2, main)
+    assert results[1] == (["rank 1 (threads): lonely"], ("aborted", 65))
+
+
+def test_codes_and_messages_prefer_causes_to_consequences():
+    consequence = Outcome(69, "peer failed", True, "a")
+    cause = Outcome(65, "bad net", True, "b")
+    assert common_code([consequence, cause, Outcome(0)]) == 65
+    assert common_code([Outcome(0)]) == 0 and common_code([consequence]) == 69
+    assert describe([consequence, cause]) == "rank 1 (b): bad net"
+    assert describe([cause, cause]) == "bad net"
+    assert describe([Outcome(75), Outcome(75)]) is None and describe([Outcome(0)]) is None
+    assert describe([Outcome(3), Outcome(0)]) == "rank 0 (): ended with exit code 3"

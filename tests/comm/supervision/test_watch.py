@@ -1,0 +1,207 @@
+"""Peers that die, stop or stand still are seen, told once by the lowest survivor, and end the job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision.peers import Peers
+from mgcaffe.comm.supervision.verdict import LAST_WORD, behind, lost_block, name_signal, stall_block
+from mgcaffe.comm.supervision.watch import Watch
+
+_PEER = (
+    "import sys, time; from pathlib import Path; from mgcaffe.comm.supervision import status\n"
+    "record = status.open_status(Path(sys.argv[1]), int(sys.argv[2]), 3); record.iteration(7)\n"
+    "record.doing(status.encode(sys.argv[3]))\n"
+    "if sys.argv[4] == 'ends': record.finish(status.ENDED, 0); sys.exit()\n"
+    "if sys.argv[4] == 'terminated': record.terminated()\n"
+    "time.sleep(60)"
+)
+
+
+@pytest.fixture
+def peer(tmp_path):
+    """`peer(rank, doing, how)` starts a process with a record, and waits until the record is there."""
+    processes = []
+
+    def start(rank, doing="forward, layer 'a'", how="lives"):
+        process = subprocess.Popen([sys.executable, "-c", _PEER, str(tmp_path), str(rank), doing, how])
+        processes.append(process)
+        await_(lambda: status.read_places(tmp_path).get(rank) and status.read_places(tmp_path)[rank].beat)
+        return process
+
+    yield start
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+
+
+def await_(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def watch(tmp_path, monkeypatch):
+    """`watch(rank)` watches as that rank, and gives what was said and the codes it left with."""
+    monkeypatch.delenv(status.FOLDER_VARIABLE, raising=False)
+    watches = []
+
+    def start(rank=0, **options):
+        said, left = [], []
+        record = status.open_status(tmp_path, rank, 3)
+        settings = {"tick_s": 0.02, "patience_s": 0.1, "leave": left.append, **options}
+        watches.append(Watch(record, said.append, **settings).start())
+        return record, said, left
+
+    yield start
+    for each in watches:
+        each.close()
+
+
+def test_a_death_is_seen_once_and_with_the_last_record(peer, tmp_path):
+    peers = Peers(tmp_path, 3)
+    process = peer(1)
+    assert peers.wait(0.0) == [] and peers.running() == [1] and peers.stopped() == []
+    process.send_signal(signal.SIGSTOP)
+    await_(lambda: peers.stopped() == [1])
+    process.kill()
+    process.wait()
+    (place,) = peers.wait(10.0)
+    assert (place.rank, place.describe()) == (1, "iteration 7, forward, layer 'a'")
+    assert peers.wait(0.0) == [] and peers.running() == []
+    peers.close()
+
+
+def test_a_peer_that_is_killed_is_told_and_ends_this_rank(peer, watch):
+    process = peer(1)
+    _, said, left = watch()
+    time.sleep(0.1)
+    process.kill()
+    process.wait()
+    await_(lambda: left)
+    assert left[0] == 69
+    (text,) = said
+    assert text.startswith(f"error: rank 1 of 3 on {os.uname().nodename} (process {process.pid}) is gone")
+    assert "iteration: 7" in text and "doing:     forward, layer 'a'" in text
+
+
+def test_only_the_lowest_survivor_speaks(peer, watch):
+    peer(0)
+    process = peer(1)
+    _, said, left = watch(2)
+    time.sleep(0.1)
+    process.kill()
+    process.wait()
+    await_(lambda: left)
+    assert said == []
+
+
+@pytest.mark.parametrize("how", ["ends", "terminated"])
+def test_a_peer_that_ends_in_order_or_is_ended_is_no_cause(peer, watch, how):
+    process = peer(1, how=how)
+    _, said, left = watch()
+    time.sleep(0.1)
+    process.kill()
+    process.wait()
+    time.sleep(0.4)
+    assert said == [] and left == []
+
+
+def test_a_stopped_peer_is_warned_of_and_then_ends_the_job(peer, watch, tmp_path):
+    process = peer(1)
+    peer(2, "waiting for the other ranks' gradients")
+    process.send_signal(signal.SIGSTOP)
+    record, said, left = watch(stall_timeout_s=0.6)
+    record.doing(status.encode("waiting for the other ranks' gradients"))
+    await_(lambda: left)
+    assert left[0] == 70
+    warning, error = said
+    assert warning.startswith("warning: no progress for") and error.startswith("error: no progress for")
+    for text in said:
+        assert f"rank 1 of 3 on {os.uname().nodename} (process {process.pid}) is stopped by a signal" in text
+        assert "rank 2: iteration 7, waiting for the other ranks' gradients" in text
+
+
+def test_progress_is_no_stall(watch):
+    record, said, left = watch(stall_timeout_s=0.4)
+    for _ in range(40):
+        record.doing(status.encode("forward"))
+        time.sleep(0.02)
+    assert said == [] and left == []
+
+
+def test_without_a_timeout_nothing_is_a_stall(watch):
+    _, said, left = watch()
+    time.sleep(0.3)
+    assert said == [] and left == []
+
+
+def test_the_end_of_the_parent_is_the_end(watch):
+    parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    _, said, left = watch(parent=parent.pid)
+    time.sleep(0.1)
+    assert left == []
+    parent.kill()
+    parent.wait()
+    await_(lambda: left)
+    assert left[0] == 69 and f"the process that started this rank (process {parent.pid}) is gone" in said[0]
+
+
+def test_the_launcher_on_this_host_gets_the_last_word(watch, tmp_path, monkeypatch):
+    monkeypatch.setenv(status.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(status.LAUNCHER_HOST_VARIABLE, os.uname().nodename)
+    (tmp_path / "launcher").write_text(str(os.getpid()))
+    _, said, left = watch(stall_timeout_s=0.2)
+    await_(lambda: left)
+    assert [text for text in said if text.startswith("error")] == []
+    assert (tmp_path / LAST_WORD).read_text().startswith("70\nno progress for")
+
+
+def test_sigterm_is_noted_while_the_main_thread_does_something_else(watch):
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        record, _, _ = watch()
+        signal.raise_signal(signal.SIGTERM)
+        await_(lambda: record.read().terminated)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_tasks_are_called(watch):
+    calls = []
+    watch(tasks=[lambda: calls.append(1)])
+    await_(lambda: len(calls) > 2)
+
+
+def place(rank, iteration, doing, **changes):
+    fields = {"size": 3, "pid": 10 + rank, "host": "a", "state": status.RUNNING, "code": 0, "terminated": False}
+    return status.Place(rank=rank, iteration=iteration, beat=1, doing=doing, **{**fields, **changes})
+
+
+def test_the_ranks_that_the_others_wait_for_are_suspected():
+    waiting = "waiting for the other ranks' gradients"
+    assert behind({0: place(0, 5, waiting), 1: place(1, 5, "forward"), 2: place(2, 5, waiting)}) == [1]
+    assert behind({0: place(0, 5, waiting), 1: place(1, 4, waiting)}) == [1]
+    assert behind({0: place(0, 5, "forward"), 1: place(1, 5, "forward")}) == []
+    assert behind({0: place(0, 5, "forward")}) == [0]
+
+
+def test_blocks_name_rank_host_iteration_and_doing():
+    assert lost_block(place(1, -1, "setting up", state=status.FAILED, code=65)) == (
+        "rank 1 of 3 on a (process 11) failed with exit code 65\n  iteration: before the first\n"
+        "  doing:     setting up\n  the other ranks end with it"
+    )
+    assert name_signal(11) == "signal 11 (SIGSEGV)" and name_signal(63) == "signal 63"
+    text = stall_block({0: place(0, 5, "forward")}, [], 12.4, 3, False)
+    assert "rank 0 of 3 on a (process 10) does not go on" in text and "2 more ranks run on other hosts" in text

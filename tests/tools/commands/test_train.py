@@ -1,0 +1,137 @@
+"""`engine train` end to end: what it prints, writes and returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+_PREFIX = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \S+:\d+\] (.*)")
+
+
+def _log(result):
+    """The lines of a run's log without their prefixes."""
+    return [match[1] for line in result.stderr.splitlines() if (match := _PREFIX.match(line))]
+
+
+@pytest.fixture
+def run_json(engine):
+    def read():
+        return [json.loads(line) for line in (engine.folder / "run.json").read_text().splitlines()]
+
+    return read
+
+
+def test_a_run_logs_caffes_lines_and_json_and_leaves_its_snapshots(engine, run_json):
+    result = engine.run("train", "-solver=solver.prototxt", "--json_log", "run.json")
+    assert result.returncode == 0, result.stderr
+    log = _log(result)
+    for line in ("Solving tiny", "Learning Rate Policy: fixed", "Iteration 0, Testing net (#0)",
+                 "Iteration 10, lr = 0.1", "Optimization Done.",
+                 "Snapshotting to binary proto file tiny_iter_20.caffemodel",
+                 "Snapshotting solver state to binary proto file tiny_iter_20.solverstate"):  # fmt: skip
+        assert line in log, result.stderr
+    assert any(re.match(r"Iteration 10 \(\S+ iter/s, \S+s/10 iters\), loss = 0\.\d+$", line) for line in log)
+    assert any(re.match(r"    Test net output #0: accuracy = 1$", line) for line in log)
+    assert log[-1].startswith("Snapshot: tiny_iter_20.solverstate")
+    assert (engine.folder / "tiny_iter_20.solverstate").is_file()
+    assert (engine.folder / "tiny_iter_10.caffemodel").is_file()
+    lines = run_json()
+    iterations = [line for line in lines if line["event"] == "iteration"]
+    assert [line["iter"] for line in iterations] == list(range(20))
+    assert iterations[-1]["loss"] < iterations[0]["loss"]
+    assert [line["iter"] for line in lines if line["event"] == "test"] == [0, 10, 20]
+    assert [line["iter"] for line in lines if line["event"] == "snapshot"] == [10, 20]
+
+    again = engine.run("train", "solver.prototxt", "--snapshot=tiny_iter_10.solverstate", "--json_log=run.json")
+    assert again.returncode == 0, again.stderr
+    assert "Resuming from tiny_iter_10.solverstate" in _log(again)
+    resumed = [line for line in run_json() if line["event"] == "iteration"][20:]
+    assert [line["iter"] for line in resumed] == list(range(10, 20))
+    assert [line["loss"] for line in resumed] == [line["loss"] for line in iterations[10:]]
+
+
+def test_two_ranks_show_their_communication_and_only_rank_0_speaks(engine, run_json):
+    engine.write("solver.engine.prototxt", "comm_param { schedule: MGWFBP calibration_iterations: 3 }")
+    result = engine.mpirun(2, "train", "solver.prototxt", "--json_log=run.json")
+    assert result.returncode == 0, result.stderr
+    log = _log(result)
+    assert log.count("Solving tiny") == 1
+    assert any(line.startswith("Schedule mgwfbp: 1 group from 1 layers") for line in log), result.stderr
+    assert len([line for line in log if line.startswith("Communication: ")]) == 3
+    assert log[-2].endswith("% hidden")
+    assert log[-1].startswith("Snapshot: tiny_iter_20.solverstate")
+    start, *rest = run_json()
+    assert (start["ranks"], start["batch_size"]) == (2, start["batch_size"])
+    assert [line["schedule"] for line in rest if line["event"] == "plan"] == ["mgwfbp"]
+
+
+def test_flags_change_what_the_solver_says(engine, run_json):
+    result = engine.run(
+        "train", "solver.prototxt", "--max_iter=3", "--progress", "--dtype=float64", "--threads=1",
+        "--json_log=run.json",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "Solving tiny (SGD, fixed): 16 parameters" in result.stderr
+    assert "Snapshot: tiny_iter_3.solverstate" in result.stderr
+    assert not _log(result)
+    assert [line["iter"] for line in run_json() if line["event"] == "iteration"] == [0, 1, 2]
+
+
+def test_weights_are_copied_and_told(engine):
+    assert engine.run("train", "solver.prototxt", "--max_iter=1").returncode == 0
+    result = engine.run("train", "solver.prototxt", "--max_iter=1", "--weights=tiny_iter_1.caffemodel")
+    assert result.returncode == 0, result.stderr
+    assert "Finetuning from tiny_iter_1.caffemodel" in _log(result)
+
+
+def test_sigint_stops_after_a_snapshot_with_code_75(engine):
+    engine.write("solver.prototxt", engine.solver.replace("max_iter: 20", "max_iter: 10000000"))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mgcaffe.tools.main", "train", "solver.prototxt", "--json_log=run.json"],
+        cwd=engine.folder, env=environment, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 30
+        while not list(engine.folder.glob("*_iter_20.solverstate")):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 75, errors
+    assert "Optimization stopped early." in errors
+    assert "Traceback" not in errors
+    last = re.search(r"Snapshot: (\S+)", errors)[1]
+    assert (engine.folder / last).is_file()
+
+
+def test_the_stage_of_the_training_net_can_be_chosen(engine):
+    engine.write("net.prototxt", engine.net.replace('name: "ip"\n', 'name: "ip"\n  include { stage: "with" }\n'))
+    result = engine.run("train", "solver.prototxt", "-stage", "with", "--max_iter=1")
+    # The test net is not in the stage and lacks the layer, as in Caffe.
+    assert result.returncode == 65
+    assert "'ip'" in result.stderr
+    engine.write("solver.prototxt", engine.solver + 'test_state { stage: "with" }\n')
+    result = engine.run("train", "solver.prototxt", "-stage", "with", "--max_iter=1")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_flag_decouples_weight_decay(tmp_path):
+    from mgcaffe.tools.commands.train import parser
+    from mgcaffe.tools.running.training_run import read_solver
+
+    path = tmp_path / "solver.prototxt"
+    path.write_text("base_lr: 1")
+    for flags, expected in ([], False), (["--decoupled_weight_decay"], True):
+        read = read_solver(parser().parse([str(path), *flags]), str(path))
+        assert read.param.decoupled_weight_decay is expected

@@ -1,0 +1,273 @@
+"""`engine report`: the page of a run, read as text, as a tree, and as headless Chromium shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from mgcaffe.tools.report.charts import Series, line_chart, thin_out
+from mgcaffe.tools.report.spans import Box, TimelineData, read_timeline
+from mgcaffe.tools.report.svg import Drawing, Scale
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Tree(HTMLParser):
+    """Checks that tags close, and collects what a page would load from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in VOID:
+            self.open.append(tag)
+        self.loads += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def line(kind, **values):
+    return json.dumps({"event": kind, **values}) + "\n"
+
+
+def json_log(iterations=50, ranks=2, **plan):
+    text = line("start", net="tiny <net>", max_iter=iterations, ranks=ranks, parameters=1234, iter=0)
+    text += line("plan", iter=5, schedule="auto", plan="auto: optimal", groups=[[0, 1, 800]], **plan)
+    for number in range(iterations):
+        text += line(
+            "iteration", iter=number, loss=2 / (number + 1), smoothed_loss=2 / (number + 1), lr=0.1, seconds=0.02,
+            images_per_s=3200.0, data_wait_ms=1.0, comm_hidden_ms=3.0, comm_exposed_ms=4.0,
+        )  # fmt: skip
+        if number % 10 == 0:
+            text += line("test", iter=number, net=0, scores={"accuracy": number / 50, "curve": [1, 2]}, loss=None)
+    return text + line("finish", iter=iterations, stopped_early=False, rounding=0.0017)
+
+
+def prediction(workers):
+    return {"schedule": "wfbp", "groups": 3, "iteration_s": 1.0, "exposed_s": 0.1, "workers": workers, "speedup": 1.5}
+
+
+TRIALS = [
+    {"plan": "optimal", "blocking": False, "groups": 1, "predicted_ms": 9.0, "measured_ms": 9.5, "exposed_ms": 1.0},
+    {"plan": "wfbp", "blocking": True, "groups": 3, "predicted_ms": 8.0, "measured_ms": 12.5, "exposed_ms": 2.0},
+]
+
+
+def timeline():
+    """Two ranks, one iteration of 20 ms: forward 5, backward 10 (1 ms waits for data in forward), wait 2, update 1."""
+
+    def event(rank, name, category, start, length, thread=0, **facts):
+        facts = {"iteration": 7, **facts}
+        return {"name": name, "cat": category, "ph": "X", "pid": rank, "tid": thread, "ts": start * 1e3,
+                "dur": length * 1e3, "args": facts}  # fmt: skip
+
+    events = []
+    for rank in (0, 1):
+        events += [
+            event(rank, "iteration 7", "iteration", 0, 20),
+            event(rank, "data", "forward", 0, 1),
+            event(rank, "wait for data", "data", 0, 1),
+            event(rank, "ip1", "forward", 1, 4),
+            event(rank, "ip2", "backward", 5, 4),
+            event(rank, "ip1", "backward", 9, 6),
+            event(rank, "wait for group 1", "wait", 15, 2),
+            event(rank, "update", "update", 17, 1),
+            event(rank, "all-reduce of group 0", "allreduce", 9, 3, 1, group=0, layers="ip2", bytes=800,
+                  ready_ms=4.0, start_ms=4.0, end_ms=7.0),
+            event(rank, "all-reduce of group 1", "allreduce", 15, 2, 1, group=1, layers="ip1", bytes=2048,
+                  ready_ms=10.0, start_ms=10.0, end_ms=12.0),
+        ]  # fmt: skip
+    group = {"layers": 1, "first": "ip1", "last": "ip1"}
+    plan = {
+        "schedule": "auto: optimal",
+        "layers": ["ip1", "ip2"],
+        "backward_ms": 9.5,
+        "groups": [
+            {**group, "bytes": 800, "ready_ms": 3.9, "start_ms": 3.9, "end_ms": 6.5},
+            {**group, "bytes": 2048, "ready_ms": 9.5, "start_ms": 9.5, "end_ms": 11.0},
+        ],
+    }
+    ranks = [{"rank": rank, "host": "h", "clock_offset_us": 0.0, "clock_uncertainty_us": 3.0} for rank in (0, 1)]
+    other = {"format": "mgcaffe timeline 1", "net": "tiny", "iterations": [7], "ranks": ranks, "plan": plan}
+    return json.dumps({"otherData": other, "traceEvents": events})
+
+
+def page_of(engine, *words):
+    result = engine.run("report", "run.json", *words)
+    assert result.returncode == 0, result.stderr
+    page = (engine.folder / "run.html").read_text()
+    tree = Tree()
+    tree.feed(page)
+    assert tree.open == [] and tree.loads == []
+    assert "http" not in page.replace("http-equiv", "")
+    return page
+
+
+def test_the_page_answers_where_the_time_went(engine):
+    engine.write("run.json", json_log(trials=TRIALS))
+    engine.write("timeline.json", timeline())
+    page = page_of(engine)
+    assert "tiny &lt;net&gt;" in page
+    assert (
+        "Of 20.00 ms an iteration: <b>backward 50 %</b>, <b>forward 20 %</b>, <b>waiting for communication 10 %" in page
+    )
+    assert "waiting for data: 1.000 ms, 5.0 %" in page and "other: 2.000 ms, 10.0 %" in page
+    assert "hidden behind computing: 3.000 ms, 60.0 %" in page and "waited for: 2.000 ms, 40.0 %" in page
+    assert "Predicted: backward 9.50 ms, communication ends at 11.00 ms." in page
+    assert "backward 10.00 ms, communication ends at 12.00 ms." in page
+    assert "group 0 measured: ready 4.000, start 4.000, end 7.000 ms" in page
+    assert "9.50 ms — chosen" in page and "wfbp, blocking: 3 groups" in page
+    assert "0.0017" in page
+
+
+def test_without_a_timeline_the_log_alone_gives_the_shares(engine):
+    engine.write("run.json", json_log())
+    page = page_of(engine)
+    assert "Of 20.00 ms an iteration: <b>computing 75 %</b>, <b>waiting for communication 20 %" in page
+    assert "train with --timeline=FILE" in page and "train with --schedule=auto" in page
+
+
+def test_predictions_of_engine_plan_stand_in_for_trials(engine):
+    engine.write("run.json", json_log())
+    rows = [{"schedule": name, "groups": groups, "iteration_s": seconds, "exposed_s": 0.001, "workers": 4, "speedup": 3}
+            for name, groups, seconds in (("single", 1, 0.03), ("mgwfbp", 4, 0.02))]  # fmt: skip
+    engine.write("plan.json", json.dumps(rows))
+    page = page_of(engine, "--plan=plan.json")
+    assert "mgwfbp: 4 groups" in page and "20.00 ms predicted" in page
+
+
+def test_the_logs_warnings_and_last_lines_are_shown(engine):
+    engine.write("run.json", json_log())
+    lines = ["W1121 01:00:00.1 7 x.cpp:1] beware of <this>", *(f"I1121 01:00:01.1 7 x.cpp:1] {n}" for n in range(40))]
+    engine.write("run.log", "\n".join(lines))
+    page = page_of(engine, "--log=run.log")
+    assert "beware of &lt;this&gt;" in page and "x.cpp:1] 39" in page and "x.cpp:1] 5\n" not in page
+
+
+def test_a_run_of_one_rank_with_its_timeline(engine):
+    assert engine.run("train", "solver.prototxt", "--timeline=run.timeline.json", "--json_log=run.json").returncode == 0
+    page = page_of(engine)
+    assert "backward" in page and "waiting for communication" not in page and "Schedules compared" not in page
+
+
+def test_a_resumed_or_broken_off_log_is_read(engine):
+    first, second = json_log(30), json_log(50)
+    engine.write("run.json", first + second + '{"event": "iterat')
+    assert "50 of 50" in page_of(engine)
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "code", "message"),
+    [
+        ((), {}, 2, "the run is missing"),
+        (("run.json",), {}, 65, "cannot read run.json"),
+        (("run.json",), {"run.json": "hello\n"}, 65, "run.json:1: not a line of a JSON log"),
+        (("run.json",), {"run.json": line("start", net="x")}, 65, "no iteration is told of"),
+        (("run.json", "--timeline=t"), {"run.json": json_log(), "t": "{}"}, 65, "t: not a timeline"),
+        (("run.json", "--timeline=t"), {"run.json": json_log(), "t": "[]"}, 65, "t: not a timeline of engine train\n"),
+        (("run.json", "--plan=p"), {"run.json": json_log(), "p": "{}x"}, 65, "p: no predictions"),
+        (
+            ("run.json", "--plan=p"),
+            {"run.json": json_log(), "p": json.dumps([prediction(2), prediction(4)])},
+            65,
+            "p: predictions for several numbers of workers",
+        ),
+        (("run.json", "--output=no/where.html"), {"run.json": json_log()}, 73, "cannot write no/where.html"),
+    ],
+)
+def test_what_cannot_be_read_or_written_is_told(engine, words, files, code, message):
+    for name, text in files.items():
+        engine.write(name, text)
+    result = engine.run("report", *words)
+    assert result.returncode == code and message in result.stderr
+
+
+def test_spans_inside_others_are_not_counted_twice(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(timeline())
+    phases = read_timeline(path).phases()
+    assert phases == pytest.approx(
+        {"forward": 4, "backward": 10, "wait": 2, "agree": 0, "update": 1, "data": 1, "test": 0, "other": 2}
+    )
+    boxes = [Box(0, "iteration 1", "iteration", 0, 10, {"iteration": 1}), Box(0, "ip", "forward", 0, 8, {}),
+             Box(0, "wait", "wait", 1, 3, {}), Box(0, "update", "update", 3, 4, {})]  # fmt: skip
+    overlapped = TimelineData(path, [{}], [1], None, boxes).phases()
+    assert (overlapped["forward"], overlapped["wait"], overlapped["update"], overlapped["other"]) == (5, 2, 1, 2)
+
+
+def test_agreeing_while_groups_are_reduced_counts_as_waiting(tmp_path):
+    boxes = [Box(0, "iteration 1", "iteration", 0, 10, {"iteration": 1}), Box(0, "agree", "agree", 4, 8, {}),
+             Box(0, "all-reduce", "allreduce", 1, 5, {}), Box(0, "all-reduce", "allreduce", 5, 6, {}),
+             Box(0, "update", "update", 8, 9, {})]  # fmt: skip
+    phases = TimelineData(tmp_path, [{}], [1], None, boxes).phases()
+    assert (phases["wait"], phases["agree"], phases["other"]) == (2, 2, 5)
+
+
+def test_thinning_out_keeps_every_peak():
+    points = [(float(x), 0.0) for x in range(100_000)]
+    points[77_777] = (77_777.0, 9.0)
+    thinned = thin_out(points)
+    assert (77_777.0, 9.0) in thinned and len(thinned) <= 1000
+    assert thinned == sorted(thinned)
+
+
+def test_ticks_are_round_and_inside():
+    assert Scale(0, 10, 0, 100).ticks(5) == [0, 2, 4, 6, 8, 10]
+    assert Scale(0, 0.0007, 0, 1).ticks(4) == pytest.approx([0, 0.0002, 0.0004, 0.0006])
+    assert Scale(3, 3, 0, 1)(3) == 0
+
+
+def test_texts_that_do_not_fit_are_shortened_or_left_out():
+    drawing = Drawing(100, 10, "x")
+    drawing.fitted_text(0, 5, 300, "convolution")
+    drawing.fitted_text(0, 5, 50, "convolution")
+    drawing.fitted_text(0, 5, 12, "convolution")
+    assert re.findall(r">([^<>]+)</text>", drawing.render()) == ["convolution", "convol…"[:5] + "…"]
+
+
+def test_a_chart_of_nothing_says_so():
+    assert "nothing was told of it" in line_chart("loss", [Series("loss", [], "#000")])
+
+
+@pytest.fixture
+def chromium():
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("no Chromium is installed here")
+
+
+def test_chromium_shows_the_page_and_needs_nothing_from_elsewhere(engine, chromium, tmp_path):
+    engine.write("run.json", json_log(trials=TRIALS))
+    engine.write("timeline.json", timeline())
+    page_of(engine)
+    # The probe lays the numbers that only a browser knows into the page's title.
+    page = Path("run.html").read_text()
+    probe = (
+        "<script>addEventListener('load',()=>{const boxes=[...document.querySelectorAll('svg')].map("
+        "e=>e.getBoundingClientRect());const texts=[...document.querySelectorAll('svg text')].filter(t=>{"
+        "const a=t.getBoundingClientRect(),b=t.ownerSVGElement.getBoundingClientRect();"
+        "return a.left<b.left-1||a.right>b.right+1||a.top<b.top-1||a.bottom>b.bottom+1}).map(t=>t.textContent);"
+        "document.title=JSON.stringify({pictures:boxes.length,empty:boxes.filter(b=>b.width<300||b.height<20).length,"
+        "wide:document.documentElement.scrollWidth>innerWidth,outside:texts,"
+        "loaded:performance.getEntriesByType('resource').length})})</script></body>"
+    )
+    engine.write("probed.html", page.replace("</body>", probe))
+    result = subprocess.run(
+        [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+         "--window-size=1280,2000", "--virtual-time-budget=2000", "--dump-dom", f"file://{tmp_path / 'probed.html'}"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    found = re.search(r"<title>(\{.*?\})</title>", result.stdout)
+    assert found, result.stderr[-2000:]
+    seen = json.loads(found[1])
+    assert seen == {"pictures": 9, "empty": 0, "wide": False, "outside": [], "loaded": 0}

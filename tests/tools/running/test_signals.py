@@ -1,0 +1,122 @@
+"""What signals and the stop file ask of the solver."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from mgcaffe.errors import UsageError
+from mgcaffe.tools.running.signals import Requests, StopFile
+
+
+class Wishes:
+    """A solver that writes down what it is asked for."""
+
+    def __init__(self):
+        self.heard = []
+
+    def request_stop(self):
+        self.heard.append("stop")
+
+    def request_snapshot(self):
+        self.heard.append("snapshot")
+
+
+@pytest.fixture
+def requests():
+    # A shell that starts the tests in the background has them ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    requests = Requests()
+    yield requests
+    requests.restore()
+    signal.signal(signal.SIGINT, before)
+
+
+def test_signals_ask_the_solver_to_stop_or_to_take_a_snapshot(requests):
+    solver = Wishes()
+    requests.listen("stop", "snapshot")
+    requests.attach(solver)
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGINT):
+        signal.raise_signal(number)
+    assert solver.heard == ["snapshot", "snapshot", "stop"] and requests.cause == "SIGINT"
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_effects_can_be_exchanged_or_left_out(requests):
+    solver = Wishes()
+    requests.listen("snapshot", "none")
+    requests.attach(solver)
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGHUP)
+    assert solver.heard == ["snapshot", "snapshot"]
+
+
+def test_the_signals_of_mpirun_and_slurm_may_come_more_than_once(requests):
+    solver = Wishes()
+    requests.listen("none", "none")
+    requests.attach(solver)
+    for number in (signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM):
+        signal.raise_signal(number)
+    assert solver.heard == ["snapshot", "stop", "stop", "stop"] and requests.cause == "SIGUSR1"
+
+
+def test_under_the_launcher_sigterm_asks_for_nothing(requests):
+    solver = Wishes()
+    requests.listen("stop", "snapshot", launched=True)
+    requests.attach(solver)
+    signal.raise_signal(signal.SIGTERM)
+    assert solver.heard == []
+
+
+def test_under_the_launcher_it_is_the_launcher_who_asks(requests, caplog):
+    requests.listen("stop", "snapshot", launched=True)
+    requests.attach(Wishes())
+    signal.raise_signal(signal.SIGUSR2)
+    signal.raise_signal(signal.SIGUSR1)
+    requests.tell()
+    asks = "the launcher asks"
+    assert caplog.messages == [f"{asks}: a snapshot follows this iteration", f"{asks}: stopping after this iteration"]
+
+
+def test_wishes_from_the_set_up_wait_for_the_solver_and_are_told_then(requests, caplog):
+    requests.listen("stop", "snapshot")
+    signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGINT)
+    requests.tell()
+    assert caplog.messages == []
+    solver = Wishes()
+    requests.attach(solver)
+    assert sorted(solver.heard) == ["snapshot", "stop"]
+    requests.tell()
+    assert caplog.messages == ["SIGHUP: a snapshot follows this iteration", "SIGINT: stopping after this iteration"]
+
+
+def test_signals_are_given_back():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
+    requests = Requests()
+    requests.listen("stop", "snapshot")
+    requests.restore()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)] == before
+
+
+def test_a_stop_file_asks_once_and_is_removed(requests, tmp_path):
+    solver = Wishes()
+    requests.attach(solver)
+    path = tmp_path / "net.stop"
+    stop_file = StopFile(path, requests)
+    stop_file.look()
+    assert solver.heard == []
+    path.touch()
+    stop_file.look()
+    stop_file.look()
+    assert solver.heard == ["stop"] and not path.exists() and str(path) in requests.cause
+
+
+def test_a_stop_file_that_is_there_already_is_a_usage_error(requests, tmp_path):
+    (tmp_path / "net.stop").touch()
+    with pytest.raises(UsageError, match=r"net\.stop' exists already"):
+        StopFile(tmp_path / "net.stop", requests)
+    assert (tmp_path / "net.stop").exists()

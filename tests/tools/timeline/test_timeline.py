@@ -1,0 +1,125 @@
+"""`engine train --timeline` on two ranks and on one, and what may go wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
+from mgcaffe.comm.planning.plan import Group, Plan
+from mgcaffe.comm.transport.clock import ClockOffset
+from mgcaffe.tools.timeline.file import RankRecord, Span, write_timeline
+
+COMM = "comm_param {{ schedule: WFBP calibration_iterations: 2 {} }}\n"
+
+
+def read(engine):
+    content = json.loads((engine.folder / "timeline.json").read_text())
+    return content["otherData"], content["traceEvents"]
+
+
+def slices(events, category, rank=0):
+    found = [e for e in events if e["ph"] == "X" and e["cat"] == category and e["pid"] == rank]
+    return sorted(found, key=lambda event: event["ts"])
+
+
+@pytest.mark.parametrize("overlap", ["", "overlap_forward: true"])
+def test_two_ranks_write_one_file_with_everything_that_happened(engine, overlap):
+    net = engine.net.replace('layer {\n  name: "accuracy"', (
+        'layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }\n'
+        'layer { name: "ip2" type: "InnerProduct" bottom: "ip" top: "ip2" inner_product_param { num_output: 4 '
+        'weight_filler { type: "xavier" } } }\nlayer {\n  name: "accuracy"'
+    ))  # fmt: skip
+    head, separator, tail = net.partition('  name: "accuracy"')
+    engine.write("net.prototxt", head + separator + tail.replace('bottom: "ip"', 'bottom: "ip2"'))
+    engine.write("solver.prototxt", engine.solver + "snapshot_background: false\n" + COMM.format(overlap))
+    result = engine.mpirun(2, "train", "solver.prototxt", "--timeline=timeline.json", "--timeline_iterations=8:12")
+    assert result.returncode == 0, result.stderr
+    assert "Timeline of iterations 8 to 11 written to timeline.json" in result.stderr
+    other, events = read(engine)
+    assert other["iterations"] == [8, 9, 10, 11]
+    assert [entry["rank"] for entry in other["ranks"]] == [0, 1]
+    assert abs(other["ranks"][1]["clock_offset_us"]) <= other["ranks"][1]["clock_uncertainty_us"]  # one host
+    assert other["plan"]["layers"] == ["ip", "ip2"] and len(other["plan"]["groups"]) == 2
+    assert all(event["dur"] >= 0 and event["ts"] >= -1000 for event in events if event["ph"] == "X")
+    for rank in (0, 1):
+        names = {(e["name"], e["args"].get("name")) for e in events if e["ph"] == "M" and e["pid"] == rank}
+        assert {("thread_name", "compute"), ("thread_name", "comm")} <= names
+        iterations = slices(events, "iteration", rank)
+        assert [each["args"]["iteration"] for each in iterations] == [8, 9, 10, 11]
+        for category in ("forward", "backward"):
+            layers = slices(events, category, rank)
+            assert {each["name"] for each in layers} >= {"data", "ip", "ip2", "loss"}
+            assert len(layers) == 4 * len({each["name"] for each in layers})
+        reduced = slices(events, "allreduce", rank)
+        assert sorted(each["args"]["group"] for each in reduced) == [0] * 4 + [1] * 4
+        assert len(slices(events, "agree", rank)) == 4
+        assert len(slices(events, "update", rank)) >= 8
+        waits = [e for e in events if e["pid"] == rank and e.get("cat") == "queue"]
+        assert sorted(e["ph"] for e in waits) == ["b"] * 8 + ["e"] * 8
+        assert len(slices(events, "test", rank)) == 1  # at iteration 10
+        # Each slice lies inside the one that it begins in: otherwise viewers draw nonsense.
+        compute = sorted((e for e in events if e["ph"] == "X" and e["pid"] == rank and e["tid"] == 0),
+                         key=lambda e: (e["ts"], -e["dur"]))  # fmt: skip
+        stack = []
+        for event in compute:
+            while stack and event["ts"] >= stack[-1] - 1e-3:
+                stack.pop()
+            end = event["ts"] + event["dur"]
+            assert not stack or end <= stack[-1] + 1e-2, event
+            stack.append(end)
+    assert len(slices(events, "snapshot")) == 1
+
+
+def test_one_rank_records_a_few_iterations_after_its_warm_up(engine):
+    result = engine.run("train", "solver.prototxt", "--timeline", "timeline.json")
+    assert result.returncode == 0, result.stderr
+    other, events = read(engine)
+    assert other["iterations"] == list(range(3, 11)) and other["plan"] is None
+    assert len(slices(events, "update")) == 8
+    assert not slices(events, "allreduce") and not slices(events, "wait")
+
+
+def test_a_run_that_ends_before_says_that_nothing_was_written(engine):
+    result = engine.run("train", "solver.prototxt", "--timeline=timeline.json", "--timeline_iterations=50:60")
+    assert result.returncode == 0
+    assert "No timeline was written to timeline.json" in result.stderr
+
+
+def test_a_run_that_ends_within_writes_what_there_is(engine):
+    result = engine.run("train", "solver.prototxt", "--timeline=timeline.json", "--timeline_iterations=18:60")
+    assert result.returncode == 0
+    assert read(engine)[0]["iterations"] == [18, 19]
+
+
+@pytest.mark.parametrize("text", ["8", "9:8", "8:8", "-1:4", "a:b"])
+def test_a_range_that_is_none_is_refused(engine, text):
+    result = engine.run("train", "solver.prototxt", "--timeline=t.json", f"--timeline_iterations={text}")
+    assert result.returncode == 2
+    assert "no range of iterations" in result.stderr
+
+
+def test_a_file_that_cannot_be_written_stops_the_run_before_it_begins(engine):
+    result = engine.run("train", "solver.prototxt", "--timeline=nowhere/timeline.json")
+    assert result.returncode == 73
+    assert "cannot write the timeline nowhere/timeline.json" in result.stderr
+    assert "Solving" not in result.stderr
+
+
+def test_other_clocks_are_put_onto_rank_0s(tmp_path):
+    """Rank 1's clock is 1000 s ahead; its layer began 2 ms after rank 0's."""
+    plan = Plan("single", 1, (Group(0, 0, 0, 4, 16, 0.001, 0.001, 0.004),), 0.002)
+    report = CommReport(groups=[GroupTimes(16, 0.001, 0.0015, 0.004)], began=1000.003, plan=plan,
+                        waits=[(0.002, 0.004, 0)])  # fmt: skip
+    records = [
+        RankRecord(0, "a", [Span("ip", "forward", 0.0, 0.001, 7)], []),
+        RankRecord(1, "b", [Span("ip", "forward", 1000.002, 1000.003, 7)], [(7, report)]),
+    ]
+    path = tmp_path / "t.json"
+    write_timeline(str(path), "net", ["ip"], records, [ClockOffset(0, 0), ClockOffset(1000.0, 1e-5)], [7])
+    events = json.loads(path.read_text())["traceEvents"]
+    starts = {(e["pid"], e["cat"]): e["ts"] for e in events if e["ph"] == "X"}
+    assert starts == pytest.approx(
+        {(0, "forward"): 0.0, (1, "forward"): 2000.0, (1, "allreduce"): 4500.0, (1, "wait"): 5000.0}, abs=0.01
+    )

@@ -1,0 +1,188 @@
+"""`engine summary`: a net's layers, blobs, shapes, parameters, arithmetic and memory, without running it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_model_flags, add_shape_flag, require
+from mgcaffe.tools.running.session import Session
+from mgcaffe.tools.table import format_bytes, format_shape, format_table
+
+if TYPE_CHECKING:
+    from mgcaffe.engine.net import Net
+
+_VALUE_BYTES = 4
+
+
+def parser() -> FlagParser:
+    """The flags of `engine summary`."""
+    flags = FlagParser(
+        "summary",
+        "Show a net's layers, shapes, parameters, multiply-accumulates and memory. Needs no data.",
+        subject="model",
+        epilog="example:\n  engine summary models/alexnet/train_val.prototxt --input_shape 16,3,227,227",
+    )
+    add_model_flags(flags)
+    add_shape_flag(flags)
+    flags.flag("phase", "the phase to build the net for", choices=("TRAIN", "TEST"), default="TRAIN")
+    flags.flag("json", "write the same figures to this file", metavar="FILE")
+    return flags
+
+
+@dataclass(frozen=True)
+class LayerFigures:
+    """One row: a layer, its blobs, and what it costs.
+
+    Attributes:
+        parameters: values that it owns and that training changes, or could (also those with lr_mult 0).
+        statistics: values that it owns and that training only measures (BatchNorm's).
+        shared: values that it uses and another layer owns.
+        macs: multiply-accumulates of one forward pass of the whole batch.
+        activation_bytes: size of the blobs that it makes (none where it works in place or on views).
+    """
+
+    name: str
+    type: str
+    bottoms: list[str]
+    tops: list[str]
+    top_shapes: list[list[int]]
+    parameter_shapes: list[list[int]]
+    parameters: int
+    statistics: int
+    shared: int
+    macs: int
+    activation_bytes: int
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sums over a net; memory in bytes, for float32."""
+
+    parameters: int
+    statistics: int
+    batch_size: int
+    macs: int
+    macs_per_image: int
+    activation_bytes: int
+    parameter_bytes: int
+
+
+def run(flags: Flags, session: Session) -> int:
+    """Prints the table and the totals."""
+    session.refuse_ranks("summary")
+    from mgcaffe.tools.model import build_outline
+
+    model = require(flags, "model", "the net")
+    net = build_outline(flags, model, flags.phase)
+    try:
+        figures = layer_figures(net)
+        totals = total(net, figures)
+    finally:
+        net.close()
+    print(f"{net.name or model} ({flags.phase})\n\n{_table(figures)}\n")
+    print(_totals_text(totals))
+    if flags.json:
+        rows = [asdict(row) for row in figures]
+        write_json(flags.json, {"net": net.name, "phase": flags.phase, "layers": rows, "totals": asdict(totals)})
+    return EXIT_OK
+
+
+def layer_figures(net: Net) -> list[LayerFigures]:
+    """One entry for each layer, in order."""
+    return [_figures(node) for node in net.nodes]
+
+
+def _figures(node: Any) -> LayerFigures:
+    layer = node.layer
+    owned = [parameter for parameter in layer.parameters if parameter.owner is None]
+    count = sum(parameter.count for parameter in owned)
+    statistics = sum(parameter.count for parameter in owned if parameter.measured)
+    bottoms, tops = [blob.shape for blob in node.bottoms], [blob.shape for blob in node.tops]
+    views = layer.tops_share_bottoms or layer.type == "Split"
+    made = [] if views else [blob for blob in node.tops if blob not in node.bottoms]
+    return LayerFigures(
+        name=layer.name,
+        type=layer.type,
+        bottoms=[blob.name for blob in node.bottoms],
+        tops=[blob.name for blob in node.tops],
+        top_shapes=[list(shape) for shape in tops],
+        parameter_shapes=[list(parameter.shape) for parameter in layer.parameters],
+        parameters=count - statistics,
+        statistics=statistics,
+        shared=sum(parameter.count for parameter in layer.parameters if parameter.owner is not None),
+        macs=layer.macs(bottoms, tops),
+        activation_bytes=_VALUE_BYTES * sum(math.prod(blob.shape) for blob in made),
+    )
+
+
+def total(net: Net, figures: Sequence[LayerFigures]) -> Totals:
+    """Adds the layers up."""
+    batch = next((shape[0] for row in figures for shape in row.top_shapes if shape), 1)
+    parameters = sum(row.parameters for row in figures)
+    statistics = sum(row.statistics for row in figures)
+    macs = sum(row.macs for row in figures)
+    return Totals(
+        parameters=parameters,
+        statistics=statistics,
+        batch_size=batch,
+        macs=macs,
+        macs_per_image=round(macs / batch),
+        activation_bytes=sum(row.activation_bytes for row in figures),
+        parameter_bytes=_VALUE_BYTES * (parameters + statistics),
+    )
+
+
+def _table(figures: Sequence[LayerFigures]) -> str:
+    headers = ("layer", "type", "bottoms", "tops", "shapes", "parameters", "MACs", "memory")
+    rows = [
+        (
+            row.name,
+            row.type,
+            ", ".join(row.bottoms),
+            ", ".join(row.tops),
+            ", ".join(map(format_shape, row.top_shapes)),
+            _parameters_text(row),
+            f"{row.macs:,}" if row.macs else "",
+            format_bytes(row.activation_bytes) if row.activation_bytes else "",
+        )
+        for row in figures
+    ]
+    return format_table(headers, rows, right=("parameters", "MACs", "memory"))
+
+
+def _parameters_text(row: LayerFigures) -> str:
+    if row.statistics:
+        return f"({row.statistics:,})"
+    if row.shared and not row.parameters:
+        return f"[{row.shared:,}]"
+    return f"{row.parameters:,}" if row.parameters else ""
+
+
+def _totals_text(totals: Totals) -> str:
+    statistics = f" and ({totals.statistics:,}) statistics of BatchNorm" if totals.statistics else ""
+    return (
+        f"Parameters: {totals.parameters:,}{statistics}; [shared] ones are counted where they are owned\n"
+        f"Multiply-accumulates, forward: {totals.macs:,} for {totals.batch_size} images, "
+        f"{totals.macs_per_image / 1e6:,.2f} million an image\n"
+        f"Memory in float32: {format_bytes(totals.activation_bytes)} of blobs, "
+        f"{format_bytes(totals.parameter_bytes)} of parameters (training adds as much for gradients and for "
+        "each history)"
+    )
+
+
+def write_json(path: str, value: object) -> None:
+    """Writes a value to a file, indented.
+
+    Raises:
+        EngineError: with exit code 73, when the file cannot be written.
+    """
+    try:
+        Path(path).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None

@@ -1,0 +1,215 @@
+"""`engine time`: how long each layer takes, forward and backward (Caffe: `caffe time`, in its lines).
+
+Layer by layer, so that each can be timed: training fuses neighbours and frees what is dead, and is somewhat
+faster. Where `--input_shape` gives the shape of a data source the net is fed noise instead, so no data is needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mgcaffe.errors import EXIT_OK
+from mgcaffe.tools.flags.parsing import (
+    FlagParser,
+    Flags,
+    add_machine_flags,
+    add_model_flags,
+    add_shape_flag,
+    number_from,
+    require,
+)
+from mgcaffe.tools.listeners.glog import log_line, number
+from mgcaffe.tools.running.session import Session
+
+if TYPE_CHECKING:
+    import torch
+
+    from mgcaffe.engine.net import Net
+
+_COSTLIEST = 3
+
+
+def parser() -> FlagParser:
+    """The flags of `engine time`."""
+    flags = FlagParser(
+        "time",
+        "Time each layer of a net, forward and backward. Needs no data where --input_shape says its shape.",
+        subject="model",
+        epilog="example:\n  engine time models/lenet/train_val.prototxt --input_shape 1,28,28",
+    )
+    add_model_flags(flags)
+    add_shape_flag(flags)
+    add_machine_flags(flags)
+    flags.flag("phase", "the phase to build the net for", choices=("TRAIN", "TEST"), default="TRAIN")
+    flags.flag("iterations", "passes to take the mean of", type=number_from(1), default=50, metavar="N")
+    flags.flag("json", "write the figures to this file", metavar="FILE")
+    flags.flag(
+        "trace",
+        "time the net as training runs it as well, and write it to this file for `engine simulate`",
+        metavar="FILE",
+    )
+    return flags
+
+
+@dataclass
+class LayerTimes:
+    """What was measured of one layer, in seconds, one entry for each iteration."""
+
+    name: str
+    type: str
+    forward: list[float] = field(default_factory=list)
+    backward: list[float] = field(default_factory=list)
+
+    @property
+    def forward_ms(self) -> float:
+        """Mean of the forward passes in ms."""
+        return 1e3 * sum(self.forward) / len(self.forward)
+
+    @property
+    def backward_ms(self) -> float:
+        """Mean of the backward passes in ms."""
+        return 1e3 * sum(self.backward) / len(self.backward)
+
+
+def run(flags: Flags, session: Session) -> int:
+    """Times the net and prints Caffe's lines."""
+    session.refuse_ranks("time")
+    from mgcaffe.tools.commands.summary import write_json
+    from mgcaffe.tools.listeners.glog import start_logging
+    from mgcaffe.tools.model import build_net
+    from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
+
+    model = require(flags, "model", "the net")
+    start_logging(speaks=True)
+    speed_up_memory()
+    threads = set_threads(flags.threads, 1)
+    device = pick_device(flags.gpu)
+    log_line("Use CPU." if device.type == "cpu" else f"Use GPU with device ID {device.index}", "caffe.cpp:339")
+    net = build_net(flags, model, flags.phase, noise=True, dtype=dtype_named(flags.dtype), device=device)
+    try:
+        layers, totals = measure(net, flags.iterations)
+    finally:
+        net.close()
+    _report(layers, totals)
+    if flags.trace:
+        _write_trace(flags, model, device)
+    if flags.json:
+        write_json(flags.json, figures(net.name, layers, totals, threads))
+    return EXIT_OK
+
+
+def _write_trace(flags: Flags, model: str, device: torch.device) -> None:
+    """Times the net once more, as training runs it, so that `engine simulate` predicts training."""
+    from mgcaffe.comm.planning.trace import write_trace
+    from mgcaffe.tools.model import build_net
+    from mgcaffe.tools.net_trace import measure_trace
+    from mgcaffe.tools.running.process import dtype_named
+
+    options: dict[str, Any] = {"keep_blobs": False, "dtype": dtype_named(flags.dtype), "device": device}
+    net = build_net(flags, model, flags.phase, noise=True, **options)
+    try:
+        trace = measure_trace(net, flags.iterations)
+    finally:
+        net.close()
+    write_trace(flags.trace, trace, [f"{net.name or model} on {device}: medians of {flags.iterations} passes"])
+
+
+def measure(net: Net, iterations: int) -> tuple[list[LayerTimes], list[float]]:
+    """Times each layer of `iterations` passes, after one that is not counted.
+
+    Returns:
+        The layers in order, and the seconds of each iteration.
+    """
+    log_line("Performing Forward", "caffe.cpp:352")
+    log_line(f"Initial loss: {number(net.forward())}", "caffe.cpp:357")
+    log_line("Performing Backward", "caffe.cpp:358")
+    net.backward()
+    log_line("*** Benchmark begins ***", "caffe.cpp:366")
+    log_line(f"Testing for {iterations} iterations.", "caffe.cpp:367")
+    layers = [LayerTimes(layer.name, layer.type) for layer in net.layers]
+    totals = []
+    settle = _settler(net)
+    for iteration in range(iterations):
+        net.clear_param_diffs()
+        started = time.perf_counter()
+        for index, layer in enumerate(layers):
+            layer.forward.append(_seconds(partial(net.forward, index, index + 1), settle))
+        for index in reversed(range(len(layers))):
+            seconds = _seconds(partial(net.backward, start=index, end=index), settle)
+            layers[index].backward.append(seconds)
+        totals.append(time.perf_counter() - started)
+        log_line(
+            f"Iteration: {iteration + 1} forward-backward time: {number(1e3 * totals[-1])} ms.",
+            "caffe.cpp:395",
+        )
+    return layers, totals
+
+
+def _settler(net: Net) -> Callable[[], object]:
+    """What has to be called before the clock is read: a GPU runs behind the program."""
+    if net.device.type == "cpu":
+        return lambda: None
+    import torch
+
+    return lambda: torch.cuda.synchronize(net.device)
+
+
+def _seconds(step: Callable[[], object], settle: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    step()
+    settle()
+    return time.perf_counter() - started
+
+
+def _report(layers: list[LayerTimes], totals: list[float]) -> None:
+    log_line("Average time per layer: ", "caffe.cpp:398")
+    for layer in layers:
+        log_line(f"{layer.name:>10}\tforward: {number(layer.forward_ms)} ms.", "caffe.cpp:401")
+        log_line(f"{layer.name:>10}\tbackward: {number(layer.backward_ms)} ms.", "caffe.cpp:404")
+    forward = sum(layer.forward_ms for layer in layers)
+    backward = sum(layer.backward_ms for layer in layers)
+    log_line(f"Average Forward pass: {number(forward)} ms.", "caffe.cpp:409")
+    log_line(f"Average Backward pass: {number(backward)} ms.", "caffe.cpp:411")
+    log_line(f"Average Forward-Backward: {number(1e3 * sum(totals) / len(totals))} ms.", "caffe.cpp:413")
+    log_line(f"Total Time: {number(1e3 * sum(totals))} ms.", "caffe.cpp:415")
+    log_line("*** Benchmark ends ***", "caffe.cpp:416")
+    log_line(costliest_line(layers))
+
+
+def costliest_line(layers: list[LayerTimes]) -> str:
+    """Names the layers where the time goes."""
+    total = sum(layer.forward_ms + layer.backward_ms for layer in layers) or 1.0
+    costliest = sorted(layers, key=lambda layer: layer.forward_ms + layer.backward_ms, reverse=True)
+    shares = (
+        f"{layer.name} ({layer.type}) {100 * (layer.forward_ms + layer.backward_ms) / total:.1f} %"
+        for layer in costliest[:_COSTLIEST]
+    )
+    return f"Costliest layers: {', '.join(shares)}"
+
+
+def figures(name: str, layers: list[LayerTimes], totals: list[float], threads: int) -> dict[str, object]:
+    """The figures for machines; milliseconds, means and minima over the iterations."""
+    return {
+        "net": name,
+        "iterations": len(totals),
+        "threads": threads,
+        "forward_ms": sum(layer.forward_ms for layer in layers),
+        "backward_ms": sum(layer.backward_ms for layer in layers),
+        "forward_backward_ms": 1e3 * sum(totals) / len(totals),
+        "forward_backward_min_ms": 1e3 * min(totals),
+        "layers": [
+            {
+                "name": layer.name,
+                "type": layer.type,
+                "forward_ms": layer.forward_ms,
+                "backward_ms": layer.backward_ms,
+                "forward_min_ms": 1e3 * min(layer.forward),
+                "backward_min_ms": 1e3 * min(layer.backward),
+            }
+            for layer in layers
+        ],
+    }

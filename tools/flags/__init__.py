@@ -1,0 +1,1 @@
+"""Command-line flags: how they are parsed, and the groups of flags that subcommands share."""

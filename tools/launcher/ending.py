@@ -1,0 +1,123 @@
+"""How a job ended: its exit code, and the last block on the rank that brought it down.
+
+| what happened                                            | exit code                      |
+|----------------------------------------------------------|--------------------------------|
+| all ranks ended alike                                    | theirs: 0, 65, 73, 75, ...     |
+| one rank failed and said why, here or on another host    | its own                        |
+| a rank was killed, crashed, or was ended by a library    | 69                             |
+| nothing moved for --stall_timeout                        | 70                             |
+| mpirun itself was killed                                 | 69                             |
+| mpirun could not start the ranks                         | 1                              |
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgcaffe.comm.supervision.status import ENDED, FAILED, RUNNING, Place
+from mgcaffe.comm.supervision.verdict import LAST_WORD, lost_block, name_signal
+from mgcaffe.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_CANNOT_WRITE,
+    EXIT_FAILED,
+    EXIT_NOT_FINITE,
+    EXIT_OK,
+    EXIT_PEER_FAILED,
+    EXIT_RANKS_DISAGREE,
+    EXIT_STALLED,
+    EXIT_STOPPED_BY_SIGNAL,
+)
+
+# A shell's, and mpirun's, exit code of a process that a signal ended is this plus its number.
+_SIGNALLED = 128
+# What a rank ends with that did not bring the job down itself.
+_NO_CAUSES = (EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL)
+# What mpirun returns only after a rank did, which has said why. Where mpirun itself cannot start the ranks, it returns
+# 1, what ssh (255) or a shell on the other host (126, 127) returned, or a number of its own (181, 183, 213, 250).
+_CAUSES = (EXIT_BAD_INPUT, EXIT_STALLED, EXIT_NOT_FINITE, EXIT_CANNOT_WRITE, EXIT_RANKS_DISAGREE)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The exit code, and the block to print; empty where all has been said."""
+
+    code: int
+    block: str = ""
+
+
+def read_last_word(folder: Path) -> Ending | None:
+    """What a rank that ended the job left to be said (`comm.watch`)."""
+    try:
+        code, _, text = (folder / LAST_WORD).read_text(encoding="utf-8").partition("\n")
+        return Ending(int(code), text)
+    except (OSError, ValueError):
+        return None
+
+
+def judge(
+    returncode: int,
+    lost: Sequence[Place],
+    places: Mapping[int, Place],
+    last_word: Ending | None,
+    *,
+    is_mpirun: bool,
+    named: str = "",
+) -> Ending:
+    """Decides what the job's end was.
+
+    Args:
+        returncode: of mpirun, or of the only rank; negative: minus the signal that ended it.
+        lost: the ranks of this host that went before they said so, the first one first.
+        places: the records of this host's ranks.
+        last_word: what a rank said before it ended the job.
+        is_mpirun: whether the return code is mpirun's.
+        named: the block on the rank that went first, where ranks on other hosts have told (`launcher_notices`).
+    """
+    if last_word is not None:
+        return last_word
+    failed = next((place for place in lost if place.state == FAILED), None)
+    if failed is not None:
+        return Ending(failed.code, lost_block(failed))
+    said = [place.code for place in places.values() if place.state == ENDED and place.code not in _NO_CAUSES]
+    if said:
+        # It has printed why; the others were ended because of it.
+        return Ending(said[0])
+    if is_mpirun and returncode < 0:
+        return Ending(EXIT_PEER_FAILED, f"mpirun was ended by {name_signal(-returncode)}, and the ranks with it")
+    if is_mpirun and returncode in _CAUSES and _are_elsewhere(places):
+        # Not one of this host's ranks gave it, so one on another host has, and has printed why.
+        return Ending(returncode)
+    if named:
+        # A rank of this host that is gone too may only have lost its connection to that one.
+        return Ending(EXIT_PEER_FAILED, named)
+    silent = [place for place in lost if place.state == RUNNING]
+    if silent:
+        return Ending(EXIT_PEER_FAILED, lost_block(silent[0], _how(returncode)))
+    if returncode == EXIT_OK:
+        return Ending(max((place.code for place in places.values()), default=EXIT_OK))
+    if returncode == EXIT_FAILED or not is_mpirun:
+        return Ending(returncode)
+    if not places and returncode not in _NO_CAUSES:
+        return Ending(EXIT_FAILED, f"mpirun could not start the ranks (its exit code is {returncode})")
+    if returncode > _SIGNALLED:
+        return Ending(EXIT_PEER_FAILED, f"a rank on another host {_how(returncode)}; mpirun's notice above names it")
+    return Ending(returncode)
+
+
+def _are_elsewhere(places: Mapping[int, Place]) -> bool:
+    """Whether some ranks have no record on this host."""
+    return len(places) < max((place.size for place in places.values()), default=1)
+
+
+def _how(returncode: int) -> str:
+    """What a return code says of the process that ended first."""
+    number = -returncode if returncode < 0 else returncode - _SIGNALLED
+    if 0 < number < signal.NSIG:
+        verb = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "was ended"
+        return f"{verb} by {name_signal(number)}"
+    if returncode in (EXIT_OK, EXIT_FAILED, EXIT_PEER_FAILED):
+        return ""
+    return f"ended with exit code {returncode} without saying why"

@@ -1,0 +1,1 @@
+"""Training logs read into tables, and drawn."""

@@ -1,0 +1,200 @@
+"""The curves and bars of `engine report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mgcaffe.tools.report.spans import GroupLine
+from mgcaffe.tools.report.svg import Drawing, Scale, number_text
+
+# Colours that people with colour blindness can tell apart (Okabe and Ito, and neighbours of theirs).
+COLOURS = {
+    "forward": "#56B4E9",
+    "backward": "#E69F00",
+    "wait": "#D55E00",
+    "agree": "#F0907A",
+    "update": "#CC79A7",
+    "data": "#8C6D46",
+    "test": "#7F7F7F",
+    "snapshot": "#7F7F7F",
+    "other": "#CFCFCF",
+    "allreduce": "#009E73",
+}
+NAMES = {
+    "forward": "forward",
+    "backward": "backward",
+    "wait": "waiting for communication",
+    "agree": "agreeing on the loss",
+    "update": "update",
+    "data": "waiting for data",
+    "test": "test",
+    "other": "other",
+    "allreduce": "all-reduce",
+}
+_GRID, _SOFT, _TEXT = "#E6E6E6", "#8A8A8A", "#333333"
+_MOST_POINTS = 500
+_MOST_ROWS = 40
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart: (x, y) with x ascending; a faint one lies behind the others; dots have tips."""
+
+    name: str
+    points: Sequence[Point]
+    colour: str
+    faint: bool = False
+    dots: bool = False
+
+
+def stacked_bar(parts: Sequence[tuple[str, str, float]], total: float, unit: str = "ms") -> str:
+    """One bar of (name, colour, value) parts, each with its share; parts below 0.1 % are left out."""
+    shown = [part for part in parts if total > 0 and part[2] / total >= 1e-3]
+    drawing = Drawing(1120, 66, ", ".join(f"{name} {value:.3g} {unit}" for name, _, value in shown))
+    x = 0.0
+    for name, colour, value in shown:
+        width = value / total * 1120
+        share = f"{100 * value / total:.0f} %"
+        tip = f"{name}: {value:.3f} {unit}, {100 * value / total:.1f} %"
+        drawing.box(x, 0, width, 40, colour, tip=tip, stroke="#fff")
+        dark = colour in (COLOURS["other"], COLOURS["forward"], COLOURS["backward"])
+        drawing.fitted_text(x, 25, width, f"{share} {name}", size=13, colour="#222" if dark else "#fff")
+        if width > 46:
+            drawing.text(x + width / 2, 57, f"{value:.2f} {unit}", size=11, colour=_SOFT, anchor="middle")
+        x += width
+    return drawing.render()
+
+
+def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteration", log: bool = False) -> str:
+    """A chart of lines over iterations; the vertical axis starts at 0 where that wastes little."""
+    drawing = Drawing(550, 250, title)
+    shown = [each for each in series if each.points]
+    drawing.text(46, 16, title, size=13, bold=True)
+    if not shown:
+        drawing.text(46, 120, "nothing was told of it", colour=_SOFT)
+        return drawing.render()
+    xs = [x for each in shown for x, _ in each.points]
+    ys = [y for each in shown for _, y in each.points]
+    low, high = min(ys), max(ys)
+    low = 0.0 if 0 <= low <= 0.6 * high else low
+    across = Scale(min(xs), max(xs), 46, 540)
+    up = Scale(low, high + 0.04 * (high - low or abs(high) or 1.0), 218, 40)
+    _axes(drawing, across, up, x_label)
+    for each in sorted(shown, key=lambda one: not one.faint):
+        points = [(across(x), up(y)) for x, y in thin_out(each.points)]
+        drawing.curve(points, each.colour, width=1.0 if each.faint else 1.8, opacity=0.35 if each.faint else 1.0)
+        if each.dots:
+            for x, y in each.points[:_MOST_POINTS]:
+                drawing.dot(across(x), up(y), each.colour, f"{each.name}, {x_label} {x:g}: {number_text(y)}")
+    _legend(drawing, shown)
+    return drawing.render()
+
+
+def thin_out(points: Sequence[Point]) -> list[Point]:
+    """At most about `_MOST_POINTS`: of each stretch the lowest and the highest, so that no peak is lost."""
+    if len(points) <= _MOST_POINTS:
+        return list(points)
+    stretch = -(-2 * len(points) // _MOST_POINTS)
+    thinned: list[Point] = []
+    for start in range(0, len(points), stretch):
+        part = points[start : start + stretch]
+        ends = {min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])}
+        thinned += sorted(ends)
+    return thinned
+
+
+def _axes(drawing: Drawing, across: Scale, up: Scale, x_label: str) -> None:
+    for tick in up.ticks(5):
+        drawing.line(across.start, up(tick), across.end, up(tick), _GRID)
+        drawing.text(across.start - 6, up(tick) + 4, number_text(tick), size=10.5, colour=_SOFT, anchor="end")
+    for tick in across.ticks(6):
+        drawing.text(across(tick), up.start + 15, number_text(tick), size=10.5, colour=_SOFT, anchor="middle")
+    drawing.line(across.start, up.start, across.end, up.start, _SOFT)
+    drawing.text(across.end, up.start + 30, x_label, size=10.5, colour=_SOFT, anchor="end")
+
+
+def _legend(drawing: Drawing, series: Sequence[Series]) -> None:
+    if len(series) < 2:
+        return
+    x = 540.0
+    for each in reversed(series):
+        x -= 7.0 * len(each.name)
+        drawing.text(x, 16, each.name, size=11, colour=_TEXT)
+        x -= 14
+        drawing.box(x, 8, 10, 8, each.colour, opacity=0.5 if each.faint else 1.0)
+        x -= 12
+
+
+def group_chart(groups: Sequence[GroupLine], backward: float, predicted_backward: float) -> str:
+    """Predicted (outlined) above measured (filled) for each group, over the time since backward began."""
+    shown = groups[:_MOST_ROWS]
+    height = 58 + 34 * len(shown)
+    drawing = Drawing(1120, height, "predicted and measured all-reduces of every group")
+    latest = max([backward, predicted_backward, *(max(g.predicted[2], g.measured[2]) for g in shown)])
+    across = Scale(0, latest * 1.04, 150, 1110)
+    for tick in across.ticks(10):
+        drawing.line(across(tick), 26, across(tick), height - 24, _GRID)
+        drawing.text(across(tick), height - 8, f"{number_text(tick)} ms", size=10.5, colour=_SOFT, anchor="middle")
+    early, late = sorted((backward, predicted_backward))
+    for at, dashed in ((backward, False), (predicted_backward, True)):
+        drawing.line(across(at), 18, across(at), height - 24, COLOURS["backward"], width=1.6, dashed=dashed)
+        anchor, shift = ("end", -4) if at == early and early != late else ("start", 4)
+        text = "backward is predicted to end" if dashed else "backward ends"
+        drawing.text(across(at) + shift, 14 if not dashed else 24, text, size=10.5, colour="#9A6A00", anchor=anchor)
+    for row, group in enumerate(shown):
+        y = 32 + 34 * row
+        drawing.text(142, y + 13, f"group {group.number}, {size_text(group.bytes)}", size=11, anchor="end")
+        drawing.text(142, y + 26, group.layers if len(group.layers) < 24 else group.layers[:23] + "…", size=9.5,
+                     colour=_SOFT, anchor="end")  # fmt: skip
+        for (ready, start, end), top, name in ((group.predicted, y, "predicted"), (group.measured, y + 14, "measured")):
+            tip = f"group {group.number} {name}: ready {ready:.3f}, start {start:.3f}, end {end:.3f} ms"
+            drawing.line(across(ready), top + 6, across(start), top + 6, COLOURS["allreduce"], dashed=True)
+            outlined = name == "predicted"
+            fill = "#fff" if outlined else COLOURS["allreduce"]
+            drawing.box(
+                across(start), top + 1, across(end) - across(start), 11, fill,
+                tip=tip, stroke=COLOURS["allreduce"], dashed=outlined,
+            )  # fmt: skip
+    return drawing.render()
+
+
+def schedule_chart(trials: Sequence[dict[str, Any]], chosen: int | None) -> str:
+    """A bar for each plan: measured (filled) where it was tried, predicted (outlined)."""
+    shown = trials[:_MOST_ROWS]
+    height = 34 + 30 * len(shown)
+    drawing = Drawing(1120, height, "schedules compared")
+    latest = max(max(each.get("measured_ms") or 0.0, each["predicted_ms"]) for each in shown)
+    across = Scale(0, latest * 1.12, 280, 1060)
+    for tick in across.ticks(8):
+        drawing.line(across(tick), 4, across(tick), height - 24, _GRID)
+        drawing.text(across(tick), height - 8, f"{number_text(tick)} ms", size=10.5, colour=_SOFT, anchor="middle")
+    for row, trial in enumerate(shown):
+        y = 8 + 30 * row
+        groups = trial["groups"]
+        label = f"{trial['plan']}{', blocking' if trial.get('blocking') else ''}: {groups} group{'s' * (groups != 1)}"
+        drawing.text(272, y + 15, label, size=12, anchor="end", bold=row == chosen)
+        measured = trial.get("measured_ms")
+        if measured:
+            fill = COLOURS["allreduce"] if row == chosen else "#9CCFBE"
+            tip = f"{label}: measured {measured:.3f} ms, {trial['exposed_ms']:.3f} ms of it waiting"
+            drawing.box(across(0), y + 3, across(measured) - across(0), 16, fill, tip=tip)
+            drawing.text(across(measured) + 6, y + 15, f"{measured:.2f} ms" + (" — chosen" if row == chosen else ""),
+                         size=11.5, bold=row == chosen)  # fmt: skip
+        predicted = trial["predicted_ms"]
+        tip = f"{label}: predicted {predicted:.3f} ms"
+        drawing.box(across(0), y, across(predicted) - across(0), 22, "none", stroke=_TEXT, dashed=True, tip=tip)
+        if not measured:
+            drawing.text(across(predicted) + 6, y + 15, f"{predicted:.2f} ms predicted", size=11.5)
+    return drawing.render()
+
+
+def size_text(count: float) -> str:
+    """Bytes for a reader."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} GiB"

@@ -1,0 +1,88 @@
+"""The picture of an iteration in `engine report`, as the MG-WFBP paper draws it (arXiv 1912.09268, figure 1).
+
+For each rank two lanes: what the computing thread does, layer by layer, and below it the merged groups' all-reduces,
+each with the time that it was ready and waited.
+"""
+
+from __future__ import annotations
+
+from mgcaffe.tools.report.charts import COLOURS, size_text
+from mgcaffe.tools.report.spans import Box, TimelineData
+from mgcaffe.tools.report.svg import Drawing, Scale, number_text
+
+_MOST_RANKS = 8
+_COMPUTE, _COMM, _GAP = 42, 28, 20
+_LEFT, _RIGHT = 124, 1092
+_SHADES = {"forward": ("#56B4E9", "#8FCBEF"), "backward": ("#E69F00", "#F2BE4F")}
+
+
+def iteration_picture(timeline: TimelineData, iteration: int) -> str:
+    """The picture of one iteration, on all ranks, over rank 0's clock."""
+    ranks = min(len(timeline.ranks), _MOST_RANKS)
+    spans = [span for rank in range(ranks) if (span := timeline.span_of(iteration, rank)) is not None]
+    begin, end = min(span.start for span in spans), max(span.end for span in spans)
+    lanes = _COMPUTE + (_COMM if timeline.plan else 0) + _GAP
+    drawing = Drawing(1120, 30 + lanes * ranks, f"timeline of iteration {iteration}")
+    across = Scale(0, (end - begin) * 1.005, _LEFT, _RIGHT)
+    for tick in across.ticks(10):
+        drawing.line(across(tick), 6, across(tick), 10 + lanes * ranks, "#ECECEC")
+        text = f"{number_text(tick)} ms"
+        drawing.text(across(tick), 24 + lanes * ranks, text, size=10.5, colour="#8A8A8A", anchor="middle")
+    for rank in range(ranks):
+        top = 10 + lanes * rank
+        boxes = [box for box in timeline.boxes if box.rank == rank and box.end > begin and box.start < end]
+        drawing.text(0, top + 18, f"rank {rank}", size=12.5, bold=True)
+        drawing.text(_LEFT - 8, top + 26, "compute", size=10.5, colour="#8A8A8A", anchor="end")
+        _compute_lane(drawing, boxes, across, begin, top)
+        if timeline.plan:
+            drawing.text(_LEFT - 8, top + _COMPUTE + 17, "all-reduce", size=10.5, colour="#8A8A8A", anchor="end")
+            _comm_lane(drawing, boxes, across, begin, top + _COMPUTE)
+    return drawing.render()
+
+
+def _compute_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: float, top: float) -> None:
+    count = {"forward": 0, "backward": 0}
+    drawing.box(_LEFT, top + 4, _RIGHT - _LEFT, _COMPUTE - 6, "#F6F6F6")
+    for box in boxes:
+        if box.category in ("iteration", "allreduce", "snapshot"):
+            continue
+        colour = COLOURS.get(box.category, COLOURS["other"])
+        if box.category in count:
+            colour = _SHADES[box.category][count[box.category] % 2]
+            count[box.category] += 1
+        x, width = _place(box, across, begin)
+        tip = f"{box.category} {box.name}: {box.length:.3f} ms"
+        inner = 6 if box.category == "data" else 0
+        drawing.box(x, top + 4 + inner, width, _COMPUTE - 6 - 2 * inner, colour, tip=tip)
+        dark = box.category in ("forward", "backward")
+        name = {"wait": "wait", "update": "update", "agree": "agree"}.get(box.category, box.name)
+        drawing.fitted_text(x, top + 4 + _COMPUTE / 2, width, name, size=10.5, colour="#222" if dark else "#fff")
+
+
+def _comm_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: float, top: float) -> None:
+    groups = [box for box in boxes if box.category == "allreduce"]
+    for box in groups:
+        ready = across(box.start - _queued(box) - begin)
+        drawing.line(max(_LEFT, ready), top + 11, max(_LEFT, across(box.start - begin)), top + 11,
+                     COLOURS["allreduce"], dashed=True)  # fmt: skip
+        if ready >= _LEFT:
+            drawing.line(ready, top, ready, top + 22, COLOURS["allreduce"], width=1.5)
+    for box in groups:
+        x, width = _place(box, across, begin)
+        facts = box.facts
+        tip = (
+            f"group {facts['group']} ({facts['layers']}), {size_text(facts['bytes'])}: ready, waited "
+            f"{_queued(box):.3f} ms, then {box.length:.3f} ms"
+        )
+        drawing.box(x, top + 1, width, 20, COLOURS["allreduce"], tip=tip, stroke="#fff")
+        drawing.fitted_text(x, top + 15, width, f"group {facts['group']}", size=10.5)
+
+
+def _queued(box: Box) -> float:
+    """The milliseconds from when a group was ready until its all-reduce began."""
+    return float(box.facts["start_ms"] - box.facts["ready_ms"])
+
+
+def _place(box: Box, across: Scale, begin: float) -> tuple[float, float]:
+    x = max(_LEFT, across(box.start - begin))
+    return x, min(_RIGHT, across(box.end - begin)) - x

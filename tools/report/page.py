@@ -1,0 +1,290 @@
+"""The page that `engine report` writes: HTML with its style and pictures inside, from a run's log and its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from mgcaffe.tools.report.charts import (
+    COLOURS,
+    NAMES,
+    Series,
+    group_chart,
+    line_chart,
+    schedule_chart,
+    size_text,
+    stacked_bar,
+)
+from mgcaffe.tools.report.data import RunLog
+from mgcaffe.tools.report.iteration import iteration_picture
+from mgcaffe.tools.report.spans import TimelineData
+from mgcaffe.tools.report.svg import number_text
+
+_STYLE = """
+body{font:15px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;color:#222;background:#f3f4f6;
+margin:0}
+main{max-width:1180px;margin:0 auto;padding:18px}
+h1{font-size:24px;margin:4px 0 2px}h2{font-size:17px;margin:0 0 4px}
+p{margin:2px 0 10px;color:#555;font-size:14px}p.verdict{font-size:17px;color:#111;margin:4px 0 12px}
+section{background:#fff;border-radius:8px;padding:14px 20px 10px;margin:14px 0;box-shadow:0 1px 2px #0002}
+p.banner{background:#fff3cd;border-left:4px solid #e0a800;padding:6px 12px;color:#5c4700}
+.facts{display:flex;flex-wrap:wrap;gap:8px 26px;margin:8px 0 0}
+.facts div{font-size:13px;color:#777}.facts b{display:block;font-size:19px;color:#111;font-weight:600}
+.two{display:grid;gap:10px;grid-template-columns:repeat(auto-fill,minmax(min(500px,100%),1fr))}
+svg{width:100%;height:auto;font-family:inherit;display:block}
+table{border-collapse:collapse;font-size:13px;width:100%}th{text-align:right;color:#777;font-weight:500;padding:3px 8px}
+td{text-align:right;padding:3px 8px;border-top:1px solid #eee;font-variant-numeric:tabular-nums}
+td:first-child,th:first-child,td.left,th.left{text-align:left}
+.scroll{max-height:340px;overflow:auto}
+.key{font-size:12.5px;color:#555;display:flex;flex-wrap:wrap;gap:4px 16px;margin:2px 0 8px}
+.key i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:5px;vertical-align:-1px}
+pre{font-size:12px;overflow:auto;background:#f8f8f8;padding:8px}footer{color:#888;font-size:12px;margin:10px 4px}
+"""
+_LAST_LINES = 12
+
+
+def make_page(run: RunLog, timeline: TimelineData | None, *, plan: Sequence[dict[str, Any]] = (), log: str = "") -> str:
+    """The page.
+
+    Args:
+        run: the JSON log.
+        timeline: the timeline, if there is one.
+        plan: predictions for every schedule, shown where the run has tried none (`read_predictions`).
+        log: the run's log.
+    """
+    title = f"{run.start.get('net') or 'a net'} — training report"
+    sections = [
+        _head(run, timeline),
+        _where(run, timeline),
+        _iteration(timeline),
+        _groups(timeline),
+        _schedules(run, plan),
+        _curves(run),
+        _notes(run, log),
+    ]
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><main>'
+        f"{''.join(sections)}<footer>Made by engine report from {escape(str(run.path))}"
+        f"{f' and {escape(str(timeline.path))}' if timeline else ''}. Rest the mouse on a bar for its numbers."
+        "</footer></main></body></html>\n"
+    )
+
+
+def _head(run: RunLog, timeline: TimelineData | None) -> str:
+    last = run.iterations[-1]
+    facts = [
+        ("iterations", f"{last['iter'] + 1}" + (f" of {run.start['max_iter']}" if "max_iter" in run.start else "")),
+        ("ranks", run.start.get("ranks", 1)),
+        ("images a second", number_text(run.median("images_per_s"))),
+        ("final loss", number_text(last["smoothed_loss"]) if last.get("smoothed_loss") is not None else "not a number"),
+    ]
+    for name, value in (run.tests[-1]["scores"] if run.tests else {}).items():
+        if not isinstance(value, list) and value is not None:
+            facts.append((f"test {name}", number_text(value)))
+    if run.plan and run.plan.get("plan"):
+        facts.append(("schedule", f"{run.plan['plan']}, {_count(len(run.plan['groups']), 'group')}"))
+    elif timeline is not None and timeline.plan:
+        facts.append(("schedule", timeline.plan["schedule"]))
+    if run.finish and run.finish.get("rounding") is not None:
+        facts.append(("of the gradients' norm lost to 16 bits", number_text(run.finish["rounding"])))
+    if run.start.get("parameters"):
+        facts.append(("parameters", f"{run.start['parameters']:,}"))
+    cells = "".join(f"<div><b>{escape(str(value))}</b>{escape(name)}</div>" for name, value in facts)
+    banner = "".join(
+        f'<p class="banner">{escape(text)}</p>' for kind, _, text in run.notes if text.startswith("EMULATED LINK")
+    )
+    name = escape(str(run.start.get("net") or "Training report"))
+    return f'<h1>{name}</h1>{banner}<div class="facts">{cells}</div>'
+
+
+def _where(run: RunLog, timeline: TimelineData | None) -> str:
+    """The answer to "where did the time go?", in one sentence and one bar."""
+    if timeline is not None:
+        phases = timeline.phases()
+        recorded = f"mean over {_count(len(timeline.iterations), 'recorded iteration')}"
+        source = f"{recorded} and {_count(len(timeline.ranks), 'rank')}"
+    else:
+        wait, data = run.median("comm_exposed_ms"), run.median("data_wait_ms")
+        whole = 1e3 * run.median("seconds")
+        phases = {"computing": max(0.0, whole - wait - data), "wait": wait, "data": data}
+        source = "medians of the log; with --timeline the computing is shown in detail"
+    total = sum(phases.values())
+    parts = [(NAMES.get(name, name), COLOURS.get(name, "#56B4E9"), value) for name, value in phases.items()]
+    body = f'<p class="verdict">{_verdict(phases, total)}</p>{stacked_bar(parts, total)}'
+    hidden, exposed = _communication(run, timeline)
+    if hidden + exposed > 0:
+        bar = [("hidden behind computing", COLOURS["allreduce"], hidden), ("waited for", COLOURS["wait"], exposed)]
+        body += f"<p>Communication, {hidden + exposed:.2f} ms an iteration:</p>{stacked_bar(bar, hidden + exposed)}"
+    return _section("Where an iteration's time goes", f"<p>{escape(source)}</p>{body}")
+
+
+def _verdict(phases: dict[str, float], total: float) -> str:
+    """The largest shares, and what to look at."""
+    ordered = sorted(phases.items(), key=lambda item: -item[1])
+    shares = ", ".join(
+        f"<b>{NAMES.get(name, name)} {100 * value / total:.0f} %</b>"
+        for name, value in ordered[:3]
+        if value > 0.01 * total
+    )
+    advice = ""
+    if phases.get("data", 0.0) > 0.1 * total:
+        advice = " Reading data is the bottleneck: a faster source, or more prefetch, helps."
+    elif phases.get("wait", 0.0) > 0.15 * total:
+        advice = " Much of it waits for communication: compare the schedules and the groups below."
+    return f"Of {total:.2f} ms an iteration: {shares}.{advice}"
+
+
+def _communication(run: RunLog, timeline: TimelineData | None) -> tuple[float, float]:
+    """(hidden, exposed) milliseconds an iteration, of the recorded iterations or else of the log's."""
+    if timeline is None or not timeline.plan:
+        return run.median("comm_hidden_ms"), run.median("comm_exposed_ms")
+    count = len(timeline.iterations) * len(timeline.ranks)
+    total = sum(box.length for box in timeline.allreduces()) / count
+    exposed = min(total, timeline.phases()["wait"])
+    return total - exposed, exposed
+
+
+def _iteration(timeline: TimelineData | None) -> str:
+    if timeline is None:
+        return _section(
+            "The timeline of an iteration", "<p>No timeline was given: train with --timeline=FILE to see it.</p>"
+        )
+    number = timeline.typical_iteration()
+    kinds = [kind for kind, length in timeline.phases().items() if length > 0 and kind != "other"]
+    kinds += ["allreduce"] if timeline.plan else []
+    key = "".join(f'<span><i style="background:{COLOURS[kind]}"></i>{NAMES[kind]}</span>' for kind in kinds)
+    offsets = [entry["clock_uncertainty_us"] for entry in timeline.ranks]
+    more = f" of {len(timeline.ranks)} ranks the first 8" if len(timeline.ranks) > 8 else ""
+    about = f"Iteration {number}, of the recorded ones the one of median length{more}. "
+    if len(offsets) > 1:
+        about += f"Clocks of the ranks are compared to within {max(offsets) / 1e3:.3f} ms. "
+    about += "The whole file opens in ui.perfetto.dev."
+    return _section(
+        "The timeline of an iteration",
+        f'<p>{escape(about)}</p><div class="key">{key}</div>{iteration_picture(timeline, number)}',
+    )
+
+
+def _groups(timeline: TimelineData | None) -> str:
+    groups = timeline.groups() if timeline is not None else []
+    if timeline is None or timeline.plan is None or not groups:
+        return ""
+    backward, predicted = timeline.backward_ms(), timeline.plan["backward_ms"]
+    rows = "".join(
+        "<tr>"
+        f'<td>{group.number}</td><td class="left">{escape(group.layers)}</td><td>{size_text(group.bytes)}</td>'
+        + _pair(group.predicted[0], group.measured[0])
+        + _pair(group.predicted[2] - group.predicted[1], group.measured[2] - group.measured[1])
+        + _pair(group.predicted[2], group.measured[2])
+        + "</tr>"
+        for group in groups
+    )
+    head = (
+        '<tr><th>group</th><th class="left">layers</th><th>size</th><th>ready, predicted</th><th>measured</th>'
+        "<th>all-reduce, predicted</th><th>measured</th><th>end, predicted</th><th>measured</th></tr>"
+    )
+    if any(group.predicted[2] > 0 for group in groups):
+        # Groups that travel beside the next forward pass don't end in the order in which they are listed.
+        ends = [(group.predicted[2], group.measured[2]) for group in groups]
+        expected, actual = (max(times) for times in zip(*ends, strict=True))
+        text = (
+            f"Predicted: backward {predicted:.2f} ms, communication ends at {expected:.2f} ms. "
+            f"Measured: backward {backward:.2f} ms, communication ends at {actual:.2f} ms. "
+            "Milliseconds since backward began, medians over ranks and iterations."
+        )
+    else:
+        text = "This plan was made without measuring, so nothing was predicted."
+    return _section(
+        "Every group: predicted and measured",
+        f"<p>{escape(text)}</p>{group_chart(groups, backward, predicted)}"
+        f'<div class="scroll"><table>{head}{rows}</table></div>',
+    )
+
+
+def _pair(predicted: float, measured: float) -> str:
+    return f"<td>{predicted:.3f}</td><td>{measured:.3f}</td>"
+
+
+def _schedules(run: RunLog, plan: Sequence[dict[str, Any]]) -> str:
+    trials = (run.plan or {}).get("trials") or []
+    if trials:
+        fastest = "the first was chosen: of those that are as fast as the fastest, to within noise, the simplest plan"
+        text = (
+            f"Plans that schedule {run.plan['schedule'] if run.plan else ''} tried on real iterations; {fastest}. "
+            "Times from the start of backward until all gradients are means; dashed: predicted."
+        )
+        return _section("Schedules compared", f"<p>{escape(text)}</p>{schedule_chart(trials, 0)}")
+    if plan:
+        best = min(range(len(plan)), key=lambda index: plan[index]["predicted_ms"])
+        return _section(
+            "Schedules compared", f"<p>Iterations as engine plan predicts them.</p>{schedule_chart(plan, best)}"
+        )
+    if run.start.get("ranks", 1) == 1:
+        return ""
+    return _section(
+        "Schedules compared",
+        "<p>This run tried one schedule only: train with --schedule=auto, or give what engine plan --json predicts as "
+        "--plan.</p>",
+    )
+
+
+def _curves(run: RunLog) -> str:
+    blue, orange = "#0072B2", "#D55E00"
+    charts = [
+        line_chart(
+            "loss",
+            [
+                Series("each iteration", _points(run.iterations, "loss"), blue, faint=True),
+                Series("smoothed", _points(run.iterations, "smoothed_loss"), blue),
+            ],
+        ),
+        line_chart("learning rate", [Series("rate", _points(run.iterations, "lr"), orange)]),
+        line_chart("images a second", [Series("images/s", _points(run.iterations, "images_per_s"), "#009E73")]),
+    ]
+    palette = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+    series: dict[str, list[tuple[float, float]]] = {}
+    for test in run.tests:
+        for name, value in test["scores"].items():
+            if isinstance(value, (int, float)):
+                label = name if not test["net"] else f"{name} (#{test['net']})"
+                series.setdefault(label, []).append((test["iter"], value))
+    if series:
+        lines = [
+            Series(name, points, palette[index % len(palette)], dots=True)
+            for index, (name, points) in enumerate(series.items())
+        ]
+        charts.append(line_chart("test scores", lines))
+    cells = "".join(f"<div>{chart}</div>" for chart in charts)
+    return _section("How it learned", f'<div class="two">{cells}</div>')
+
+
+def _points(lines: Iterable[dict[str, Any]], name: str) -> list[tuple[float, float]]:
+    return [(line["iter"], line[name]) for line in lines if line.get(name) is not None]
+
+
+def _notes(run: RunLog, log: str) -> str:
+    rows = "".join(
+        f'<tr><td>{escape(kind)}</td><td class="left">{"" if at is None else at}</td>'
+        f'<td class="left">{escape(text)}</td></tr>'
+        for kind, at, text in run.notes[-200:]
+    )
+    body = f'<div class="scroll"><table>{rows}</table></div>' if rows else ""
+    if run.finish is None:
+        body += "<p>The log does not tell of an end: the run goes on, or was cut off.</p>"
+    elif run.finish.get("stopped_early"):
+        body += f"<p>The run was stopped at iteration {run.finish['iter']}.</p>"
+    lines = log.rstrip().splitlines()
+    if lines:
+        warnings = [line for line in lines[:-_LAST_LINES] if line[:1] in "WEF" and line[1:5].isdigit()]
+        body += f"<pre>{escape(chr(10).join([*warnings[-_LAST_LINES:], *lines[-_LAST_LINES:]]))}</pre>"
+    return _section("Notes", body) if body else ""
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,69 @@
+"""Where the solver's fields that Caffe lacks come from: the solver, the file beside it, the flags; the later one wins.
+
+Caffe's text parser refuses fields that it doesn't know. A solver that must stay readable by Caffe leaves
+`comm_param` and the others to a file beside it: `lenet_solver.prototxt` to `lenet_solver.engine.prototxt`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.errors import PrototxtError
+from mgcaffe.prototxt import CommParameter, read_solver_source
+from mgcaffe.tools.flags.parsing import Flags
+
+_FIRST_OF_OURS = 1000
+# Flags that are called as their fields.
+_SAME_NAMES = (
+    "bucket_mb",
+    "calibration_iterations",
+    "plan_file",
+    "cost_file",
+    "emulate_link",
+    "overlap_forward",
+    "hierarchical",
+)
+
+
+def apply_comm_settings(solver: Any, path: str | Path, flags: Flags) -> None:
+    """Completes the solver's own fields from the file beside it, and `comm_param` from the flags.
+
+    Args:
+        solver: the SolverParameter; changed in place.
+        path: the solver's file.
+        flags: those of `add_comm_flags`, and `strict`.
+
+    Raises:
+        PrototxtError: the file beside the solver does not parse, or holds other fields.
+    """
+    beside = sidecar(Path(path))
+    if beside.is_file():
+        source = read_solver_source(beside, strict=flags.strict)
+        for field, _ in source.param.ListFields():
+            if field.number < _FIRST_OF_OURS:
+                raise PrototxtError(
+                    f"'{field.name}' has no place here: this file holds fields that Caffe lacks, such as comm_param",
+                    location=source.field(field.name),
+                    hint=f"it belongs into {path}",
+                )
+        solver.MergeFrom(source.param)
+    if flags.schedule:
+        solver.comm_param.schedule = CommParameter.Schedule.Value(flags.schedule.upper())
+    if flags.allreduce_type:
+        solver.comm_param.allreduce_type = CommParameter.WireType.Value(flags.allreduce_type.upper())
+    if flags.deterministic:
+        solver.comm_param.deterministic = True
+    for name in _SAME_NAMES:
+        if getattr(flags, name) is not None:
+            setattr(solver.comm_param, name, getattr(flags, name))
+
+
+def sidecar(solver: Path) -> Path:
+    """The file beside a solver that holds the fields of ours."""
+    return solver.with_name(solver.name.removesuffix(".prototxt") + ".engine.prototxt")
+
+
+def schedule_name(solver: Any) -> str:
+    """The schedule in force, in the flag's spelling."""
+    return str(CommParameter.Schedule.Name(solver.comm_param.schedule)).lower()

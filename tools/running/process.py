@@ -1,0 +1,192 @@
+"""Makes this process ready to compute: threads, memory allocation, the device, and what this machine has.
+
+Memory: glibc maps every tensor above 32 MiB anew and gives it back when it is freed, so each iteration
+touches fresh pages of 4 KiB, and the kernel has to clear and enter each. Pages of 2 MiB take most of that away,
+but cost a small net time; so tensors below 8 MiB come from memory that malloc keeps. Where the kernel has no huge
+pages, all memory is kept, at the price of a higher peak. `python benchmarks/allocator.py`, one thread, a step's
+processor time and the process's peak:
+
+| model               | default           | huge pages        | kept              | both              |
+|---------------------|-------------------|-------------------|-------------------|-------------------|
+| lenet, batch 64     |   15.0 ms,  271 MiB |   17.3 ms,  272 MiB |   15.1 ms,  273 MiB |   15.0 ms,  273 MiB |
+| alexnet, batch 16   |  709.8 ms, 1096 MiB |  692.1 ms, 1135 MiB |  683.0 ms, 1109 MiB |  699.1 ms, 1110 MiB |
+| resnet50, batch 8   | 2237.3 ms, 1399 MiB | 2043.9 ms, 1444 MiB | 2031.9 ms, 1492 MiB | 2055.6 ms, 1408 MiB |
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import math
+import os
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mgcaffe.errors import UsageError
+from mgcaffe.tools.running.cores import find_share
+
+if TYPE_CHECKING:
+    import torch
+
+    from mgcaffe.engine import Net
+
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+# mallopt(3): parameters, and the value that switches giving back off.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_NEVER = -1
+LARGEST = 2**31 - 1
+_MAPPED_FROM = 8 << 20
+# Bytes of blobs up to which a net counts as small: what malloc then keeps beyond need is a fraction of them.
+_SMALL_NET = 256 << 20
+
+_log = logging.getLogger(__name__)
+
+
+def calm_waiting_threads() -> None:
+    """Has idle OpenMP threads spin for some ten microseconds only; to be called before PyTorch is imported.
+
+    By default they spin for milliseconds, on cores that other threads need: those that read data or reduce
+    gradients, and other programs. Measured on two cores that others use as well, digits example, two threads:
+    450 images/s by default, 12,000 with this; 6,000 without any spinning (OMP_WAIT_POLICY=PASSIVE).
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+
+
+def speed_up_memory() -> str:
+    """Makes big tensors cheap to allocate; to be called before PyTorch allocates its first one.
+
+    Returns:
+        What was done: `huge pages`, `kept` (freed memory is not returned to the kernel), or `nothing`.
+    """
+    if _kernel_offers_huge_pages():
+        # Read by PyTorch's CPU allocator, which then asks for huge pages from 2 MiB on.
+        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+        keep_freed_memory(_MAPPED_FROM)
+        return "huge pages"
+    return "kept" if keep_freed_memory(LARGEST) else "nothing"
+
+
+def _kernel_offers_huge_pages() -> bool:
+    try:
+        return "[never]" not in _HUGE_PAGES.read_text()
+    except OSError:
+        return False
+
+
+def keep_freed_memory(mapped_from: int) -> bool:
+    """Has malloc keep what is freed for the next allocation, up to blocks of `mapped_from` bytes.
+
+    Returns:
+        False where the C library is not glibc, or refuses.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return bool(mallopt(_M_MMAP_THRESHOLD, mapped_from) and mallopt(_M_TRIM_THRESHOLD, _NEVER))
+
+
+def keep_memory_of_small_net(net: Net) -> bool:
+    """Has malloc keep every block that a small net frees; to be called once the net's shapes are known.
+
+    A mapped block is zeroed by the kernel each time it comes back: 3 % of a step of cifar10_quick, whose largest
+    blob has 13 MiB. Large nets stay as `speed_up_memory` left them: kept blocks of many sizes would cost ResNet-50
+    8 % of its peak.
+
+    Returns:
+        Whether the net counts as small.
+    """
+    values = sum(math.prod(blob.shape) for blob in net.blobs.values())
+    return values * net.dtype.itemsize <= _SMALL_NET and keep_freed_memory(LARGEST)
+
+
+def set_threads(asked: int | None, local_size: int) -> int:
+    """Sets how many threads compute, and warns of a launcher that has bound this rank to too few cores.
+
+    Args:
+        asked: `--threads`; otherwise OMP_NUM_THREADS decides, and without it the cores over the local ranks.
+        local_size: number of ranks on this host.
+
+    Returns:
+        The number of threads.
+    """
+    import torch
+
+    share = find_share(local_size)
+    threads = asked or _threads_of_environment() or share.threads
+    torch.set_num_threads(threads)
+    if share.warning:
+        _log.warning("%s", share.warning)
+    return threads
+
+
+def _threads_of_environment() -> int | None:
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdigit() and int(first) > 0 else None
+
+
+def pick_device(gpu: str | None, local_rank: int = 0, local_size: int = 1) -> torch.device:
+    """The device of this rank.
+
+    Args:
+        gpu: `--gpu`: an id, a list with one for each local rank, or `all`; None means the CPU.
+        local_rank, local_size: this rank among those of its host.
+
+    Raises:
+        UsageError: a GPU that does not exist, or several for one rank.
+    """
+    import torch
+
+    if not gpu:
+        return torch.device("cpu")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    chosen = _gpu_of_rank(gpu, count, local_rank, local_size)
+    torch.cuda.set_device(chosen)
+    return torch.device("cuda", chosen)
+
+
+def _gpu_of_rank(gpu: str, count: int, local_rank: int, local_size: int) -> int:
+    if not count:
+        raise UsageError(f"--gpu {gpu}: PyTorch finds no CUDA device here", hint="leave --gpu out for the CPU")
+    try:
+        ids = list(range(count)) if gpu == "all" else [int(word) for word in gpu.split(",")]
+    except ValueError:
+        raise UsageError(f"--gpu {gpu}: neither 'all' nor a list of numbers like 0,1") from None
+    missing = [number for number in ids if not 0 <= number < count]
+    if missing:
+        raise UsageError(f"--gpu {gpu}: device {missing[0]} does not exist, this machine has {_devices(count)}")
+    if len(ids) > 1 and local_size == 1:
+        if gpu == "all":
+            return ids[0]
+        raise UsageError(
+            f"--gpu {gpu} names {len(ids)} devices for one rank",
+            hint=f"one rank uses one device; start {len(ids)} of them: mpirun -n {len(ids)} engine ...",
+        )
+    if local_rank >= len(ids):
+        _log.warning("%d ranks share the %d GPUs of --gpu %s", local_size, len(ids), gpu)
+    return ids[local_rank % len(ids)]
+
+
+def _devices(count: int) -> str:
+    return "device 0 only" if count == 1 else f"devices 0 to {count - 1}"
+
+
+def processor_name() -> str:
+    """The CPU's model as the kernel calls it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """`float32` or `float64` as PyTorch's type."""
+    import torch
+
+    return {"float32": torch.float32, "float64": torch.float64}[name]

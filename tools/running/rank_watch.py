@@ -1,0 +1,85 @@
+"""What keeps an eye on one rank of `engine train`: its record, the watching thread, signals and the stop file.
+
+It loads neither torch nor MPI, so that it is there before either can hang or crash.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mgcaffe.comm.supervision import status as statuses
+from mgcaffe.comm.supervision.watch import Watch
+from mgcaffe.comm.transport import ulfm
+from mgcaffe.comm.transport.environment import detect
+from mgcaffe.tools.running.signals import Requests, StopFile
+
+if TYPE_CHECKING:
+    from mgcaffe.tools.flags.parsing import Flags
+
+
+class RankWatch:
+    """Opens this rank's record and starts watching; to be made before MPI is initialised, and closed at the very end.
+
+    Args:
+        flags: of `engine train`.
+
+    Attributes:
+        requests: what signals and the stop file asked for.
+        status: this rank's record.
+    """
+
+    def __init__(self, flags: Flags) -> None:
+        launch = detect()
+        self.launched = statuses.FOLDER_VARIABLE in os.environ
+        has_record = self.launched or launch.size > 1
+        if has_record and not statuses.is_launchers():
+            # The launcher tidies up on its own host.
+            statuses.sweep()
+        self.status = statuses.open_status(statuses.job_folder() if has_record else None, launch.rank, launch.size)
+        statuses.use(self.status)
+        self.requests = Requests()
+        if has_record and not faulthandler.is_enabled():
+            # A crash in a library then shows where in our code it was called.
+            faulthandler.enable()
+        self._watch = Watch(
+            self.status,
+            speak,
+            stall_timeout_s=flags.stall_timeout,
+            parent=os.getppid() if launch.size > 1 else None,
+            survives=ulfm.is_enabled(),
+            tasks=[self.requests.tell],
+        )
+        self._watch.start()
+        if threading.current_thread() is threading.main_thread():
+            self.requests.listen(flags.sigint_effect, flags.sighup_effect, self.launched)
+        statuses.doing("setting up: loading libraries and joining the other ranks")
+
+    def look_for(self, stop_file: Path) -> None:
+        """Has a file stop the run.
+
+        Raises:
+            UsageError: it is there already.
+        """
+        self._watch.add_task(StopFile(stop_file, self.requests).look)
+
+    def close(self) -> None:
+        """Stops watching; the record stays for the launcher, if there is one."""
+        self.requests.tell()
+        self._watch.close()
+        self.requests.restore()
+        statuses.use(statuses.Status())
+
+
+def speak(message: str) -> None:
+    """Prints a message for the user."""
+    try:
+        sys.stderr.write(f"{message}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        # Standard error is gone; the exit code still tells.
+        return

@@ -1,0 +1,35 @@
+"""From which snapshot a run goes on that the launcher has started again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.solvers.events import Event, SolverListener
+from mgcaffe.solvers.snapshots.reading import newest_snapshot
+from mgcaffe.tools.flags.parsing import Flags
+from mgcaffe.tools.flags.snapshot_flags import chosen_snapshot
+
+
+def snapshot_after_restart(
+    flags: Flags, source: Any, communicator: Communicator, listeners: Sequence[SolverListener]
+) -> str | None:
+    """The solverstate to go on from, the same on every rank; None to start anew. Collective.
+
+    After a restart it is the newest valid one that this run has written. Until there is one, the run begins as its
+    flags say: an older snapshot under the same prefix may be another run's.
+    """
+    if flags.restarted is None:
+        return chosen_snapshot(flags, source, communicator, listeners)
+
+    def emit(event: Event) -> None:
+        for listener in listeners:
+            listener.on_event(event)
+
+    found = newest_snapshot(source.param, source, communicator, emit)
+    is_ours = False
+    if found is not None and communicator.rank == 0:
+        is_ours = Path(found).stat().st_mtime >= flags.restarted
+    return found if communicator.broadcast_object(is_ours) else chosen_snapshot(flags, source, communicator, listeners)

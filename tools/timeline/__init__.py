@@ -1,0 +1,1 @@
+"""The timeline of some iterations: recorded on all ranks, written in Chrome's trace format."""

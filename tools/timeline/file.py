@@ -1,0 +1,214 @@
+"""The timeline's file: Chrome's trace format in JSON, which ui.perfetto.dev and chrome://tracing open.
+
+One process for each rank, with the threads `compute` and `comm`, and `snapshot` where one was written; the time that
+a merged group is ready before its all-reduce starts lies on tracks of its own. All times are in microseconds on rank
+0's clock, from the first thing recorded. What a trace has no place for, such as the plan with its predicted times,
+stands in `otherData`; `engine report` reads it there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.comm import CommReport, Plan
+from mgcaffe.comm.transport.clock import ClockOffset
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
+
+FORMAT = "mgcaffe timeline 1"
+_COMPUTE, _COMM, _SNAPSHOT = 0, 1, 2
+_THREADS = {_COMPUTE: "compute", _COMM: "comm", _SNAPSHOT: "snapshot"}
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that took time on the computing thread, or was written beside it.
+
+    Attributes:
+        name, category: what it was: a layer's forward or backward, an update, a test ...
+        start, end: on the rank's own clock, in seconds.
+        iteration: in which it happened.
+        facts: more to know about it.
+    """
+
+    name: str
+    category: str
+    start: float
+    end: float
+    iteration: int
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RankRecord:
+    """What one rank recorded: its spans, and the communication of (iteration, report)."""
+
+    rank: int
+    host: str
+    spans: list[Span]
+    reports: list[tuple[int, CommReport]]
+
+
+def check_writable(path: str) -> None:
+    """Find out before the run that the file can be written; leaves it empty.
+
+    Raises:
+        EngineError: with exit code 73.
+    """
+    try:
+        Path(path).write_text("", encoding="utf-8")
+    except OSError as error:
+        raise _failure(path, error) from None
+
+
+def _failure(path: str, error: OSError) -> EngineError:
+    return EngineError(f"cannot write the timeline {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE)
+
+
+def write_timeline(
+    path: str,
+    net: str,
+    segments: Sequence[str],
+    records: Sequence[RankRecord],
+    offsets: Sequence[ClockOffset],
+    iterations: Sequence[int],
+) -> None:
+    """Write the file.
+
+    Args:
+        path: where to.
+        net: the net's name.
+        segments: the names of the layers with gradients, from the lowest.
+        records: what each rank recorded, by rank.
+        offsets: how far their clocks are ahead of rank 0's.
+        iterations: those that were recorded.
+
+    Raises:
+        EngineError: with exit code 73.
+    """
+    zero = min(span.start - offsets[record.rank].seconds for record in records for span in record.spans)
+    plan = next((report.plan for record in records for _, report in record.reports), None)
+    other = {
+        "format": FORMAT,
+        "net": net,
+        "iterations": list(iterations),
+        "ranks": [
+            {
+                "rank": record.rank,
+                "host": record.host,
+                "clock_offset_us": offsets[record.rank].seconds * 1e6,
+                "clock_uncertainty_us": offsets[record.rank].uncertainty * 1e6,
+            }
+            for record in records
+        ],
+        "plan": _plan(plan, segments),
+    }
+    try:
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.write('{"displayTimeUnit": "ms",\n"otherData": ' + json.dumps(other) + ',\n"traceEvents": [\n')
+            separator = ""
+            for record in records:
+                shift = zero + offsets[record.rank].seconds
+                for event in _events(record, shift, segments):
+                    file.write(separator + json.dumps({**event, "pid": record.rank}))
+                    separator = ",\n"
+            file.write("\n]}\n")
+    except OSError as error:
+        raise _failure(path, error) from None
+
+
+def _plan(plan: Plan | None, segments: Sequence[str]) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    return {
+        "schedule": plan.schedule,
+        "layers": list(segments),
+        "backward_ms": plan.backward_end * 1e3,
+        "groups": [
+            {
+                "first": segments[group.first_layer],
+                "last": segments[group.last_layer],
+                "layers": group.last_layer - group.first_layer + 1,
+                "bytes": group.bytes,
+                "ready_ms": group.ready_at * 1e3,
+                "start_ms": group.start_at * 1e3,
+                "end_ms": group.end_at * 1e3,
+            }
+            for group in plan.groups
+        ],
+    }
+
+
+def _events(record: RankRecord, shift: float, segments: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A rank's events; `shift` is the file's zero on its clock."""
+    yield _about("process_name", name=f"rank {record.rank} ({record.host})")
+    yield _about("process_sort_index", sort_index=record.rank)
+    snapshots = any(span.category == "snapshot" for span in record.spans)
+    for thread in (_COMPUTE, _COMM, *([_SNAPSHOT] if snapshots else [])):
+        yield {**_about("thread_name", name=_THREADS[thread]), "tid": thread}
+        yield {**_about("thread_sort_index", sort_index=thread), "tid": thread}
+    for span in record.spans:
+        thread = _SNAPSHOT if span.category == "snapshot" else _COMPUTE
+        facts = {"iteration": span.iteration, **span.facts}
+        yield _slice(thread, span.name, span.category, span.start - shift, span.end - shift, facts)
+    for iteration, report in record.reports:
+        yield from _communication(iteration, report, report.began - shift, segments)
+
+
+def _communication(
+    iteration: int, report: CommReport, began: float, segments: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The groups of one iteration; `began` is when its backward pass began."""
+    assert report.plan is not None
+    for times in report.groups:
+        group = report.plan.groups[times.number]
+        first, last = segments[group.first_layer], segments[group.last_layer]
+        layers = first if first == last else f"{last} .. {first}"
+        facts = {
+            "iteration": iteration,
+            "group": times.number,
+            "layers": layers,
+            "bytes": times.bytes,
+            "ready_ms": times.ready * 1e3,
+            "start_ms": times.start * 1e3,
+            "end_ms": times.end * 1e3,
+        }
+        name = f"all-reduce of group {times.number}"
+        yield _slice(_COMM, name, "allreduce", began + times.start, began + times.end, facts)
+        for phase, at in (("b", times.ready), ("e", times.start)):
+            yield {
+                "name": f"group {times.number} waits",
+                "cat": "queue",
+                "ph": phase,
+                "id": f"{iteration}.{times.number}",
+                "tid": _COMM,
+                "ts": _microseconds(began + at),
+                "args": {"iteration": iteration, "group": times.number},
+            }
+    for start, end, number in report.waits:
+        facts = {"iteration": iteration, "group": number}
+        yield _slice(_COMPUTE, f"wait for group {number}", "wait", began + start, began + end, facts)
+
+
+def _slice(thread: int, name: str, category: str, start: float, end: float, facts: dict[str, Any]) -> dict[str, Any]:
+    first, last = _microseconds(start), _microseconds(end)
+    return {
+        "name": name,
+        "cat": category,
+        "ph": "X",
+        "tid": thread,
+        "ts": first,
+        "dur": round(max(0.0, last - first), 3),
+        "args": facts,
+    }
+
+
+def _microseconds(seconds: float) -> float:
+    return round(seconds * 1e6, 3)
+
+
+def _about(what: str, **facts: Any) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "ts": 0, "args": facts}
