@@ -20,7 +20,8 @@ from mgcaffe.comm.exchange.synchronizer import MergedAllReduce, NoSynchronizer, 
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import make_plan
-from mgcaffe.comm.transport.communicator import Communicator, Waiting, connect
+from mgcaffe.comm.transport.communicator import Communicator, Waiting
+from mgcaffe.comm.transport.connect import connect
 from mgcaffe.comm.tuning.calibration import measure_wire
 from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
 

@@ -20,12 +20,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy
 from contention import make_layer
 
-from mgcaffe.comm.exchange.sums.wire import Wire
+from mgcaffe.comm.exchange.sums.base import Wire
 from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planning.schedules import make_plan
-from mgcaffe.comm.transport.communicator import Communicator, Waiting, connect
+from mgcaffe.comm.transport.communicator import Communicator, Waiting
+from mgcaffe.comm.transport.connect import connect
 
 LAYERS, ELEMENTS, ROUNDS = 12, 500_000, 21
 SEGMENTS = [Segment(f"layer {index}", index * ELEMENTS, ELEMENTS) for index in range(LAYERS)]

@@ -38,9 +38,10 @@ import numpy
 from mgcaffe.comm import AffineCost, Communicator, MergedAllReduce, Plan, Trace, connect, make_plan, read_trace
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.comm.exchange.emulation import parse_link, sleep_until
-from mgcaffe.comm.exchange.sums.wire import Wire
+from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.planning.cost import WireCosts
 from mgcaffe.comm.planning.schedules import SCHEDULES, predict_groups
-from mgcaffe.comm.tuning.calibration import WIRE_BUDGET_S, WireCosts, agree_least_times, agree_times, measure_wire
+from mgcaffe.comm.tuning.calibration import WIRE_BUDGET_S, agree_least_times, agree_times, measure_wire
 from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
 
 TRACE = Path(__file__).parents[1] / "tests/golden/traces/googlenet_k80_batch64.csv"

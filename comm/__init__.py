@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from mgcaffe.comm.planning.simulator import Result, simulate
     from mgcaffe.comm.planning.trace import Trace, TraceLayer, read_trace, write_trace
     from mgcaffe.comm.supervision.guard import run_guarded
-    from mgcaffe.comm.transport.communicator import Communicator, SingleCommunicator, Waiting, connect
+    from mgcaffe.comm.transport.communicator import Communicator, SingleCommunicator, Waiting
+    from mgcaffe.comm.transport.connect import connect
     from mgcaffe.comm.transport.environment import Launch, detect
     from mgcaffe.comm.transport.handshake import handshake
     from mgcaffe.comm.transport.threaded import ThreadedCommunicator, run_ranks
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "tuning.calibration": ("agree_times", "measure_allreduce"),
     "exchange.comm_report": ("CommReport", "GroupTimes"),
-    "transport.communicator": ("Communicator", "SingleCommunicator", "Waiting", "connect"),
+    "transport.communicator": ("Communicator", "SingleCommunicator", "Waiting"),
+    "transport.connect": ("connect",),
     "planning.cost": ("AffineCost", "AllReduceCost", "Cost", "cost_from_json"),
     "supervision.guard": ("run_guarded",),
     "transport.handshake": ("handshake",),

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NoReturn
 
 import torch
 
-from mgcaffe.engine.checks import sizes
+from mgcaffe.engine.checks.memory import shape_text, why_too_large
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.errors import EngineError, Location, NetError
@@ -192,7 +192,8 @@ class Layer:
         """
         parameter = Parameter(tuple(int(size) for size in shape), filler)
         index = len(self.parameters)
-        sizes.check_parameter(self, index, parameter.shape)
+        if problem := why_too_large(parameter.count * self.context.dtype.itemsize, self.context.device):
+            self.fail(f"parameter {index} of shape {shape_text(parameter.shape)} {problem[0]}", hint=problem[1])
         if index < len(self.param.param):
             spec = self.param.param[index]
             parameter.name, parameter.lr_mult, parameter.decay_mult = spec.name, spec.lr_mult, spec.decay_mult

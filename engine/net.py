@@ -27,7 +27,7 @@ from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.shard import Shard, TestShard
-from mgcaffe.engine.weights import by_name
+from mgcaffe.engine.weights import by_name, files
 from mgcaffe.errors import EngineError, NetError
 from mgcaffe.prototxt import NetParameter, read_net_source
 
@@ -417,7 +417,7 @@ class Net:
             NetError, PrototxtError: the file does not parse, or a layer does not fit.
         """
         if isinstance(source, (str, Path)):
-            return by_name.copy_file(self.layers, source)
+            return files.copy_file(self.layers, source)
         return by_name.copy_message(self.layers, source, source.name or "the given net")
 
     def share_trained_layers_with(self, other: Net) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,24 @@ MAY_IMPORT = {
     "tools": {"errors", "prototxt", "comm", "engine", "solvers"},
     "pycaffe": {"errors", "prototxt", "comm", "engine", "solvers", "tools"},
 }
+# Inside a package: each entry may import those before it (files of a folder as they like, but in no circle).
+ORDER: dict[str, tuple[str, ...]] = {
+    "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision"),
+    "engine": (
+        "parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
+        "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
+        "layers.shared", "data.random_numbers", "data.batches", "data.images", "data.lmdb", "data", "layers",
+        "graph", "weights", "net",
+    ),
+    "solvers": (
+        "source", "events", "carried_state", "monitor.stopwatch", "exchange", "monitor", "update.rules", "rates",
+        "update", "setup", "testing", "snapshots", "trainer", "solver",
+    ),
+    "tools": (
+        "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",
+        "timeline", "report", "running", "launcher", "commands", "main",
+    ),
+}  # fmt: skip
 LONGEST_FILE = 500
 # What the code that computes must not use: the layers' backward passes are written here, not recorded.
 FORBIDDEN = ("torch.nn", "torch.autograd", "torch.optim")
@@ -71,6 +90,60 @@ def test_imports_go_only_in_the_allowed_direction(package):
             if name.startswith(FORBIDDEN):
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {name} has no place here")
     assert not wrong, "\n".join(wrong)
+
+
+def _modules() -> dict[str, Path]:
+    """Every module of ours by its full name; a package stands for its `__init__`."""
+    modules = {}
+    for package in MAY_IMPORT:
+        for path in _files(package):
+            name = "mgcaffe." + path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+            modules[name.removesuffix(".__init__")] = path
+    return modules
+
+
+def _imported_modules(path: Path, modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
+    """Line and name of each module of ours that a file imports, whole or a name from it."""
+    for line, name in _imports(path):
+        found = name if name in modules else name.rpartition(".")[0]
+        if found in modules:
+            yield line, found
+
+
+def _place(package: str, module: str) -> int:
+    """The position in ORDER of the most special entry that a module falls under."""
+    inside = module.removeprefix(f"mgcaffe.{package}.")
+    entries = [entry for entry in ORDER[package] if inside == entry or inside.startswith(entry + ".")]
+    assert entries, f"{module} has no place in ORDER"
+    return ORDER[package].index(max(entries, key=len))
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_imports_inside_a_package_follow_its_order(package):
+    modules = _modules()
+    wrong = []
+    for name, path in modules.items():
+        if not name.startswith(f"mgcaffe.{package}.") or path.name == "__init__.py":
+            continue
+        for line, imported in _imported_modules(path, modules):
+            inside = imported.startswith(f"mgcaffe.{package}.")
+            if inside and _place(package, imported) > _place(package, name):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {name} may not import {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Also not inside functions or for types alone; only a package's `__init__` loads its modules when asked."""
+    modules = _modules()
+    graph = {
+        name: {imported for _, imported in _imported_modules(path, modules)}
+        for name, path in modules.items()
+        if path.name != "__init__.py"
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_the_walk_sees_an_import_inside_a_function(tmp_path):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from mgcaffe.comm.supervision.guard import run_guarded
-from mgcaffe.engine.checks import sizes
+from mgcaffe.engine.checks import memory
 from mgcaffe.errors import EXIT_OK, EXIT_USAGE, EngineError, UsageError
 from mgcaffe.tools.running.process import calm_waiting_threads
 from mgcaffe.tools.running.session import Session
@@ -78,9 +78,9 @@ def _run(words: list[str], session: Session) -> int:
     try:
         code: int = command.run(command.parser().parse(words[1:]), session)
     except (MemoryError, RuntimeError) as error:
-        if not sizes.is_about_memory(error):
+        if not memory.is_about_memory(error):
             raise
-        raise EngineError(f"out of memory{sizes.asked_for(error)}", hint=sizes.HINT) from error
+        raise EngineError(f"out of memory{memory.asked_for(error)}", hint=memory.HINT) from error
     return code
 
 

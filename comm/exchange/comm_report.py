@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mgcaffe.comm.exchange.sums.wire import Rounding
+from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.comm.planning.plan import Plan
 
 

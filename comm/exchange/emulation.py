@@ -15,7 +15,7 @@ from mgcaffe.errors import CommError, UsageError
 
 if TYPE_CHECKING:
     from mgcaffe.comm.exchange.gradient_path import GradientPath
-    from mgcaffe.comm.exchange.sums.wire import Wire
+    from mgcaffe.comm.exchange.sums.base import Wire
 
 _TESTED_S = 3e-4
 

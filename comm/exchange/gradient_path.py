@@ -1,4 +1,4 @@
-"""The way of a slice of gradients over the wire: to the host, sum over the ranks (`sums/wire.py`), mean, back.
+"""The way of a slice of gradients over the wire: to the host, sum over the ranks (`sums/make.py`), mean, back.
 
 The reducer and the calibration use this one function, so what is measured is what happens.
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy
 
-from mgcaffe.comm.exchange.sums.wire import PlainSum, Sum
+from mgcaffe.comm.exchange.sums.base import PlainSum, Sum
 from mgcaffe.comm.transport.buffers import host_view, is_on_device
 from mgcaffe.comm.transport.communicator import Communicator
 
@@ -46,7 +46,7 @@ def make_path(
     Args:
         communicator: the ranks.
         flat: the buffer.
-        summing: how slices are summed (`wire.make_sum`); None: by one all-reduce on the communicator.
+        summing: how slices are summed (`sums.make.make_sum`); None: by one all-reduce on the communicator.
 
     Raises:
         CommError: the buffer isn't contiguous or has a type that MPI cannot reduce.

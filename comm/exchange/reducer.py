@@ -32,7 +32,8 @@ from typing import Any
 
 from mgcaffe.comm.exchange.emulation import emulate
 from mgcaffe.comm.exchange.gradient_path import GradientPath, make_path
-from mgcaffe.comm.exchange.sums.wire import Rounding, Wire, hurry, make_sum, set_waiting
+from mgcaffe.comm.exchange.sums.base import Rounding, Wire, hurry, set_waiting
+from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
 from mgcaffe.errors import CommError

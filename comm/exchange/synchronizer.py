@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes, OnGroup
 from mgcaffe.comm.exchange.reducer import Reducer
-from mgcaffe.comm.exchange.sums.wire import Wire
+from mgcaffe.comm.exchange.sums.base import Wire
 from mgcaffe.comm.planning.plan import Plan, Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting, name_ranks
 from mgcaffe.errors import CommError, RankDisagreement

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy
@@ -180,3 +181,26 @@ def cost_from_json(value: str | Mapping[str, Any]) -> AffineCost | AllReduceCost
         raise CommError(f"unknown kind of all-reduce cost {record['kind']!r}; known are affine and curve")
     except (KeyError, TypeError, ValueError) as error:
         raise CommError(f"not the cost of an all-reduce: {what_is_wrong(error)}") from None
+
+
+@dataclass(frozen=True)
+class WireCosts:
+    """What an all-reduce costs by the way in which the reducer's thread waits (`communicator.Waiting`).
+
+    Attributes:
+        polled: tested now and then, as beside the backward pass.
+        hurried: tested without a pause at first, as when the computing thread itself waits.
+        blocking: by MPI's blocking call.
+    """
+
+    polled: AllReduceCost
+    hurried: AllReduceCost
+    blocking: AllReduceCost
+
+    def alone(self, blocking: bool) -> AllReduceCost:
+        """Return the cost of an all-reduce that the computing thread waits for."""
+        return self.blocking if blocking else self.hurried
+
+    def beside(self, blocking: bool) -> AllReduceCost:
+        """Return the cost of one in the background."""
+        return self.blocking if blocking else self.polled

@@ -32,10 +32,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.comm.planning.cost import AllReduceCost, cost_from_json, line_error
+from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts, cost_from_json, line_error
 from mgcaffe.comm.planning.csv_rows import read_text, what_is_wrong
 from mgcaffe.comm.transport.communicator import Communicator
-from mgcaffe.comm.tuning.calibration import WireCosts
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError
 
 _HEAD = "all_reduce_costs"

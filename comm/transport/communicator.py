@@ -1,7 +1,7 @@
 """What a group of ranks can do together, and the group of one.
 
-`connect()` is the only door: it reads the launcher's variables and returns a `SingleCommunicator` (no MPI
-needed) or an `MpiCommunicator`. Nothing above this file asks which one it was given.
+`connect.py` returns a `SingleCommunicator` (no MPI needed) or an `MpiCommunicator`. Nothing above this file asks which
+one it was given.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
-
-from mgcaffe.comm.transport.environment import detect
 
 if TYPE_CHECKING:
     import numpy
@@ -185,21 +183,6 @@ class SingleCommunicator:
 
     def close(self) -> None:
         """Do nothing."""
-
-
-def connect() -> Communicator:
-    """Return the communicator of all ranks of this job; the first thing a rank does, and once only.
-
-    Raises:
-        CommError: the launcher cannot be understood, mpi4py is missing although there are several ranks, or
-            MPI sees another rank or size than the launcher.
-    """
-    launch = detect()
-    if launch.size == 1:
-        return SingleCommunicator()
-    from mgcaffe.comm.transport.mpi import connect_mpi
-
-    return connect_mpi(launch)
 
 
 def name_ranks(ranks: Iterable[int]) -> str:

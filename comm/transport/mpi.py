@@ -25,7 +25,6 @@ import numpy
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
-from mgcaffe.comm.transport.environment import Launch
 from mgcaffe.errors import CommError
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _MOST_ELEMENTS = 1 << 30
 _lock = threading.Lock()
 
 
-def _load_mpi() -> Any:
+def load_mpi() -> Any:
     """Import mpi4py, which initialises MPI for several threads, and return its MPI module."""
     _set_defaults_of_openmpi()
     try:
@@ -54,7 +53,7 @@ def _load_mpi() -> Any:
         ) from None
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise CommError(
-            f"{_library(MPI)} allows MPI calls from one thread only; gradients are reduced on a second",
+            f"{library_name(MPI)} allows MPI calls from one thread only; gradients are reduced on a second",
             hint="use an MPI library built with thread support (MPI_THREAD_MULTIPLE)",
         )
     return MPI
@@ -72,7 +71,8 @@ def _set_defaults_of_openmpi() -> None:
         os.environ.setdefault("OMPI_MCA_btl", "^ofi")
 
 
-def _library(mpi: Any) -> str:
+def library_name(mpi: Any) -> str:
+    """Return the MPI library's name and version, such as `Open MPI v5.0.11`."""
     return str(mpi.Get_library_version()).split(",")[0].split("\n")[0].strip("\x00 ")
 
 
@@ -82,32 +82,8 @@ def world_place() -> tuple[int, int]:
     Raises:
         CommError: mpi4py is missing.
     """
-    world = _load_mpi().COMM_WORLD
+    world = load_mpi().COMM_WORLD
     return world.Get_rank(), world.Get_size()
-
-
-def connect_mpi(launch: Launch) -> MpiCommunicator:
-    """Initialise MPI and return the communicator of all ranks.
-
-    Raises:
-        CommError: mpi4py is missing, MPI lacks thread support, or it sees another rank or size than the
-            launcher.
-    """
-    mpi = _load_mpi()
-    check_place(launch, mpi.COMM_WORLD.Get_rank(), mpi.COMM_WORLD.Get_size(), _library(mpi))
-    communicator = MpiCommunicator(mpi.COMM_WORLD.Dup(), launcher=launch.launcher)
-    communicator.hurry(True)
-    return communicator
-
-
-def check_place(launch: Launch, rank: int, size: int, library: str) -> None:
-    """Raise CommError unless MPI's rank and size are the launcher's."""
-    if (rank, size) != (launch.rank, launch.size):
-        raise CommError(
-            f"the launcher ({launch.launcher}) says rank {launch.rank} of {launch.size}, but mpi4py's MPI "
-            f"library ({library}) says rank {rank} of {size}",
-            hint="use the mpirun that belongs to that library, or with Slurm: srun --mpi=pmix",
-        )
 
 
 class MpiCommunicator:
@@ -129,7 +105,7 @@ class MpiCommunicator:
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
         self.host = socket.gethostname()
-        self.library = _library(MPI)
+        self.library = library_name(MPI)
         neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         self.local_rank = neighbours.Get_rank()
         self.local_size = neighbours.Get_size()

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy
 
 from mgcaffe.comm.exchange.emulation import emulate
 from mgcaffe.comm.exchange.gradient_path import make_path
-from mgcaffe.comm.exchange.sums.wire import Wire, make_sum
-from mgcaffe.comm.planning.cost import AllReduceCost
+from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.make import make_sum
+from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator, Operation, Waiting
 from mgcaffe.errors import CommError
@@ -31,29 +31,6 @@ _SAMPLES = 5
 
 WIRE_BUDGET_S = 2.4
 """Seconds for which training stands still while the wire is measured."""
-
-
-@dataclass(frozen=True)
-class WireCosts:
-    """What an all-reduce costs by the way in which the reducer's thread waits (`communicator.Waiting`).
-
-    Attributes:
-        polled: tested now and then, as beside the backward pass.
-        hurried: tested without a pause at first, as when the computing thread itself waits.
-        blocking: by MPI's blocking call.
-    """
-
-    polled: AllReduceCost
-    hurried: AllReduceCost
-    blocking: AllReduceCost
-
-    def alone(self, blocking: bool) -> AllReduceCost:
-        """Return the cost of an all-reduce that the computing thread waits for."""
-        return self.blocking if blocking else self.hurried
-
-    def beside(self, blocking: bool) -> AllReduceCost:
-        """Return the cost of one in the background."""
-        return self.blocking if blocking else self.polled
 
 
 def calibration_sizes(total_bytes: int) -> list[int]:
@@ -85,7 +62,7 @@ def measure_allreduce(
         budget_s: the time to spend, in seconds, beyond which no further size or round is begun. The smallest
             size is always measured; sizes that would not fit are left to the curve's linear continuation.
         rounds: how often every size is measured, `_SAMPLES` times each, the first of them not counted.
-        wire, segments: how gradients travel, as the reducer is told (`wire.make_sum`).
+        wire, segments: how gradients travel, as the reducer is told (`sums.make.make_sum`).
         hurried: whether the calls are tested as when the computing thread waits (`Communicator.hurry`).
         clock: the clock to measure with.
 

@@ -16,14 +16,14 @@ from typing import Protocol
 
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.comm.exchange.synchronizer import Synchronizer
-from mgcaffe.comm.planning.cost import AffineCost, Cost
+from mgcaffe.comm.planning.cost import AffineCost, Cost, WireCosts
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, predict
 from mgcaffe.comm.planning.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planning.prediction import Channel
 from mgcaffe.comm.planning.schedules import DEFAULT_BUCKET_BYTES, make_plan
 from mgcaffe.comm.planning.timings import IterationTimes, Timings
 from mgcaffe.comm.transport.communicator import Communicator
-from mgcaffe.comm.tuning.calibration import WireCosts, agree_times
+from mgcaffe.comm.tuning.calibration import agree_times
 from mgcaffe.comm.tuning.candidates import Candidate, find_candidates, find_more
 from mgcaffe.comm.tuning.drift import DriftWatch
 from mgcaffe.comm.tuning.observations import Observations

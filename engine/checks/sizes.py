@@ -6,29 +6,22 @@ kills the process instead.
 
 from __future__ import annotations
 
-import functools
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from mgcaffe.engine.checks.memory import (
+    HINT,
+    LARGEST_BYTES,
+    asked_for,
+    device_memory,
+    is_about_memory,
+    shape_text,
+    why_too_large,
+)
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import EngineError
-
-if TYPE_CHECKING:
-    from mgcaffe.engine.layer import Layer
-    from mgcaffe.engine.parameter import Parameter
-
-LARGEST_BYTES = 2**63 - 1
-"""What a 64-bit machine can address, and PyTorch count."""
-HINT = "lower batch_size (iter_size makes up for it), or num_output if it is larger than it should be"
-"""What to do about memory that does not suffice."""
-
-# How PyTorch's allocators say it, for the CPU and for CUDA.
-_OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")
-_ASKED_FOR = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def check_top(layer: Layer, number: int, name: str, shape: Sequence[int], field: str = "top") -> None:
@@ -39,9 +32,9 @@ def check_top(layer: Layer, number: int, name: str, shape: Sequence[int], field:
     """
     outline = layer.context.outline
     size = math.prod(shape) * layer.context.dtype.itemsize
-    if size > (LARGEST_BYTES if outline else _memory(layer.context.device)):
+    if size > (LARGEST_BYTES if outline else device_memory(layer.context.device)):
         given = field != "top" or number < len(layer.param.top)
-        _refuse(layer, f"top blob '{name}' of shape {_text(shape)}", size, field if given else None, number)
+        _refuse(layer, f"top blob '{name}' of shape {shape_text(shape)}", size, field if given else None, number)
 
 
 def check_inputs(layer: Layer) -> None:
@@ -49,17 +42,6 @@ def check_inputs(layer: Layer) -> None:
     for number, shape in enumerate(layer.param.input_param.shape):
         if all(size >= 0 for size in shape.dim) and number < len(layer.param.top):
             check_top(layer, number, layer.param.top[number], shape.dim, "input_param.shape")
-
-
-def check_parameter(layer: Layer, number: int, shape: Sequence[int]) -> None:
-    """Refuses a parameter that cannot exist.
-
-    Raises:
-        NetError: at the layer's place, with the parameter's number, shape and size.
-    """
-    size = math.prod(shape) * layer.context.dtype.itemsize
-    if size > _memory(layer.context.device):
-        _refuse(layer, f"parameter {number} of shape {_text(shape)}", size)
 
 
 def check_all(layers: Sequence[Layer], owned: Iterable[tuple[int, str, Parameter]]) -> None:
@@ -74,10 +56,10 @@ def check_all(layers: Sequence[Layer], owned: Iterable[tuple[int, str, Parameter
     _, index, largest = max(counts, key=lambda entry: entry[0])
     layer = layers[index]
     size = 2 * sum(count for count, _, _ in counts) * layer.context.dtype.itemsize
-    if size > _memory(layer.context.device):
+    if size > device_memory(layer.context.device):
         number = next(place for place, parameter in enumerate(layer.parameters) if parameter is largest)
         what = f"all parameters with their gradients, the largest being parameter {number} of shape"
-        _refuse(layer, f"{what} {_text(largest.shape)},", size)
+        _refuse(layer, f"{what} {shape_text(largest.shape)},", size)
 
 
 @contextmanager
@@ -109,65 +91,6 @@ def explain(layer: Layer, doing: str, error: BaseException) -> None:
         first.fail(f"out of memory{asked_for(error)}, {doing}{where}", hint=HINT, error=EngineError)
 
 
-def is_about_memory(error: BaseException) -> bool:
-    """Whether an error says that memory could not be had."""
-    return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)) is not None
-
-
-def asked_for(error: BaseException) -> str:
-    """`: 2.5 GiB were asked for at once`, or nothing where the error does not tell."""
-    asked = _ASKED_FOR.search(str(error))
-    if asked is None:
-        return ""
-    amount, unit = asked.group(1).split()
-    text = gib(int(amount)) if unit == "bytes" and int(amount) >= 1 << 20 else asked.group(1)
-    return f": {text} were asked for at once"
-
-
-def gib(size: int) -> str:
-    """A number of bytes in GiB: `23.5 GiB`, `3,725.3 GiB`, `3.73e+06 GiB`."""
-    value = size / 2**30
-    return f"{value:,.1f} GiB" if value < 1e6 else f"{value:.3g} GiB"
-
-
 def _refuse(layer: Layer, what: str, size: int, field: str | None = None, number: int = 0) -> None:
-    if size > LARGEST_BYTES:
-        layer.fail(f"{what} would take {gib(size)}, more than any machine can address", field, index=number)
-    where = "the GPU has" if layer.context.device.type == "cuda" else "this machine has"
-    text = f"{what} would take {gib(size)}, and {where} {gib(_memory(layer.context.device))} of memory"
-    layer.fail(text, field, index=number, hint=HINT)
-
-
-def _text(shape: Iterable[int]) -> str:
-    return "x".join(str(size) for size in shape) or "()"
-
-
-@functools.cache
-def _memory(device: Any) -> int:
-    """The bytes that a device has at most."""
-    if device.type == "cuda":
-        import torch
-
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    return machine_memory() if device.type == "cpu" else LARGEST_BYTES
-
-
-def machine_memory(root: Path = Path("/")) -> int:
-    """The bytes of memory and swap, or fewer where a container's limit says so.
-
-    Args:
-        root: where /proc and /sys are found.
-    """
-    try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        fields = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-        memory, swap = fields["MemTotal"] << 10, fields.get("SwapTotal", 0) << 10
-    except (OSError, ValueError, KeyError, IndexError):
-        return LARGEST_BYTES
-    for path in _LIMITS:
-        try:
-            memory = min(memory, int((root / path.lstrip("/")).read_text()))
-        except (OSError, ValueError):
-            # No such limit, or the word `max`.
-            continue
-    return memory + swap
+    problem, hint = why_too_large(size, layer.context.device) or ("", None)
+    layer.fail(f"{what} {problem}", field, index=number, hint=hint)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -86,21 +85,6 @@ class CopyReport:
         width = max((len(layer) for _, layer, _ in rows), default=0)
         lines = [f"  {verdict:8} {layer:{width}}  {detail}" for verdict, layer, detail in rows]
         return "\n".join([f"weights from {self.source}:", *lines])
-
-
-def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
-    """Copies a weights file to the layers of the same names; its content says which form it has.
-
-    Raises:
-        NetError, PrototxtError: the file cannot be read, or a layer does not fit.
-    """
-    from mgcaffe.engine.weights import hdf5
-
-    if hdf5.is_hdf5(path):
-        return hdf5.copy_file(layers, path)
-    from mgcaffe.prototxt import read_net
-
-    return copy_message(layers, read_net(Path(path)), str(path))
 
 
 def copy_message(layers: Sequence[Layer], net: Any, source: str) -> CopyReport:

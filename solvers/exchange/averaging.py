@@ -23,12 +23,13 @@ from mgcaffe.comm import (
 )
 from mgcaffe.comm.exchange.comm_report import OnGroup
 from mgcaffe.comm.exchange.emulation import parse_link
+from mgcaffe.comm.exchange.sums.base import Wire
 from mgcaffe.comm.exchange.sums.hierarchy import number_hosts
-from mgcaffe.comm.exchange.sums.wire import Wire
+from mgcaffe.comm.planning.cost import WireCosts
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, waiting
 from mgcaffe.comm.planning.schedules import check_schedule
 from mgcaffe.comm.planning.timings import IterationTimes
-from mgcaffe.comm.tuning.calibration import WireCosts, measure_wire
+from mgcaffe.comm.tuning.calibration import measure_wire
 from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
 from mgcaffe.engine import Net
 from mgcaffe.errors import CommError

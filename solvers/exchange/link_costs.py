@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mgcaffe.comm import Communicator
+from mgcaffe.comm.planning.cost import WireCosts
 from mgcaffe.comm.planning.cost_file import CostEntry, find_costs, find_key, read_cost_file, write_cost_file
-from mgcaffe.comm.tuning.calibration import WireCosts
 from mgcaffe.errors import EXIT_CANNOT_WRITE, CommError
 from mgcaffe.solvers.events import Emit, Noted, Warned
 

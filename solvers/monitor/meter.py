@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from mgcaffe.comm import CommReport
-from mgcaffe.comm.exchange.sums.wire import Rounding
+from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue
 
 

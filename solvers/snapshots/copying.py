@@ -21,7 +21,8 @@ from mgcaffe.prototxt.whole_files import write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write, publish
 from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path
 from mgcaffe.solvers.snapshots.names import state_path, weights_path
-from mgcaffe.solvers.snapshots.state import Progress, encode_state
+from mgcaffe.solvers.snapshots.state import Progress
+from mgcaffe.solvers.snapshots.state_file import encode_state
 from mgcaffe.solvers.snapshots.state_hdf5 import encode_state_hdf5
 from mgcaffe.solvers.update.updater import Updater
 

@@ -1,13 +1,12 @@
-"""What a solverstate holds, and its binary form (Caffe: SolverState in caffe.proto, sgd_solver.cpp).
+"""What a solverstate holds (Caffe: SolverState in caffe.proto, sgd_solver.cpp).
 
 Beside Caffe's own fields (iter, learned_net, history, current_step) the message carries ours in `engine_state`,
-which Caffe skips: what is needed to go on as if training had never stopped. `state_hdf5` has the HDF5 form.
+which Caffe skips: what is needed to go on as if training had never stopped. `state_file.py` has the binary form,
+`state_hdf5.py` the HDF5 form.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from mgcaffe.comm.planning.plan import Plan
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter, Shape
-from mgcaffe.engine.weights.hdf5_image import is_hdf5
-from mgcaffe.errors import EXIT_BAD_INPUT, CommError, PrototxtError, SnapshotError
-from mgcaffe.prototxt import EngineState, NetParameter, SolverState, blob_array, fill_blob
+from mgcaffe.errors import EXIT_BAD_INPUT, CommError, SnapshotError
+from mgcaffe.prototxt import EngineState
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.carried_state import RankState
 from mgcaffe.solvers.rates.plateau import PlateauState
@@ -32,7 +29,6 @@ from mgcaffe.solvers.snapshots.best import BestScore
 _SOLVER_TYPE = "solver_type"
 _BEST_SCORE = "best_score"
 _PLATEAU = "plateau"
-_MOST_BYTES = 2**31 - 1
 
 
 @dataclass
@@ -157,23 +153,6 @@ class SavedState:
             arena.view(flat, parameter).copy_(torch.tensor(values).reshape(parameter.shape))
 
 
-def encode_state(
-    progress: Progress,
-    learned_net: str,
-    arena: ParameterArena,
-    parameters: Sequence[Parameter],
-    histories: Sequence[torch.Tensor],
-) -> bytes:
-    """The content of a solverstate file; arguments as for `SavedState.copy_history`."""
-    message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
-    for values in history_arrays(arena, parameters, histories):
-        fill_blob(message.history.add(), values)
-    if progress.plateau is not None:  # for the forks that know the policy
-        message.minimum_loss, message.iter_last_event = progress.plateau.lowest_loss, progress.plateau.last_event
-    message.engine_state.CopyFrom(engine_state(progress))
-    return message.SerializeToString()
-
-
 def history_arrays(
     arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
 ) -> Iterator[NDArray[Any]]:
@@ -230,39 +209,6 @@ def add_engine_state(progress: Progress, message: Any) -> None:
             raise ValueError(f"the plan of the gradients is damaged: {error}") from None
 
 
-def read_state(path: str | os.PathLike[str]) -> SavedState:
-    """Reads a solverstate, ours or Caffe's, binary or HDF5 by its content.
-
-    Raises:
-        SnapshotError: (exit code 65) the file is missing, cut short, a caffemodel or something else.
-    """
-    path = Path(path)
-    if is_hdf5(path):
-        from mgcaffe.solvers.snapshots.state_hdf5 import read_state_hdf5
-
-        return read_state_hdf5(path)
-    content = _read(path)
-    message = SolverState()
-    try:
-        message.ParseFromString(content)
-        if not message.HasField("iter"):
-            raise _refuse_other_file(path, content)
-        history = [blob_array(blob) for blob in message.history]
-        progress = checked_progress(message.iter, message.current_step)
-        if message.HasField("minimum_loss"):
-            progress.plateau = PlateauState.of_fork(message.current_step, message.minimum_loss, message.iter_last_event)
-        if message.HasField("engine_state"):
-            add_engine_state(progress, message.engine_state)
-        if not isinstance(message.learned_net, str):  # protobuf gives bytes that are no UTF-8 as they are
-            raise ValueError
-    except (DecodeError, PrototxtError, ValueError, AttributeError):
-        raise unreadable(
-            f"{path} is cut short, damaged, or no solverstate",
-            "give the .solverstate file of another snapshot",
-        ) from None
-    return SavedState(path, progress, message.learned_net, history)
-
-
 def checked_progress(iteration: int, current_step: int) -> Progress:
     """What Caffe's own fields say.
 
@@ -274,37 +220,11 @@ def checked_progress(iteration: int, current_step: int) -> Progress:
     return Progress(iteration, current_step)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        facts = path.stat()
-        if not stat.S_ISREG(facts.st_mode):
-            raise unreadable(f"cannot read the snapshot {path}: it is no file", None)
-        if facts.st_size > _MOST_BYTES:
-            raise unreadable(
-                f"{path} is no solverstate: it has {facts.st_size} bytes, and a binary one at most 2 GiB", None
-            )
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise unreadable(f"cannot read the snapshot {path}: {reason}", None) from None
-
-
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except (OSError, ValueError):  # a damaged name
         return False
-
-
-def _refuse_other_file(path: Path, content: bytes) -> SnapshotError:
-    try:
-        net = NetParameter.FromString(content)
-        is_net = len(net.layer) > 0 or len(net.layers) > 0
-    except DecodeError:
-        is_net = False
-    if is_net:
-        return only_weights(path)
-    return unreadable(f"{path} is no solverstate: it gives no iteration", None)
 
 
 def only_weights(path: Path) -> SnapshotError:

@@ -10,16 +10,18 @@ from dataclasses import dataclass, replace
 
 import numpy
 
-from mgcaffe.comm.exchange.sums.wire import Wire, make_sum
+from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
 from mgcaffe.comm.transport.clock import measure_offsets
-from mgcaffe.comm.transport.communicator import Waiting, connect
+from mgcaffe.comm.transport.communicator import Waiting
+from mgcaffe.comm.transport.connect import check_place, connect
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.comm.transport.handshake import handshake
-from mgcaffe.comm.transport.mpi import MpiCommunicator, check_place
+from mgcaffe.comm.transport.mpi import MpiCommunicator
 from mgcaffe.comm.tuning.calibration import agree_times, measure_allreduce, measure_wire
 from mgcaffe.errors import CommError, RankDisagreement
 

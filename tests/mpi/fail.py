@@ -13,7 +13,8 @@ from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import make_plan
 from mgcaffe.comm.supervision.guard import run_guarded
-from mgcaffe.comm.transport.communicator import Communicator, connect
+from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.comm.transport.connect import connect
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.errors import NetError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mgcaffe.comm.transport.communicator import connect
+from mgcaffe.comm.transport.connect import connect
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import UsageError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
-from mgcaffe.comm.exchange.sums.wire import Rounding, Sum
+from mgcaffe.comm.exchange.sums.base import Rounding, Sum
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.errors import CommError
 

@@ -25,7 +25,7 @@ from typing import Protocol
 import numpy
 import torch
 
-from mgcaffe.comm.exchange.sums.wire import Rounding
+from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator
 

@@ -5,7 +5,7 @@ import pytest
 
 from mgcaffe.comm.exchange.emulation import emulate, parse_link, sleep_until
 from mgcaffe.comm.exchange.gradient_path import make_path
-from mgcaffe.comm.exchange.sums.wire import Wire
+from mgcaffe.comm.exchange.sums.base import Wire
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks

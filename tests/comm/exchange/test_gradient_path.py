@@ -4,7 +4,7 @@ import numpy
 import torch
 
 from mgcaffe.comm.exchange.gradient_path import DevicePath, HostPath
-from mgcaffe.comm.exchange.sums.wire import PlainSum
+from mgcaffe.comm.exchange.sums.base import PlainSum
 
 
 class Event:

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from mgcaffe.comm.exchange.comm_report import CommReport
-from mgcaffe.comm.exchange.sums.wire import Wire
+from mgcaffe.comm.exchange.sums.base import Wire
 from mgcaffe.comm.exchange.synchronizer import SAMPLED_EVERY, MergedAllReduce, NoSynchronizer
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Segment, ready_times

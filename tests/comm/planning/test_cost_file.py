@@ -3,12 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from mgcaffe.comm.planning.cost import AllReduceCost
+from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts
 from mgcaffe.comm.planning.cost_file import CostEntry, CostKey, find_costs, find_key, read_cost_file, write_cost_file
 from mgcaffe.comm.planning.networks import read_network
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
-from mgcaffe.comm.tuning.calibration import WireCosts
 from mgcaffe.errors import CommError
 
 KEY = CostKey({"node1": 2, "node2": 2}, 4, "Open MPI v5.0.11", "host memory, float32")

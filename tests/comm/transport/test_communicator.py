@@ -6,7 +6,8 @@ import numpy
 import pytest
 
 from mgcaffe.comm.transport.buffers import host_view, on_host
-from mgcaffe.comm.transport.communicator import SingleCommunicator, Waiting, connect, name_ranks
+from mgcaffe.comm.transport.communicator import SingleCommunicator, Waiting, name_ranks
+from mgcaffe.comm.transport.connect import connect
 from mgcaffe.errors import CommError
 
 

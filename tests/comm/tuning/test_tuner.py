@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
-from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost
+from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost, WireCosts
 from mgcaffe.comm.planning.forward_overlap import Overlap, predict
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.planning.prediction import Channel, predict_plan
@@ -15,7 +15,6 @@ from mgcaffe.comm.planning.schedules import make_plan
 from mgcaffe.comm.planning.timings import ForwardTimes, IterationTimes, Timings
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
-from mgcaffe.comm.tuning.calibration import WireCosts
 from mgcaffe.comm.tuning.drift import WINDOW
 from mgcaffe.comm.tuning.profiler import Profiler
 from mgcaffe.comm.tuning.tuner import Tuner, TunerSettings

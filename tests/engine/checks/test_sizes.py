@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from mgcaffe.engine.checks import sizes
+from mgcaffe.engine.checks import memory as machine
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EngineError, NetError
 
@@ -28,13 +28,13 @@ def memory(monkeypatch):
     """`memory(bytes)` is what the machine has."""
 
     def have(size):
-        monkeypatch.setattr(sizes, "machine_memory", lambda: size)
-        sizes._memory.cache_clear()
+        monkeypatch.setattr(machine, "machine_memory", lambda: size)
+        machine.device_memory.cache_clear()
 
     have(16 << 30)
     yield have
     monkeypatch.undo()
-    sizes._memory.cache_clear()
+    machine.device_memory.cache_clear()
 
 
 HAS = r"and this machine has 16\.0 GiB of memory"
@@ -191,4 +191,4 @@ def test_memory_is_the_machines_or_the_containers(tmp_path, files, size):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert sizes.machine_memory(tmp_path) == size
+    assert machine.machine_memory(tmp_path) == size

@@ -11,7 +11,8 @@ from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
 from mgcaffe.prototxt import SolverState, blob_array
 from mgcaffe.solvers.snapshots.best import BestScore
-from mgcaffe.solvers.snapshots.state import Progress, encode_state, read_state
+from mgcaffe.solvers.snapshots.state import Progress
+from mgcaffe.solvers.snapshots.state_file import encode_state, read_state
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "solvers"
 SHAPES = [(4, 3), (5,), (2, 2, 2, 1)]

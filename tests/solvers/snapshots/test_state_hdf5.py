@@ -10,7 +10,8 @@ from solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of,
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, SnapshotError
 from mgcaffe.solvers.events import SnapshotWriting, SnapshotWritten, Warned
-from mgcaffe.solvers.snapshots.state import Progress, read_state
+from mgcaffe.solvers.snapshots.state import Progress
+from mgcaffe.solvers.snapshots.state_file import read_state
 
 # The fields of each solver type, and how many histories it has.
 SOLVERS = {

@@ -17,7 +17,7 @@ from mgcaffe.solvers.events import BestFound, Finished, IterationDone, SnapshotW
 from mgcaffe.solvers.snapshots.copying import SnapshotCopy
 from mgcaffe.solvers.snapshots.manifest import read_manifest
 from mgcaffe.solvers.snapshots.reading import read_snapshot
-from mgcaffe.solvers.snapshots.state import read_state
+from mgcaffe.solvers.snapshots.state_file import read_state
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 from dataclasses import replace
 
-from mgcaffe.comm.planning.cost import AllReduceCost
+from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.planning.prediction import Channel
 from mgcaffe.comm.planning.timings import Timings
-from mgcaffe.comm.tuning.calibration import WireCosts
 from mgcaffe.comm.tuning.candidates import Candidate
 from mgcaffe.comm.tuning.trials import Trial
 from mgcaffe.comm.tuning.tuner import Decision

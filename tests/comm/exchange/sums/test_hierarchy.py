@@ -1,8 +1,9 @@
 import numpy
 import pytest
 
+from mgcaffe.comm.exchange.sums.base import Wire
 from mgcaffe.comm.exchange.sums.hierarchy import number_hosts
-from mgcaffe.comm.exchange.sums.wire import Wire, make_sum
+from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError
 

@@ -1,8 +1,9 @@
 import numpy
 import pytest
 
+from mgcaffe.comm.exchange.sums.base import PlainSum, Rounding, Wire
 from mgcaffe.comm.exchange.sums.hierarchy import HierarchicalSum
-from mgcaffe.comm.exchange.sums.wire import PlainSum, Rounding, Wire, make_sum
+from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError

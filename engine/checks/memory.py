@@ -1,0 +1,86 @@
+"""How much memory a device has, what does not fit into it, and what PyTorch's words for a failed allocation mean."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+LARGEST_BYTES = 2**63 - 1
+"""What a 64-bit machine can address, and PyTorch count."""
+HINT = "lower batch_size (iter_size makes up for it), or num_output if it is larger than it should be"
+"""What to do about memory that does not suffice."""
+
+# How PyTorch's allocators say it, for the CPU and for CUDA.
+_OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")
+_ASKED_FOR = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def is_about_memory(error: BaseException) -> bool:
+    """Whether an error says that memory could not be had."""
+    return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def asked_for(error: BaseException) -> str:
+    """`: 2.5 GiB were asked for at once`, or nothing where the error does not tell."""
+    asked = _ASKED_FOR.search(str(error))
+    if asked is None:
+        return ""
+    amount, unit = asked.group(1).split()
+    text = gib(int(amount)) if unit == "bytes" and int(amount) >= 1 << 20 else asked.group(1)
+    return f": {text} were asked for at once"
+
+
+def gib(size: int) -> str:
+    """A number of bytes in GiB: `23.5 GiB`, `3,725.3 GiB`, `3.73e+06 GiB`."""
+    value = size / 2**30
+    return f"{value:,.1f} GiB" if value < 1e6 else f"{value:.3g} GiB"
+
+
+def why_too_large(size: int, device: Any) -> tuple[str, str | None] | None:
+    """Return None for so many bytes that a device can hold, else (what is wrong, what to do)."""
+    if size <= device_memory(device):
+        return None
+    if size > LARGEST_BYTES:
+        return f"would take {gib(size)}, more than any machine can address", None
+    where = "the GPU has" if device.type == "cuda" else "this machine has"
+    return f"would take {gib(size)}, and {where} {gib(device_memory(device))} of memory", HINT
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """Return `2x3x4`, or `()` for a shape without axes."""
+    return "x".join(str(size) for size in shape) or "()"
+
+
+@functools.cache
+def device_memory(device: Any) -> int:
+    """The bytes that a device has at most."""
+    if device.type == "cuda":
+        import torch
+
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return machine_memory() if device.type == "cpu" else LARGEST_BYTES
+
+
+def machine_memory(root: Path = Path("/")) -> int:
+    """The bytes of memory and swap, or fewer where a container's limit says so.
+
+    Args:
+        root: where /proc and /sys are found.
+    """
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        fields = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        memory, swap = fields["MemTotal"] << 10, fields.get("SwapTotal", 0) << 10
+    except (OSError, ValueError, KeyError, IndexError):
+        return LARGEST_BYTES
+    for path in _LIMITS:
+        try:
+            memory = min(memory, int((root / path.lstrip("/")).read_text()))
+        except (OSError, ValueError):
+            # No such limit, or the word `max`.
+            continue
+    return memory + swap

@@ -1,0 +1,23 @@
+"""Weight files of either form into a net; their content says which form they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.weights import hdf5
+from mgcaffe.engine.weights.by_name import CopyReport, copy_message
+
+
+def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
+    """Copy a weights file to the layers of the same names.
+
+    Raises:
+        NetError, PrototxtError: the file cannot be read, or a layer does not fit.
+    """
+    if hdf5.is_hdf5(path):
+        return hdf5.copy_file(layers, path)
+    from mgcaffe.prototxt import read_net
+
+    return copy_message(layers, read_net(Path(path)), str(path))

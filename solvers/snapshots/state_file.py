@@ -1,0 +1,105 @@
+"""The binary form of a solverstate (Caffe: SolverState in caffe.proto), and reading a file of either form."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from google.protobuf.message import DecodeError
+
+from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.weights.hdf5_image import is_hdf5
+from mgcaffe.errors import PrototxtError, SnapshotError
+from mgcaffe.prototxt import NetParameter, SolverState, blob_array, fill_blob
+from mgcaffe.solvers.rates.plateau import PlateauState
+from mgcaffe.solvers.snapshots.state import (
+    Progress,
+    SavedState,
+    add_engine_state,
+    checked_progress,
+    engine_state,
+    history_arrays,
+    only_weights,
+    unreadable,
+)
+from mgcaffe.solvers.snapshots.state_hdf5 import read_state_hdf5
+
+_MAX_BYTES = 2**31 - 1
+
+
+def encode_state(
+    progress: Progress,
+    learned_net: str,
+    arena: ParameterArena,
+    parameters: Sequence[Parameter],
+    histories: Sequence[torch.Tensor],
+) -> bytes:
+    """The content of a solverstate file; arguments as for `SavedState.copy_history`."""
+    message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
+    for values in history_arrays(arena, parameters, histories):
+        fill_blob(message.history.add(), values)
+    if progress.plateau is not None:  # for the forks that know the policy
+        message.minimum_loss, message.iter_last_event = progress.plateau.lowest_loss, progress.plateau.last_event
+    message.engine_state.CopyFrom(engine_state(progress))
+    return message.SerializeToString()
+
+
+def read_state(path: str | os.PathLike[str]) -> SavedState:
+    """Reads a solverstate, ours or Caffe's, binary or HDF5 by its content.
+
+    Raises:
+        SnapshotError: (exit code 65) the file is missing, cut short, a caffemodel or something else.
+    """
+    path = Path(path)
+    if is_hdf5(path):
+        return read_state_hdf5(path)
+    content = _read(path)
+    message = SolverState()
+    try:
+        message.ParseFromString(content)
+        if not message.HasField("iter"):
+            raise _refuse_other_file(path, content)
+        history = [blob_array(blob) for blob in message.history]
+        progress = checked_progress(message.iter, message.current_step)
+        if message.HasField("minimum_loss"):
+            progress.plateau = PlateauState.of_fork(message.current_step, message.minimum_loss, message.iter_last_event)
+        if message.HasField("engine_state"):
+            add_engine_state(progress, message.engine_state)
+        if not isinstance(message.learned_net, str):  # protobuf gives bytes that are no UTF-8 as they are
+            raise ValueError
+    except (DecodeError, PrototxtError, ValueError, AttributeError):
+        raise unreadable(
+            f"{path} is cut short, damaged, or no solverstate",
+            "give the .solverstate file of another snapshot",
+        ) from None
+    return SavedState(path, progress, message.learned_net, history)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            raise unreadable(f"cannot read the snapshot {path}: it is no file", None)
+        if facts.st_size > _MAX_BYTES:
+            raise unreadable(
+                f"{path} is no solverstate: it has {facts.st_size} bytes, and a binary one at most 2 GiB", None
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise unreadable(f"cannot read the snapshot {path}: {reason}", None) from None
+
+
+def _refuse_other_file(path: Path, content: bytes) -> SnapshotError:
+    try:
+        net = NetParameter.FromString(content)
+        is_net = len(net.layer) > 0 or len(net.layers) > 0
+    except DecodeError:
+        is_net = False
+    if is_net:
+        return only_weights(path)
+    return unreadable(f"{path} is no solverstate: it gives no iteration", None)
