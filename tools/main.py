@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from mgcaffe.comm.supervision.guard import run_guarded
 from mgcaffe.engine.checks import memory
 from mgcaffe.errors import EXIT_OK, EXIT_USAGE, EngineError, UsageError
+from mgcaffe.tools.running.command_lines import CommandLine, parsed
 from mgcaffe.tools.running.process import calm_waiting_threads
 from mgcaffe.tools.running.session import Session
 
@@ -37,15 +38,6 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (default: this process's) and returns its exit code (design: errors)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words:
-        print(help_text())
-        return EXIT_USAGE
-    if words[0].lstrip("-") in ("help", "h") and len(words) == 1:
-        print(help_text())
-        return EXIT_OK
-    if words[0] in ("--version", "-version"):
-        print(f"engine {importlib.metadata.version('mgcaffe')}")
-        return EXIT_OK
     session = Session()
     try:
         return run_guarded(lambda: _run(words, session), lambda: session.communicator, speak=_speak)
@@ -70,13 +62,37 @@ def help_text() -> str:
 
 
 def _run(words: list[str], session: Session) -> int:
+    """Answers a command line; a rank that does so without the others lets them know."""
+    session.command_line = CommandLine(" ".join(words))
+    try:
+        code = _answer(words, session)
+    except (Exception, SystemExit) as error:
+        session.leave(failed=not isinstance(error, SystemExit) or bool(error.code))
+        raise
+    session.leave(failed=code != EXIT_OK)
+    return code
+
+
+def _answer(words: list[str], session: Session) -> int:
+    if not words:
+        print(help_text())
+        return EXIT_USAGE
+    if words[0].lstrip("-") in ("help", "h") and len(words) == 1:
+        print(help_text())
+        return EXIT_OK
+    if words[0] in ("--version", "-version"):
+        print(f"engine {importlib.metadata.version('mgcaffe')}")
+        return EXIT_OK
     name = words[0]
     if name not in COMMANDS:
         raise UsageError(_unknown_command(name), hint="see 'engine --help'")
     calm_waiting_threads()
     command = importlib.import_module(f"mgcaffe.tools.commands.{name}")
+    parser = command.parser()
     try:
-        code: int = command.run(command.parser().parse(words[1:]), session)
+        flags = parser.parse(words[1:])
+        session.command_line = parsed(words, parser, flags)
+        code: int = command.run(flags, session)
     except (MemoryError, RuntimeError) as error:
         if not memory.is_about_memory(error):
             raise

@@ -31,14 +31,30 @@ def handshake(communicator: Communicator, facts: Mapping[str, str]) -> None:
     everyones = communicator.allgather(digests)
     if all(digests == everyones[0] for digests in everyones):
         return
-    names = list(dict.fromkeys(name for digests in everyones for name in digests))
-    differing = [name for name in names if len({digests.get(name) for digests in everyones}) > 1]
-    values = communicator.allgather({name: facts.get(name, _ABSENT) for name in differing})
-    details = "\n".join(_describe(name, [of_rank[name] for of_rank in values]) for name in differing)
+    differing = _differing(everyones)
+    check_equal(communicator.allgather({name: facts.get(name, _ABSENT) for name in differing}))
+
+
+def check_equal(facts_of_ranks: Sequence[Mapping[str, str]]) -> None:
+    """Make sure that all ranks have stated the same facts, given those of all ranks.
+
+    Raises:
+        RankDisagreement: they have not.
+    """
+    differing = _differing(facts_of_ranks)
+    if not differing:
+        return
+    details = "\n".join(_describe(name, [facts.get(name, _ABSENT) for facts in facts_of_ranks]) for name in differing)
     raise RankDisagreement(
-        f"the {communicator.size} ranks were not given the same {_enumerate(differing)}:\n{details}",
+        f"the {len(facts_of_ranks)} ranks were not given the same {_enumerate(differing)}:\n{details}",
         hint="give every rank the same files, flags and version",
     )
+
+
+def _differing(facts_of_ranks: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the names of the facts that are not the same on all ranks, in the order stated."""
+    names = dict.fromkeys(name for facts in facts_of_ranks for name in facts)
+    return [name for name in names if len({facts.get(name) for facts in facts_of_ranks}) > 1]
 
 
 def _enumerate(names: Sequence[str]) -> str:

@@ -20,7 +20,9 @@ from typing import Any
 import torch
 
 from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.errors import EXIT_OK, SnapshotError
+from mgcaffe.prototxt import print_text
 from mgcaffe.solvers import events
 from mgcaffe.solvers.snapshots import names
 from mgcaffe.solvers.solver import Solver
@@ -67,6 +69,8 @@ def dry_run(flags: Flags, path: str, communicator: Communicator) -> int:
     local = (communicator.local_rank, communicator.local_size)
     device = pick_device(flags.gpu, *local) if flags.gpu else None
     source = read_solver(flags, path)
+    # What follows depends on the solver, and changes it.
+    handshake(communicator, {"solver": print_text(source.param)})
     asked = type(source.param).FromString(source.param.SerializeToString())
     notes = _Notes()
     begin_with = chosen_snapshot(flags, source, communicator, [notes])
