@@ -36,7 +36,7 @@ _MAGIC = b"MGRANK01"
 _HEADER = struct.Struct("<8siii")
 _STATE = struct.Struct("<iii")
 _COUNT = struct.Struct("<q")
-_STATE_AT, _ITERATION_AT, _BEAT_AT, _HOST_AT, _DOING_AT = 24, 40, 48, 64, 192
+_STATE_AT, _ITERATION_AT, _BEAT_AT, _STARTED_AT, _HOST_AT, _DOING_AT = 24, 40, 48, 56, 64, 192
 _HOST_SIZE, _DOING_SIZE = 128, 192
 STARTING = "starting"
 """What a rank is doing before it knows any signal."""
@@ -59,6 +59,7 @@ class Place:
         iteration: updates done, -1 before training.
         beat: how often it has written.
         doing: what it was doing, in words.
+        started: when the process started, in the kernel's ticks since boot; 0: unknown.
     """
 
     rank: int
@@ -71,10 +72,24 @@ class Place:
     iteration: int
     beat: int
     doing: str
+    started: int = 0
 
     def describe(self) -> str:
         """`iteration 120, backward, layer 'conv1'`."""
         return f"iteration {self.iteration}, {self.doing}" if self.iteration >= 0 else self.doing
+
+
+def _start_of(pid: int) -> int:
+    """When a process started, in the kernel's ticks since boot; 0: unknown, or gone."""
+    return int(next(iter(_process_fields(pid)[19:20]), 0))
+
+
+def _process_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name, the state first; empty if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _padded(text: str, size: int) -> bytes:
@@ -107,6 +122,7 @@ class Status:
         self._buffer[_HOST_AT : _HOST_AT + _HOST_SIZE] = _padded(self.host, _HOST_SIZE)
         self._buffer[_DOING_AT : _DOING_AT + _DOING_SIZE] = encode(STARTING)
         _COUNT.pack_into(self._buffer, _ITERATION_AT, -1)
+        _COUNT.pack_into(self._buffer, _STARTED_AT, _start_of(os.getpid()))
         # The magic comes last: a record that has it is whole.
         _HEADER.pack_into(self._buffer, 0, _MAGIC, rank, size, os.getpid())
 
@@ -161,6 +177,8 @@ def open_status(folder: Path | None, rank: int, size: int) -> Status:
         with contextlib.suppress(OSError, ValueError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if folder.stat().st_uid == os.getuid():
+                if not (folder / _NAMESPACE).exists():
+                    (folder / _NAMESPACE).write_text(_pid_namespace())
                 return Status(folder / str(rank), rank, size)
     return Status(None, rank, size)
 
@@ -195,7 +213,7 @@ def job_folder(environ: Mapping[str, str] | None = None) -> Path:
     if not name:
         # The ranks of a host are the children of one daemon; its start tells it from an earlier one of its number.
         parent = os.getppid()
-        name = f"child-of-{parent}-{_process_fields(parent)[19:20]}"
+        name = f"child-of-{parent}-{_start_of(parent)}"
     return _parent() / f"mgcaffe-{os.getuid()}-{_plain(name)}"
 
 
@@ -213,11 +231,10 @@ def end(state: int, code: int) -> None:
 
 
 def new_folder() -> Path:
-    """A new folder for a job's records, which the caller removes; those that dead jobs left are removed now."""
-    sweep()
+    """A new folder for a job's records, which the caller removes."""
     folder = Path(tempfile.mkdtemp(prefix=f"mgcaffe-{os.getuid()}-", dir=_parent()))
-    (folder / _OWNER).write_text(str(os.getpid()))
     (folder / _NAMESPACE).write_text(_pid_namespace())
+    (folder / _OWNER).write_text(f"{os.getpid()} {_start_of(os.getpid())}")
     return folder
 
 
@@ -226,9 +243,14 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process of this host runs, or is stopped."""
-    return process_state(pid) not in ("", "Z", "X")
+def is_alive(pid: int, started: int = 0) -> bool:
+    """Whether a process of this host runs, or is stopped.
+
+    Args:
+        pid: its number.
+        started: when it started (`Place.started`); one that started at another time is another one. 0: unknown.
+    """
+    return process_state(pid) not in ("", "Z", "X") and started in (0, _start_of(pid))
 
 
 def process_state(pid: int) -> str:
@@ -248,38 +270,45 @@ def launcher_pid() -> int | None:
     if not folder or os.environ.get(LAUNCHER_HOST_VARIABLE) != socket.gethostname():
         return None
     try:
-        return int((Path(folder) / _OWNER).read_text())
+        return int((Path(folder) / _OWNER).read_text().partition(" ")[0])
     except (OSError, ValueError):
         return None
 
 
-def _process_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, the state first; empty if the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
+def job_folders() -> list[Path]:
+    """The folders of records of this user's jobs on this host."""
+    return list(_parent().glob(f"mgcaffe-{os.getuid()}-*"))
 
 
-def sweep() -> None:
-    """Removes folders of jobs whose processes are all gone, as a job that was killed leaves them."""
-    for folder in _parent().glob(f"mgcaffe-{os.getuid()}-*"):
-        with contextlib.suppress(OSError, ValueError):
-            namespace = folder / _NAMESPACE
-            if namespace.exists() and namespace.read_text() != _pid_namespace():
-                continue  # of another container, whose processes cannot be seen from here
-            owner = folder / _OWNER
-            pids = [place.pid for place in read_places(folder).values()]
-            pids += [int(owner.read_text())] if owner.exists() else []
-            if pids and not any(map(is_alive, pids)):
-                remove_folder(folder)
+def processes_of(folder: Path) -> list[tuple[int, int]] | None:
+    """The processes that a folder names, each with when it started (0: unknown).
+
+    Returns:
+        None for a folder of another container or host, whose processes cannot be seen from here.
+
+    Raises:
+        OSError, ValueError: it cannot be read.
+    """
+    namespace = folder / _NAMESPACE
+    if namespace.exists() and namespace.read_text() != _pid_namespace():
+        return None
+    places = read_places(folder).values()
+    if any(place.host != socket.gethostname() for place in places):
+        return None
+    processes = [(place.pid, place.started) for place in places]
+    owner = folder / _OWNER
+    if owner.exists():
+        pid, _, started = owner.read_text().partition(" ")
+        processes.append((int(pid), int(started or 0)))
+    return processes
 
 
 def _pid_namespace() -> str:
-    """What tells the process ids of one container from those of another; empty where that is unknown."""
+    """What tells the process ids of one host, and of one container, from those of another."""
+    namespace = ""
     with contextlib.suppress(OSError):
-        return str(Path("/proc/self/ns/pid").readlink())
-    return ""
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    return f"{socket.gethostname()} {namespace}"
 
 
 def _parent() -> Path:
@@ -318,6 +347,7 @@ def _parse(content: bytes) -> Place | None:
         _COUNT.unpack_from(content, _ITERATION_AT)[0],
         _COUNT.unpack_from(content, _BEAT_AT)[0],
         _text(content, _DOING_AT, _DOING_SIZE),
+        _COUNT.unpack_from(content, _STARTED_AT)[0],
     )
 
 

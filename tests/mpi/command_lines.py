@@ -58,7 +58,7 @@ CASES = {
     "unknown flags": ([*BASE, "--foo"], [*BASE, "--bar"]),
     "help and unknown flag": ([*BASE, "--help"], [*BASE, "--foo"]),
     "no solver": (BASE, ["train"]),
-    "unknown command": (BASE, ["trian", "solver.prototxt"]),
+    "unknown command": (BASE, ["trainn", "solver.prototxt"]),
     "test": (BASE, ["test", "net.prototxt", "--weights=a"]),
     "summary": (BASE, ["summary", "net.prototxt"]),
     "iterations of a test": (["test", "a", "--weights=b"], ["test", "a", "--weights=b", "--iterations=2"]),

@@ -100,7 +100,7 @@ def test_a_difference_is_named_on_every_rank(cases, case, shown):
         ("unknown flag on rank 0", "2 unknown flag '--foo'", "69 rank 0 ended"),
         ("unknown flags", "2 unknown flag '--foo'", "2 unknown flag '--bar'"),
         ("no solver", "69 rank 1 ended", "2 the solver is missing"),
-        ("unknown command", "69 rank 1 ended", "2 unknown command 'trian'"),
+        ("unknown command", "69 rank 1 ended", "2 unknown command 'trainn'"),
         ("summary", "69 rank 1 ended", "2 engine summary runs as one process"),
         ("nothing", "69 rank 1 ended", "2"),
         ("help and unknown flag", "0", "2 unknown flag '--foo'"),

@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
+from mgcaffe.comm.supervision import leftovers
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.supervision.peers import Peers
 from mgcaffe.comm.transport.environment import detect
@@ -141,6 +142,7 @@ class _Job:
         self._wishes = wishes
         self._elsewhere = are_elsewhere(flags)
         self._rescues = flags.rescue
+        leftovers.sweep()
         self._folder = statuses.new_folder()
         self._peers = Peers(self._folder, ranks)
         self._lost: list[statuses.Place] = []

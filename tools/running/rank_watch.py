@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mgcaffe.comm.supervision import leftovers
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.supervision.watch import Watch
 from mgcaffe.comm.transport import ulfm
@@ -37,9 +38,9 @@ class RankWatch:
         launch = detect()
         self.launched = statuses.FOLDER_VARIABLE in os.environ
         has_record = self.launched or launch.size > 1
-        if has_record and not statuses.is_launchers():
+        if launch.local_rank in (None, 0) and not statuses.is_launchers():
             # The launcher tidies up on its own host.
-            statuses.sweep()
+            leftovers.sweep()
         self.status = statuses.open_status(statuses.job_folder() if has_record else None, launch.rank, launch.size)
         statuses.use(self.status)
         self.requests = Requests()

@@ -79,25 +79,6 @@ def test_the_launchers_folder_comes_first(tmp_path):
     assert status.job_folder(environ) == tmp_path
 
 
-def test_folders_of_dead_jobs_are_removed_and_others_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(status, "_parent", lambda: tmp_path)
-    mine = status.new_folder()
-    dead = tmp_path / f"mgcaffe-{os.getuid()}-dead"
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    dead.mkdir()
-    (dead / "launcher").write_text(str(process.pid))
-    (dead / "ompi.4711").mkdir()
-    elsewhere = tmp_path / f"mgcaffe-{os.getuid()}-elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "launcher").write_text(str(process.pid))
-    (elsewhere / "pid-namespace").write_text("pid:[of another container]")
-    other = status.new_folder()
-    assert mine.exists() and other.exists() and elsewhere.exists() and not dead.exists()
-    status.remove_folder(mine)
-    assert not mine.exists()
-
-
 def test_the_last_rank_of_a_host_leaves_no_folder(tmp_path, monkeypatch):
     folder = tmp_path / "job"
     other = status.open_status(folder, 0, 2)
