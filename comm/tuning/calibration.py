@@ -1,9 +1,9 @@
 """What planning needs to know, measured in place: the cost of an all-reduce, and the layers' backward times.
 
 The all-reduce is measured over the real path (`exchange/gradient_path.py`: staging, MPI, mean, copy back) at powers of
-two from 1 KiB up to the whole model, on the gradient buffer itself, so that no second one is needed. Noise only adds
-time, so of several rounds the least counts, and of each round the median; the slowest rank decides, and all ranks end
-with the same numbers.
+two from 1 KiB up to the whole model, on the gradient buffer itself, whose values are kept on the host meanwhile. Noise
+only adds time, so of several rounds the least counts, and of each round the median; the slowest rank decides, and all
+ranks end with the same numbers.
 """
 
 from __future__ import annotations
@@ -109,8 +109,9 @@ def measure_wire(
     """Measure the all-reduce in all ways of waiting; arguments as for `measure_allreduce`; a collective call.
 
     A call that is tested now and then costs 0.1 to 1 ms more than one that is waited for, so that one curve for
-    both would predict neither.
+    both would predict neither. The buffer holds afterwards what it held before: a snapshot may still want the gradients.
     """
+    kept = flat.copy() if isinstance(flat, numpy.ndarray) else flat.to("cpu", copy=True)
     curves = []
     for blocking, hurried in ((False, False), (False, True), (True, True)):
         channel = communicator.duplicate(Waiting(blocking=blocking))
@@ -119,6 +120,7 @@ def measure_wire(
         )  # fmt: skip
         curves.append(curve)
         channel.close()
+    flat[:] = kept
     largest = max(curves, key=lambda curve: float(curve.sizes[-1]))
     return WireCosts(*(_completed(curve, largest) for curve in curves))
 

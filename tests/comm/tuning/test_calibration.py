@@ -1,5 +1,6 @@
 import numpy
 import pytest
+import torch
 
 from mgcaffe.comm.planning.cost import AllReduceCost
 from mgcaffe.comm.transport.communicator import SingleCommunicator
@@ -52,6 +53,13 @@ def test_the_gradient_buffer_is_left_zeroed():
     flat = numpy.ones(1000, numpy.float32)
     measure_allreduce(SingleCommunicator(), flat, budget_s=0.05)
     assert not flat.any()
+
+
+def test_measuring_every_way_of_waiting_puts_the_gradients_back():
+    for flat in (numpy.arange(300, dtype=numpy.float32), torch.arange(300.0)):
+        before = [float(value) for value in flat]
+        calibration.measure_wire(SingleCommunicator(), flat, budget_s=0.05)
+        assert [float(value) for value in flat] == before
 
 
 def test_all_ranks_get_the_same_curve():

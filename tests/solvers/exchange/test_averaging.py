@@ -11,6 +11,7 @@ from mgcaffe.comm.planning.forward_overlap import overlapping
 from mgcaffe.comm.tuning.candidates import MOST_OVERLAPPED
 from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS
 from mgcaffe.errors import CommError, UsageError
+from mgcaffe.prototxt import NetParameter
 from mgcaffe.solvers.events import Noted, PlanChosen, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 
@@ -73,6 +74,24 @@ def test_costs_are_written_once_and_then_read(tmp_path):
         assert "the wire is not measured" in recorder.of(Noted)[0].text
         assert recorder.of(PlanChosen)[0].cost == first[0][1].of(PlanChosen)[0].cost
     assert (tmp_path / "costs.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("schedule", ["AUTO", "OPTIMAL", "MGWFBP"])
+def test_a_snapshot_right_after_the_links_measurement_holds_the_gradients(tmp_path, schedule):
+    """The all-reduce is measured on the gradient buffer, between the last update and the snapshot after training."""
+    fields = f"snapshot_diff: true comm_param {{ calibration_iterations: 4 schedule: {schedule} }}"
+    train_ranks(2, tmp_path, fields, iterations=4)
+    measured = diffs_of(tmp_path / "net_iter_4.caffemodel")
+    train_ranks(2, tmp_path, "snapshot_diff: true comm_param { schedule: SINGLE deterministic: true }", iterations=4)
+    expected = diffs_of(tmp_path / "net_iter_4.caffemodel")
+    assert all(any(values) for values in expected)
+    assert measured == expected
+
+
+def diffs_of(path):
+    """The gradients in a caffemodel, one list a parameter."""
+    net = NetParameter.FromString(path.read_bytes())
+    return [list(blob.diff) for layer in net.layer for blob in layer.blobs]
 
 
 def test_costs_of_another_job_are_not_used_and_the_difference_told(tmp_path):
