@@ -7,6 +7,7 @@ the blobs, their order and their lifetimes; a layer sees tensors only.
     setup(bottom_shapes)            once: checks the fields, declares parameters with `add_parameter`
     reshape(bottom_shapes)          whenever a bottom's shape changed: checks, returns the tops' shapes
     forward(bottoms) -> tops
+    recall(bottoms, tops)           instead of forward, where backward is run first
     backward(top_diffs, wanted)     parameter gradients are *added* to `parameter.diff`,
                                     bottom gradients are returned, None where `wanted` is False
 
@@ -167,6 +168,27 @@ class Layer:
             wanted: one flag a bottom: whether its gradient is needed.
         """
         raise NotImplementedError
+
+    def recall(self, bottoms: Sequence[torch.Tensor], tops: Sequence[torch.Tensor]) -> None:
+        """Make what forward keeps out of what lies in the blobs, where backward runs without a forward pass.
+
+        Caffe's layers read their blobs in backward, whoever wrote them. No value, statistic or random stream changes.
+
+        Args:
+            bottoms: copies of the values in the bottoms; they may be written over.
+            tops: the values in the tops.
+        """
+        if not (self.parameters or any(self.wants_bottom)):
+            return
+        statistics = [(each.data, each.data.clone()) for each in self.parameters if each.measured]
+        stream = self.context.generator.get_state()
+        computed = self.forward(bottoms)
+        self.context.generator.set_state(stream)
+        for values, before in statistics:
+            values.copy_(before)
+        if self.keeps_tops:
+            for top, values in zip(computed, tops, strict=True):
+                top.copy_(values)
 
     def differentiable(self, bottom: int) -> bool:
         """Whether a gradient can flow to this bottom (labels and the like: no)."""

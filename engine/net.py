@@ -22,6 +22,7 @@ from mgcaffe.engine.checks import sizes, unused_fields
 from mgcaffe.engine.graph import fusion, lifetimes, needs, rules, sharing
 from mgcaffe.engine.graph.gradients import GradientStore
 from mgcaffe.engine.graph.node import Node, connect
+from mgcaffe.engine.host_blob import resized
 from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
@@ -237,7 +238,8 @@ class Net:
             parameter.data.copy_(values)
 
     def _reshape(self, node: Node, shapes: Sequence[Shape]) -> None:
-        node.shapes = list(shapes)
+        if node.shapes != list(shapes):
+            node.shapes, node.has_run = list(shapes), False
         for number, (blob, shape) in enumerate(zip(node.tops, node.layer.reshape(shapes), strict=True)):
             sizes.check_top(node.layer, number, blob.name, shape)
             blob.shape = tuple(shape)
@@ -284,6 +286,7 @@ class Net:
         except (RuntimeError, MemoryError) as error:
             sizes.explain(node.layer, "forward", error)
             raise
+        node.has_run = True
         loss = 0.0
         for blob, top, weight in zip(node.tops, tops, node.loss_weights, strict=True):
             blob.data, blob.shape = top, tuple(top.shape)
@@ -334,6 +337,8 @@ class Net:
                 hook(node.index)
             if node.needs_backward:
                 try:
+                    if self.keep_blobs and not node.has_run:
+                        self._recall(node)
                     self._gradients.backward(node)
                 except (RuntimeError, MemoryError) as error:
                     sizes.explain(node.layer, "backward", error)
@@ -348,6 +353,20 @@ class Net:
             if on_layer_done is not None:
                 for index in reversed(node.members):
                     on_layer_done(index)
+
+    def _recall(self, node: Node) -> None:
+        """Lets a layer that did not run forward see what lies in its blobs: zeros where nobody wrote anything."""
+        bottoms, tops = ([self._lying(blob) for blob in blobs] for blobs in (node.bottoms, node.tops))
+        shapes = [blob.shape for blob in node.bottoms]
+        if shapes != node.shapes:
+            self._reshape(node, shapes)
+        node.layer.recall(bottoms, tops)
+
+    def _lying(self, blob: Blob) -> torch.Tensor:
+        """A copy of a blob's values."""
+        if blob.data is None:
+            return torch.zeros(blob.shape, dtype=self.dtype, device=self.device)
+        return resized(blob.data, blob.shape).clone()
 
     def reshape(self) -> None:
         """Gives all blobs the shapes that follow from the inputs' shapes (Caffe: Net::Reshape)."""

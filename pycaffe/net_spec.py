@@ -73,9 +73,9 @@ class Function:
     def __init__(self, type_name: str, inputs: Iterable[Any], params: Mapping[str, Any]) -> None:
         self.type_name = type_name
         self.inputs: list[Top] = list(inputs)
-        for top in self.inputs:
+        for number, top in enumerate(self.inputs):
             if not isinstance(top, Top):
-                raise ArgumentTypeError(f"{type_name} input is not a Top (type is {type(top)})")
+                raise ArgumentTypeError(f"{type_name} input {number} is not a Top (type is {type(top)})")
         self.params = dict(params)
         self.ntop = int(self.params.pop("ntop", 1))
         self.in_place = bool(self.params.pop("in_place", False))

@@ -109,7 +109,8 @@ def measure_wire(
     """Measure the all-reduce in all ways of waiting; arguments as for `measure_allreduce`; a collective call.
 
     A call that is tested now and then costs 0.1 to 1 ms more than one that is waited for, so that one curve for
-    both would predict neither. The buffer holds afterwards what it held before: a snapshot may still want the gradients.
+    both would predict neither. The buffer holds afterwards what it held before: a snapshot may still want
+    the gradients.
     """
     kept = flat.copy() if isinstance(flat, numpy.ndarray) else flat.to("cpu", copy=True)
     curves = []

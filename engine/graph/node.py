@@ -27,6 +27,7 @@ class Node:
         owned: the parameters whose gradients are complete once this layer has run backward.
         members: the numbers of the layers that run in this node: its own, or those of a fused layer.
         dead: the blobs that nothing reads after its forward pass.
+        has_run: whether it ran forward since its bottoms got their shapes.
     """
 
     index: int
@@ -40,6 +41,7 @@ class Node:
     owned: list[Parameter] = field(default_factory=list)
     members: list[int] = field(default_factory=list)
     dead: list[Blob] = field(default_factory=list)
+    has_run: bool = False
 
     def __post_init__(self) -> None:
         self.members = [self.index]

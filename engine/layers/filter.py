@@ -60,8 +60,9 @@ class Filter(Layer):
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Puts the gradients back into their places."""
+        # Before the first forward pass the top still has all rows, and none of them was selected.
         diffs: list[torch.Tensor | None] = [
-            dy.new_zeros(shape).index_copy_(0, self.saved, dy) if want else None
+            dy.new_zeros(shape).index_copy_(0, self.saved, dy[: len(self.saved)]) if want else None
             for dy, shape, want in zip(top_diffs, self.shapes, wanted[:-1], strict=True)
         ]
         return [*diffs, None]

@@ -86,6 +86,14 @@ class Python(Layer):
         self.saved = (blobs, tops) if self.backward_follows else None
         return [top.values.to(self.context.device) for top in tops]
 
+    def recall(self, bottoms: Sequence[torch.Tensor], tops: Sequence[torch.Tensor]) -> None:
+        """Show the user's `backward` the blobs as they are; `forward` is not called."""
+        blobs, shown = self._blobs([bottom.cpu() for bottom in bottoms])
+        for index, (blob, values) in enumerate(zip(shown, tops, strict=True)):
+            if not (index < len(self._shares) and self._shares[index]):
+                blob.values = values.cpu().clone()
+        self.saved = blobs, shown
+
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """What the user's `backward` writes into the bottoms' diffs."""
         bottoms, tops = self.saved

@@ -78,8 +78,10 @@ def test_a_layer_without_tops(tmp_path):
 
 
 def test_an_input_that_is_no_top_is_refused():
-    with pytest.raises(TypeError, match=r"Data input is not a Top \(type is <class 'list'>\)"):
+    with pytest.raises(TypeError, match=r"^Data input 0 is not a Top \(type is <class 'list'>\)$"):
         L.Data([L.Input()])
+    with pytest.raises(TypeError, match=r"^Eltwise input 1 is not a Top \(type is <class 'int'>\)$"):
+        L.Eltwise(L.Input(), 3)
 
 
 def test_in_place_needs_as_many_tops_as_inputs():

@@ -89,6 +89,16 @@ def test_backward(tmp_path):
     assert (made.blobs["data"].diff == 7 * 10**3).all()
 
 
+def test_backward_before_any_forward(tmp_path):
+    """Caffe calls the layer's `backward` with what lies in the blobs, and not its `forward`."""
+    made = chain(tmp_path)
+    made.blobs["one"].data[...] = 5
+    made.blobs["three"].diff[...] = 7
+    made.backward()
+    assert (made.blobs["data"].diff == 7 * 10**3).all()
+    assert (made.blobs["one"].data == 5).all() and (made.blobs["two"].data == 0).all()
+
+
 def test_reshape(tmp_path):
     made = chain(tmp_path)
     made.blobs["data"].reshape(4, 6)

@@ -123,6 +123,12 @@ class RecurrentLayer(Layer):
         self._state = [part.to(self.context.device, self.context.dtype, copy=True) for part in values]
         return True
 
+    def recall(self, bottoms: Sequence[torch.Tensor], tops: Sequence[torch.Tensor]) -> None:
+        """Leave the state of the streams as it is."""
+        state = self._state
+        super().recall(bottoms, tops)
+        self._state = state
+
     def reset_state(self) -> None:
         """Lets the next forward pass begin with zeros (Caffe: Reset)."""
         self._state = None
