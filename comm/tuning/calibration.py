@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -112,7 +112,7 @@ def measure_wire(
     both would predict neither. The buffer holds afterwards what it held before: a snapshot may still want
     the gradients.
     """
-    kept = flat.copy() if isinstance(flat, numpy.ndarray) else flat.to("cpu", copy=True)
+    kept: Any = flat.copy() if isinstance(flat, numpy.ndarray) else flat.to("cpu", copy=True)
     curves = []
     for blocking, hurried in ((False, False), (False, True), (True, True)):
         channel = communicator.duplicate(Waiting(blocking=blocking))
