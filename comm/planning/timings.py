@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -85,3 +85,7 @@ class Timings:
     def total(self) -> float:
         """The backward pass without any communication beside it."""
         return sum(self.backward_times) + self.tail
+
+    def scaled(self, factor: float) -> Timings:
+        """Return them with layers that take `factor` times as long backward; the tail stays."""
+        return replace(self, backward_times=[factor * seconds for seconds in self.backward_times])

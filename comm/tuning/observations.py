@@ -36,6 +36,10 @@ _LEAST_HIDDEN = 0.02
 """Of the backward pass: with less communication beside it, its slowdown is noise."""
 
 
+_Key = tuple[int, bool, str]
+"""Calibration (0) or trials (1), whether by blocking calls, and the plan's hash."""
+
+
 @dataclass(frozen=True)
 class _Seen:
     """One iteration, in seconds: the backward pass, communication beside it, and every group's all-reduce.
@@ -59,13 +63,21 @@ class Observations:
     """
 
     def __init__(self, undisturbed: float) -> None:
-        self._undisturbed = undisturbed
-        self._sizes: dict[tuple[bool, str], list[int]] = {}
-        self._seen: dict[tuple[bool, str], list[_Seen]] = defaultdict(list)
+        self._undisturbed = [undisturbed]
+        self._sizes: dict[_Key, list[int]] = {}
+        self._seen: dict[_Key, list[_Seen]] = defaultdict(list)
+
+    def begin_trials(self) -> None:
+        """Compare what is added from now on with undisturbed passes of the trials' own (`set_undisturbed`)."""
+        self._undisturbed.append(self._undisturbed[-1])
+
+    def set_undisturbed(self, seconds: float) -> None:
+        """Take the seconds of the backward pass without communication, as seen since `begin_trials`."""
+        self._undisturbed[-1] = seconds
 
     def add(self, plan: Plan, backward: float, report: CommReport) -> None:
         """Take down an iteration whose backward pass took so many seconds."""
-        key = (plan.blocking, plan.hash)
+        key = (len(self._undisturbed) - 1, plan.blocking, plan.hash)
         end = report.backward_end
         # The order in which groups were sent depends on times that the hash leaves out.
         groups = sorted(report.groups, key=lambda group: group.number)
@@ -85,7 +97,7 @@ class Observations:
         return [self._refined(communicator, channel) for channel in channels]
 
     def _refined(self, communicator: Communicator, channel: Channel) -> Channel:
-        keys = [key for key in self._seen if key[0] == channel.blocking]
+        keys = [key for key in self._seen if key[1] == channel.blocking]
         if not keys:
             return channel
         sizes = [size for key in keys for size in self._sizes[key]]
@@ -98,13 +110,14 @@ class Observations:
             slowdown=self._slowdown(communicator, keys, channel.slowdown),
         )
 
-    def _slowdown(self, communicator: Communicator, keys: Sequence[tuple[bool, str]], before: float) -> float:
+    def _slowdown(self, communicator: Communicator, keys: Sequence[_Key], before: float) -> float:
         backward = [statistics.median(seen.backward for seen in self._seen[key]) for key in keys]
         hidden = [statistics.median(seen.hidden for seen in self._seen[key]) for key in keys]
         backward, hidden = agree_times(communicator, backward), agree_times(communicator, hidden)
         if sum(hidden) < _LEAST_HIDDEN * sum(backward):
             return before
-        slowdown = sum(seconds - self._undisturbed for seconds in backward) / sum(hidden)
+        added = sum(seconds - self._undisturbed[key[0]] for key, seconds in zip(keys, backward, strict=True))
+        slowdown = added / sum(hidden)
         return min(max(0.0, slowdown), 1.0 - LEAST_SPEED)
 
 

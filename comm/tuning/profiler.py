@@ -3,6 +3,10 @@
 All are measured on iterations of the training itself. In every other one all gradients are reduced after the
 backward pass, so that nothing disturbs it; in those between, a plan of a few groups is reduced beside it, in each
 way of waiting in turn. Of each quantity the median counts, and of the ranks the slowest.
+
+A run's first iterations are slower than those that follow: caches and threads are cold, and other processes may start
+as well. So the first ones are not counted, and what trials see later of undisturbed passes replaces what was seen
+here.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from mgcaffe.comm.tuning.calibration import agree_least_times, agree_times
 from mgcaffe.comm.tuning.observations import Observations
 
 _LEAST_ITERATIONS = 4
+_WARM_UP_SHARE = 4
+"""One of so many iterations, the first ones, is not counted."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Profiler:
     """Says which plan the next iteration has, takes down how it went, and evaluates.
 
     Args:
-        iterations: how many there are in all. The first is not counted, unless there are fewer than four; then
+        iterations: how many there are in all. The first quarter is not counted, unless there are fewer than four; then
             nothing is measured of contention.
         alone: the plan with a single group.
         probes: plans with several groups, one for each way of waiting, to measure contention with.
@@ -55,6 +61,7 @@ class Profiler:
             for turn, place in enumerate(range(1, iterations, 2)):
                 self._order[place] = 1 + turn % (len(self._plans) - 1)
         self._taken: list[list[_Iteration]] = [[] for _ in self._plans]
+        self._tried: list[_Iteration] = []
         self._done = 0
 
     @property
@@ -84,28 +91,42 @@ class Profiler:
         if len(self._order) < _LEAST_ITERATIONS:
             # The first one counts as well then, and is no measure of what an iteration takes.
             self._taken[0].append(_Iteration(laps, report, None))
-        elif self._done > 0:
+        elif self._done >= len(self._order) // _WARM_UP_SHARE:
             self._taken[self._order[self._done]].append(_Iteration(laps, report, times))
         self._done += 1
 
+    def record_trial(self, laps: Sequence[float], report: CommReport, times: IterationTimes | None) -> None:
+        """Note an iteration of a trial in which nothing was reduced before the lowest layer's gradient was complete.
+
+        What backward does below that layer ran beside the all-reduce; its time is that of the calibration.
+        """
+        self._tried.append(_Iteration(laps, report, times))
+
+    @property
+    def _undisturbed(self) -> Sequence[_Iteration]:
+        """The latest undisturbed iterations: those of trials, once there are enough of them."""
+        return self._tried if len(self._tried) >= _LEAST_ITERATIONS else self._taken[0]
+
     def timings(self, communicator: Communicator) -> Timings:
         """Return the slowest rank's times of the undisturbed passes; a collective call."""
-        laps = zip(*(iteration.laps[:-1] for iteration in self._taken[0]), strict=True)
-        *downwards, tail = agree_times(communicator, [statistics.median(values) for values in laps])
+        laps = zip(*(iteration.laps[:-2] for iteration in self._undisturbed), strict=True)
+        medians = [statistics.median(values) for values in laps]
+        tail = statistics.median(iteration.laps[-2] for iteration in self._taken[0])
+        *downwards, tail = agree_times(communicator, [*medians, tail])
         return Timings(downwards[::-1], tail, self._forward_times(communicator))
 
     def besides(self) -> float:
         """Return what this rank does in an iteration besides its backward pass and waiting for gradients."""
         return statistics.median(
             each.times.total - each.backward - each.report.exposed_s
-            for each in self._taken[0]
+            for each in self._undisturbed
             if each.times is not None
         )
 
     def _forward_times(self, communicator: Communicator) -> ForwardTimes | None:
         """Return the slowest rank's times of what an iteration does besides; None where a rank has not taken them."""
-        known = [each.times for each in self._taken[0] if each.times is not None]
-        (is_known,) = agree_least_times(communicator, [float(0 < len(known) == len(self._taken[0]))])
+        known = [each.times for each in self._undisturbed if each.times is not None]
+        (is_known,) = agree_least_times(communicator, [float(0 < len(known) == len(self._undisturbed))])
         if not is_known:
             return None
         first, forward, update, agreement = (

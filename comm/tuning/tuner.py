@@ -10,6 +10,7 @@ ranks call alike; rank 0's conclusions hold.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -61,7 +62,7 @@ class Decision:
 
     Attributes:
         plan: with its predicted times.
-        timings: of the backward pass.
+        timings: of the backward pass; of `auto`, as the chosen plan's trials found it.
         wire: the costs of an all-reduce, measured while nothing else ran.
         channels: the ways of waiting, with the contention that was measured; of `auto`, as the trials found them.
         trials: of `auto`, the chosen plan's first; otherwise empty.
@@ -72,6 +73,11 @@ class Decision:
     wire: WireCosts
     channels: Sequence[Channel]
     trials: Sequence[Trial] = ()
+
+    @property
+    def predicted_from(self) -> str:
+        """Return what the plan's times were predicted from: `calibration`, or `trials`, which ran after it."""
+        return "trials" if self.trials else "calibration"
 
 
 class TunerListener(Protocol):
@@ -117,6 +123,8 @@ class Tuner:
         self._measure = measure
         self._listener = listener
         self._profiler: Profiler | None = None
+        self._measured: Profiler | None = None  # the one that is over; learns from the trials
+        self._ready: dict[str, list[float]] = {}  # by plan: when the last gradient was, in each iteration of a trial
         self._besides: float | None = None
         self._trials: Trials | None = None
         self._is_under_way = False
@@ -161,7 +169,7 @@ class Tuner:
             times: what else was measured of it; without them no plan is tried that overlaps the forward pass.
         """
         if self._profiler is not None:
-            self._profiler.record(laps, report, times if self._settings.overlap is not Overlap.NEVER else None)
+            self._profiler.record(laps, report, self._wanted(times))
             self._go_on_measuring(self._profiler)
         elif self._trials is not None:
             self._try(self._trials, laps, report, times)
@@ -172,11 +180,14 @@ class Tuner:
         """Take note of an iteration that made no update, on all ranks: nothing is learnt of it."""
         self._is_under_way = False
 
+    def _wanted(self, times: IterationTimes | None) -> IterationTimes | None:
+        return times if self._settings.overlap is not Overlap.NEVER else None
+
     def _go_on_measuring(self, profiler: Profiler) -> None:
         if not profiler.is_over:
             self._synchronizer.set_plan(profiler.current, afterwards=profiler.is_undisturbed)
             return
-        self._profiler = None
+        self._profiler, self._measured = None, profiler
         timings = profiler.timings(self._communicator)
         self._besides = profiler.besides() if timings.forward is not None else None
         wire = self._measure(self._again)
@@ -220,6 +231,8 @@ class Tuner:
         candidates = self._communicator.broadcast_object(candidates)
         assert candidates
         self._found = Decision(candidates[0].plan, timings, wire, channels)
+        self._observations.begin_trials()
+        self._ready = {}
         trials = Trials(candidates)
         if trials.is_over:
             self._decide_on(trials)
@@ -240,8 +253,12 @@ class Tuner:
         backward = sum(laps[:-1])
         if plan.overlaps_forward and self._settings.on_host:
             backward = report.backward_end  # of the iteration whose communication has ended, as all of the report
-        elif self._settings.on_host:
-            self._observations.add(plan, backward, report)
+        else:
+            if self._settings.on_host:
+                self._observations.add(plan, backward, report)
+            if len(plan.groups) == 1 and self._measured is not None:
+                self._measured.record_trial(laps, report, self._wanted(times))
+        self._ready.setdefault(plan.hash, []).append(sum(laps[:-2]))
         seconds = backward + rest
         total = self._total(plan, times)
         if total is not None and self._besides is not None:
@@ -274,8 +291,12 @@ class Tuner:
 
     def _revise(self, trials: Trials, is_last: bool) -> None:
         """Predict, and unless the trials are over plan, with the costs that were seen in them."""
-        assert self._found is not None
-        timings = self._found.timings
+        assert self._found is not None and self._measured is not None
+        timings, before = self._measured.timings(self._communicator), self._found.timings
+        if before.forward is None or timings.forward is None:
+            timings = replace(timings, forward=before.forward)  # without it no candidate overlaps the forward pass
+        self._found = replace(self._found, timings=timings)
+        self._observations.set_undisturbed(timings.total)
         channels = self._observations.refine(self._communicator, self._channels)
         revised: tuple[list[Candidate], list[Candidate]] | None = None
         if self._communicator.rank == 0:
@@ -303,13 +324,29 @@ class Tuner:
         assert self._found is not None
         best = results[0].candidate
         plan = replace(best.plan, schedule=f"{AUTO}: {best.label}")
+        timings = self._found.timings
+        channel = next(each for each in self._found.channels if each.blocking == plan.blocking)
+        if results[0].seconds:
+            timings = self._as_tried(results[0], timings, channel)
+            plan = predict(plan, timings, channel)
         if self._settings.overlap is Overlap.ALWAYS and not plan.overlaps_forward:
-            channel = next(each for each in self._found.channels if each.blocking == plan.blocking)
-            plan = predict(overlapping(plan), self._found.timings, channel)
-        decision = replace(self._found, plan=plan, trials=results if len(results) > 1 else ())
+            plan = predict(overlapping(plan), timings, channel)
+        decision = replace(self._found, plan=plan, timings=timings, trials=results if len(results) > 1 else ())
         self._found = None
         is_known = bool(results[0].seconds) and self._settings.on_host
         self._decide(decision, results[0] if is_known else None)
+
+    def _as_tried(self, trial: Trial, timings: Timings, channel: Channel) -> Timings:
+        """Return timings by which a plan's gradients are ready when they were in its last trials; collective."""
+        plan = trial.candidate.plan
+        (seen,) = agree_times(
+            self._communicator, [statistics.median(self._ready[plan.hash][-len(trial.seconds) :])]
+        )  # fmt: skip
+        alone = sum(timings.backward_times)
+        added = max(group.ready_at for group in plan.groups) - alone
+        # Communication, which adds the rest, ran beside all layers at most.
+        undisturbed = max(seen - added, (1 - channel.slowdown) * seen)
+        return timings.scaled(undisturbed / alone) if alone > 0 else timings
 
     def _decide(self, decision: Decision, known: Trial | None = None) -> None:
         """Have a plan used; `known` tells how long it is waited for, if its trial does."""

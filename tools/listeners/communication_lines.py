@@ -46,6 +46,9 @@ def plan_lines(event: PlanChosen) -> list[str]:
             f"; backward {plan.backward_end * 1e3:.3f} ms, communication {plan.busy * 1e3:.3f} ms, "
             f"{plan.exposed * 1e3:.3f} ms of it expected to be exposed"
         )
+        if decision:
+            source = "its trials" if decision.predicted_from == "trials" else "the calibration"
+            expected += f" (predicted from {source})"
     measured = [cost_text(decision.wire.hurried), *_contention_lines(decision)] if decision else []
     tried = trial_lines(decision) if decision else []
     return [*measured, *tried, f"Schedule {plan.schedule if decision else event.schedule}: {merged}{expected}"]

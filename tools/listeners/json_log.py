@@ -110,6 +110,7 @@ class JsonLog:
             blocking=plan.blocking if plan else None,
             overlap_forward=plan.overlaps_forward if plan else None,
             groups=groups,
+            predicted_from=event.decision.predicted_from if event.decision else None,
             trials=[_trial(trial) for trial in trials],
         )
 

@@ -58,7 +58,7 @@ def make_page(run: RunLog, timeline: TimelineData | None, *, plan: Sequence[dict
         _head(run, timeline),
         _where(run, timeline),
         _iteration(timeline),
-        _groups(timeline),
+        _groups(run, timeline),
         _schedules(run, plan),
         _curves(run),
         _notes(run, log),
@@ -167,7 +167,21 @@ def _iteration(timeline: TimelineData | None) -> str:
     )
 
 
-def _groups(timeline: TimelineData | None) -> str:
+def _predicted(run: RunLog, timeline: TimelineData) -> str:
+    """What the recorded plan's predictions rest on."""
+    if run.plan is None:
+        return "Predicted by the run that found this plan"
+    if min(timeline.iterations, default=0) < run.plan["iter"]:
+        return "Predicted before the last plan was chosen"
+    if "predicted_from" not in run.plan:
+        return "Predicted"
+    return {
+        "trials": "Predicted after the trials, from what this plan took in them",
+        "calibration": "Predicted from the calibration, before training by this plan",
+    }.get(run.plan["predicted_from"], "Predicted where the plan file was made")
+
+
+def _groups(run: RunLog, timeline: TimelineData | None) -> str:
     groups = timeline.groups() if timeline is not None else []
     if timeline is None or timeline.plan is None or not groups:
         return ""
@@ -190,7 +204,7 @@ def _groups(timeline: TimelineData | None) -> str:
         ends = [(group.predicted[2], group.measured[2]) for group in groups]
         expected, actual = (max(times) for times in zip(*ends, strict=True))
         text = (
-            f"Predicted: backward {predicted:.2f} ms, communication ends at {expected:.2f} ms. "
+            f"{_predicted(run, timeline)}: backward {predicted:.2f} ms, communication ends at {expected:.2f} ms. "
             f"Measured: backward {backward:.2f} ms, communication ends at {actual:.2f} ms. "
             "Milliseconds since backward began, medians over ranks and iterations."
         )
@@ -213,7 +227,8 @@ def _schedules(run: RunLog, plan: Sequence[dict[str, Any]]) -> str:
         fastest = "the first was chosen: of those that are as fast as the fastest, to within noise, the simplest plan"
         text = (
             f"Plans that schedule {run.plan['schedule'] if run.plan else ''} tried on real iterations; {fastest}. "
-            "Times from the start of backward until all gradients are means; dashed: predicted."
+            "Times from the start of backward until all gradients are means; dashed: predicted, once the trials had "
+            "ended, from what all plans took in them."
         )
         return _section("Schedules compared", f"<p>{escape(text)}</p>{schedule_chart(trials, 0)}")
     if plan:

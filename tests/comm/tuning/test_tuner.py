@@ -44,6 +44,7 @@ class Machine:
     afterwards: bool = False
     changes: int = 0
     warming_up: int = 0  # iterations that take a second longer
+    slow: int = 0  # iterations whose layers take four times as long
     lateness: Callable[[], float] = float  # how late this rank ends an iteration after which nobody waits
     was_late: float = 0.0
     on_its_way: bool = False
@@ -70,7 +71,8 @@ class Machine:
     def iterate(self, tuner):
         blocking = self.plan.blocking
         beside, alone = (self.blocking, self.blocking) if blocking else (self.polled, self.hurried)
-        times = [seconds + self.late for seconds in BACKWARD]
+        times = [(4 if self.slow > 0 else 1) * seconds + self.late for seconds in BACKWARD]
+        self.slow -= 1
         channel = Channel(blocking, beside, alone, self.slowdown[blocking])
         if self.afterwards:
             truth = predict_plan(self.plan, [times[0] + self.tail, *times[1:]], 0.0, channel)
@@ -195,6 +197,39 @@ def test_auto_learns_from_its_trials_what_all_reduces_cost_in_training():
     assert best.median <= 1.02 * max(truth.end, truth.backward_end)
 
 
+@pytest.mark.parametrize("forward", [FORWARD, None])
+@pytest.mark.parametrize("cost", [curve(6e-4, 1e-9), curve(5e-4, 2e-8)])
+def test_predictions_follow_the_trials_where_the_first_iterations_were_slower(forward, cost):
+    """A start among other processes: no plan may be shown with times that training never took."""
+    machine = Machine(*[cost] * 3, slowdown={False: 0.3, True: 0.3}, forward=forward, slow=10)
+    run(machine, overlap=Overlap.TRY)
+    (decision,) = machine.decisions
+    assert decision.timings.backward_times == pytest.approx(BACKWARD, rel=0.01)
+    assert [channel.slowdown for channel in decision.channels] == pytest.approx([0.3, 0.3], abs=0.05)
+    best = decision.trials[0]
+    assert decision.predicted_from == "trials"
+    assert decision.plan.backward_end + decision.plan.exposed == pytest.approx(best.median, rel=0.05)
+    for trial in decision.trials:
+        assert trial.candidate.predicted == pytest.approx(trial.median, rel=0.05), trial.candidate.label
+
+
+@pytest.mark.parametrize("slow", [50, 60])
+def test_the_chosen_plan_is_predicted_with_what_its_own_last_trials_saw(slow):
+    """The machine is left alone only in the second stage, when no plan of one group runs any more."""
+    machine = Machine(slowdown={False: 0.3, True: 0.3}, slow=slow)
+    run(machine)
+    (decision,) = machine.decisions
+    assert machine.slow < -30 and len(decision.plan.groups) > 1
+    best = decision.trials[0]
+    assert decision.plan.backward_end == pytest.approx(best.median - best.exposed, rel=0.1)
+
+
+def test_a_schedule_that_tries_nothing_is_predicted_from_the_calibration():
+    machine = Machine()
+    run(machine, schedule="mgwfbp")
+    assert machine.decisions[0].predicted_from == "calibration"
+
+
 def test_all_ranks_decide_alike_by_the_slowest_ones_times():
     def work(ranks):
         machine = Machine(late=2e-4 * ranks.rank)
@@ -255,6 +290,17 @@ def test_the_first_iteration_is_not_counted_and_every_other_one_is_undisturbed()
     assert seen == ["single", "wfbp", "single", "wfbp", "single", "wfbp"]
     assert held == [True, False, True, False, True, False]
     assert profiler.timings(SingleCommunicator()).backward_times == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("iterations", "median"), [(4, 2.0), (10, 5.0), (16, 9.0), (20, 12.0)])
+def test_the_first_quarter_of_the_calibration_is_warming_up(iterations, median):
+    """Of iterations that take as many seconds as their number, those with even numbers are undisturbed."""
+    alone = make_plan("single", [1], [1.0], AffineCost(1, 1), element_bytes=4)
+    probe = make_plan("wfbp", [1, 1], [2.0, 1.0], AffineCost(1, 1), element_bytes=4)
+    profiler = Profiler(iterations, alone, [probe])
+    for number in range(iterations):
+        profiler.record([float(number), 0.0, 0.0], CommReport())
+    assert profiler.timings(SingleCommunicator()).backward_times == [median]
 
 
 def test_auto_overlaps_the_forward_pass_where_communication_outlasts_the_backward_pass():

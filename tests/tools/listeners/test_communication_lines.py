@@ -42,7 +42,10 @@ def test_it_says_what_was_measured_tried_and_why_a_single_all_reduce_was_chosen(
         "Chosen: single with blocking calls, the fastest; communication after the backward pass is 23.7 % of the time,"
         " and beside it would take up to 60 % of what it hides from the computation"
     )
-    assert lines[8].startswith("Schedule single: 1 group from 2 layers, 1.00 MiB; backward 10.000 ms")
+    assert lines[8] == (
+        "Schedule single: 1 group from 2 layers, 1.00 MiB; backward 10.000 ms, communication 3.000 ms, 3.000 ms of it"
+        " expected to be exposed (predicted from its trials)"
+    )
 
 
 def test_it_says_what_an_overlapping_plan_hides():
@@ -56,6 +59,7 @@ def test_it_says_what_an_overlapping_plan_hides():
 def test_a_schedule_of_the_users_is_not_explained():
     lines = chosen(WFBP, (), 0.0)
     assert not any(line.startswith(("Tried", "Chosen")) for line in lines)
+    assert lines[-1].endswith("expected to be exposed (predicted from the calibration)")
 
 
 def test_a_pinned_plan_rests_on_nothing():

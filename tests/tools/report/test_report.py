@@ -41,7 +41,7 @@ def line(kind, **values):
 
 def json_log(iterations=50, ranks=2, **plan):
     text = line("start", net="tiny <net>", max_iter=iterations, ranks=ranks, parameters=1234, iter=0)
-    text += line("plan", iter=5, schedule="auto", plan="auto: optimal", groups=[[0, 1, 800]], **plan)
+    text += line("plan", **{"iter": 5, "schedule": "auto", "plan": "auto: optimal", "groups": [[0, 1, 800]], **plan})
     for number in range(iterations):
         text += line(
             "iteration", iter=number, loss=2 / (number + 1), smoothed_loss=2 / (number + 1), lr=0.1, seconds=0.02,
@@ -127,6 +127,34 @@ def test_the_page_answers_where_the_time_went(engine):
     assert "group 0 measured: ready 4.000, start 4.000, end 7.000 ms" in page
     assert "9.50 ms — chosen" in page and "wfbp, blocking: 3 groups" in page
     assert "0.0017" in page
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        (
+            {"predicted_from": "trials"},
+            "Predicted after the trials, from what this plan took in them: backward 9.50 ms",
+        ),
+        (
+            {"predicted_from": "calibration"},
+            "Predicted from the calibration, before training by this plan: backward 9.5",
+        ),
+        ({"predicted_from": None}, "Predicted where the plan file was made: backward 9.50 ms"),
+        ({"predicted_from": "trials", "iter": 8}, "Predicted before the last plan was chosen: backward 9.50 ms"),
+        ({}, "Predicted: backward 9.50 ms"),
+    ],
+)
+def test_the_page_says_what_its_predictions_rest_on(engine, facts, text):
+    engine.write("run.json", json_log(**facts))
+    engine.write("timeline.json", timeline())
+    assert text in page_of(engine)
+
+
+def test_the_page_of_a_resumed_run_says_that_another_run_predicted(engine):
+    engine.write("run.json", "".join(each for each in json_log().splitlines(True) if '"event": "plan"' not in each))
+    engine.write("timeline.json", timeline())
+    assert "Predicted by the run that found this plan: backward 9.50 ms" in page_of(engine)
 
 
 def test_without_a_timeline_the_log_alone_gives_the_shares(engine):
