@@ -169,6 +169,10 @@ class Layer:
         """
         raise NotImplementedError
 
+    def first_values(self) -> Sequence[torch.Tensor | None]:
+        """Return the values that lie in the tops before the first pass; None for those that each pass makes anew."""
+        return ()
+
     def recall(self, bottoms: Sequence[torch.Tensor], tops: Sequence[torch.Tensor]) -> None:
         """Make what forward keeps out of what lies in the blobs, where backward runs without a forward pass.
 

@@ -172,7 +172,7 @@ class Net:
         # Over what really runs: a fused layer keeps other blobs than its members would.
         lifetimes.decide_overwrites(self._steps, freeing=not self.keep_blobs)
         if self.keep_blobs:
-            self._show_inputs()
+            self._show_first_values()
             return
         lifetimes.find_dead(self._steps, kept={*self.outputs})
 
@@ -252,12 +252,11 @@ class Net:
         elif not self.keep_blobs:
             needs.without_backward(self.nodes)
 
-    def _show_inputs(self) -> None:
-        """Puts the Input layers' tensors into their blobs, so that a user can fill them before the first pass."""
+    def _show_first_values(self) -> None:
+        """Puts what some layers' tops hold from the start into their blobs, so that a user can fill them."""
         for node in self.nodes:
-            if isinstance(node.layer, Input):
-                for blob, values in zip(node.tops, node.layer.values, strict=True):
-                    blob.data = values
+            for blob, values in zip(node.tops, node.layer.first_values(), strict=False):
+                blob.data = values
 
     # -- running -----------------------------------------------------------------------------------------
 

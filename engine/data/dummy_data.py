@@ -57,6 +57,13 @@ class DummyData(Layer):
         """The shapes that the fields give."""
         return self._shapes
 
+    def first_values(self) -> list[torch.Tensor | None]:
+        """The constant tops; None for those that are filled in every pass."""
+        return [
+            self._top(number) if filler is None or filler.type == "constant" else None
+            for number, filler in enumerate(self._fillers)
+        ]
+
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The tops, in the context's type and memory format."""
         return [self._top(number) for number in range(len(self._shapes))]

@@ -51,6 +51,10 @@ class Input(Layer):
         """The shapes of the values."""
         return [tuple(value.shape) for value in self.values]
 
+    def first_values(self) -> list[torch.Tensor | None]:
+        """The values themselves."""
+        return list(self.values)
+
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The values themselves."""
         return list(self.values)

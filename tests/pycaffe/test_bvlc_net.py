@@ -23,6 +23,7 @@ def with_labels(made):
 
 @pytest.fixture
 def simple(tmp_path):
+    caffe.set_random_seed(1)
     return with_labels(net(tmp_path, SIMPLE))
 
 

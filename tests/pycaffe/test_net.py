@@ -305,6 +305,16 @@ def test_blobs_can_be_read_and_written_before_the_first_pass(deploy):
     np.testing.assert_allclose(deploy.forward(start="prob")["prob"], 0.2)
 
 
+def test_constant_dummy_data_lie_in_their_blob_before_the_first_pass_and_can_be_written(tmp_path):
+    made = net(tmp_path, SIMPLE.replace('{ type: "constant" }', '{ type: "constant" value: 2 }'))
+    labels = made.blobs["label"].data
+    assert (labels == 2).all()
+    labels[...] = np.arange(5).reshape(labels.shape)
+    for _ in range(2):
+        made.forward()
+        np.testing.assert_array_equal(made.blobs["label"].data.ravel(), np.arange(5))
+
+
 def test_data_written_into_an_input_is_what_forward_reads(deploy):
     values = np.random.default_rng(0).standard_normal((4, 3, 8, 8)).astype(np.float32)
     view = deploy.blobs["data"].data
