@@ -8,15 +8,19 @@ the paper's rule.
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy
 
-from mgcaffe.comm.planning.csv_rows import what_is_wrong
-from mgcaffe.errors import CommError
+from mgcaffe.errors import CommError, DataError
+from mgcaffe.errors.checked_json import Json, json_value, parse_json
+
+MAX_BYTES = 2**63
+MAX_SECONDS = 1e6
+"""What an all-reduce can transfer and take; more makes no sense and would overflow predictions."""
 
 
 class Cost(Protocol):
@@ -39,7 +43,7 @@ class AffineCost:
     """a + b * bytes."""
 
     def __init__(self, a: float, b: float) -> None:
-        if not (a >= 0 and b >= 0):
+        if not (0 <= a < math.inf and 0 <= b < math.inf):
             raise CommError(f"an all-reduce cannot cost a + bM with a={a}, b={b}: both must be at least 0")
         self.a = float(a)
         self.b = float(b)
@@ -90,7 +94,7 @@ class AllReduceCost:
     def __init__(self, points: Sequence[tuple[float, float]]) -> None:
         least: dict[float, float] = {}
         for size, seconds in points:
-            if not (size > 0 and seconds > 0 and numpy.isfinite(seconds)):
+            if not (0 < size <= MAX_BYTES and 0 < seconds <= MAX_SECONDS):
                 raise CommError(f"a measured all-reduce of {size} bytes in {seconds} s makes no sense")
             least[float(size)] = min(float(seconds), least.get(float(size), float("inf")))
         if not least:
@@ -172,15 +176,37 @@ def cost_from_json(value: str | Mapping[str, Any]) -> AffineCost | AllReduceCost
     Raises:
         CommError: the value is no cost.
     """
+    complaint = "not the cost of an all-reduce"
     try:
-        record = json.loads(value) if isinstance(value, str) else value
-        if record["kind"] == "affine":
-            return AffineCost(record["a"], record["b"])
-        if record["kind"] == "curve":
-            return AllReduceCost([(size, seconds) for size, seconds in record["points"]])
-        raise CommError(f"unknown kind of all-reduce cost {record['kind']!r}; known are affine and curve")
-    except (KeyError, TypeError, ValueError) as error:
-        raise CommError(f"not the cost of an all-reduce: {what_is_wrong(error)}") from None
+        return read_cost(
+            parse_json(value, "<text>", complaint) if isinstance(value, str) else json_value(value, complaint)
+        )
+    except DataError as error:
+        raise CommError(error.message) from None
+
+
+def read_cost(value: Json) -> AffineCost | AllReduceCost:
+    """Read what `to_json` gave as a part of a document.
+
+    Raises:
+        DataError: the value is no cost; located.
+    """
+    kind = value["kind"].text()
+    try:
+        if kind == "affine":
+            return AffineCost(*(value[name].number(least=0, most=MAX_SECONDS) for name in ("a", "b")))
+        if kind == "curve":
+            return AllReduceCost([_point(point) for point in value["points"].elements()])
+    except CommError as error:
+        value.fail(error.message)
+    value["kind"].fail(f"unknown kind of all-reduce cost {kind!r}; known are affine and curve")
+
+
+def _point(point: Json) -> tuple[float, float]:
+    if len(point.elements()) != 2:
+        point.fail(f"{point.path} should be a size in bytes and a time in seconds")
+    size, seconds = point.elements()
+    return size.number(), seconds.number()
 
 
 @dataclass(frozen=True)

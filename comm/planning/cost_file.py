@@ -32,10 +32,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts, cost_from_json, line_error
-from mgcaffe.comm.planning.csv_rows import read_text, what_is_wrong
+from mgcaffe.comm.planning.cost import AllReduceCost, line_error, read_cost
+from mgcaffe.comm.planning.csv_rows import read_text
 from mgcaffe.comm.transport.communicator import Communicator
-from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError
+from mgcaffe.comm.tuning.calibration import WireCosts
+from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError, DataError
+from mgcaffe.errors.checked_json import Json, parse_json
 
 _HEAD = "all_reduce_costs"
 
@@ -93,42 +95,43 @@ def read_cost_file(path: str | Path) -> list[CostEntry]:
     """
     if not Path(path).exists():
         return []
+    text = read_text(path, "measured costs")
     try:
-        return parse_costs(json.loads(read_text(path, "measured costs")))
-    except (CommError, ValueError) as error:
+        return parse_costs(parse_json(text, str(path), "these are no measured costs"))
+    except DataError as error:
         raise CommError(
-            f"cost file {path}: {getattr(error, 'message', error)}",
+            f"cost file: {error.message}",
+            location=error.location,
             hint="give the name of a new file, and the costs are measured and written to it",
             exit_code=EXIT_BAD_INPUT,
         ) from None
 
 
-def is_cost_file(record: Any) -> bool:
-    """Return whether parsed JSON is the content of such a file."""
-    return isinstance(record, dict) and _HEAD in record
+def is_cost_file(document: Json) -> bool:
+    """Return whether a document is the content of such a file."""
+    return isinstance(document.value, dict) and _HEAD in document.value
 
 
-def parse_costs(record: Any) -> list[CostEntry]:
-    """Return the measurements in the parsed content of a file.
+def parse_costs(document: Json) -> list[CostEntry]:
+    """Return the measurements in the content of a file.
 
     Raises:
-        CommError: it is none.
+        DataError: it is none; located.
     """
-    if not is_cost_file(record):
-        raise CommError(f"these are no measured costs: '{_HEAD}' is missing")
-    try:
-        return [_parse_entry(entry) for entry in record[_HEAD]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CommError(f"these are no measured costs: {what_is_wrong(error)}") from None
+    return [_parse_entry(entry) for entry in document[_HEAD].elements()]
 
 
-def _parse_entry(entry: Mapping[str, Any]) -> CostEntry:
-    hosts = {str(host): int(ranks) for host, ranks in entry["hosts"].items()}
-    key = CostKey(hosts, int(entry["ranks"]), str(entry["mpi"]), str(entry["transport"]))
-    curves = [cost_from_json(entry[field.name]) for field in fields(WireCosts)]
-    if not all(isinstance(curve, AllReduceCost) for curve in curves):
-        raise CommError("these are no measured costs: one of them is no curve")
-    return CostEntry(key, WireCosts(*curves))  # type: ignore[arg-type]
+def _parse_entry(entry: Json) -> CostEntry:
+    hosts = {host: ranks.integer(least=1) for host, ranks in entry["hosts"].members().items()}
+    key = CostKey(hosts, entry["ranks"].integer(least=1), entry["mpi"].text(), entry["transport"].text())
+    return CostEntry(key, WireCosts(*(_curve(entry[field.name]) for field in fields(WireCosts))))
+
+
+def _curve(value: Json) -> AllReduceCost:
+    cost = read_cost(value)
+    if not isinstance(cost, AllReduceCost):
+        value.fail(f"{value.path} is no curve")
+    return cost
 
 
 def find_costs(entries: Sequence[CostEntry], key: CostKey) -> tuple[WireCosts | None, str]:

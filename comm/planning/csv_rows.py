@@ -11,13 +11,6 @@ from mgcaffe.errors import DataError, Location
 Row = tuple[Location, dict[str, str]]
 
 
-def what_is_wrong(error: Exception) -> str:
-    """Say in words why parsed JSON has not the form that was expected."""
-    if isinstance(error, KeyError):
-        return f"{error.args[0]!r} is missing"
-    return "a value is not of the kind that belongs there" if isinstance(error, TypeError) else str(error)
-
-
 def read_text(path: str | Path, what: str) -> str:
     """Return a file's text.
 
@@ -42,7 +35,13 @@ def csv_rows(path: str | Path, text: str, columns: tuple[str, ...]) -> Iterator[
     header: list[str] | None = None
     lines = ("" if line.startswith("#") else line for line in text.splitlines())
     reader = csv.reader(lines)
-    for values in reader:
+    while True:
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:  # a cell of more than 128 KiB
+            raise DataError(f"this is no table: {error}", location=Location(str(path), reader.line_num, 1)) from None
         location = Location(str(path), reader.line_num, 1)
         if not values:
             continue

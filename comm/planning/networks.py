@@ -18,17 +18,16 @@ holds at any number of workers, and a file's name stands for what was measured.
 from __future__ import annotations
 
 import difflib
-import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost, Cost, cost_from_json
+from mgcaffe.comm.planning.cost import MAX_BYTES, MAX_SECONDS, AffineCost, AllReduceCost, Cost, read_cost
 from mgcaffe.comm.planning.cost_file import is_cost_file, parse_costs
 from mgcaffe.comm.planning.csv_rows import csv_rows, read_text
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError, Location, UsageError
+from mgcaffe.errors.checked_json import parse_json
 
 
 @dataclass(frozen=True)
@@ -183,8 +182,8 @@ def _numbers(text: str, numbers: str, needed: tuple[str, ...], optional: tuple[s
             values[name] = float(value)
         except ValueError:
             raise UsageError(f"network '{text}': {name} is '{value}', which is not a number") from None
-        if not 0 <= values[name] < math.inf:
-            raise UsageError(f"network '{text}': {name} is {value} and must be at least 0")
+        if not 0 <= values[name] <= MAX_SECONDS:
+            raise UsageError(f"network '{text}': {name} is {value} and must be at least 0 and at most {MAX_SECONDS:g}")
     missing = [name for name in needed if name not in values]
     if missing:
         raise UsageError(f"network '{text}': {' and '.join(missing)} missing", hint=f"it takes {example}")
@@ -206,22 +205,22 @@ def read_network(path: Path) -> Network:
     line.
 
     Raises:
-        DataError: the file cannot be read, or is neither.
+        DataError: the file cannot be read, or is neither; located.
     """
     text = read_text(path, "measured costs")
     if path.suffix == ".csv":
         return MeasuredNetwork(str(path), _read_table(path, text))
-    try:
-        record = json.loads(text)
-        if is_cost_file(record):
-            entries = parse_costs(record)
-            return MeasuredNetwork(str(path), {entry.key.ranks: entry.costs.polled for entry in entries})
-        return FixedNetwork(str(path), cost_from_json(record))
-    except (CommError, ValueError) as error:
-        raise DataError(str(error), location=Location(str(path))) from None
+    document = parse_json(text, str(path), "not the cost of an all-reduce")
+    if is_cost_file(document):
+        curves = {entry.key.ranks: entry.costs.polled for entry in parse_costs(document)}
+        if not curves:
+            document.fail("the list of them is empty")
+        return MeasuredNetwork(str(path), curves)
+    return FixedNetwork(str(path), read_cost(document))
 
 
 _LEAST_BYTES = 1024
+_MAX_NODES = 10**9
 
 
 def _read_table(path: Path, text: str) -> dict[int, AllReduceCost]:
@@ -232,6 +231,12 @@ def _read_table(path: Path, text: str) -> dict[int, AllReduceCost]:
             nodes, size, latency = int(row["nodes"]), float(row["bytes"]), float(row["latency_us"])
         except ValueError:
             raise DataError(f"{', '.join(row.values())} should be numbers", location=location) from None
+        if not (1 <= nodes <= _MAX_NODES and 0 <= size <= MAX_BYTES and 0 < latency * 1e-6 <= MAX_SECONDS):
+            raise DataError(
+                f"an all-reduce of {row['bytes']} bytes among {row['nodes']} nodes in {row['latency_us']} us makes no"
+                " sense",
+                location=location,
+            )
         if size >= _LEAST_BYTES:
             points.setdefault(nodes, []).append((size, latency * 1e-6))
     if not points:

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from mgcaffe.errors import CommError
+from mgcaffe.errors import CommError, DataError
+from mgcaffe.errors.checked_json import Json, json_value, parse_json
 
 
 @dataclass(frozen=True)
@@ -165,26 +166,37 @@ class Plan:
         Raises:
             CommError: the value is no plan.
         """
+        complaint = "not a plan"
         try:
-            record = json.loads(value) if isinstance(value, str) else value
-            kinds = {field.name: float if field.name.endswith("_at") else int for field in fields(Group)}
-            groups = tuple(
-                Group(**{name: kind(group[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
-                for group in record["groups"]
+            return cls._read(
+                parse_json(value, "<text>", complaint) if isinstance(value, str) else json_value(value, complaint)
             )
-            waits = record.get("waits")
-            return cls(
-                str(record["schedule"]),
-                int(record["layers"]),
-                groups,
-                float(record["backward_end"]),
-                bool(record.get("blocking", False)),
-                bool(record.get("overlap_forward", False)),
-                tuple(int(number) for number in record.get("order", ())),
-                None if waits is None else float(waits),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise CommError(f"not a plan: {error!r}") from None
+        except DataError as error:
+            raise CommError(error.message) from None
+
+    @classmethod
+    def _read(cls, record: Json) -> Plan:
+        groups = tuple(
+            Group(*(_group_value(group, field.name) for field in fields(Group)))  # type: ignore[arg-type]
+            for group in record["groups"].elements()
+        )
+        blocking, overlaps, order, waits = (
+            record.get(name) for name in ("blocking", "overlap_forward", "order", "waits")
+        )
+        return cls(
+            record["schedule"].text(),
+            record["layers"].integer(least=0),
+            groups,
+            record["backward_end"].number(),
+            blocking is not None and blocking.flag(),
+            overlaps is not None and overlaps.flag(),
+            () if order is None else tuple(number.integer() for number in order.elements()),
+            None if waits is None else waits.number(),
+        )
+
+
+def _group_value(group: Json, name: str) -> float:
+    return group[name].number() if name.endswith("_at") else group[name].integer()
 
 
 def _check_skipped(segments: Sequence[Segment], start: int, stop: int) -> None:

@@ -33,12 +33,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.comm.planning.cost import Cost, cost_from_json
-from mgcaffe.comm.planning.csv_rows import read_text, what_is_wrong
+from mgcaffe.comm.planning.cost import Cost, read_cost
+from mgcaffe.comm.planning.csv_rows import read_text
 from mgcaffe.comm.planning.forward_overlap import overlapping
 from mgcaffe.comm.planning.plan import Plan, Segment
 from mgcaffe.comm.planning.schedules import predict_groups
-from mgcaffe.errors import EXIT_BAD_INPUT, CommError
+from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError
+from mgcaffe.errors.checked_json import Json, parse_json
 
 
 @dataclass(frozen=True)
@@ -118,30 +119,29 @@ def read_plan(path: str | Path, segments: Sequence[Segment], element_bytes: int)
         CommError: it is no plan, or doesn't fit the net; the first difference is named.
     """
     text = read_text(path, "a plan")
+    hint = "'engine plan NET --export=FILE' writes one for a net"
     try:
-        return _read(text, segments, element_bytes)
+        return _read(parse_json(text, str(path), "this is no plan"), segments, element_bytes)
+    except DataError as error:
+        raise CommError(
+            f"plan file: {error.message}", location=error.location, hint=hint, exit_code=EXIT_BAD_INPUT
+        ) from None
     except CommError as error:
         raise CommError(
-            f"plan file {path}: {error.message}",
-            hint=error.hint or "'engine plan NET --export=FILE' writes one for a net",
-            exit_code=EXIT_BAD_INPUT,
+            f"plan file {path}: {error.message}", hint=error.hint or hint, exit_code=EXIT_BAD_INPUT
         ) from None
 
 
-def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
-    try:
-        record = json.loads(text)
-        layers = [(str(layer["name"]), int(layer["elements"])) for layer in record["layers"]]
-        ready = [float(layer["ready_s"]) for layer in record["layers"]]
-        named = [(group["from"], group["down_to"]) for group in record["groups"]]
-        backward_end, schedule = float(record["backward_s"]), str(record["schedule"])
-        blocking, overlaps = (bool(record.get(name, False)) for name in ("blocking", "overlap_forward"))
-        sending = tuple(int(number) for number in record.get("order", ())) if overlaps else ()
-        cost = cost_from_json(record["cost"])
-    except json.JSONDecodeError as error:
-        raise CommError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise CommError(f"this is no plan: {what_is_wrong(error)}") from None
+def _read(record: Json, segments: Sequence[Segment], element_bytes: int) -> Plan:
+    rows = record["layers"].elements()
+    layers = [(row["name"].text(), row["elements"].integer(least=0)) for row in rows]
+    ready = [row["ready_s"].number() for row in rows]
+    named = [(_layer(group["from"]), _layer(group["down_to"])) for group in record["groups"].elements()]
+    backward_end, schedule = record["backward_s"].number(), record["schedule"].text()
+    blocking, overlaps = (_flag(record, name) for name in ("blocking", "overlap_forward"))
+    order = record.get("order") if overlaps else None
+    sending = tuple(number.integer() for number in order.elements()) if order is not None else ()
+    cost = read_cost(record["cost"])
     _compare_layers(layers, segments)
     ranges = list(_ranges(named, segments))
     groups = predict_groups(ranges, segments, ready, cost, element_bytes)
@@ -149,9 +149,20 @@ def _read(text: str, segments: Sequence[Segment], element_bytes: int) -> Plan:
     plan.check(segments)
     if overlaps:
         plan = replace(plan, overlaps_forward=True) if sending else overlapping(plan)
-    if record.get("hash") == plan.hash or schedule.endswith(" (edited)"):
+    told = record.get("hash")
+    if (told is not None and told.value == plan.hash) or schedule.endswith(" (edited)"):
         return plan
     return replace(plan, schedule=f"{schedule} (edited)")
+
+
+def _layer(value: Json) -> str | int:
+    """A layer's name, or its number."""
+    return value.text() if isinstance(value.value, str) else value.integer(least=0)
+
+
+def _flag(record: Json, name: str) -> bool:
+    value = record.get(name)
+    return value is not None and value.flag()
 
 
 def _compare_layers(layers: Sequence[tuple[str, int]], segments: Sequence[Segment]) -> None:
@@ -172,7 +183,7 @@ def _compare_layers(layers: Sequence[tuple[str, int]], segments: Sequence[Segmen
         raise CommError(f"there is no layer {len(layers)}, which is '{segments[len(layers)].name}' in the net")
 
 
-def _ranges(named: Sequence[tuple[Any, Any]], segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
+def _ranges(named: Sequence[tuple[str | int, str | int]], segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
     """Turn (from, down to) into (first, last), checking that the groups cover all layers, each once."""
     next_layer = len(segments) - 1
     for number, (above, below) in enumerate(named):
@@ -188,7 +199,7 @@ def _ranges(named: Sequence[tuple[Any, Any]], segments: Sequence[Segment]) -> It
         raise CommError(f"layer '{segments[next_layer].name}' is in no group")
 
 
-def _find(layer: Any, segments: Sequence[Segment], number: int) -> int:
+def _find(layer: str | int, segments: Sequence[Segment], number: int) -> int:
     """Return a layer's index, given its name or that index."""
     if isinstance(layer, int) and 0 <= layer < len(segments):
         return layer

@@ -23,8 +23,11 @@ from pathlib import Path
 from mgcaffe.comm.planning.csv_rows import csv_rows, read_text
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, Location
+from mgcaffe.errors.file_names import shown_name
 
 _COLUMNS = ("layer", "elements", "backward_us")
+_MAX_ELEMENTS = 2**60
+_MAX_SECONDS = 1e6
 _FORWARD = re.compile(r"#\s*forward_us:\s*(\S+)")
 
 
@@ -112,9 +115,11 @@ def read_trace(path: str | Path) -> Trace:
         try:
             layer = TraceLayer(name, int(elements), float(micros) * 1e-6)
         except ValueError:
-            raise DataError(f"'{elements}' and '{micros}' should be numbers", location=location) from None
-        if layer.elements < 0 or not 0 <= layer.backward_s < math.inf:
-            raise DataError(f"layer '{name}' has {elements} elements and takes {micros} us", location=location)
+            what = f"'{shown_name(elements)}' and '{shown_name(micros)}' should be numbers"
+            raise DataError(what, location=location) from None
+        if not (0 <= layer.elements <= _MAX_ELEMENTS and 0 <= layer.backward_s <= _MAX_SECONDS):
+            what = f"layer '{name}' has {shown_name(elements)} elements and takes {shown_name(micros)} us"
+            raise DataError(what, location=location)
         layers.append(layer)
     if not any(layer.elements for layer in layers):
         raise DataError("the trace has no layer with gradients", location=Location(str(path)))
@@ -127,9 +132,13 @@ def _forward_seconds(text: str, path: str) -> float | None:
         if not found:
             continue
         try:
-            return float(found[1]) * 1e-6
+            seconds = float(found[1]) * 1e-6
         except ValueError:
-            raise DataError(f"forward_us is '{found[1]}', not a number", location=Location(path, number, 1)) from None
+            seconds = math.nan
+        if not 0 <= seconds <= _MAX_SECONDS:
+            what = f"forward_us is '{shown_name(found[1])}', not a number of microseconds"
+            raise DataError(what, location=Location(path, number, 1))
+        return seconds
     return None
 
 

@@ -12,6 +12,9 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from mgcaffe.errors import DataError
+from mgcaffe.errors.checked_json import parse_json
+
 _NO_LOSS = 9.9e37
 """What forks begin with (1e38, or FLT_MAX) is above it, in float32 too."""
 
@@ -42,10 +45,14 @@ class PlateauState:
             ValueError: it is something else.
         """
         try:
-            values = json.loads(content)
-            state = PlateauState(int(values["steps"]), float(values["lowest_loss"]), int(values["last_event"]))
-        except (KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"the plateau's state is damaged: {error!r}") from None
+            values = parse_json(content, "solverstate", "the plateau's state is damaged")
+            state = PlateauState(
+                values["steps"].integer(),
+                values["lowest_loss"].number(most=math.inf),  # before the first loss
+                values["last_event"].integer(),
+            )
+        except DataError as error:
+            raise ValueError(error.message) from None
         return state.checked()
 
     @staticmethod

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from mgcaffe.engine import Net
-from mgcaffe.errors import SolverError
+from mgcaffe.errors import DataError, SolverError
+from mgcaffe.errors.checked_json import parse_json
 from mgcaffe.prototxt import nearest
 from mgcaffe.solvers.events import OutputValue
 from mgcaffe.solvers.source import locate
@@ -50,15 +51,15 @@ class BestScore:
     def decode(cls, content: bytes) -> BestScore | None:
         """The score that `encode` wrote; None if these bytes are none."""
         try:
-            values = json.loads(content)
+            values = parse_json(content, "solverstate", "the best score is damaged")
             return cls(
-                int(values["net"]),
-                str(values["output"]),
-                bool(values["higher"]),
-                float(values["value"]),
-                int(values["iteration"]),
+                values["net"].integer(least=0),
+                values["output"].text(),
+                values["higher"].flag(),
+                values["value"].number(),
+                values["iteration"].integer(least=0),
             )
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        except DataError:
             return None
 
 

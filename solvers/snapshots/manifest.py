@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
+from mgcaffe.errors import EXIT_BAD_INPUT, DataError, SnapshotError
+from mgcaffe.errors.checked_json import Json, parse_json
 
 SUFFIX = ".manifest.json"
 _FORMAT = 1
 _CHUNK = 1 << 20
+_SUM_LENGTH = 2 * hashlib.sha256().digest_size
 _MOST_BYTES = 1 << 16
 _OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole one"
 
@@ -108,37 +109,38 @@ def read_manifest(state: str | os.PathLike[str]) -> Manifest | None:
         raise _unusable(f"cannot read the manifest {path}: {error.strerror or error}", None) from None
     hint = "remove it to use the snapshot unchecked, or resume from another one"
     try:
-        values = json.loads(content)
-        checksum = values.pop("checksum")
-        if values["format"] != _FORMAT:
-            raise _unusable(f"the manifest {path} has format {values['format']}; only {_FORMAT} is known", hint)
-        if checksum != _checksum(values):
-            raise ValueError
+        values = parse_json(content, str(path), "the manifest is damaged")
+        form = values["format"].integer()
+        if form != _FORMAT:
+            raise _unusable(f"the manifest {path} has format {form}; only {_FORMAT} is known", hint)
         manifest = _decode(values)
+        # `encode` computes the checksum anew.
         if manifest.encode() != content:
             raise ValueError
         return manifest
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+    except (DataError, ValueError, RecursionError):
         raise _unusable(f"the manifest {path} is damaged", hint) from None
 
 
-def _decode(values: dict[str, Any]) -> Manifest:
-    """A manifest out of its values; whatever has another type raises one of the errors caught above."""
+def _decode(values: Json) -> Manifest:
+    """Return the manifest in a document.
+
+    Raises:
+        DataError: a value is missing or has another type.
+        ValueError: a file's name is none.
+    """
     files = []
     for key in ("weights", "state"):
-        name, size, sha256 = (values[key][field] for field in ("name", "size", "sha256"))
-        if Path(name).name != name or len(sha256) != hashlib.sha256().digest_size * 2:
+        name, sha256 = values[key]["name"].file_name(), values[key]["sha256"].text()
+        if Path(name).name != name or len(sha256) != _SUM_LENGTH:
             raise ValueError
-        files.append(FileSum(name, int(size), sha256))
-    written_at = float(values["written_at"])
-    if not math.isfinite(written_at):
-        raise ValueError
+        files.append(FileSum(name, values[key]["size"].integer(least=0), sha256))
     return Manifest(
-        int(values["iteration"]),
-        int(values["ranks"]),
-        str(values["solver_type"]),
-        written_at,
-        bool(values["only_best"]),
+        values["iteration"].integer(least=0),
+        values["ranks"].integer(least=1),
+        values["solver_type"].text(),
+        values["written_at"].number(),
+        values["only_best"].flag(),
         *files,
     )
 

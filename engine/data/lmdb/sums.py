@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.errors import DataError
+from mgcaffe.errors.checked_json import parse_json
 from mgcaffe.prototxt import write_whole
 
 FILE = "sums.crc32"
@@ -62,10 +63,11 @@ def read_sums(folder: Path, records: int) -> Sums | None:
     except OSError as error:
         raise DataError(f"sum file '{path}' cannot be read: {error.strerror}") from error
     try:
-        said = json.loads(head)
-        sound = said["form"] == _FORM and len(table) == 4 * said["records"] and zlib.crc32(table) == said["crc32"]
-        said_records = said["records"]
-    except (ValueError, TypeError, KeyError):
+        said = parse_json(head, str(path), "no sum file")
+        said_records = said["records"].integer(least=0)
+        sound = said["form"].text() == _FORM and said["crc32"].integer() == zlib.crc32(table)
+        sound = sound and len(table) == 4 * said_records
+    except DataError:
         sound, said_records = False, 0
     if not sound:
         raise DataError(f"sum file '{path}' is damaged", hint=_hint(folder))

@@ -72,11 +72,20 @@ def test_the_key_counts_the_ranks_of_each_host_and_is_the_same_everywhere(monkey
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"all_reduce_costs": [{}]}', '{"all_reduce_costs": 3}', '{"kind": "affine", "a": 1, "b": 1}']
+    "text",
+    [
+        "{",
+        "[]",
+        '{"all_reduce_costs": [{}]}',
+        '{"all_reduce_costs": 3}',
+        '{"kind": "affine", "a": 1, "b": 1}',
+        '{"all_reduce_costs": [{"hosts": {"a": Infinity}}]}',
+        '{"all_reduce_costs": ' + 2000 * "[" + 2000 * "]" + "}",
+    ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path, text):
     (tmp_path / "costs.json").write_text(text)
-    with pytest.raises(CommError, match=r"cost file .*costs\.json") as error:
+    with pytest.raises(CommError, match=r"costs\.json(:1:\d+)?: cost file: these are no") as error:
         read_cost_file(tmp_path / "costs.json")
     assert error.value.exit_code == 65
 

@@ -95,6 +95,16 @@ def test_a_cost_is_read_from_json(tmp_path):
         ("cost.csv", "nodes,bytes\n1,2\n", "there is no column 'latency_us'"),
         ("cost.csv", "# x\nnodes,bytes,latency_us\n2,2048,7\n2,4096,\n", ":4:1: 2, 4096,  should be numbers"),
         ("cost.csv", "nodes,bytes,latency_us\n2,4096\n", ":2:1: 2 values for 3 columns"),
+        *(
+            ("cost.csv", f"nodes,bytes,latency_us\n2,4096,7\n2,8192,{latency}\n", ":3:1: an all-reduce of 8192 bytes")
+            for latency in ("inf", "nan", "-1", "0", "1e300")
+        ),
+        ("cost.csv", "nodes,bytes,latency_us\n2,inf,7\n", ":2:1: an all-reduce of inf bytes among 2 nodes"),
+        ("cost.json", '{"kind": "affine", "a": Infinity, "b": 1}', ":1:24: not the cost of an all-reduce: a should be"),
+        ("cost.json", '{"kind": "curve", "points": [[1024, 1], [2048, NaN]]}', "points[1][1] should be a number"),
+        ("cost.json", '{"kind": "curve", "points": [[1024, -1]]}', "1024.0 bytes in -1.0 s makes no sense"),
+        ("cost.json", '{"kind": "curve", "points": [[1024]]}', "points[0] should be a size in bytes and a time"),
+        ("cost.json", '{"all_reduce_costs": []}', "the list of them is empty"),
         ("cost.csv", "nodes,bytes,latency_us\n2,4,1\n", "no all-reduce of 1024 bytes or more"),
     ],
 )

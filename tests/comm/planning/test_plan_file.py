@@ -121,7 +121,12 @@ def test_a_plan_of_another_net_names_the_first_difference(path, segments, words)
         ),
         (lambda record: record["groups"][0].update({"from": "ip9"}), "group 0: there is no layer 'ip9'"),
         (lambda record: record.pop("layers"), "this is no plan: 'layers' is missing"),
-        (lambda record: record.update(groups=[3]), "this is no plan: a value is not of the kind"),
+        (lambda record: record.update(groups=[3]), "this is no plan: groups[0] should be an object, not 3"),
+        (lambda record: record["layers"][1].update(elements=10**400), "layers[1].elements should be a whole number"),
+        (lambda record: record["layers"][1].update(ready_s=float("nan")), "layers[1].ready_s should be a number"),
+        (lambda record: record["groups"][0].update({"from": float("inf")}), "groups[0].from should be a whole number"),
+        (lambda record: record.update(blocking="no"), "blocking should be true or false"),
+        (lambda record: record["cost"].update(a=float("inf")), "cost.a should be a number"),
         (lambda record: record.update(cost={"kind": "free"}), "unknown kind of all-reduce cost 'free'"),
     ],
 )
@@ -134,7 +139,13 @@ def test_a_plan_edited_badly_is_an_error(path, change, words):
 
 def test_what_is_no_json_says_where(path):
     path.write_text('{\n "schedule": \n')
-    with pytest.raises(CommError, match="line 3, column 1"):
+    with pytest.raises(CommError, match=r"plan\.json:3:1: "):
+        read_plan(path, SEGMENTS, 4)
+    path.write_text(json.dumps({"schedule": "wfbp", "layers": [{"name": "a"}]}, indent=1))
+    with pytest.raises(CommError, match=r"plan\.json:4:3: plan file: this is no plan: 'elements' is missing in layers"):
+        read_plan(path, SEGMENTS, 4)
+    path.write_text(2000 * "[" + 2000 * "]")
+    with pytest.raises(CommError, match="nested too deeply"):
         read_plan(path, SEGMENTS, 4)
     with pytest.raises(DataError, match="cannot read a plan: No such file"):
         read_plan(path.with_name("absent"), SEGMENTS, 4)

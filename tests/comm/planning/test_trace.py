@@ -66,6 +66,9 @@ def test_a_faster_machine_takes_less_for_everything():
         ("layer,elements,backward_us\na,1,nan\n", "takes nan us"),
         ("layer,elements,backward_us\na,0,1\n", "has no layer with gradients"),
         ("# forward_us: soon\nlayer,elements,backward_us\na,1,2\n", ":1:1: forward_us is 'soon', not a number"),
+        ("# forward_us: inf\nlayer,elements,backward_us\na,1,2\n", ":1:1: forward_us is 'inf', not a number"),
+        (f"layer,elements,backward_us\na,{10**400},2\n", ":2:1: layer 'a' has 1000"),
+        ("layer,elements,backward_us\na,1,1e300\n", "takes 1e300 us"),
     ],
 )
 def test_what_is_no_trace_says_where(tmp_path, text, words):
