@@ -12,7 +12,6 @@ path in the document: `plan.json:7:21: this is no plan: layers[0].elements shoul
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -193,7 +192,7 @@ class Json:
         if isinstance(self.value, dict | list):
             return _NAMES[type(self.value)]
         if isinstance(self.value, int) and abs(self.value) > MAX_INTEGER:
-            return "a larger number" if self.value > 0 else "a smaller number"
+            return "one that large" if self.value > 0 else "one that small"
         return _shortened(json.dumps(self.value))
 
 
@@ -245,11 +244,10 @@ def _shortened(text: str) -> str:
 
 def _bounds(least: float, most: float, widest: float) -> str:
     """`` of 0 or more``, `` from 1 to 8``, or nothing where only the widest bounds hold."""
+    low, high = (f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (least, most))
     if most < widest:
-        return f" from {least} to {most}" if least > -widest else f" of at most {most}"
-    if least > -widest:
-        return f" of {least} or more"
-    return f" of at most {widest:g} in size" if math.isfinite(widest) else ""
+        return f" from {low} to {high}" if least > -widest else f" of at most {high}"
+    return f" of {low} or more" if least > -widest else ""
 
 
 def _location(document: _Document, offset: int) -> Location:

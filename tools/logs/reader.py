@@ -14,24 +14,23 @@ Grammar (Caffe: solver.cpp, sgd_solver.cpp; `tools/extra/parse_log.py` reads the
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.errors import DataError
+from mgcaffe.errors.checked_json import Json, parse_json
 
 _NUMBER = r"([-+]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))"
 _PREFIX = re.compile(r"[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(\.\d+)?\s+\d+ \S+:\d+\] ?")
-_ITERATION = re.compile(r"Iteration (\d+)\b(.*)")
-_TESTING = re.compile(r"Testing net \(#(\d+)\)")
+_ITERATION = re.compile(r"Iteration (\d{1,18})\b(.*)")
+_TESTING = re.compile(r"Testing net \(#(\d{1,9})\)")
 _SPEED = re.compile(rf"\({_NUMBER} iter/s", re.IGNORECASE)
 _LOSS = re.compile(rf"\bloss = {_NUMBER}", re.IGNORECASE)
 _RATE = re.compile(rf"\blr = {_NUMBER}", re.IGNORECASE)
-_OUTPUT = re.compile(rf"(Train|Test) net output #(\d+): (.+?) = {_NUMBER}(?:\s|$)", re.IGNORECASE)
+_OUTPUT = re.compile(rf"(Train|Test) net output #(\d{{1,9}}): (.+?) = {_NUMBER}(?:\s|$)", re.IGNORECASE)
 _TEST_LOSS = re.compile(rf"Test loss: {_NUMBER}", re.IGNORECASE)
 _COMM = re.compile(rf"Communication: {_NUMBER} ms hidden, {_NUMBER} ms exposed an iteration")
 _DATA = re.compile(rf"Data: {_NUMBER} ms waited for an iteration")
@@ -96,7 +95,7 @@ def read_logs(paths: Sequence[str]) -> RunLog:
         before = reader.count
         try:
             with Path(path).open(encoding="utf-8", errors="replace") as lines:
-                reader.read(lines)
+                reader.read(lines, path)
         except OSError as error:
             raise DataError(f"log '{path}' cannot be read: {error.strerror}") from error
         if reader.count == before:
@@ -123,13 +122,17 @@ class _Reader:
         self._start: datetime | None = None
         self._seconds = self._offset = 0.0
 
-    def read(self, lines: Iterable[str]) -> None:
-        """Takes the lines of a file."""
+    def read(self, lines: Iterable[str], file: str) -> None:
+        """Takes the lines of a file.
+
+        Raises:
+            DataError: one of them is JSON, but not as --json_log writes it; located.
+        """
         self._row, self._time, self._start = None, None, None
         self._begin()
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             text = line.rstrip("\n")
-            if text.lstrip().startswith("{") and (entry := _json_entry(text)) is not None:
+            if text.lstrip().startswith("{") and (entry := _json_entry(text, file, number)) is not None:
                 self._read_json(entry)
                 continue
             match = _PREFIX.search(text)
@@ -235,37 +238,45 @@ class _Reader:
 
     # -- lines of a JSON log -----------------------------------------------------------------------------
 
-    def _read_json(self, entry: dict[str, Any]) -> None:
-        kind = entry.get("event")
+    def _read_json(self, entry: Json) -> None:
+        kind = entry["event"].value
         if kind == "start":
-            self._log.net = str(entry.get("net", ""))
+            self._log.net = net.text() if (net := entry.get("net")) is not None else ""
             self._log.runs += 1
             self._begin()
-        elif kind == "iteration" and "iter" in entry:
-            self._seconds += _float(entry.get("seconds"), 0.0)
-            row = self._add(self._log.train, int(entry["iter"]))
-            row.rate = _float(entry.get("lr"))
-            row.outputs.append((0, "loss", _float(entry.get("loss"))))
+        elif kind == "iteration":
+            self._seconds += _number(entry, "seconds", 0.0)
+            row = self._add(self._log.train, entry["iter"].integer(least=0))
+            row.rate = _number(entry, "lr")
+            row.outputs.append((0, "loss", _number(entry, "loss")))
             names = ("smoothed_loss", "images_per_s", "data_wait_ms", "comm_hidden_ms", "comm_exposed_ms")
-            row.others = {name: _float(entry[name]) for name in names if name in entry}
-        elif kind == "test" and "iter" in entry:
-            row = self._add(self._log.tests.setdefault(int(entry.get("net", 0)), []), int(entry["iter"]))
-            self._seconds += _float(entry.get("seconds"), 0.0)
-            for name, value in dict(entry.get("scores") or {}).items():
-                for number in value if isinstance(value, list) else [value]:
-                    row.outputs.append((len(row.outputs), name, _float(number)))
+            row.others = {name: _number(entry, name) for name in names if name in entry.value}
+        elif kind == "test":
+            net = entry.get("net")
+            rows = self._log.tests.setdefault(net.integer(least=0) if net is not None else 0, [])
+            row = self._add(rows, entry["iter"].integer(least=0))
+            self._seconds += _number(entry, "seconds", 0.0)
+            scores = entry.get("scores")
+            for name, value in scores.members().items() if scores is not None else ():
+                for number in value.elements() if value.is_list() else [value]:
+                    row.outputs.append((len(row.outputs), name, _finite(number)))
             if entry.get("loss") is not None:
-                row.others["test_loss"] = _float(entry["loss"])
+                row.others["test_loss"] = _number(entry, "loss")
 
 
-def _json_entry(text: str) -> dict[str, Any] | None:
+def _json_entry(text: str, file: str, number: int) -> Json | None:
     try:
-        entry = json.loads(text)
-    except (ValueError, RecursionError):
+        entry = parse_json(text, file, "not a line of a JSON log", line=number)
+    except DataError:
         return None
-    return entry if isinstance(entry, dict) and "event" in entry else None
+    return entry if isinstance(entry.value, dict) and "event" in entry.value else None
 
 
-def _float(value: Any, otherwise: float = float("nan")) -> float:
+def _number(entry: Json, name: str, otherwise: float = float("nan")) -> float:
     """A number of a JSON log, where what is not finite is null."""
-    return float(value) if isinstance(value, int | float) else otherwise
+    value = entry.get(name)
+    return otherwise if value is None else value.number()
+
+
+def _finite(value: Json) -> float:
+    return float("nan") if value.value is None else value.number()

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.errors import DataError
+from mgcaffe.errors import DataError, Location
+from mgcaffe.errors.checked_json import Json, parse_json
+
+_HINT = "give what engine train --json_log wrote"
+# The members of each kind of line that are read, apart from lists and objects, and their types.
+_MEMBERS = {
+    "start": {"net": Json.text, "max_iter": Json.integer, "ranks": Json.integer, "parameters": Json.integer},
+    "iteration": dict.fromkeys(
+        ("loss", "smoothed_loss", "lr", "seconds", "images_per_s", "data_wait_ms", "comm_hidden_ms", "comm_exposed_ms"),
+        Json.number,
+    ),
+    "plan": {"plan": Json.text, "schedule": Json.text},
+    "finish": {"rounding": Json.number, "stopped_early": Json.flag},
+    "trial": {
+        "plan": Json.text,
+        "blocking": Json.flag,
+        "groups": Json.integer,
+        "predicted_ms": Json.number,
+        "measured_ms": Json.number,
+        "exposed_ms": Json.number,
+    },
+}
 
 
 @dataclass
 class RunLog:
     """A run, also one that was resumed in the same file: what came later for an iteration holds.
+
+    Of each line there are the members that the page reads, checked; a member that is null is left out.
 
     Attributes:
         path: the file.
@@ -50,71 +72,92 @@ def read_run(path: Path) -> RunLog:
     """Read a JSON log.
 
     Raises:
-        DataError: it cannot be read, or is no such log.
+        DataError: it cannot be read, or is no such log; located.
     """
     run = RunLog(path)
     iterations: dict[int, dict[str, Any]] = {}
     tests: dict[tuple[int, int], dict[str, Any]] = {}
-    for number, text in enumerate(read_text(path).splitlines(), 1):
+    for number, text in enumerate(read_text(path).split("\n"), 1):
         try:
-            line = json.loads(text)
-            kind = line["event"]
-            if kind == "iteration":
-                iterations[line["iter"]] = line
-            elif kind == "test":
-                tests[line["iter"], line["net"]] = line
-            else:
-                _note(run, kind, line)
-        except (ValueError, KeyError, TypeError) as error:
-            if number > 1 and isinstance(error, json.JSONDecodeError):
-                break  # the run was cut off while it wrote its last line
-            raise DataError(
-                f"{path}:{number}: not a line of a JSON log: {text[:60]!r}",
-                hint="give what engine train --json_log wrote",
-            ) from None
+            line = parse_json(text, str(path), "not a line of a JSON log", hint=_HINT, line=number)
+        except DataError:
+            if number > 1:
+                continue  # here a run was cut off while it wrote, and perhaps another one went on in the same line
+            raise
+        kind = line["event"].text()
+        if kind == "iteration":
+            iterations[line["iter"].integer()] = _checked(line, kind)
+        elif kind == "test":
+            test = {"iter": line["iter"].integer(), "net": line["net"].integer(), "scores": _scores(line["scores"])}
+            tests[test["iter"], test["net"]] = test
+        else:
+            _note(run, kind, line)
     if not iterations:
-        raise DataError(f"{path}: no iteration is told of here", hint="give what engine train --json_log wrote")
+        raise DataError("no iteration is told of here", location=Location(str(path)), hint=_HINT)
     run.iterations = [iterations[number] for number in sorted(iterations)]
     run.tests = [tests[key] for key in sorted(tests)]
     return run
 
 
-def _note(run: RunLog, kind: str, line: dict[str, Any]) -> None:
+def _checked(line: Json, kind: str) -> dict[str, Any]:
+    """The members of a line that are read, and its iteration."""
+    values = {"iter": line["iter"].integer()} if kind not in ("start", "trial") else {}
+    for name, read in _MEMBERS[kind].items():
+        member = line.get(name)
+        if member is not None:
+            values[name] = read(member)
+    return values
+
+
+def _scores(scores: Json) -> dict[str, float]:
+    """The scores of one finite number each; of a list of numbers nothing is shown."""
+    members = {name: value for name, value in scores.members().items() if value.value is not None}
+    return {name: value.number() for name, value in members.items() if not value.is_list()}
+
+
+def _note(run: RunLog, kind: str, line: Json) -> None:
     if kind == "start":
-        run.start = line
+        run.start = _checked(line, kind)
         run.finish = None
     elif kind == "plan":
-        run.plan = line
+        trials = line.get("trials")
+        run.plan = _checked(line, kind)
+        run.plan["groups"] = len(line["groups"].elements())
+        run.plan["trials"] = [_trial(trial) for trial in trials.elements()] if trials is not None else []
     elif kind == "finish":
-        run.finish = line
+        run.finish = _checked(line, kind)
     elif kind == "snapshot":
-        run.notes.append((kind, line["iter"], str(line["state"])))
-    elif "text" in line:
-        run.notes.append((kind, line.get("iter"), str(line["text"])))
+        run.notes.append((kind, line["iter"].integer(), line["state"].text()))
+    elif (text := line.get("text")) is not None:
+        at = line.get("iter")
+        run.notes.append((kind, at.integer() if at is not None else None, text.text()))
+
+
+def _trial(trial: Json) -> dict[str, Any]:
+    """A plan that was tried, or that has been predicted only."""
+    needed = ("plan", "groups", "predicted_ms", "exposed_ms")
+    return _checked(trial, "trial") | {name: _MEMBERS["trial"][name](trial[name]) for name in needed}
 
 
 def read_predictions(path: Path) -> list[dict[str, Any]]:
     """Read what `engine plan --json` wrote: one entry a schedule.
 
     Raises:
-        DataError: it cannot be read, is something else, or predicts for several numbers of workers.
+        DataError: it cannot be read, is something else, or predicts for several numbers of workers; located.
     """
     text, hint = read_text(path), "give what engine plan --json wrote"
-    try:
-        entries = json.loads(text)
-        predictions = [
-            {
-                "plan": entry["schedule"],
-                "groups": entry["groups"] if isinstance(entry["groups"], int) else len(entry["groups"]),
-                "predicted_ms": entry["iteration_s"] * 1e3,
-                "exposed_ms": entry["exposed_s"] * 1e3,
-            }
-            for entry in entries
-        ]
-    except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path}: no predictions of schedules", hint=hint) from None
+    entries = parse_json(text, str(path), "no predictions of schedules", hint=hint).elements()
+    predictions = [
+        {
+            "plan": entry["schedule"].text(),
+            "groups": len(entry["groups"].elements()) if entry["groups"].is_list() else entry["groups"].integer(),
+            "predicted_ms": entry["iteration_s"].number() * 1e3,
+            "exposed_ms": entry["exposed_s"].number() * 1e3,
+        }
+        for entry in entries
+    ]
     if len({each["plan"] for each in predictions}) < len(predictions):
-        raise DataError(f"{path}: predictions for several numbers of workers", hint=hint)
+        raise DataError("predictions for several numbers of workers", location=Location(str(path)), hint=hint)
     return predictions
 
 

@@ -81,10 +81,9 @@ def _head(run: RunLog, timeline: TimelineData | None) -> str:
         ("final loss", number_text(last["smoothed_loss"]) if last.get("smoothed_loss") is not None else "not a number"),
     ]
     for name, value in (run.tests[-1]["scores"] if run.tests else {}).items():
-        if not isinstance(value, list) and value is not None:
-            facts.append((f"test {name}", number_text(value)))
+        facts.append((f"test {name}", number_text(value)))
     if run.plan and run.plan.get("plan"):
-        facts.append(("schedule", f"{run.plan['plan']}, {_count(len(run.plan['groups']), 'group')}"))
+        facts.append(("schedule", f"{run.plan['plan']}, {_count(run.plan['groups'], 'group')}"))
     elif timeline is not None and timeline.plan:
         facts.append(("schedule", timeline.plan["schedule"]))
     if run.finish and run.finish.get("rounding") is not None:
@@ -262,9 +261,8 @@ def _curves(run: RunLog) -> str:
     series: dict[str, list[tuple[float, float]]] = {}
     for test in run.tests:
         for name, value in test["scores"].items():
-            if isinstance(value, (int, float)):
-                label = name if not test["net"] else f"{name} (#{test['net']})"
-                series.setdefault(label, []).append((test["iter"], value))
+            label = name if not test["net"] else f"{name} (#{test['net']})"
+            series.setdefault(label, []).append((test["iter"], value))
     if series:
         lines = [
             Series(name, points, palette[index % len(palette)], dots=True)

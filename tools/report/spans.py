@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.errors import DataError
+from mgcaffe.errors.checked_json import Json, parse_json
 from mgcaffe.tools.report.data import read_text
 from mgcaffe.tools.timeline.file import FORMAT
 
@@ -66,12 +66,26 @@ class TimelineData:
     plan: dict[str, Any] | None
     boxes: list[Box]
 
+    @cached_property
+    def _of_rank(self) -> dict[int, list[Box]]:
+        """The spans of each rank, by start."""
+        boxes: dict[int, list[Box]] = {rank: [] for rank in range(len(self.ranks))}
+        for box in self.boxes:
+            boxes[box.rank].append(box)
+        return boxes
+
+    @cached_property
+    def _wholes(self) -> dict[tuple[int, int], Box]:
+        """The whole of each (rank, iteration)."""
+        wholes: dict[tuple[int, int], Box] = {}
+        for box in self.boxes:
+            if box.category == "iteration":
+                wholes.setdefault((box.rank, box.facts["iteration"]), box)
+        return wholes
+
     def span_of(self, iteration: int, rank: int = 0) -> Box | None:
         """The whole of an iteration on a rank."""
-        for box in self.boxes:
-            if box.category == "iteration" and box.rank == rank and box.facts["iteration"] == iteration:
-                return box
-        return None
+        return self._wholes.get((rank, iteration))
 
     def typical_iteration(self) -> int:
         """The one whose length is the median."""
@@ -86,46 +100,33 @@ class TimelineData:
         """
         wholes = [box for box in self.boxes if box.category == "iteration"]
         totals = dict.fromkeys(PHASES, 0.0)
-        for rank in range(len(self.ranks)):
-            of_rank = [box for box in self.boxes if box.rank == rank and box.category in PHASES]
+        while_agreeing = 0.0
+        for boxes in self._of_rank.values():
+            of_rank = [box for box in boxes if box.category in PHASES]
             starts = [box.start for box in of_rank]
-            for whole in wholes:
-                if whole.rank == rank:
-                    inside = of_rank[bisect_left(starts, whole.start) : bisect_left(starts, whole.end)]
-                    for box, seconds in zip(inside, _own_lengths(inside), strict=True):
-                        totals[box.category] += seconds
-        while_agreeing = sum(self._shared_time("agree", rank) for rank in range(len(self.ranks)))
+            for whole in (box for box in boxes if box.category == "iteration"):
+                inside = of_rank[bisect_left(starts, whole.start) : bisect_left(starts, whole.end)]
+                for box, seconds in zip(inside, _own_lengths(inside), strict=True):
+                    totals[box.category] += seconds
+            while_agreeing += _shared_time(boxes, "agree")
         totals["wait"] += while_agreeing
         totals["agree"] -= while_agreeing
         means = {phase: total / len(wholes) for phase, total in totals.items()}
         means["other"] = max(0.0, sum(box.length for box in wholes) / len(wholes) - sum(means.values()))
         return means
 
-    def _shared_time(self, category: str, rank: int) -> float:
-        """The milliseconds in which a rank's spans of a category and its all-reduces run at the same time."""
-        reduced = self.allreduces(rank)
-        return sum(
-            max(0.0, min(box.end, other.end) - max(box.start, other.start))
-            for box in self.boxes
-            if box.category == category and box.rank == rank
-            for other in reduced
-        )
-
-    def allreduces(self, rank: int | None = None) -> list[Box]:
-        """The all-reduces, of one rank or of all."""
-        return [box for box in self.boxes if box.category == "allreduce" and rank in (None, box.rank)]
+    def allreduces(self) -> list[Box]:
+        """The all-reduces of all ranks."""
+        return [box for box in self.boxes if box.category == "allreduce"]
 
     def backward_ms(self) -> float:
         """The median length of the backward pass, from its first layer's start to its last one's end."""
-        lengths = []
-        for rank in range(len(self.ranks)):
-            for number in self.iterations:
-                layers = [
-                    box for box in self.boxes
-                    if (box.rank, box.category, box.facts.get("iteration")) == (rank, "backward", number)
-                ]  # fmt: skip
-                if layers:
-                    lengths.append(layers[-1].end - layers[0].start)
+        passes: dict[tuple[int, int], list[Box]] = {}
+        for box in self.boxes:
+            if box.category == "backward" and "iteration" in box.facts:
+                passes.setdefault((box.rank, box.facts["iteration"]), []).append(box)
+        recorded = set(self.iterations)
+        lengths = [layers[-1].end - layers[0].start for (_, at), layers in passes.items() if at in recorded]
         return statistics.median(lengths) if lengths else 0.0
 
     def groups(self) -> list[GroupLine]:
@@ -146,10 +147,31 @@ class TimelineData:
 
 
 _TIMES = ("ready_ms", "start_ms", "end_ms")
+# What is read of the spans of a category, besides the iteration, which others need not tell.
+_FACTS = {
+    "iteration": {"iteration": Json.integer},
+    "allreduce": {
+        "group": Json.integer,
+        "layers": Json.text,
+        "bytes": Json.integer,
+        **dict.fromkeys(_TIMES, Json.number),
+    },
+}
 
 
 def _triple(group: dict[str, Any]) -> tuple[float, float, float]:
     return group["ready_ms"], group["start_ms"], group["end_ms"]
+
+
+def _shared_time(boxes: Sequence[Box], category: str) -> float:
+    """The milliseconds in which a rank's spans of a category and its all-reduces run at the same time."""
+    reduced = [box for box in boxes if box.category == "allreduce"]
+    return sum(
+        max(0.0, min(box.end, other.end) - max(box.start, other.start))
+        for box in boxes
+        if box.category == category
+        for other in reduced
+    )
 
 
 def _own_lengths(boxes: Sequence[Box]) -> list[float]:
@@ -174,30 +196,50 @@ def read_timeline(path: Path) -> TimelineData:
     """Read a timeline.
 
     Raises:
-        DataError: it cannot be read, or is no timeline of ours.
+        DataError: it cannot be read, or is no timeline of ours; located.
     """
-    text = read_text(path)
-    try:
-        content = json.loads(text)
-        other = content["otherData"]
-        if other["format"] != FORMAT:
-            raise KeyError("format")
-        boxes = [
-            Box(
-                event["pid"],
-                event["name"],
-                event["cat"],
-                event["ts"] / 1e3,
-                (event["ts"] + event["dur"]) / 1e3,
-                event["args"],
-            )
-            for event in content["traceEvents"]
-            if event["ph"] == "X"
-        ]
-        # Waiting for data may take all of the data layer's time; it counts as inside.
-        boxes.sort(key=lambda box: (box.start, -box.end, box.category == "data"))
-        return TimelineData(path, other["ranks"], other["iterations"], other["plan"], boxes)
-    except (ValueError, KeyError, TypeError):
-        raise DataError(
-            f"{path}: not a timeline of engine train", hint="give what engine train --timeline wrote"
-        ) from None
+    hint = "give what engine train --timeline wrote"
+    content = parse_json(read_text(path), str(path), "not a timeline of engine train", hint=hint)
+    other = content["otherData"]
+    if other["format"].text() != FORMAT:
+        other["format"].fail(f"its format is not '{FORMAT}'")
+    ranks = [_rank(rank) for rank in other["ranks"].elements()]
+    boxes = [_box(event, len(ranks)) for event in content["traceEvents"].elements() if event["ph"].text() == "X"]
+    # Waiting for data may take all of the data layer's time; it counts as inside.
+    boxes.sort(key=lambda box: (box.start, -box.end, box.category == "data"))
+    plan = other["plan"]
+    timeline = TimelineData(
+        path,
+        ranks,
+        [number.integer() for number in other["iterations"].elements()],
+        _plan(plan) if plan.value is not None else None,
+        boxes,
+    )
+    recorded = {box.facts["iteration"] for box in boxes if box.category == "iteration" and box.rank == 0}
+    if not timeline.iterations or len(set(timeline.iterations)) < len(timeline.iterations):
+        other["iterations"].fail("its iterations should be one or more, each named once")
+    if missing := [number for number in timeline.iterations if number not in recorded]:
+        other["iterations"].fail(f"rank 0 has no span for iteration {missing[0]}")
+    return timeline
+
+
+def _rank(value: Json) -> dict[str, Any]:
+    return {"clock_uncertainty_us": value["clock_uncertainty_us"].number(least=0)}
+
+
+def _box(event: Json, ranks: int) -> Box:
+    category, facts = event["cat"].text(), event["args"]
+    start, length = event["ts"].number(), event["dur"].number(least=0)
+    found: dict[str, Any] = {name: read(facts[name]) for name, read in _FACTS.get(category, {}).items()}
+    if category != "iteration" and (iteration := facts.get("iteration")) is not None:
+        found["iteration"] = iteration.integer()
+    rank = event["pid"].integer(least=0, most=ranks - 1)
+    return Box(rank, event["name"].text(), category, start / 1e3, (start + length) / 1e3, found)
+
+
+def _plan(plan: Json) -> dict[str, Any]:
+    groups = [
+        {name: group[name].number() for name in _TIMES} | {"bytes": group["bytes"].integer(least=0)}
+        for group in plan["groups"].elements()
+    ]
+    return {"schedule": plan["schedule"].text(), "backward_ms": plan["backward_ms"].number(least=0), "groups": groups}

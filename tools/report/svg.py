@@ -6,6 +6,10 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+# Ranges that are narrower, in parts of the numbers themselves or at all, have no tick marks that differ.
+_NARROWEST = 1e-9
+_LEAST_RANGE = 1e-290
+
 
 class Drawing:
     """An SVG picture that grows by its methods. Coordinates are pixels from the upper left corner.
@@ -90,10 +94,11 @@ class Drawing:
 
 
 class Scale:
-    """Maps numbers from `low` to `high` to pixels from `start` to `end`."""
+    """Maps numbers from `low` to `high` to pixels from `start` to `end`; a range too small to divide is widened."""
 
     def __init__(self, low: float, high: float, start: float, end: float) -> None:
-        self.low, self.high = low, high if high > low else low + 1.0
+        narrowest = max(_NARROWEST * max(abs(low), abs(high)), _LEAST_RANGE)
+        self.low, self.high = low, high if high - low >= narrowest else low + max(1.0, narrowest)
         self.start, self.end = start, end
 
     def __call__(self, value: float) -> float:

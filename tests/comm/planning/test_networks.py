@@ -100,7 +100,11 @@ def test_a_cost_is_read_from_json(tmp_path):
             for latency in ("inf", "nan", "-1", "0", "1e300")
         ),
         ("cost.csv", "nodes,bytes,latency_us\n2,inf,7\n", ":2:1: an all-reduce of inf bytes among 2 nodes"),
-        ("cost.json", '{"kind": "affine", "a": Infinity, "b": 1}', ":1:24: not the cost of an all-reduce: a should be"),
+        (
+            "cost.json",
+            '{"kind": "affine", "a": Infinity, "b": 1}',
+            ":1:25: not the cost of an all-reduce: a should be a number from 0 to 1e+06",
+        ),
         ("cost.json", '{"kind": "curve", "points": [[1024, 1], [2048, NaN]]}', "points[1][1] should be a number"),
         ("cost.json", '{"kind": "curve", "points": [[1024, -1]]}', "1024.0 bytes in -1.0 s makes no sense"),
         ("cost.json", '{"kind": "curve", "points": [[1024]]}', "points[0] should be a size in bytes and a time"),

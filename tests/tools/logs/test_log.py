@@ -170,3 +170,30 @@ def test_mistakes_are_named(engine, log):
     assert (result.returncode, "should end in one of .png, .svg, .pdf" in result.stderr) == (2, True)
     result = engine.run("log", *log(CAFFE), "--csv=absent/run")
     assert (result.returncode, "cannot write absent/run.train.csv" in result.stderr) == (73, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"event": "iteration", "iter": "7"}, "iter should be a whole number of 0 or more, not"),
+        ({"event": "iteration", "iter": None}, "iter should be a whole number of 0 or more, not null"),
+        ({"event": "iteration"}, "'iter' is missing"),
+        ({"event": "iteration", "iter": 3, "loss": [1]}, "loss should be a number"),
+        ({"event": "test", "iter": 3, "net": 10**30}, "net should be a whole number of 0 or more, not one that large"),
+        ({"event": "test", "iter": 3, "scores": [1]}, "scores should be an object, not a list"),
+        ({"event": "test", "iter": 3, "scores": {"a": ["b"]}}, "scores.a[0] should be a number"),
+        ({"event": "start", "net": 3}, "net should be a text, not 3"),
+    ],
+)
+def test_json_lines_with_values_of_other_types_are_refused_with_their_place(log, line, message):
+    good = json.dumps({"event": "iteration", "iter": 1, "loss": 0.5})
+    paths = log(f"{good}\n{json.dumps(line)}\n")
+    with pytest.raises(DataError) as caught:
+        read_logs(paths)
+    assert f"{paths[0]}:2:" in str(caught.value) and message in str(caught.value)
+
+
+def test_numbers_of_too_many_digits_are_no_iterations(log):
+    lines = ["Iteration 5, loss = 0.5", f"Iteration {'9' * 5000}, loss = 0.5", f"Train net output #{'9' * 5000}: a = 1"]
+    found = read_logs(log("\n".join(lines)))
+    assert [row.iteration for row in found.train] == [5]

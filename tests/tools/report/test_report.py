@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -198,11 +199,21 @@ def test_a_resumed_or_broken_off_log_is_read(engine):
     [
         ((), {}, 2, "the run is missing"),
         (("run.json",), {}, 65, "cannot read run.json"),
-        (("run.json",), {"run.json": "hello\n"}, 65, "run.json:1: not a line of a JSON log"),
+        (
+            ("run.json",),
+            {"run.json": "hello\n"},
+            65,
+            "run.json:1:1: not a line of a JSON log: no JSON",
+        ),
         (("run.json",), {"run.json": line("start", net="x")}, 65, "no iteration is told of"),
-        (("run.json", "--timeline=t"), {"run.json": json_log(), "t": "{}"}, 65, "t: not a timeline"),
-        (("run.json", "--timeline=t"), {"run.json": json_log(), "t": "[]"}, 65, "t: not a timeline of engine train\n"),
-        (("run.json", "--plan=p"), {"run.json": json_log(), "p": "{}x"}, 65, "p: no predictions"),
+        (("run.json", "--timeline=t"), {"run.json": json_log(), "t": "{}"}, 65, "t:1:1: not a timeline"),
+        (
+            ("run.json", "--timeline=t"),
+            {"run.json": json_log(), "t": "[]"},
+            65,
+            "t:1:1: not a timeline of engine train: the document should be an object, not a list\n",
+        ),
+        (("run.json", "--plan=p"), {"run.json": json_log(), "p": "{}x"}, 65, "p:1:3: no predictions"),
         (
             ("run.json", "--plan=p"),
             {"run.json": json_log(), "p": json.dumps([prediction(2), prediction(4)])},
@@ -217,6 +228,86 @@ def test_what_cannot_be_read_or_written_is_told(engine, words, files, code, mess
         engine.write(name, text)
     result = engine.run("report", *words)
     assert result.returncode == code and message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"iter": 7',
+            '"iter": [7]',
+            "run.json:11:32: not a line of a JSON log: iter should be a",
+        ),
+        ('"loss": 0.25,', '"loss": "low",', "loss should be a number, not "),
+        ('"seconds": 0.02', '"seconds": 1e999', "seconds should be a number, not Infinity"),
+        (
+            '"ranks": 2',
+            '"ranks": ' + "9" * 30,
+            "run.json:1:66: not a line of a JSON log: ranks",
+        ),
+        ('"predicted_ms": 9.0, ', "", "'predicted_ms' is missing in trials[0]"),
+        ('"groups": [[0, 1, 800]]', '"groups": 1', "groups should be a list, not 1"),
+        ('"scores": {"accuracy"', '"scores": {"accuracy": {}, "a"', "scores.accuracy should be a number"),
+    ],
+)
+def test_a_log_with_values_of_other_types_is_refused_with_their_place(engine, old, new, message):
+    text = json_log(trials=TRIALS)
+    assert old in text
+    engine.write("run.json", text.replace(old, new, 1))
+    result = engine.run("report", "run.json")
+    assert result.returncode == 65 and message in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"iterations": [7]', '"iterations": []', "one or more, each named once"),
+        ('"iterations": [7]', '"iterations": [7, 7]', "one or more, each named once"),
+        ('"iterations": [7]', '"iterations": [7, 8]', "rank 0 has no span for iteration 8"),
+        ('"pid": 1', '"pid": 2', "pid should be a whole number from 0 to 1, not 2"),
+        ('"dur": 20000.0', '"dur": -1', "traceEvents[0].dur should be a number of 0 or more, not -1"),
+        ('"group": 0', '"group": null', "args.group should be a whole number, not null"),
+        ('"backward_ms": 9.5', '"backward_ms": {}', "otherData.plan.backward_ms should be a number"),
+        ('"ready_ms": 3.9', '"ready": 3.9', "'ready_ms' is missing in otherData.plan.groups[0]"),
+        ('"format": "mgcaffe timeline 1"', '"format": "x"', "its format is not 'mgcaffe timeline 1'"),
+    ],
+)
+def test_a_timeline_with_values_of_other_types_is_refused_with_their_place(engine, old, new, message):
+    text = timeline()
+    assert old in text
+    engine.write("run.json", json_log())
+    engine.write("t.json", text.replace(old, new, 1))
+    result = engine.run("report", "run.json", "--timeline=t.json")
+    assert result.returncode == 65 and message in result.stderr and "Traceback" not in result.stderr
+    assert "t.json:1:" in result.stderr
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, 5e-324, 0])
+def test_curves_of_any_finite_numbers_are_drawn(engine, value):
+    text = json_log(5).replace('"lr": 0.1', f'"lr": {value}').replace('"loss": 1.0', f'"loss": {value}')
+    engine.write("run.json", text)
+    page_of(engine)
+
+
+def test_a_run_that_was_cut_off_and_resumed_in_the_same_file_is_read_on(engine):
+    cut = json_log(10).splitlines()
+    engine.write("run.json", "\n".join([*cut[:6], cut[6][:30], *json_log(20).splitlines()]) + "\n")
+    assert "20 of 20" in page_of(engine)
+
+
+def test_many_ranks_and_iterations_take_no_time(tmp_path):
+    content = json.loads(timeline())
+    spans = [event for event in content["traceEvents"] if event["pid"] == 0 and event["cat"] == "iteration"]
+    content["otherData"]["ranks"] *= 2000
+    content["otherData"]["iterations"] = list(range(2000))
+    content["traceEvents"] = [
+        {**spans[0], "pid": pid, "args": {"iteration": number}} for number in range(2000) for pid in (0, number)
+    ]
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    began = time.process_time()
+    data = read_timeline(tmp_path / "t.json")
+    data.phases(), data.typical_iteration(), data.backward_ms(), data.groups()
+    assert time.process_time() - began < 2
 
 
 def test_spans_inside_others_are_not_counted_twice(tmp_path):
