@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NoReturn
 
 import torch
 
-from mgcaffe.engine.checks.memory import shape_text, why_too_large
+from mgcaffe.engine.checks.memory import blob_bytes, shape_text, why_too_large, why_too_many_axes
 from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.errors import EngineError, Location, NetError
@@ -218,7 +218,10 @@ class Layer:
         """
         parameter = Parameter(tuple(int(size) for size in shape), filler)
         index = len(self.parameters)
-        if problem := why_too_large(parameter.count * self.context.dtype.itemsize, self.context.device):
+        if axes_problem := why_too_many_axes(parameter.shape):
+            self.fail(f"parameter {index} {axes_problem}")
+        size = blob_bytes(parameter.shape, self.context.dtype.itemsize)
+        if problem := why_too_large(size, self.context.device):
             self.fail(f"parameter {index} of shape {shape_text(parameter.shape)} {problem[0]}", hint=problem[1])
         if index < len(self.param.param):
             spec = self.param.param[index]

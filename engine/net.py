@@ -30,7 +30,7 @@ from mgcaffe.engine.parameter import Parameter, Shape
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.engine.weights import by_name, files
 from mgcaffe.errors import EngineError, NetError
-from mgcaffe.prototxt import NetParameter, read_net_source
+from mgcaffe.prototxt import NetParameter, check_names, read_net_source
 
 if TYPE_CHECKING:
     from mgcaffe.engine.data.data_layer import DataLayer
@@ -144,6 +144,7 @@ class Net:
 
     def _build(self, state: Any, sources: Any, share_with: Net | None) -> None:
         """Makes the layers of a state and their parameters, and works out which gradients are needed."""
+        check_names(self.param, sources)
         unused_fields.check_net(self.param, sources)
         specs = [
             rules.LayerSpec(layer, sources.layers[index] if sources is not None else None)

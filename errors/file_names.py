@@ -6,7 +6,10 @@ is sometimes an OSError and sometimes simply no such file.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from pathlib import Path
 
 MAX_PART_BYTES = 255
 """The longest name of a file or folder on Linux's usual file systems."""
@@ -36,6 +39,20 @@ def what_is_wrong_with_name(path: str, ending: str = "") -> str | None:
     if len(encoded) > MAX_PATH_BYTES:
         return f"it is {len(encoded)} bytes long{behind}, and a path has at most {MAX_PATH_BYTES}"
     return None
+
+
+def refuse_device(path: str | os.PathLike[str]) -> None:
+    """Make sure that reading a path comes to an end: a device such as /dev/zero has none.
+
+    Raises:
+        OSError: it is a device or a socket, or cannot be looked at; a path that does not exist is left to the reader.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise OSError(errno.EINVAL, "it is a device or a socket, not a file")
 
 
 def shown_name(path: str) -> str:

@@ -26,6 +26,7 @@ from mgcaffe.prototxt.files import (
     read_solver_source,
 )
 from mgcaffe.prototxt.messages import message_class
+from mgcaffe.prototxt.names import check_names
 from mgcaffe.prototxt.problems import nearest
 from mgcaffe.prototxt.source import LayerSource, NetSource, SolverSource, Source
 from mgcaffe.prototxt.text_reader import parse_text
@@ -40,6 +41,7 @@ __all__ = [
     "Source",
     "blob_array",
     "blob_shape",
+    "check_names",
     "fill_blob",
     "message_class",
     "nearest",

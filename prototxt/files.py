@@ -13,6 +13,7 @@ from mgcaffe.errors import Location, PrototxtError
 from mgcaffe.prototxt.binary import parse_binary, read_bytes, refuse_foreign
 from mgcaffe.prototxt.lexer import SourceText
 from mgcaffe.prototxt.messages import NetParameter, SolverParameter
+from mgcaffe.prototxt.names import check_names
 from mgcaffe.prototxt.problems import Problems
 from mgcaffe.prototxt.source import NetSource, Place, SolverSource, Source
 from mgcaffe.prototxt.text_reader import parse
@@ -87,6 +88,7 @@ def _net_source(data: bytes, file: str, strict: bool) -> NetSource:
     _refuse_solver(param, problems, data, source)
     problems.report(strict)
     net = NetSource(source.text, source.place, file, param)
+    check_names(param, source)
     upgrade_net(net)
     return net
 
@@ -95,6 +97,7 @@ def _solver_source(data: bytes, file: str, strict: bool) -> SolverSource:
     param, source, problems = _decode(data, SolverParameter, file)
     _refuse_net(problems, data, source)
     problems.report(strict)
+    check_names(param, source)
     solver = SolverSource(source.text, source.place, file, param)
     upgrade_solver(solver)
     return solver

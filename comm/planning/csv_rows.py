@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mgcaffe.errors import DataError, Location
+from mgcaffe.errors.file_names import refuse_device
 
 Row = tuple[Location, dict[str, str]]
 
@@ -18,6 +19,7 @@ def read_text(path: str | Path, what: str) -> str:
         DataError: it cannot be read; `what` says what it should have been.
     """
     try:
+        refuse_device(path)
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise DataError(f"cannot read {what}: {error.strerror}", location=Location(str(path))) from None

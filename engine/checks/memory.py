@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Iterable
+import resource
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 LARGEST_BYTES = 2**63 - 1
 """What a 64-bit machine can address, and PyTorch count."""
+MAX_AXES = 32
+"""The most axes of a blob (Caffe: blob.hpp, kMaxBlobAxes)."""
 HINT = "lower batch_size (iter_size makes up for it), or num_output if it is larger than it should be"
 """What to do about memory that does not suffice."""
 
 # How PyTorch's allocators say it, for the CPU and for CUDA.
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")
 _ASKED_FOR = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
+_OVERFLOW = re.compile("cannot be converted to type .* without overflow")
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def is_about_memory(error: BaseException) -> bool:
     """Whether an error says that memory could not be had."""
     return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def is_about_range(error: BaseException) -> bool:
+    """Return whether an error says that a number is too large for the type that PyTorch computes in."""
+    return _OVERFLOW.search(str(error)) is not None
+
+
+def bytes_asked(error: BaseException) -> int:
+    """Return the bytes that an allocation on the CPU was for; 0 where the error does not tell."""
+    asked = _ASKED_FOR.search(str(error))
+    return int(asked[1].split()[0]) if asked and asked[1].endswith(" bytes") and asked[1][:-6].isdigit() else 0
 
 
 def asked_for(error: BaseException) -> str:
@@ -38,6 +54,17 @@ def gib(size: int) -> str:
     """A number of bytes in GiB: `23.5 GiB`, `3,725.3 GiB`, `3.73e+06 GiB`."""
     value = size / 2**30
     return f"{value:,.1f} GiB" if value < 1e6 else f"{value:.3g} GiB"
+
+
+def blob_bytes(shape: Sequence[int], value_bytes: int) -> int:
+    """Return the bytes of a blob; of one without values, those that its strides would span if nobody can count them."""
+    span = math.prod(max(1, size) for size in shape) * value_bytes
+    return math.prod(shape) * value_bytes or (span if span > LARGEST_BYTES else 0)
+
+
+def why_too_many_axes(shape: Sequence[int]) -> str | None:
+    """Return None for a shape that a blob can have, else what is wrong with its number of axes."""
+    return f"has {len(shape)} axes, and a blob has at most {MAX_AXES}" if len(shape) > MAX_AXES else None
 
 
 def why_too_large(size: int, device: Any) -> tuple[str, str | None] | None:
@@ -66,7 +93,7 @@ def device_memory(device: Any) -> int:
 
 
 def machine_memory(root: Path = Path("/")) -> int:
-    """The bytes of memory and swap, or fewer where a container's limit says so.
+    """The bytes of memory and swap, or fewer where a container's limit or that of the process (ulimit) says so.
 
     Args:
         root: where /proc and /sys are found.
@@ -83,4 +110,15 @@ def machine_memory(root: Path = Path("/")) -> int:
         except (OSError, ValueError):
             # No such limit, or the word `max`.
             continue
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        memory, swap = min(memory, max(0, limit - _mapped(root))), 0
     return memory + swap
+
+
+def _mapped(root: Path) -> int:
+    """The bytes of address space that this process has taken already: of programs, mostly."""
+    try:
+        return int((root / "proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -6,7 +6,6 @@ kills the process instead.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -14,14 +13,18 @@ from mgcaffe.engine.checks.memory import (
     HINT,
     LARGEST_BYTES,
     asked_for,
+    blob_bytes,
+    bytes_asked,
     device_memory,
     is_about_memory,
+    is_about_range,
     shape_text,
     why_too_large,
+    why_too_many_axes,
 )
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
-from mgcaffe.errors import EngineError
+from mgcaffe.errors import EngineError, NetError
 
 
 def check_top(layer: Layer, number: int, name: str, shape: Sequence[int], field: str = "top") -> None:
@@ -31,15 +34,19 @@ def check_top(layer: Layer, number: int, name: str, shape: Sequence[int], field:
         NetError: at the layer's place, with the blob's name, shape and size.
     """
     outline = layer.context.outline
-    size = math.prod(shape) * layer.context.dtype.itemsize
+    given = field if field != "top" or number < len(layer.param.top) else None
+    if problem := why_too_many_axes(shape):
+        layer.fail(f"top blob '{name}' {problem}", given, index=number)
+    size = blob_bytes(shape, layer.context.dtype.itemsize)
     if size > (LARGEST_BYTES if outline else device_memory(layer.context.device)):
-        given = field != "top" or number < len(layer.param.top)
-        _refuse(layer, f"top blob '{name}' of shape {shape_text(shape)}", size, field if given else None, number)
+        _refuse(layer, f"top blob '{name}' of shape {shape_text(shape)}", size, given, number)
 
 
 def check_inputs(layer: Layer) -> None:
     """The same for an Input layer, whose blobs are made before the net knows their shapes."""
     for number, shape in enumerate(layer.param.input_param.shape):
+        if problem := why_too_many_axes(shape.dim):
+            layer.fail(f"shape {number} {problem}", "input_param.shape", index=number)
         if all(size >= 0 for size in shape.dim) and number < len(layer.param.top):
             check_top(layer, number, layer.param.top[number], shape.dim, "input_param.shape")
 
@@ -73,7 +80,7 @@ def named(layer: Layer, doing: str) -> Iterator[None]:
 
 
 def explain(layer: Layer, doing: str, error: BaseException) -> None:
-    """Raises an error that names the layer if `error` says that memory could not be had; returns if it does not.
+    """Raises an error that names the layer, if PyTorch has refused memory, or a number that its type cannot hold.
 
     Args:
         layer: that asked for it.
@@ -81,14 +88,19 @@ def explain(layer: Layer, doing: str, error: BaseException) -> None:
         error: what PyTorch raised.
 
     Raises:
+        NetError: one allocation alone was for more than half of the machine's memory, or a number is too large.
         EngineError: with exit code 1, since it may be for want of memory that others use.
     """
+    # Layers that run as one have the name, but not the type, of their first.
+    first = getattr(layer, "members", [layer])[0]
+    if is_about_range(error):
+        kind = str(layer.context.dtype).removeprefix("torch.")
+        first.fail(f"a number in its fields, or what follows from it, is too large for {kind} ({doing})")
     if is_about_memory(error):
-        # Layers that run as one have the name, but not the type, of their first.
-        first = getattr(layer, "members", [layer])[0]
+        error_type = NetError if bytes_asked(error) > device_memory(layer.context.device) // 2 else EngineError
         tops = ", ".join(f"'{name}'" for name in layer.param.top)
         where = f" (top {tops})" if tops else ""
-        first.fail(f"out of memory{asked_for(error)}, {doing}{where}", hint=HINT, error=EngineError)
+        first.fail(f"out of memory{asked_for(error)}, {doing}{where}", hint=HINT, error=error_type)
 
 
 def _refuse(layer: Layer, what: str, size: int, field: str | None = None, number: int = 0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import Array, BatchForm, empty
 from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.weights.hdf5_image import reading
 from mgcaffe.errors import DataError, Location
+from mgcaffe.errors.file_names import refuse_device, shown_name, what_is_wrong_with_name
 
 
 def read_list(source: str) -> list[tuple[str, Location]]:
@@ -23,6 +26,7 @@ def read_list(source: str) -> list[tuple[str, Location]]:
         DataError: the list does not exist, cannot be read as text, or names nothing.
     """
     try:
+        refuse_device(source)
         lines = Path(source).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
         raise DataError(
@@ -37,6 +41,17 @@ def read_list(source: str) -> list[tuple[str, Location]]:
     if not files:
         raise DataError(f"list of files '{source}' names no files")
     return files
+
+
+def check_listed(name: str, location: Location) -> None:
+    """Make sure that a line of a list can name a file.
+
+    Raises:
+        DataError: it cannot; located.
+    """
+    problem = what_is_wrong_with_name(name)
+    if problem:
+        raise DataError(f"'{shown_name(name)}' names no file: {problem}", location=location)
 
 
 class Hdf5Reader:
@@ -54,6 +69,8 @@ class Hdf5Reader:
     def __init__(self, source: str, columns: Sequence[str], shuffle: bool) -> None:
         self._columns, self._shuffle = columns, shuffle
         self._files = read_list(source)
+        for name, location in self._files:
+            check_listed(name, location)
         self.record_shapes: list[Shape] = []
         self._rows = np.array([self._inspect(*file) for file in self._files])
         self.count = int(self._rows.sum())
@@ -101,10 +118,8 @@ class Hdf5Reader:
             self._loaded = None  # two files at once might not fit into memory
             name, location = self._files[file]
             with _open(name, location) as opened:
-                try:
+                with reading(partial(_unreadable, name, location)):
                     self._loaded = (file, [opened[column][...] for column in self._columns])
-                except (OSError, KeyError) as error:
-                    raise DataError(f"'{name}' cannot be read: {error}", location=location) from error
         return self._loaded[1]
 
     def _place(self, record: int, stream: int) -> tuple[int, int]:
@@ -151,23 +166,30 @@ def _open(file: str, location: Location) -> Any:
             hint=f"relative paths start from the working directory, {Path.cwd()}",
         )
     try:
+        refuse_device(file)
         return h5py.File(file, "r")
     except OSError as error:
         raise DataError(f"'{file}' cannot be opened as HDF5: {error}", location=location) from error
 
 
+def _unreadable(file: str, location: Location, reason: str) -> DataError:
+    return DataError(f"'{file}' cannot be read: {reason}", location=location)
+
+
 def _column_shape(opened: Any, file: str, location: Location, column: str) -> Shape:
     import h5py
 
-    dataset = opened.get(column)
-    if not isinstance(dataset, h5py.Dataset):
-        raise DataError(
-            f"'{file}' has no dataset '{column}'",
-            location=location,
-            hint=f"each top needs a dataset of its name; this has {', '.join(map(repr, opened)) or 'none'}",
-        )
-    if dataset.dtype.kind not in "fiu":
-        raise DataError(f"dataset '{column}' of '{file}' holds {dataset.dtype}, not numbers", location=location)
-    if not dataset.shape:
+    with reading(partial(_unreadable, file, location)):
+        dataset = opened.get(column)
+        if not isinstance(dataset, h5py.Dataset):
+            raise DataError(
+                f"'{file}' has no dataset '{column}'",
+                location=location,
+                hint=f"each top needs a dataset of its name; this has {', '.join(map(repr, opened)) or 'none'}",
+            )
+        if dataset.dtype.kind not in "fiu":
+            raise DataError(f"dataset '{column}' of '{file}' holds {dataset.dtype}, not numbers", location=location)
+        shape = tuple(int(size) for size in dataset.shape or ())
+    if not shape:
         raise DataError(f"dataset '{column}' of '{file}' is one number; it needs rows", location=location)
-    return tuple(int(size) for size in dataset.shape)
+    return shape

@@ -22,7 +22,7 @@ import numpy as np
 
 from mgcaffe.engine.data.batches import Array, BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
-from mgcaffe.engine.data.hdf5_files import read_list
+from mgcaffe.engine.data.hdf5_files import check_listed, read_list
 from mgcaffe.engine.data.images.decoding import decode_image
 from mgcaffe.engine.data.images.transform_fields import (
     check_fit,
@@ -42,12 +42,15 @@ from mgcaffe.engine.layer import exactly
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 from mgcaffe.errors import DataError, Location
+from mgcaffe.errors.file_names import refuse_device, shown_name
 
 _KNOWN_FIELDS = {
     *("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder"),
     *("scale", "mean_file", "crop_size", "mirror"),  # the upgrade moves these to transform_param
     *("threads", "cache", "precache"),  # how a fork reads, not what
 }
+
+_MAX_LABEL = 2**31 - 1
 
 
 class ImageReader:
@@ -96,6 +99,7 @@ class ImageReader:
     def _image(self, number: int) -> Array:
         path, _, location = self._entries[number]
         try:
+            refuse_device(path)
             return decode_image(Path(path).read_bytes(), self._color, self._size)
         except OSError as error:
             raise DataError(f"image '{path}' cannot be read: {error.strerror}", location=location) from error
@@ -148,7 +152,13 @@ class ImageData(DataLayer):
 
 def _entry(root: str, line: str, location: Location) -> tuple[str, int, Location]:
     path, _, label = line.rpartition(" ")
+    check_listed(path.strip(), location)
     try:
-        return root + path.strip(), int(label), location
-    except ValueError as error:
-        raise DataError(f"'{line}' does not end in a label, a whole number", location=location) from error
+        number = int(label)
+    except ValueError:
+        number = _MAX_LABEL + 1
+    if abs(number) > _MAX_LABEL:
+        raise DataError(
+            f"'{shown_name(line)}' does not end in a label, a whole number of at most 31 bits", location=location
+        )
+    return root + path.strip(), number, location

@@ -43,6 +43,7 @@ from mgcaffe.engine.layer import exactly
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 from mgcaffe.errors import DataError, Location
+from mgcaffe.errors.file_names import refuse_device
 
 _log = logging.getLogger("mgcaffe.engine")
 
@@ -141,6 +142,7 @@ class WindowReader:
         try:
             encoded = self._cached.get(image.path) if self._cached is not None else None
             if encoded is None:
+                refuse_device(image.path)
                 encoded = Path(image.path).read_bytes()
                 if self._cached is not None:
                     self._cached[image.path] = encoded

@@ -23,9 +23,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mgcaffe.engine.data.hdf5_files import check_listed
 from mgcaffe.errors import DataError, Location
+from mgcaffe.errors.file_names import refuse_device, shown_name
 
 _NUMBERS_A_WINDOW = 6
+_MAX_NUMBER = 2**31 - 1
 
 
 class WindowImage(NamedTuple):
@@ -109,8 +112,8 @@ class _Lines:
             value = int(line)
         except ValueError:
             value = least - 1
-        if value < least:
-            raise DataError(f"'{line}' is not {what}, a whole number from {least} on", location=location)
+        if not least <= value <= _MAX_NUMBER:
+            raise DataError(f"'{shown_name(line)}' is not {what}, a whole number from {least} on", location=location)
         return value
 
     def windows(self, count: int, path: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -136,7 +139,8 @@ class _Lines:
             except ValueError:
                 pass
             raise DataError(
-                f"'{line}' is not a window: label, overlap, x1, y1, x2, y2", location=Location(self._source, number, 1)
+                f"'{shown_name(line)}' is not a window: label, overlap, x1, y1, x2, y2",
+                location=Location(self._source, number, 1),
             )
         raise AssertionError("every line is a window")
 
@@ -175,6 +179,7 @@ def read_window_file(source: str, root: str, foreground: float, background: floa
 
 def _read_text(source: str) -> str:
     try:
+        refuse_device(source)
         return Path(source).read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise DataError(
@@ -193,11 +198,12 @@ def _read_image(lines: _Lines, root: str) -> WindowImage:
     words = line.split()
     if len(words) != 2 or words[0] != "#" or not words[1].isdigit():
         raise DataError(
-            f"'{line}' stands where the next image begins, with '# NUMBER'",
+            f"'{shown_name(line)}' stands where the next image begins, with '# NUMBER'",
             location=location,
             hint="an image's number of windows has to be that of the lines that follow it",
         )
     path, location = lines.take("the path of an image")
+    check_listed(path, location)
     sizes = [lines.number(f"the {what} of '{path}'", 1) for what in ("number of channels", "height", "width")]
     if sizes[0] not in (1, 3):
         raise DataError(

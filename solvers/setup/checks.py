@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import check_names
 from mgcaffe.solvers.setup.idle_fields import idle_fields
 from mgcaffe.solvers.source import locate
 
@@ -48,6 +49,7 @@ def check_fields(param: Any, source: Any = None) -> list[str]:
     Raises:
         SolverError: a field out of range, or one that would change the training and is not supported.
     """
+    check_names(param, source)
     for name, least in _AT_LEAST.items():
         if getattr(param, name) < least:
             raise SolverError(

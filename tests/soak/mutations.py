@@ -150,7 +150,7 @@ def mutate_json_lines(text: str, numbers: random.Random) -> str:
         index = numbers.randrange(len(lines))
         try:
             lines[index] = mutate_json(lines[index], numbers)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return "\n".join(lines) + "\n"
 

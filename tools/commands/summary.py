@@ -132,7 +132,7 @@ def total(net: Net, figures: Sequence[LayerFigures]) -> Totals:
         statistics=statistics,
         batch_size=batch,
         macs=macs,
-        macs_per_image=round(macs / batch),
+        macs_per_image=round(macs / max(1, batch)),
         activation_bytes=sum(row.activation_bytes for row in figures),
         parameter_bytes=_VALUE_BYTES * (parameters + statistics),
     )

@@ -13,8 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from mgcaffe.errors import UsageError
+from mgcaffe.errors.file_names import shown_name, what_is_wrong_with_name
 
 Flags = argparse.Namespace
+
+# What the help calls a value that is the name of a file or a folder.
+_PATHS = ("FILE", "FILES", "DIR")
 
 WIRE_TYPES = ("float32", "float16", "bfloat16")
 SCHEDULES = ("auto", "optimal", "mgwfbp", "wfbp", "single", "threshold")
@@ -49,10 +53,13 @@ class FlagParser(argparse.ArgumentParser):
         self._takes_files = bool(files)
         self._takes_value: dict[str, bool] = {"help": False, "h": False}
         self._settings: set[str] = set()
+        self._path_flags = {subject} if subject else set()
 
     def flag(self, name: str, help_text: str, **options: Any) -> None:
         """Adds a flag that takes a value (argparse's `type`, `default`, `choices`, `metavar`)."""
         self._takes_value[name] = True
+        if options.get("metavar") in _PATHS:
+            self._path_flags.add(name)
         default = options.get("default")
         shown = f" (default: {default})" if default not in (None, "", ()) else ""
         self.add_argument(f"--{name}", help=help_text.replace("%", "%%") + shown, **options)
@@ -82,8 +89,8 @@ class FlagParser(argparse.ArgumentParser):
         flags.words = [*words, *stray]
         if self._takes_files:
             flags.files = stray
-            return flags
-        if not stray:
+        if self._takes_files or not stray:
+            self._check_paths(flags)
             return flags
         if self.subject is None or len(stray) > 1:
             raise UsageError(
@@ -95,7 +102,17 @@ class FlagParser(argparse.ArgumentParser):
                 hint="give one of them",
             )
         setattr(flags, self.subject, stray[0])
+        self._check_paths(flags)
         return flags
+
+    def _check_paths(self, flags: Flags) -> None:
+        """Refuses what no file can be called."""
+        given = {f"--{name}": getattr(flags, name, None) for name in self._path_flags}
+        for name, value in {**given, "the file": getattr(flags, "files", None)}.items():
+            for path in value if isinstance(value, list) else [value]:
+                problem = what_is_wrong_with_name(path) if isinstance(path, str) else None
+                if problem:
+                    raise UsageError(f"{name} is '{shown_name(path)}': {problem}")
 
     def error(self, message: str) -> NoReturn:
         """Turns argparse's own complaints into ours."""

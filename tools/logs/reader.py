@@ -22,6 +22,7 @@ from pathlib import Path
 
 from mgcaffe.errors import DataError
 from mgcaffe.errors.checked_json import Json, parse_json
+from mgcaffe.errors.file_names import refuse_device
 
 _NUMBER = r"([-+]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))"
 _PREFIX = re.compile(r"[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(\.\d+)?\s+\d+ \S+:\d+\] ?")
@@ -94,6 +95,7 @@ def read_logs(paths: Sequence[str]) -> RunLog:
     for path in paths:
         before = reader.count
         try:
+            refuse_device(path)
             with Path(path).open(encoding="utf-8", errors="replace") as lines:
                 reader.read(lines, path)
         except OSError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mgcaffe.errors import DataError, Location
 from mgcaffe.errors.checked_json import Json, parse_json
+from mgcaffe.errors.file_names import refuse_device
 
 _HINT = "give what engine train --json_log wrote"
 # The members of each kind of line that are read, apart from lists and objects, and their types.
@@ -168,6 +169,7 @@ def read_text(path: Path) -> str:
         DataError: it cannot be read.
     """
     try:
+        refuse_device(path)
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None

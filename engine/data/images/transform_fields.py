@@ -17,6 +17,7 @@ from mgcaffe.engine.layer import TRAIN, Layer
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.errors import DataError, PrototxtError
+from mgcaffe.errors.file_names import refuse_device
 from mgcaffe.prototxt import BlobProto
 from mgcaffe.prototxt.blobs import blob_array
 
@@ -167,6 +168,7 @@ def _read_mean_file(layer: Layer, file: str) -> Array:
     """The mean image, channels x height x width."""
     field = "transform_param.mean_file"
     try:
+        refuse_device(file)
         array = blob_array(BlobProto.FromString(Path(file).read_bytes()))
     except FileNotFoundError:
         layer.fail(
