@@ -21,6 +21,9 @@ from mgcaffe.errors import NetError
 FAN_IN, FAN_OUT, AVERAGE = 0, 1, 2
 
 
+_LARGEST = torch.finfo(torch.float32).max
+
+
 def fan(shape: tuple[int, ...], variance_norm: int) -> float:
     """The n of xavier and msra for a blob of this shape."""
     count = math.prod(shape)
@@ -90,6 +93,9 @@ def check(filler: Any) -> None:
         near = difflib.get_close_matches(filler.type, _FILLERS, n=1)
         guess = f" Did you mean '{near[0]}'?" if near else ""
         raise NetError(f"unknown filler type '{filler.type}'.{guess}", hint=f"known types: {', '.join(_FILLERS)}")
+    for name in ("value", "min", "max", "mean", "std"):
+        if not math.isfinite(getattr(filler, name)):
+            raise NetError(f"filler '{filler.type}': {name} is {getattr(filler, name):g}, which is no finite number")
     if filler.sparse != -1 and filler.type != "gaussian":
         raise NetError(f"filler '{filler.type}' cannot be sparse; only 'gaussian' can")
     if filler.sparse < -1:
@@ -98,6 +104,10 @@ def check(filler: Any) -> None:
         raise NetError(f"gaussian filler: std has to be 0 or more, not {filler.std:g}")
     if filler.type == "uniform" and not filler.min <= filler.max:
         raise NetError(f"uniform filler: min {filler.min:g} is more than max {filler.max:g}")
+    if filler.type == "uniform" and filler.max - filler.min > _LARGEST:
+        raise NetError(
+            f"uniform filler: from min {filler.min:g} to max {filler.max:g} is more than float32 can express"
+        )
     if filler.scale != 1:
         raise NetError(f"filler '{filler.type}': scale is a field of another Caffe that has no meaning here")
 

@@ -138,10 +138,8 @@ class _Lines:
                     continue
             except ValueError:
                 pass
-            raise DataError(
-                f"'{shown_name(line)}' is not a window: label, overlap, x1, y1, x2, y2",
-                location=Location(self._source, number, 1),
-            )
+            location = Location(self._source, number, 1)
+            raise DataError(f"'{shown_name(line)}' is not a window: label, overlap, x1, y1, x2, y2", location=location)
         raise AssertionError("every line is a window")
 
 

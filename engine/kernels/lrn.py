@@ -27,7 +27,7 @@ class _ChannelWindows:
 
     def __init__(self, x: torch.Tensor, size: int) -> None:
         """Lays out the buffer. The stride between channels inside a row is 1, or a plane's size."""
-        self._size = size
+        self._size = size = min(size, 2 * x.shape[1] + 1)  # a larger window holds no more channels
         self._step = 1 if format_of(x) == torch.channels_last else x.shape[2] * x.shape[3]
         self._width = x.shape[1] * self._step
         self._margin = size // 2 * self._step
@@ -131,4 +131,6 @@ def _inverse_power(scale: torch.Tensor, beta: float, out: torch.Tensor) -> torch
 
 
 def _pixel_mean(x: torch.Tensor, size: int) -> torch.Tensor:
-    return torch.ops.aten.avg_pool2d(x, [size], [1], [size // 2])
+    fitting = min(size, 2 * max(x.shape[2:]) + 1)  # a larger window holds no more pixels, and more zeros
+    mean = torch.ops.aten.avg_pool2d(x, [fitting], [1], [fitting // 2])
+    return mean if fitting == size else mean.mul_((fitting / size) ** 2)
