@@ -105,9 +105,7 @@ def check(filler: Any) -> None:
     if filler.type == "uniform" and not filler.min <= filler.max:
         raise NetError(f"uniform filler: min {filler.min:g} is more than max {filler.max:g}")
     if filler.type == "uniform" and filler.max - filler.min > _LARGEST:
-        raise NetError(
-            f"uniform filler: from min {filler.min:g} to max {filler.max:g} is more than float32 can express"
-        )
+        raise NetError(f"uniform filler: from min {filler.min:g} to max {filler.max:g} is too wide for float32")
     if filler.scale != 1:
         raise NetError(f"filler '{filler.type}': scale is a field of another Caffe that has no meaning here")
 

@@ -52,8 +52,10 @@ class SourceText:
         """Shows the line around an offset, with a caret under the place."""
         if self.text is None:
             return ""
-        start = self.text.rfind("\n", 0, offset) + 1
-        end = self.text.find("\n", offset)
+        # No further than is shown: lines can be as long as the file.
+        nearest = max(0, offset - _EXCERPT)
+        start = max(nearest, self.text.rfind("\n", nearest, offset) + 1)
+        end = self.text.find("\n", offset, offset + _EXCERPT)
         end = len(self.text) if end < 0 else end
         if offset - start > _EXCERPT // 2:
             start = offset - _EXCERPT // 2

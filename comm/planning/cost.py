@@ -17,6 +17,7 @@ import numpy
 
 from mgcaffe.errors import CommError, DataError
 from mgcaffe.errors.checked_json import Json, json_value, parse_json
+from mgcaffe.errors.file_names import shown_name
 
 MAX_BYTES = 2**63
 MAX_SECONDS = 1e6
@@ -199,7 +200,7 @@ def read_cost(value: Json) -> AffineCost | AllReduceCost:
             return AllReduceCost([_point(point) for point in value["points"].elements()])
     except CommError as error:
         value.fail(error.message)
-    value["kind"].fail(f"unknown kind of all-reduce cost {kind!r}; known are affine and curve")
+    value["kind"].fail(f"unknown kind of all-reduce cost '{shown_name(kind)}'; known are affine and curve")
 
 
 def _point(point: Json) -> tuple[float, float]:

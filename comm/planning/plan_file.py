@@ -40,6 +40,7 @@ from mgcaffe.comm.planning.plan import Plan, Segment
 from mgcaffe.comm.planning.schedules import predict_groups
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError
 from mgcaffe.errors.checked_json import Json, parse_json
+from mgcaffe.errors.file_names import shown_name
 
 
 @dataclass(frozen=True)
@@ -174,11 +175,12 @@ def _compare_layers(layers: Sequence[tuple[str, int]], segments: Sequence[Segmen
     for index, ((name, elements), segment) in enumerate(zip(layers, segments, strict=False)):
         if (name, elements) != (segment.name, segment.count):
             raise CommError(
-                f"layer {index} is '{name}' with {elements} elements there, "
+                f"layer {index} is '{shown_name(name)}' with {elements} elements there, "
                 f"'{segment.name}' with {segment.count} in the net"
             )
     if len(layers) > len(segments):
-        raise CommError(f"layer {len(segments)} is '{layers[len(segments)][0]}' there, but the net ends before it")
+        name = shown_name(layers[len(segments)][0])
+        raise CommError(f"layer {len(segments)} is '{name}' there, but the net ends before it")
     if len(layers) < len(segments):
         raise CommError(f"there is no layer {len(layers)}, which is '{segments[len(layers)].name}' in the net")
 
@@ -207,5 +209,5 @@ def _find(layer: str | int, segments: Sequence[Segment], number: int) -> int:
     if len(found) > 1:
         raise CommError(f"group {number}: {len(found)} layers are called '{layer}'; give their numbers")
     if not found:
-        raise CommError(f"group {number}: there is no layer '{layer}'")
+        raise CommError(f"group {number}: there is no layer '{shown_name(str(layer))}'")
     return found[0]

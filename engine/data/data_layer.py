@@ -30,6 +30,10 @@ _NUMPY_TYPES: dict[torch.dtype, np.dtype[Any]] = {
 }
 
 
+MAX_BATCH = 1 << 24
+"""The most records of a batch: their numbers alone take memory and time."""
+
+
 class DataLayer(Layer):
     """A layer without bottoms whose tops are batches of records.
 
@@ -87,6 +91,11 @@ class DataLayer(Layer):
                 "batch_size is missing or 0",
                 f"{self.fields}.batch_size",
                 hint="say how many records make a batch",
+            )
+        if self._batch_size > MAX_BATCH:
+            self.fail(
+                f"batch_size is {self._batch_size}; at most {MAX_BATCH} records are read at a time",
+                f"{self.fields}.batch_size",
             )
         shapes = self.context.input_shapes
         if shapes is not None:

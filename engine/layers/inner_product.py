@@ -55,7 +55,7 @@ class InnerProduct(Layer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """One matrix product; keeps the bottom."""
         bottom = bottoms[0]
-        x = bottom.reshape(-1, self.inputs)
+        x = bottom.reshape(math.prod(bottom.shape[: self.axis]), self.inputs)
         self.saved = (x, bottom.shape) if self.backward_follows else None
         bias = self.parameters[1].data if len(self.parameters) > 1 else None
         y = linear.forward(x, self._weight(), bias)
@@ -64,7 +64,7 @@ class InnerProduct(Layer):
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Adds the weight's gradient in place, without a tensor of its own."""
         x, bottom_shape = self.saved
-        dy = top_diffs[0].reshape(-1, self.outputs)
+        dy = top_diffs[0].reshape(len(x), self.outputs)
         weight = self.parameters[0]
         if len(self.parameters) > 1 and self.parameters[1].wanted:
             self.parameters[1].accumulate(dy.sum(0))

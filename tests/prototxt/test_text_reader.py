@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 
 import pytest
 
@@ -17,6 +18,7 @@ from mgcaffe.prototxt import (
     SolverParameter,
     parse_text,
 )
+from mgcaffe.prototxt.text_reader import parse
 
 
 def refused(text: str, message_class=NetParameter, strict: bool = False) -> PrototxtError:
@@ -287,3 +289,14 @@ def test_seven_thousand_lines_are_read_quickly():
     net = parse_text(layer * 900, NetParameter)
     assert len(net.layer) == 900
     assert time.perf_counter() - start < 2
+
+
+def test_many_unknown_fields_in_one_line_cost_no_more_than_in_many():
+    fields = [f"unknown{number}: {number}" + 1500 * " " for number in range(9_000)]
+    seconds = []
+    for separator in ("\n", ""):
+        began = time.process_time()
+        _, _, problems = parse(separator.join(fields), NetParameter)
+        seconds.append(time.process_time() - began)
+        assert "unknown5000: 5000" in problems.found[5000].excerpt
+    assert seconds[1] < 3 * seconds[0] + 1

@@ -40,7 +40,8 @@ _TRANSFORM = 'transform_param { crop_size: 4 mirror: true scale: 0.5 mean_file: 
 _SOURCES = {
     "lmdb": 'type: "Data" data_param { source: "records" backend: LMDB batch_size: 2 } transform_param { scale: 2 }',
     "hdf5": 'type: "HDF5Data" hdf5_data_param { source: "hdf5.txt" batch_size: 2 }',
-    "images": 'type: "ImageData" image_data_param { source: "images.txt" batch_size: 2 root_folder: "./" } ' + _TRANSFORM,
+    "images": 'type: "ImageData" image_data_param { source: "images.txt" batch_size: 2 root_folder: "./" } '
+    + _TRANSFORM,
     "windows": 'type: "WindowData" window_data_param { source: "windows.txt" batch_size: 4 fg_fraction: 0.5 }'
     " transform_param { crop_size: 4 }",
 }  # fmt: skip
@@ -190,7 +191,7 @@ class Inputs:
         if name.endswith(".caffemodel") and numbers.random() < 0.5:
             net = NetParameter.FromString(path.read_bytes())
             mutate_message(net, numbers, 2)
-            path.write_bytes(net.SerializeToString())
+            path.write_bytes(net.SerializePartialToString())
         else:
             path.write_bytes(mutate_bytes(path.read_bytes(), numbers))
         return ["test", "small.prototxt", f"--weights={name}", "--iterations=1"], name
@@ -281,7 +282,8 @@ class Inputs:
             "trace.csv": _TRACE,
             "hdf5.txt": "rows.h5\n",
             "images.txt": "0.png 1\n1.png 0\n",
-            "windows.txt": "# 0\n0.png\n3\n9\n9\n2\n1 0.9 0 0 5 5\n1 0.1 2 2 7 7\n# 1\n1.png\n3\n9\n9\n1\n1 0.8 0 0 8 8\n",
+            "windows.txt": "# 0\n0.png\n3\n9\n9\n2\n1 0.9 0 0 5 5\n1 0.1 2 2 7 7\n"
+            "# 1\n1.png\n3\n9\n9\n1\n1 0.8 0 0 8 8\n",
         }.items():
             self._write(name, text)
         for number, image in enumerate(images(2, (9, 9, 3))):

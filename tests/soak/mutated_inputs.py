@@ -1,9 +1,10 @@
 """Mutates every kind of input of every command: what comes of it is a result or one message, never a traceback.
 
-A case is a valid input (a net of every layer type, a solver, a plan, costs, a trace, a log, a timeline, a data source, a
-file of weights) with a few values changed, and a command that reads it. The command has to end by itself within
-`LIMIT_S`, with an exit code that the input can cause, and with a message that has no traceback. All of it runs in a
-child process with limited memory, so that a signal would be seen; `SEED:CASE` of a failure runs it again:
+A case is a valid input (a net of every layer type, a solver, a plan, costs, a trace, a log, a timeline, a data source,
+a file of weights) with a few values changed, and a command that reads it. The command has to end by itself within
+`LIMIT_S` of processor time, with an exit code that the input can cause, and with a message that has no traceback. All
+of it runs in a child process with limited memory, so that a signal would be seen; `SEED:CASE` of a failure runs it
+again:
 
 python -m tests.soak.mutated_inputs SEED FIRST LAST
 """
@@ -28,7 +29,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, EXIT_NOT_FINITE, EXIT_OK, EXIT_USAGE, EngineError
+from mgcaffe.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_CANNOT_WRITE,
+    EXIT_FAILED,
+    EXIT_NOT_FINITE,
+    EXIT_OK,
+    EXIT_USAGE,
+    EngineError,
+)
 from tests.soak import Row
 from tests.soak.input_cases import Inputs, read_plan_file
 
@@ -38,7 +47,7 @@ SEED = 12
 LIMIT_S = 10.0
 
 _PER_CHILD = 500
-_MOST_BYTES = 3 << 30
+_MOST_BYTES = 1 << 30
 _ALLOWED = {EXIT_OK, EXIT_USAGE, EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, EXIT_NOT_FINITE}
 
 
@@ -74,7 +83,8 @@ def main(seed: int, first: int, last: int) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
-    signal.signal(signal.SIGALRM, _too_long)
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, _too_long)
     with tempfile.TemporaryDirectory() as name, _inside(name):
         inputs = Inputs(Path(name))
         _limit_memory()
@@ -118,7 +128,8 @@ def _outcome(command: Callable[[list[str]], int], words: list[str]) -> tuple[str
     """What came of a command, with `!` in front where it must not be, and what it wrote."""
     out, errors = io.StringIO(), io.StringIO()
     handlers = logging.getLogger("mgcaffe").handlers[:]
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    signal.setitimer(signal.ITIMER_REAL, 10 * LIMIT_S)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             code = command(words)
@@ -130,11 +141,14 @@ def _outcome(command: Callable[[list[str]], int], words: list[str]) -> tuple[str
     except BaseException as error:
         return f"!{type(error).__name__}", str(error)
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         logging.getLogger("mgcaffe").handlers[:] = handlers
     text = errors.getvalue()
     if "Traceback" in text or "internal error" in text or "_TooLong" in text:
         return "!a traceback", text
+    if code == EXIT_FAILED and "out of memory" in text:
+        return "out of memory", text
     if code not in _ALLOWED:
         return f"!code {code}", text
     messages = [line for line in text.splitlines() if line.startswith("error: ")]

@@ -1,4 +1,4 @@
-"""Ways to damage the content of a file: messages of the schema, JSON, tables, bytes. All of them from one random stream."""
+"""Ways to damage the content of a file: messages of the schema, JSON, tables, bytes; each from a random stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _STRINGS = (
 _COUNTS = (0, 1, 3, 65, 300)
 # As `json.dumps` writes them; numbers of many digits only as text.
 _JSON = (
-    "null", "true", "-1", "0", "0.5", "7", "1e308", "-1e308", "5e-324", "1e999", "NaN", "-Infinity", "9" * 30, "9" * 5000,
+    "null", "true", "-1", "0", "0.5", "7", "1e308", "-1e308", "5e-324", "1e999", "NaN", "-Infinity", "9" * 30,
+    "9" * 5000,
     "[]", "{}", '""', '"x"', '"\\u0000"', '"\\ud800"', '"' + "z" * 5000 + '"', "[" * 3000 + "]" * 3000, "[[[1]]]",
     '{"a": 1}', "4294967296", "1e18", "[1, 2]",
 )  # fmt: skip
@@ -75,8 +76,8 @@ def mutate_message(message: Any, numbers: random.Random, changes: int = 1) -> st
 
 
 def _some_message(message: Any, numbers: random.Random) -> Any:
-    """The message or one inside it; half of the time that of a level deeper."""
-    while numbers.random() < 0.75:
+    """The message or one inside it; most often one that nothing lies in, where a layer's own fields are."""
+    while numbers.random() < 0.85:
         inner = [
             each
             for field, value in message.ListFields()

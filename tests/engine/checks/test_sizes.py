@@ -1,6 +1,7 @@
 """Sizes that no machine has are refused at their place before PyTorch is asked; an allocation that fails is named."""
 
 import re
+import resource
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from mgcaffe.engine.checks import memory as machine
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EngineError, NetError
+from mgcaffe.prototxt import parse_net
 
 INPUT = 'layer {{ name: "data" type: "Input" top: "data"\n  input_param {{ shape {{ {} }} }} }}\n'
 SMALL = INPUT.format("dim: 1 dim: 10")
@@ -192,3 +194,24 @@ def test_memory_is_the_machines_or_the_containers(tmp_path, files, size):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert machine.machine_memory(tmp_path) == size
+
+
+def test_an_allocation_of_more_than_half_of_the_memory_is_the_nets_mistake(memory):
+    memory(8 << 30)
+    node = Net(parse_net(SMALL + layer("ReLU", "")).param).layers[1]
+    for size, kind, code in ((5 << 30, NetError, 65), (3 << 30, EngineError, 1)):
+        error = RuntimeError(f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {size} bytes.")
+        with pytest.raises(kind, match=r"out of memory: \d\.0 GiB were asked for at once, forward") as caught:
+            sizes.explain(node, "forward", error)
+        assert caught.value.exit_code == code
+
+
+def test_the_memory_of_a_process_ends_at_its_limit(monkeypatch, tmp_path):
+    limit = (2 << 30, resource.RLIM_INFINITY)
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda kind: limit if kind == resource.RLIMIT_AS else (-1, -1))
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 8388608 kB\nSwapTotal: 1048576 kB\n")
+    (tmp_path / "proc/self/statm").write_text(f"{(1 << 30) // resource.getpagesize()} 7 7\n")
+    assert machine.machine_memory(tmp_path) == 1 << 30
+    limit = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    assert machine.machine_memory(tmp_path) == 9 << 30
