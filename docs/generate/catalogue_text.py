@@ -50,6 +50,7 @@ SHARED: dict[str, tuple[str, ...]] = {
         *(
             TRANSFORMER,
             _DATA + "images.resizing",
+            _DATA + "images.random_resizing",
             _DATA + "random_numbers",
             _DATA + "data_layer",
             _DATA + "record_loader",

@@ -22,6 +22,8 @@ from mgcaffe.engine.data.images.interpolation import resize
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.errors import DataError
 
+MAX_SIDE = 1 << 16
+"""The most pixels of a side that an image is resized to."""
 _NUMPY_PADS = {"MIRRORED": "reflect", "REPEAT_NEAREST": "edge"}
 
 
@@ -123,6 +125,9 @@ def read_resizing(param: Any) -> Resizing:
     for side in ("height", "width"):
         if not getattr(param, side):
             raise Misfit(f"resize_param.{side}", f"resize_param needs a {side} above 0")
+        if getattr(param, side) > MAX_SIDE:
+            given = f"resize_param's {side} is {getattr(param, side)}"
+            raise Misfit(f"resize_param.{side}", f"{given}; images have at most {MAX_SIDE} pixels a side")
     if not 0 <= param.prob <= 1:
         raise Misfit("resize_param.prob", f"prob has to be from 0 to 1, not {param.prob:g}")
     if not all(map(math.isfinite, param.pad_value)):

@@ -11,6 +11,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from mgcaffe.engine.data.batches import Array
+from mgcaffe.engine.data.images.random_resizing import FIELDS, RandomResizing, read_random_resizing
 from mgcaffe.engine.data.images.resizing import Misfit, Resizing, read_resizing
 from mgcaffe.engine.data.images.transformer import Transformer
 from mgcaffe.engine.layer import TRAIN, Layer
@@ -24,6 +25,7 @@ from mgcaffe.prototxt.blobs import blob_array
 _HONOURED = {
     *("scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"),
     *("crop_h", "crop_w", "resize_param"),
+    *FIELDS,
 }
 # How a fork computes the same thing, draws its random numbers, or what it shows while doing so.
 _WITHOUT_EFFECT = {"use_gpu_transform", "random_seed", "display"}
@@ -56,6 +58,7 @@ def make_transformer(layer: Layer) -> Transformer:
         mean=mean,
         random_crop=layer.phase == TRAIN,
         resizing=_resizing(layer),
+        random_resizing=_random_resizing(layer),
     )
 
 
@@ -83,6 +86,14 @@ def transformed_shape(param: Any, shape: Shape) -> Shape:
     if param.crop_h and param.crop_w:
         return shape[0], param.crop_h, param.crop_w
     return (shape[0], param.crop_size, param.crop_size) if param.crop_size else shape
+
+
+def _random_resizing(layer: Layer) -> RandomResizing | None:
+    crop = _crop(layer)
+    try:
+        return read_random_resizing(layer.param.transform_param, (crop, crop) if isinstance(crop, int) else crop)
+    except Misfit as error:
+        layer.fail(error.message, f"transform_param.{error.field}", hint=error.hint)
 
 
 def _resizing(layer: Layer) -> Resizing | None:

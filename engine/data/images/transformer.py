@@ -2,11 +2,13 @@
 
     top = (pixel - mean) * scale
 
-resize_param: see resizing.py; crop_size (0: none): a square, or crop_h and crop_w: a rectangle, at random in the TRAIN
-phase and in the centre otherwise; mirror (false): left to right for every other record, at random, in both phases;
-mean_file: a mean for every pixel of the image, resized but before cropping, or mean_value: one, or one a channel;
-scale (1). Channels are in the order B, G, R. The random numbers of a record follow from its global number (see
-random_numbers).
+resize_param: see resizing.py. img_rand_resize_lower, img_rand_resize_upper, rand_resize_ratio_lower,
+rand_resize_ratio_upper, vertical_stretch_lower, vertical_stretch_upper, horizontal_stretch_lower,
+horizontal_stretch_upper, interpolation_algo_down, interpolation_algo_up, allow_upscale: see random_resizing.py.
+crop_size (0: none): a square, or crop_h and crop_w: a rectangle, at random in the TRAIN phase and in the centre
+otherwise; mirror (false): left to right for every other record, at random, in both phases; mean_file: a mean for every
+pixel of the image, resized but before cropping, or mean_value: one, or one a channel; scale (1). Channels are in the
+order B, G, R. The random numbers of a record follow from its global number (see random_numbers).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 
 from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import Array, BatchForm, empty
+from mgcaffe.engine.data.images.random_resizing import RandomResizing
 from mgcaffe.engine.data.images.resizing import Misfit, Resizing
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.errors import DataError
@@ -41,6 +44,7 @@ class Transformer:
         mean: an array of the shape of the uncropped image, or values (one, or one a channel), or None.
         random_crop: crop at random rather than in the centre.
         resizing: how images are resized first.
+        random_resizing: how they are resized first, each to a size of its own.
     """
 
     def __init__(
@@ -52,13 +56,14 @@ class Transformer:
         mean: Array | None = None,
         random_crop: bool = False,
         resizing: Resizing | None = None,
+        random_resizing: RandomResizing | None = None,
     ) -> None:
         self._is_square = isinstance(crop_size, int)
         self._crop = (crop_size, crop_size) if isinstance(crop_size, int) else crop_size
         self._mirror, self._scale, self._resizing = mirror, scale, resizing
         self._mean_image = mean if mean is not None and mean.ndim == 3 else None
         self._mean_values = mean if mean is not None and mean.ndim == 1 else None
-        self._random_crop = random_crop
+        self._random_crop, self._random_resizing = random_crop, random_resizing
         self._means: dict[object, Array] = {}
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -67,12 +72,16 @@ class Transformer:
         Raises:
             Misfit: the image is smaller than the crop, or the mean does not fit it.
         """
+        if self._random_resizing is not None and self._random_resizing.may_grow:
+            return self._window_shape((shape[0], *(max(pair) for pair in zip(shape[1:], self._crop, strict=True))))
         return self._window_shape(self._resizing.output_shape(shape) if self._resizing else shape)
 
     def _window_shape(self, shape: Shape) -> Shape:
         """The shape of the window that is cut out of a resized image of `shape`."""
         channels, height, width = shape
-        if self._mean_image is not None and self._mean_image.shape != shape:
+        if self._mean_image is not None and self._random_resizing is not None:
+            self._check_mean_of_window(channels)
+        elif self._mean_image is not None and self._mean_image.shape != shape:
             raise Misfit(
                 "mean_file",
                 f"the mean file has shape {_times(self._mean_image.shape)}, the image (before cropping) has"
@@ -91,6 +100,17 @@ class Transformer:
             what = f"crop_size {self._crop[0]}" if self._is_square else f"crop_h x crop_w {_times(self._crop)}"
             raise Misfit(field, f"{what} is larger than the image, {height} x {width}")
         return (channels, *self._crop)
+
+    def _check_mean_of_window(self, channels: int) -> None:
+        """Where every image has a size of its own, the centre of the mean image belongs to each window."""
+        assert self._mean_image is not None
+        mean_channels, height, width = self._mean_image.shape
+        if mean_channels != channels or height < self._crop[0] or width < self._crop[1]:
+            raise Misfit(
+                "mean_file",
+                f"the mean file has shape {_times(self._mean_image.shape)}, and with a random size of images it needs"
+                f" {channels} channel(s) and at least the crop's size, {_times(self._crop)}",
+            )
 
     def __call__(
         self, images: Sequence[Array], records: Sequence[int], form: BatchForm, describe: Callable[[int], str]
@@ -123,6 +143,8 @@ class Transformer:
     def _resized(
         self, images: Sequence[Array], records: Sequence[int], form: BatchForm, describe: Callable[[int], str]
     ) -> Sequence[Array]:
+        if self._random_resizing is not None:
+            return self._random_resizing(images, records, form.stream)
         if self._resizing is None:
             return images
         count, choices = len(images), len(self._resizing.interpolations)
@@ -189,6 +211,8 @@ class Transformer:
         height, width = values.shape[2:]
         for image, (top, left, mirrored) in zip(values, windows, strict=True):
             mean = self._oriented_mean(mirrored, form)
+            if self._random_resizing is not None:
+                top, left = (mean.shape[1] - height) // 2, (self._mean_image.shape[2] - width) // 2
             if mirrored:
                 left = mean.shape[2] - width - left
             image -= mean[:, top : top + height, left : left + width]

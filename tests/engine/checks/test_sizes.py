@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mgcaffe.engine.checks import memory as machine
+from mgcaffe.engine.checks import sizes
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EngineError, NetError
 from mgcaffe.prototxt import parse_net
