@@ -432,6 +432,7 @@ class Solver:
             records=resuming.data_positions(self.net, self.test_nets),
             smoothed_losses=self._smoothed.losses,
             plateau=self._policy.state,
+            correlations=self._updater.correlations,
             solver_type=self._updater.name,
             plan=plan.to_json() if plan is not None else "",
             recurrent=carried_state.gather(
@@ -447,8 +448,9 @@ class Solver:
             resuming.take_seed(nets, self.seed, self.param, self._emit)
         self._smoothed.restart(progress.smoothed_losses)
         missing = self._policy.resume(progress.plateau, progress.iteration, progress.current_step)
-        if missing is not None:
-            self._emit(events.Warned(missing))
+        for text in (missing, self._updater.resume(progress.correlations)):
+            if text is not None:
+                self._emit(events.Warned(text))
         self._snapshots.resume(path, progress.iteration, progress.best)
         self._window_is_restored = True
         resuming.warn_of_ranks(progress.world_size, self.ranks.size, self._emit)

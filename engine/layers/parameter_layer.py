@@ -30,7 +30,7 @@ class ParameterLayer(Layer):
         """Declares the blob."""
         shape = tuple(self.param.parameter_param.shape.dim)
         if any(size < 0 for size in shape):
-            self.fail(f"the shape {shape} has a negative size", "parameter_param.shape")
+            self.fail(f"the shape has a negative size, {min(shape)}", "parameter_param.shape")
         self.add_parameter(shape)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:

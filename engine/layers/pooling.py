@@ -134,6 +134,8 @@ class Pooling(Layer):
         param = self.param.pooling_param
         if len(shape) != 4:
             self.fail(f"the bottom needs 4 axes (N, C, H, W), not shape {shape}")
+        if 0 in shape[1:]:
+            self.fail(f"the bottom has shape {shape}, so there is nothing to pool")
         kernel = (shape[2], shape[3]) if param.global_pooling else self.kernel
         self.window = Window(kernel, self.stride, self.pad, ceil=self.ceil)
         out = self.window.output_size(shape[2:])

@@ -15,7 +15,7 @@ from mgcaffe.solvers.setup.idle_fields import idle_fields
 from mgcaffe.solvers.source import locate
 
 # Fields of Caffe's forks that change the weights, with the values that change nothing.
-_CHANGES_TRAINING: dict[str, Any] = {"disabled_update": False, "larc_turbo": False}
+_CHANGES_TRAINING: dict[str, Any] = {"disabled_update": False}
 
 # Fields without effect here, and why.
 _WITHOUT_EFFECT = {

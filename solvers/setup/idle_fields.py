@@ -17,6 +17,7 @@ _READ_BY: dict[str, tuple[Callable[[Any], bool], str]] = {
     "delta": (lambda param: param.type not in ("SGD", "Nesterov"), "AdaGrad, RMSProp, AdaDelta and Adam"),
     "larc_eta": (lambda param: param.larc, "larc"),
     "larc_policy": (lambda param: param.larc, "larc"),
+    "larc_turbo": (lambda param: param.larc, "larc"),
     "local_gw_ratio": (lambda param: param.local_lr_auto, "local_lr_auto"),
     "max_momentum": (lambda param: param.momentum_policy != "fixed", "momentum_policy 'poly' and 'opt'"),
     "max_weight_decay": (lambda param: param.weight_decay_policy != "fixed", "weight_decay_policy 'poly'"),

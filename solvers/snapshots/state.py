@@ -7,6 +7,7 @@ which Caffe skips: what is needed to go on as if training had never stopped. `st
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from mgcaffe.comm.planning.plan import Plan
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter, Shape
-from mgcaffe.errors import EXIT_BAD_INPUT, CommError, SnapshotError
+from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError, SnapshotError
+from mgcaffe.errors.checked_json import parse_json
 from mgcaffe.prototxt import EngineState
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.carried_state import RankState
@@ -29,6 +31,7 @@ from mgcaffe.solvers.snapshots.best import BestScore
 _SOLVER_TYPE = "solver_type"
 _BEST_SCORE = "best_score"
 _PLATEAU = "plateau"
+_CORRELATIONS = "larc_turbo"
 
 
 @dataclass
@@ -47,6 +50,7 @@ class Progress:
         recurrent: the state that recurrent layers carry, by rank.
         best: the best test score so far, if `snapshot_best` asks for it.
         plateau: what lr_policy `plateau` has seen; None with another policy.
+        correlations: what larc_turbo has seen of each parameter that trains; empty without it.
     """
 
     iteration: int
@@ -60,6 +64,7 @@ class Progress:
     recurrent: list[RankState] = field(default_factory=list)
     best: BestScore | None = None
     plateau: PlateauState | None = None
+    correlations: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -178,6 +183,8 @@ def engine_state(progress: Progress) -> Any:
         message.extra.add(key=_BEST_SCORE, value=progress.best.encode())
     if progress.plateau is not None:
         message.extra.add(key=_PLATEAU, value=progress.plateau.encode())
+    if progress.correlations:
+        message.extra.add(key=_CORRELATIONS, value=json.dumps(progress.correlations).encode())
     for key, value in carried_state.to_entries(progress.recurrent):
         message.extra.add(key=key, value=value)
     return message
@@ -200,6 +207,8 @@ def add_engine_state(progress: Progress, message: Any) -> None:
     progress.best = BestScore.decode(entries[_BEST_SCORE]) if _BEST_SCORE in entries else None
     if _PLATEAU in entries:
         progress.plateau = PlateauState.decode(entries[_PLATEAU])
+    if _CORRELATIONS in entries:
+        progress.correlations = _correlations(entries[_CORRELATIONS])
     if progress.world_size < 1 or any(records < 0 for records in progress.records.values()):
         raise ValueError("a number of ranks or records is negative")
     if progress.plan:
@@ -207,6 +216,14 @@ def add_engine_state(progress: Progress, message: Any) -> None:
             Plan.from_json(progress.plan)
         except (CommError, RecursionError) as error:
             raise ValueError(f"the plan of the gradients is damaged: {error}") from None
+
+
+def _correlations(content: bytes) -> list[float]:
+    try:
+        document = parse_json(content, "solverstate", "what larc_turbo has seen is damaged")
+        return [value.number(least=-1.001, most=1.001) for value in document.elements()]  # rounding goes beyond 1
+    except DataError as error:
+        raise ValueError(error.message) from None
 
 
 def checked_progress(iteration: int, current_step: int) -> Progress:

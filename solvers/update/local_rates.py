@@ -6,6 +6,12 @@ micro-batches, clipped, without weight decay:
     local_lr_auto          rate * local_gw_ratio |w| / (|g| + weight_decay |w|)        (LARS, Intel's fork)
     larc, policy scale     rate * (1 - momentum) larc_eta |w| / |g|                    (LARC, NVIDIA's fork)
     larc, policy clip      min(rate, (1 - momentum) larc_eta |w| / |g|)
+    larc_turbo             of either policy: 0.9 c is taken off (1 - momentum) larc_eta |w| / |g|, where
+                           c <- 0.95 c + 0.05 cos(g, h)
+
+h is the history before the update, cos 0 where one of the two is 0, and c begins with 0: a parameter whose gradients go
+on in the direction of its steps is slowed down, and the factor can fall below 0 (NVIDIA's sgd_solver.cpp). c is part of
+a snapshot, which the fork's is without.
 
 Where a norm is 0 the factor is 1 (with `clip`: the smaller one of rate and 1). As in the forks it stands in the place
 of lr_mult, of which only 0 (a frozen parameter) keeps its meaning, and decay_mult does not enter it. A parameter is one
@@ -23,10 +29,13 @@ from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import nearest
 from mgcaffe.solvers.source import locate
-from mgcaffe.solvers.update.norms import l2_norm
+from mgcaffe.solvers.update.norms import dot, l2_norm
 from mgcaffe.solvers.update.rules import Numbers
 
 _LARC_POLICIES = ("scale", "clip")
+_KEPT = 0.95
+_SLOWING = 0.9
+"""Constants of larc_turbo in the fork."""
 
 
 class LocalRates:
@@ -39,6 +48,7 @@ class LocalRates:
         source: where the solver's fields stand, for errors.
 
     Attributes:
+        correlations: with larc_turbo, c of each parameter that trains, by its offset in the arena.
         warnings: multipliers of the net that are not read.
 
     Raises:
@@ -50,6 +60,7 @@ class LocalRates:
         self._param = param
         name = "larc" if param.larc else "local_lr_auto"
         passed_over = [piece for piece in arena.slices if piece.lr_mult not in (0, 1)]
+        self.correlations = {piece.offset: 0.0 for piece in arena.slices if piece.lr_mult} if _has_turbo(param) else {}
         self.warnings = []
         if passed_over:
             self.warnings.append(
@@ -63,23 +74,45 @@ class LocalRates:
         return bool(param.larc or param.local_lr_auto)
 
     def of(
-        self, weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], numbers: Numbers, scale: float
+        self,
+        weights: Sequence[torch.Tensor],
+        gradients: Sequence[torch.Tensor],
+        histories: Sequence[torch.Tensor],
+        numbers: Numbers,
+        scale: float,
     ) -> list[float]:
-        """The rate of each parameter.
+        """Return the rate of each parameter, for one update; with larc_turbo this counts the update.
 
         Args:
-            weights, gradients: each parameter's, flat and whole.
+            weights, gradients, histories: each parameter's, flat and whole.
             numbers: what is the same for all of them.
             scale: factor on every gradient.
         """
-        norms = [l2_norm(values) for values in (*weights, *gradients)]
-        found = torch.stack(norms).tolist() if norms else []  # one transfer from the device
+        values = [l2_norm(each) for each in (*weights, *gradients)]
+        if self.correlations:
+            values += [l2_norm(history) for history in histories]
+            values += [dot(gradient, history) for gradient, history in zip(gradients, histories, strict=True)]
+        found = torch.stack(values).tolist() if values else []  # one transfer from the device
+        count = len(weights)
+        norms = list(zip(found[:count], found[count : 2 * count], strict=True))
+        slowing = [0.0] * count
+        if self.correlations:
+            products = zip(found[count : 2 * count], found[2 * count : 3 * count], found[3 * count :], strict=True)
+            slowing = [
+                self._slowing(each.storage_offset(), *product) for each, product in zip(weights, products, strict=True)
+            ]
         return [
-            self._rate(weight, abs(scale) * gradient, numbers)
-            for weight, gradient in zip(found[: len(weights)], found[len(weights) :], strict=True)
+            self._rate(weight, abs(scale) * gradient, numbers, less)
+            for (weight, gradient), less in zip(norms, slowing, strict=True)
         ]
 
-    def _rate(self, weight: float, gradient: float, numbers: Numbers) -> float:
+    def _slowing(self, offset: int, gradient: float, history: float, product: float) -> float:
+        """Return what a parameter's factor is lowered by, after this update's share; the norms and the dot product."""
+        cosine = product / (gradient * history) if gradient > 0 and history > 0 else 0.0
+        self.correlations[offset] = _KEPT * self.correlations[offset] + (1 - _KEPT) * cosine
+        return _SLOWING * self.correlations[offset]
+
+    def _rate(self, weight: float, gradient: float, numbers: Numbers, less: float) -> float:
         param = self._param
         factor = 1.0
         if weight > 0 and gradient > 0:
@@ -87,7 +120,12 @@ class LocalRates:
                 factor = (1 - numbers.momentum) * param.larc_eta * weight / gradient
             else:
                 factor = param.local_gw_ratio * weight / (gradient + numbers.weight_decay * weight)
+        factor -= less
         return min(numbers.rate, factor) if param.larc and param.larc_policy == "clip" else numbers.rate * factor
+
+
+def _has_turbo(param: Any) -> bool:
+    return bool(param.larc and param.larc_turbo)
 
 
 def _check(param: Any, solver_type: str, source: Any) -> None:

@@ -1,4 +1,4 @@
-"""L2 norms of slices of the arena."""
+"""L2 norms and dot products of slices of the arena."""
 
 from __future__ import annotations
 
@@ -14,3 +14,12 @@ def l2_norm(values: torch.Tensor) -> torch.Tensor:
     """
     parts = [torch.linalg.vector_norm(piece) for piece in values.split(_PIECE)]
     return torch.linalg.vector_norm(torch.stack(parts).double())
+
+
+def dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return the dot product of two flat tensors of one length, as a scalar tensor in float64."""
+    parts = [
+        torch.dot(left.double(), right.double())
+        for left, right in zip(one.split(_PIECE), other.split(_PIECE), strict=True)
+    ]
+    return torch.stack(parts).sum()

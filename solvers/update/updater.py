@@ -147,8 +147,24 @@ class Updater:
         """The rate of each group."""
         if self._local_rates is None:
             return [numbers.rate * group.lr_mult for group in groups]
-        weights = [group.weights[0] for group in groups]
-        return self._local_rates.of(weights, [group.gradients[0] for group in groups], numbers, scale)
+        weights, gradients = [group.weights[0] for group in groups], [group.gradients[0] for group in groups]
+        histories = [group.histories[0][0] for group in groups]
+        return self._local_rates.of(weights, gradients, histories, numbers, scale)
+
+    @property
+    def correlations(self) -> list[float]:
+        """With larc_turbo, what a snapshot has to hold of each parameter that trains (`LocalRates`); else nothing."""
+        return list(self._local_rates.correlations.values()) if self._local_rates is not None else []
+
+    def resume(self, correlations: Sequence[float]) -> str | None:
+        """Go on with the `correlations` of a snapshot; return a warning where they are not of these parameters."""
+        rates = self._local_rates
+        if rates is None or not rates.correlations:
+            return None
+        if len(correlations) != len(rates.correlations):
+            return "the snapshot doesn't say what larc_turbo has seen: it begins anew"
+        rates.correlations = dict(zip(rates.correlations, correlations, strict=True))
+        return None
 
     def _step(self, group: Group, numbers: Numbers, eta: float, scale: float, decay: float) -> None:
         """Updates one group with the decay in its gradients."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection
 from pathlib import Path
@@ -30,6 +31,8 @@ _HONOURED = {
 # How a fork computes the same thing, draws its random numbers, or what it shows while doing so.
 _WITHOUT_EFFECT = {"use_gpu_transform", "random_seed", "display"}
 DEFAULT_CHANNELS = 3
+
+_log = logging.getLogger("mgcaffe.engine")
 
 
 def refuse_other_fields(layer: Layer, message: Any, path: str, honoured: Collection[str]) -> None:
@@ -89,11 +92,17 @@ def transformed_shape(param: Any, shape: Shape) -> Shape:
 
 
 def _random_resizing(layer: Layer) -> RandomResizing | None:
-    crop = _crop(layer)
+    param, crop = layer.param.transform_param, _crop(layer)
     try:
-        return read_random_resizing(layer.param.transform_param, (crop, crop) if isinstance(crop, int) else crop)
+        resizing = read_random_resizing(param, (crop, crop) if isinstance(crop, int) else crop)
     except Misfit as error:
         layer.fail(error.message, f"transform_param.{error.field}", hint=error.hint)
+    for name in FIELDS if resizing is None else ():
+        if param.HasField(name):
+            where = layer.location(f"transform_param.{name}")
+            what = f"{name} has no effect without img_rand_resize_lower and its kin (layer '{layer.name}')"
+            _log.warning("%s%s", f"{where}: " if where else "", what)
+    return resizing
 
 
 def _resizing(layer: Layer) -> Resizing | None:

@@ -16,7 +16,7 @@ def test_an_ordinary_solver_passes_without_warnings():
     assert check('net: "a" base_lr: 0.1 lr_policy: "fixed" max_iter: 3 display: 10 solver_mode: CPU') == []
 
 
-@pytest.mark.parametrize("text", ["larc_turbo: true", "disabled_update: true"])
+@pytest.mark.parametrize("text", ["disabled_update: true"])
 def test_fields_that_would_change_the_training_are_refused(text):
     name = text.split(":")[0]
     with pytest.raises(SolverError, match=rf"s\.prototxt:2:1: {name} is not supported"):
@@ -24,7 +24,7 @@ def test_fields_that_would_change_the_training_are_refused(text):
 
 
 def test_their_neutral_values_pass():
-    assert check("max_iter: 1 larc_turbo: false disabled_update: false") == []
+    assert check("max_iter: 1 disabled_update: false") == []
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_every_field_of_the_schema_is_followed_refused_or_warned_about():
     of_forks = set(
         """warmup_iter warmup_start_lr rampup_interval rampup_lr min_lr plateau_winsize stagelr stageiter
         momentum_policy max_momentum momentum_power weight_decay_policy weight_decay_power max_weight_decay
-        larc larc_policy larc_eta local_lr_auto local_gw_ratio decoupled_weight_decay""".split()
+        larc larc_policy larc_eta larc_turbo local_lr_auto local_gw_ratio decoupled_weight_decay""".split()
     )
     from mgcaffe.solvers.setup import checks
 

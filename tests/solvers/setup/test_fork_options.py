@@ -20,6 +20,7 @@ OPTIONS = {
     " local_gw_ratio: 0.05 weight_decay: 0.01 momentum: 0.9",
     "LARC": 'lr_policy: "fixed" base_lr: 0.1 larc: true larc_eta: 0.2 larc_policy: "clip" momentum: 0.5'
     ' momentum_policy: "poly" max_momentum: 0.9 max_iter: 20 weight_decay: 0.1 weight_decay_policy: "poly"',
+    "LARC, turbo": 'lr_policy: "fixed" base_lr: 0.5 larc: true larc_eta: 0.2 larc_turbo: true momentum: 0.9',
     "AdamW": 'lr_policy: "fixed" base_lr: 0.05 type: "Adam" momentum: 0.9 weight_decay: 0.1'
     " decoupled_weight_decay: true",
 }

@@ -21,6 +21,7 @@ def idle(text):
         ('lr_policy: "fixed" warmup_start_lr: 0.1', "warmup_start_lr", "only warmup_iter would"),
         ("rampup_lr: 0.1", "rampup_lr", "only rampup_interval would"),
         ('larc_policy: "clip"', "larc_policy", "only larc would"),
+        ("larc_turbo: true", "larc_turbo", "only larc would"),
         ("local_gw_ratio: 1", "local_gw_ratio", "only local_lr_auto would"),
         ("max_momentum: 0.5", "max_momentum", "only momentum_policy 'poly' and 'opt'"),
         ('momentum_policy: "opt" momentum_power: 2', "momentum_power", "only momentum_policy 'poly'"),

@@ -71,6 +71,67 @@ KINDS = {
 }
 
 
+def turbo_reference(arena, policy, eta, momentum=0.875, decay=0.0625):
+    """The weights after all updates with larc_turbo, and each parameter's c."""
+    weights = arena.data.double().numpy().copy()
+    history = np.zeros_like(weights)
+    seen = [0.0] * len(arena.slices)
+    for iteration, rate in enumerate(RATES):
+        flat = gradient(arena, iteration) * SCALE
+        for index, piece in enumerate(arena.slices):
+            if piece.lr_mult == 0:
+                continue
+            part = slice(piece.offset, piece.offset + piece.count)
+            w, g, h = weights[part], flat[part], history[part]
+            norm = np.linalg.norm
+            cosine = g @ h / (norm(g) * norm(h)) if norm(h) > 0 else 0.0
+            seen[index] = 0.95 * seen[index] + 0.05 * cosine
+            factor = (1 - momentum) * eta * norm(w) / norm(g) - 0.9 * seen[index]
+            eta_of_it = min(rate, factor) if policy == "clip" else rate * factor
+            h[:] = momentum * h + eta_of_it * (g + decay * piece.decay_mult * w)
+            w -= h
+    return weights, [c for c, piece in zip(seen, arena.slices, strict=True) if piece.lr_mult]
+
+
+@pytest.mark.parametrize("policy", ["scale", "clip"])
+@pytest.mark.parametrize("parts", [None, "layers"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_larc_turbo_slows_down_what_goes_on_in_its_direction(policy, parts, dtype, tolerance):
+    arena = make_arena(dtype)
+    expected, seen = turbo_reference(arena, policy, eta=0.5)
+    param = SolverParameter(
+        momentum=0.875, weight_decay=0.0625, larc=True, larc_turbo=True, larc_policy=policy, larc_eta=0.5
+    )
+    updater = Updater(param, arena)
+    assert arena.data.storage_offset() == 0
+    segments = [(0, arena.trainable)] if parts is None else [(o, c) for _, _, o, c in arena.segments()][::-1]
+    for iteration, rate in enumerate(RATES):
+        arena.diff.copy_(torch.from_numpy(gradient(arena, iteration)))
+        for offset, count in segments:
+            updater.apply_part(offset, count, rate, iteration, SCALE)
+    np.testing.assert_allclose(arena.data.double().numpy(), expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(updater.correlations, seen, rtol=tolerance, atol=tolerance)
+    assert any(abs(c) > 1e-3 for c in seen)
+
+
+def test_larc_turbo_goes_on_from_what_a_snapshot_holds():
+    fields = {"larc": True, "larc_turbo": True, "larc_eta": 0.5, "momentum": 0.875}
+    whole, parted = make_arena(), make_arena()
+    first, second = Updater(SolverParameter(**fields), whole), Updater(SolverParameter(**fields), parted)
+    for iteration, rate in enumerate(RATES):
+        for arena, updater in ((whole, first), (parted, second)):
+            arena.diff.copy_(torch.from_numpy(gradient(arena, iteration)))
+            updater.apply(rate, iteration)
+        again = Updater(SolverParameter(**fields), parted)
+        for new, old in zip(again.histories, second.histories, strict=True):
+            new.copy_(old)
+        assert again.resume(second.correlations) is None
+        second = again
+    assert torch.equal(whole.data, parted.data) and first.correlations == second.correlations
+    assert "larc_turbo" in second.resume([]) and "begins anew" in second.resume([0.5])
+    assert Updater(SolverParameter(larc=True), make_arena()).resume([]) is None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_each_parameter_has_the_rate_of_the_forks_formula(kind, dtype, tolerance):
