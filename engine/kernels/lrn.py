@@ -42,7 +42,7 @@ class _ChannelWindows:
         """A dense blob as the matrix that is cut into pieces; a view."""
         if self._step == 1 and x.dim() == 4 and x.shape[2] * x.shape[3] != 1:
             return pixel_rows(x)
-        return x.reshape(-1, self._width)
+        return x.reshape(x.shape[0], self._width)
 
     def inputs(self, count: int) -> torch.Tensor:
         """Where to write the values of a piece of `count` rows before `sums` is called."""

@@ -22,7 +22,7 @@ import torch
 from mgcaffe.engine.kernels import convolution
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.layer import Layer, at_least
-from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields
 from mgcaffe.engine.layers.shared.geometry import read_geometry
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
@@ -55,6 +55,7 @@ class FilterLayer(Layer):
         self.rank = len(bottom_shapes[0])
         self.channel_axis = self.canonical_axis(param.axis, self.rank, "convolution_param.axis")
         self.channels = bottom_shapes[0][self.channel_axis]
+        refuse_empty_images(self, bottom_shapes[0], axis=self.channel_axis)
         self.outputs = param.num_output
         self.geometry = read_geometry(self, self.rank - self.channel_axis - 1)
         if self.outputs < 1:

@@ -21,6 +21,7 @@ import torch
 
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.layer import Layer, between
+from mgcaffe.engine.layers.shared.fields import refuse_empty_images
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 
@@ -65,6 +66,7 @@ class Interp(Layer):
         for index, found in enumerate(bottom_shapes):
             if len(found) != 4:
                 self.fail(f"bottom {index} needs 4 axes (N, C, H, W), not shape {found}")
+            refuse_empty_images(self, found, index)
         cut = param.pad_beg + param.pad_end
         inner = (shape[2] + cut, shape[3] + cut)
         if min(inner) < 1:

@@ -17,6 +17,7 @@ import torch
 
 from mgcaffe.engine.kernels import lrn
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layers.shared.fields import refuse_empty_images
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 
@@ -37,6 +38,7 @@ class LRN(Layer):
         """The bottom's shape."""
         if len(bottom_shapes[0]) != 4:
             self.fail(f"the bottom needs 4 axes (N, C, H, W), not shape {bottom_shapes[0]}")
+        refuse_empty_images(self, bottom_shapes[0])
         return [bottom_shapes[0]]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:

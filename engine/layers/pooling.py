@@ -34,7 +34,7 @@ from mgcaffe.engine.kernels import pooling, stochastic_pooling
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.pooling import Pair, Window
 from mgcaffe.engine.layer import TEST, Layer, between
-from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 
@@ -134,8 +134,7 @@ class Pooling(Layer):
         param = self.param.pooling_param
         if len(shape) != 4:
             self.fail(f"the bottom needs 4 axes (N, C, H, W), not shape {shape}")
-        if 0 in shape[1:]:
-            self.fail(f"the bottom has shape {shape}, so there is nothing to pool")
+        refuse_empty_images(self, shape)
         kernel = (shape[2], shape[3]) if param.global_pooling else self.kernel
         self.window = Window(kernel, self.stride, self.pad, ceil=self.ceil)
         out = self.window.output_size(shape[2:])

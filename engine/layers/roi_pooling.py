@@ -25,6 +25,7 @@ import torch
 
 from mgcaffe.engine.kernels.formats import from_pixel_rows, pixel_rows
 from mgcaffe.engine.layer import Layer, exactly
+from mgcaffe.engine.layers.shared.fields import refuse_empty_images
 from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
 from mgcaffe.errors import DataError
@@ -67,8 +68,7 @@ class ROIPooling(Layer):
         image, rectangles = bottom_shapes
         if len(image) != 4:
             self.fail(f"bottom 0 needs 4 axes (N, C, H, W), not shape {image}")
-        if 0 in image[2:]:
-            self.fail(f"bottom 0 has shape {image}, so its images have no pixels")
+        refuse_empty_images(self, image)
         if not rectangles or math.prod(rectangles[1:]) != 5:
             self.fail(f"bottom 1 has shape {rectangles}; it has to hold five numbers a rectangle: b, x1, y1, x2, y2")
         return [(rectangles[0], image[1], *self.grid)]

@@ -170,6 +170,24 @@ def test_a_batch_of_nothing(engine, command):
     assert engine.run(command, "n.prototxt").returncode == 0
 
 
+@pytest.mark.parametrize("shape", ["dim: 2 dim: 0 dim: 4 dim: 5", "dim: 2 dim: 3 dim: 0 dim: 5"])
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("Convolution", "convolution_param { num_output: 2 kernel_size: 3 pad: 2 }"),
+        ("Deconvolution", "convolution_param { num_output: 2 kernel_size: 3 }"),
+        ("Pooling", "pooling_param { kernel_size: 3 pad: 2 }"),
+        ("Pooling", "pooling_param { global_pooling: true }"),
+        ("LRN", ""),
+        ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"),
+        ("Interp", "interp_param { height: 3 width: 3 }"),
+    ],
+)
+def test_images_of_nothing(engine, kind, fields, shape):
+    engine.write("n.prototxt", net(kind, fields, shape))
+    check(engine.run("time", "n.prototxt", "--iterations=1"), "n.prototxt:3:", "so there is nothing in its images")
+
+
 def test_a_batch_of_nothing_whose_axes_no_machine_can_count(engine):
     engine.write("n.prototxt", net("ReLU", "", "dim: 0 dim: 4611686018427387904 dim: 4"))
     check(engine.run("time", "n.prototxt"), "n.prototxt:2:", "more than any machine can address")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.parameter import Shape
 
 
 def refuse_fork_fields(layer: Layer, message: Any, path: str, neutral: dict[str, Any]) -> None:
@@ -25,6 +26,19 @@ def refuse_fork_fields(layer: Layer, message: Any, path: str, neutral: dict[str,
                 f"{path}.{name}",
                 hint=f"remove {name}, or write what it stands for as layers of their own",
             )
+
+
+def refuse_empty_images(layer: Layer, shape: Shape, number: int = 0, axis: int = 1) -> None:
+    """Refuse a bottom whose images have no channels or no pixels; a batch of no images is fine.
+
+    Args:
+        layer: the layer.
+        shape: the bottom's.
+        number: the bottom's number.
+        axis: where the channels are.
+    """
+    if 0 in shape[axis:]:
+        layer.fail(f"bottom {number} has shape {shape}, so there is nothing in its images")
 
 
 def joining_axis(layer: Layer, path: str, old_name: str, rank: int) -> int:
