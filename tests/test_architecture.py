@@ -28,8 +28,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     "engine": (
         "parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
         "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
-        "layers.shared", "data.random_numbers", "data.batches", "data.images", "data.lmdb", "data", "layers",
-        "graph", "weights", "net",
+        "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batches", "data.images", "data.lmdb", "data",
+        "layers", "graph", "weights", "net",
     ),
     "solvers": (
         "source", "events", "carried_state", "monitor.stopwatch", "exchange", "monitor", "update.rules", "rates",
@@ -158,6 +158,20 @@ def test_no_file_is_too_long_and_each_says_what_it_is_for(package):
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) <= LONGEST_FILE, f"{path.relative_to(ROOT)} is too long"
         assert ast.get_docstring(ast.parse(text)), f"{path.relative_to(ROOT)} opens without a docstring"
+
+
+@pytest.mark.parametrize("package", sorted(MAY_IMPORT))
+def test_json_is_read_in_one_place(package):
+    """Foreign JSON goes through errors/checked_json.py, which checks types and bounds."""
+    readers = [
+        str(path.relative_to(ROOT))
+        for path in _files(package)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and getattr(node.value, "id", "") == "json"
+        and node.attr in ("load", "loads")
+    ]
+    assert readers == (["errors/checked_json.py"] if package == "errors" else [])
 
 
 def test_everything_is_installed_inside_mgcaffe():

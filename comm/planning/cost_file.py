@@ -32,10 +32,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.comm.planning.cost import AllReduceCost, line_error, read_cost
+from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts, line_error, read_cost
 from mgcaffe.comm.planning.csv_rows import read_text
 from mgcaffe.comm.transport.communicator import Communicator
-from mgcaffe.comm.tuning.calibration import WireCosts
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError, DataError
 from mgcaffe.errors.checked_json import Json, parse_json
 

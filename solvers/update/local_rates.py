@@ -99,7 +99,8 @@ class LocalRates:
         if self.correlations:
             products = zip(found[count : 2 * count], found[2 * count : 3 * count], found[3 * count :], strict=True)
             slowing = [
-                self._slowing(each.storage_offset(), *product) for each, product in zip(weights, products, strict=True)
+                self._slowing(int(each.storage_offset()), *product)
+                for each, product in zip(weights, products, strict=True)
             ]
         return [
             self._rate(weight, abs(scale) * gradient, numbers, less)

@@ -269,10 +269,9 @@ class Inputs:
         (self._folder / name).write_bytes(text.encode("utf-8", "surrogatepass"))
 
     def _make_files(self) -> None:
-        from tests.tools.test_report import TRIALS, json_log, prediction, timeline
-
         from mgcaffe.engine.net import Net
         from mgcaffe.engine.weights.hdf5 import save_hdf5
+        from tests.tools.report.test_report import TRIALS, json_log, prediction, timeline
 
         for name, text in {
             "small.prototxt": _HEAD + _BODY,

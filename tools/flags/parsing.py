@@ -110,8 +110,7 @@ class FlagParser(argparse.ArgumentParser):
         given = {f"--{name}": getattr(flags, name, None) for name in self._path_flags}
         for name, value in {**given, "the file": getattr(flags, "files", None)}.items():
             for path in value if isinstance(value, list) else [value]:
-                problem = what_is_wrong_with_name(path) if isinstance(path, str) else None
-                if problem:
+                if isinstance(path, str) and (problem := what_is_wrong_with_name(path)):
                     raise UsageError(f"{name} is '{shown_name(path)}': {problem}")
 
     def error(self, message: str) -> NoReturn:

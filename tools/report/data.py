@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from mgcaffe.errors.file_names import refuse_device
 
 _HINT = "give what engine train --json_log wrote"
 # The members of each kind of line that are read, apart from lists and objects, and their types.
-_MEMBERS = {
+_MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
     "start": {"net": Json.text, "max_iter": Json.integer, "ranks": Json.integer, "parameters": Json.integer},
     "iteration": dict.fromkeys(
         ("loss", "smoothed_loss", "lr", "seconds", "images_per_s", "data_wait_ms", "comm_hidden_ms", "comm_exposed_ms"),
@@ -89,8 +90,8 @@ def read_run(path: Path) -> RunLog:
         if kind == "iteration":
             iterations[line["iter"].integer()] = _checked(line, kind)
         elif kind == "test":
-            test = {"iter": line["iter"].integer(), "net": line["net"].integer(), "scores": _scores(line["scores"])}
-            tests[test["iter"], test["net"]] = test
+            at = line["iter"].integer(), line["net"].integer()
+            tests[at] = {"iter": at[0], "net": at[1], "scores": _scores(line["scores"])}
         else:
             _note(run, kind, line)
     if not iterations:
@@ -123,6 +124,9 @@ def _note(run: RunLog, kind: str, line: Json) -> None:
     elif kind == "plan":
         trials = line.get("trials")
         run.plan = _checked(line, kind)
+        if "predicted_from" in line.value:
+            source = line.get("predicted_from")
+            run.plan["predicted_from"] = source.text() if source is not None else None
         run.plan["groups"] = len(line["groups"].elements())
         run.plan["trials"] = [_trial(trial) for trial in trials.elements()] if trials is not None else []
     elif kind == "finish":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -148,7 +148,7 @@ class TimelineData:
 
 _TIMES = ("ready_ms", "start_ms", "end_ms")
 # What is read of the spans of a category, besides the iteration, which others need not tell.
-_FACTS = {
+_FACTS: dict[str, dict[str, Callable[[Json], Any]]] = {
     "iteration": {"iteration": Json.integer},
     "allreduce": {
         "group": Json.integer,
