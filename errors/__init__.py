@@ -12,6 +12,7 @@
         +-- RankDisagreement   76   ranks were given different nets, solvers or plans
         +-- PeerFailure        69   another rank failed
 
+Two checks of what others wrote stand here as well, since every package needs them: `checked_json` and `file_names`.
 This package imports nothing; every other package may import it.
 """
 

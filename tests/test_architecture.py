@@ -28,8 +28,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     "engine": (
         "parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
         "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
-        "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batches", "data.images", "data.lmdb", "data",
-        "layers", "graph", "weights", "net",
+        "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batches", "data.images", "data.lmdb",
+        "data", "layers", "graph", "weights", "net",
     ),
     "solvers": (
         "source", "events", "carried_state", "monitor.stopwatch", "exchange", "monitor", "update.rules", "rates",

@@ -98,10 +98,8 @@ class LocalRates:
         slowing = [0.0] * count
         if self.correlations:
             products = zip(found[count : 2 * count], found[2 * count : 3 * count], found[3 * count :], strict=True)
-            slowing = [
-                self._slowing(int(each.storage_offset()), *product)
-                for each, product in zip(weights, products, strict=True)
-            ]
+            offsets = [int(each.storage_offset()) for each in weights]
+            slowing = [self._slowing(offset, *product) for offset, product in zip(offsets, products, strict=True)]
         return [
             self._rate(weight, abs(scale) * gradient, numbers, less)
             for (weight, gradient), less in zip(norms, slowing, strict=True)

@@ -5,7 +5,7 @@ import pytest
 from mgcaffe.errors.file_names import shown_name, what_is_wrong_with_name
 
 
-@pytest.mark.parametrize("name", ["", "a", "a/b c.txt", "/", "é" * 100, "x" * 255, "d/" * 2000, "caf\udce9"])
+@pytest.mark.parametrize("name", ["", "a", "a/b c.txt", "/", "é" * 100, "x" * 255, "d/" * 2000, "x\udce9"])
 def test_names_that_are_possible(name):
     assert what_is_wrong_with_name(name) is None
 
