@@ -1,9 +1,10 @@
 """Builds the schema that the package ships from the two tables that describe it (see `schema_tables`).
 
-Three files are written from `caffe_fields.csv` and `caffe_enums.csv`:
+Four files are written from `caffe_fields.csv` and `caffe_enums.csv`:
 
     caffe.binpb      a FileDescriptorSet, from which `messages` builds the message classes at import
     caffe.proto      the same as text, to be read by people and by any protobuf compiler
+    messages.pyi     the same as type stubs, for editors and mypy
     docs/fields.md   our own numbers, and the fork fields that moved
 
 Run `python -m mgcaffe.prototxt.build_schema` after editing a table; a test fails until it has been run.
@@ -23,6 +24,7 @@ from google.protobuf.descriptor_pb2 import (
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from mgcaffe.prototxt.render_schema import LABELS, SCALARS, render_docs, render_proto
+from mgcaffe.prototxt.render_stubs import render_stubs
 from mgcaffe.prototxt.schema_tables import (
     EnumValue,
     Field,
@@ -75,7 +77,7 @@ def _add_field(message: DescriptorProto, field: Field, *, is_enum: bool) -> None
 
 
 def build(folder: Path = HERE) -> dict[str, bytes]:
-    """Builds the three files from the tables in `folder`. Returns their contents by name.
+    """Builds the four files from the tables in `folder`. Returns their contents by name.
 
     Raises:
         TypeError: protobuf refuses the schema.
@@ -88,6 +90,7 @@ def build(folder: Path = HERE) -> dict[str, bytes]:
     return {
         "caffe.binpb": FileDescriptorSet(file=[file]).SerializeToString(deterministic=True),
         "caffe.proto": render_proto(file).encode(),
+        "messages.pyi": render_stubs(file, fields, {}).encode(),
         "fields.md": render_docs(fields, values, all_fields).encode(),
     }
 
@@ -95,8 +98,8 @@ def build(folder: Path = HERE) -> dict[str, bytes]:
 def main() -> None:
     """Writes the files to where they belong in the repository."""
     files = build()
-    (HERE / "caffe.binpb").write_bytes(files["caffe.binpb"])
-    (HERE / "caffe.proto").write_bytes(files["caffe.proto"])
+    for name in ("caffe.binpb", "caffe.proto", "messages.pyi"):
+        (HERE / name).write_bytes(files[name])
     (HERE.parent / "docs" / "fields.md").write_bytes(files["fields.md"])
 
 
