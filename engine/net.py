@@ -26,11 +26,12 @@ from mgcaffe.engine.host_blob import resized
 from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.engine.types import Shape
 from mgcaffe.engine.weights import by_name, files
 from mgcaffe.errors import EngineError, NetError
-from mgcaffe.prototxt import NetParameter, read_net_source
+from mgcaffe.prototxt import NetParameter, NetSource, NetState, Phase, read_net_source
 
 if TYPE_CHECKING:
     from mgcaffe.engine.data.data_layer import DataLayer
@@ -76,9 +77,9 @@ class Net:
 
     def __init__(
         self,
-        param: Any,
+        param: NetParameter,
         *,
-        phase: int = TRAIN,
+        phase: Phase = TRAIN,
         level: int = 0,
         stages: Sequence[str] = (),
         dtype: torch.dtype = torch.float32,
@@ -88,7 +89,7 @@ class Net:
         sum_over_ranks: Callable[[float], float] | None = None,
         solver_ranks: int = 1,
         keep_blobs: bool = True,
-        sources: Any = None,
+        sources: NetSource | None = None,
         input_shapes: Mapping[str, Shape] | None = None,
         share_with: Net | None = None,
         outline: bool = False,
@@ -142,7 +143,7 @@ class Net:
 
     # -- construction ------------------------------------------------------------------------------------
 
-    def _build(self, state: Any, sources: Any, share_with: Net | None) -> None:
+    def _build(self, state: NetState, sources: NetSource | None, share_with: Net | None) -> None:
         """Makes the layers of a state and their parameters, and works out which gradients are needed."""
         unused_fields.check_net(self.param, sources)
         specs = [
@@ -426,7 +427,7 @@ class Net:
 
     # -- weights -----------------------------------------------------------------------------------------
 
-    def copy_trained_layers(self, source: Any) -> by_name.CopyReport:
+    def copy_trained_layers(self, source: str | Path | NetParameter) -> by_name.CopyReport:
         """Copies weights from a file's path or a NetParameter message to the layers of the same names.
 
         A file is binary or HDF5 by its content.
@@ -443,7 +444,7 @@ class Net:
         sharing.bind_to_net(self.layers, {layer.name: layer for layer in reversed(other.layers)})
         sharing.bind_shared(self.layers)
 
-    def to_proto(self, diff: bool = False) -> Any:
+    def to_proto(self, diff: bool = False) -> NetParameter:
         """The net as a NetParameter message with weights (and gradients), as Caffe snapshots it."""
         message = NetParameter(name=self.name)
         by_name.layers_to_proto(message, self.layers, diff)

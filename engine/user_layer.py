@@ -22,10 +22,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from mgcaffe.engine.host_blob import HostBlob, ParameterBlob
 from mgcaffe.errors import NetError
+from mgcaffe.prototxt import LayerParameter, Phase
 
 CAFFE_MODULE = "mgcaffe.caffe_module"
 """The entry point whose function lets users' modules `import caffe` and derive from our Layer."""
@@ -57,12 +57,12 @@ class UserLayer:
 
     type = "Python"
     param_str: str
-    phase: int
+    phase: Phase
     blobs: BlobVector
     solver_rank: int = 0
     solver_count: int = 1
 
-    def __init__(self, param: Any = None) -> None:
+    def __init__(self, param: LayerParameter | None = None) -> None:
         """Takes the LayerParameter message."""
 
     @property

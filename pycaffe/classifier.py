@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgcaffe.engine.host_blob import Array
+from mgcaffe.engine.types import Array
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.images import oversample as ten_crops
 from mgcaffe.pycaffe.images import resize_image

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from mgcaffe.engine.host_blob import Array
+from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError, Location
 from mgcaffe.pycaffe.problems import ArgumentError
 

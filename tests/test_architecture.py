@@ -26,7 +26,7 @@ MAY_IMPORT = {
 ORDER: dict[str, tuple[str, ...]] = {
     "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision"),
     "engine": (
-        "parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
+        "types", "parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
         "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
         "layers.shared", "data.random_numbers", "data.batches", "data.images", "data.lmdb", "data", "layers",
         "graph", "weights", "net",

@@ -6,7 +6,10 @@ import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 LARGEST_BYTES = 2**63 - 1
 """What a 64-bit machine can address, and PyTorch count."""
@@ -40,7 +43,7 @@ def gib(size: int) -> str:
     return f"{value:,.1f} GiB" if value < 1e6 else f"{value:.3g} GiB"
 
 
-def why_too_large(size: int, device: Any) -> tuple[str, str | None] | None:
+def why_too_large(size: int, device: torch.device) -> tuple[str, str | None] | None:
     """Return None for so many bytes that a device can hold, else (what is wrong, what to do)."""
     if size <= device_memory(device):
         return None
@@ -56,7 +59,7 @@ def shape_text(shape: Iterable[int]) -> str:
 
 
 @functools.cache
-def device_memory(device: Any) -> int:
+def device_memory(device: torch.device) -> int:
     """The bytes that a device has at most."""
     if device.type == "cuda":
         import torch

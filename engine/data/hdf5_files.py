@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
-from mgcaffe.engine.data.batches import Array, BatchForm, empty
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.data.batches import BatchForm, empty
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError, Location
 
 

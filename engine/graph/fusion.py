@@ -18,7 +18,7 @@ from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
 from mgcaffe.engine.layers.relu import ReLU
 from mgcaffe.engine.layers.scale import Scale
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
 
 
 class FusedLayer(Layer):

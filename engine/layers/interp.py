@@ -21,8 +21,9 @@ import torch
 
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.layer import Layer, between
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import has_field
 
 _WAYS = "height and width, zoom_factor and/or shrink_factor, or a second bottom"
 
@@ -37,10 +38,10 @@ class Interp(Layer):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Checks that the size is said in one way."""
         param = self.param.interp_param
-        sides = [side for side in ("height", "width") if param.HasField(side)]
+        sides = [side for side in ("height", "width") if has_field(param, side)]
         if len(sides) == 1:
             self.fail("height and width go together", f"interp_param.{sides[0]}", hint="give both or neither")
-        factors = [name for name in ("zoom_factor", "shrink_factor") if param.HasField(name)]
+        factors = [name for name in ("zoom_factor", "shrink_factor") if has_field(param, name)]
         ways = [bool(sides), bool(factors), len(bottom_shapes) == 2]
         if sum(ways) != 1:
             found = "the size is said in more than one way" if any(ways) else "nothing says the size of the top"

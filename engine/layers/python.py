@@ -26,8 +26,8 @@ import torch
 
 from mgcaffe.engine.host_blob import LayerBlob, ParameterBlob, as_sizes, write_back
 from mgcaffe.engine.layer import Layer, at_least
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module
 from mgcaffe.errors import NetError
 

@@ -15,8 +15,8 @@ import torch
 
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("ShuffleChannel")

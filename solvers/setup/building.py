@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
-from typing import Any
 
 import torch
 
@@ -14,14 +13,14 @@ from mgcaffe.comm import Communicator
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.engine import Net, Shard, TestShard
 from mgcaffe.engine.shard import BatchShard
-from mgcaffe.prototxt import print_text
+from mgcaffe.prototxt import SolverParameter, print_text
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Warned
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.setup.nets import NetChoice
 
 
-def choose_device(param: Any, communicator: Communicator, emit: Emit) -> torch.device:
+def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit) -> torch.device:
     """The device that solver_mode and device_id ask for; of several ranks on a host each takes its own GPU.
 
     `solver_mode: GPU` on a machine without a GPU warns and trains on the CPU. Caffe's default is the GPU too,
@@ -37,13 +36,15 @@ def choose_device(param: Any, communicator: Communicator, emit: Emit) -> torch.d
     return torch.device("cuda", param.device_id)
 
 
-def choose_seed(param: Any, communicator: Communicator) -> int:
+def choose_seed(param: SolverParameter, communicator: Communicator) -> int:
     """random_seed, or a number that rank 0 draws; the same on every rank."""
     drawn = int.from_bytes(os.urandom(4), "little")
     return communicator.broadcast_object(param.random_seed if param.random_seed >= 0 else drawn)
 
 
-def agree_on_inputs(param: Any, choices: Sequence[NetChoice], dtype: torch.dtype, communicator: Communicator) -> None:
+def agree_on_inputs(
+    param: SolverParameter, choices: Sequence[NetChoice], dtype: torch.dtype, communicator: Communicator
+) -> None:
     """Makes sure that all ranks were given the same solver, nets, versions and number type; collective.
 
     Raises:

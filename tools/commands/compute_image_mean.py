@@ -11,7 +11,7 @@ from mgcaffe.tools.lmdb_records import read_image
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
-    from mgcaffe.engine.data.batches import Array
+    from mgcaffe.engine.types import Array
 
 _TELL_EVERY = 10000
 

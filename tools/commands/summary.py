@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_model_flags, add_shape_flag, require
@@ -15,6 +15,7 @@ from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.table import format_bytes, format_shape, format_table
 
 if TYPE_CHECKING:
+    from mgcaffe.engine.graph.node import Node
     from mgcaffe.engine.net import Net
 
 _VALUE_BYTES = 4
@@ -98,7 +99,7 @@ def layer_figures(net: Net) -> list[LayerFigures]:
     return [_figures(node) for node in net.nodes]
 
 
-def _figures(node: Any) -> LayerFigures:
+def _figures(node: Node) -> LayerFigures:
     layer = node.layer
     owned = [parameter for parameter in layer.parameters if parameter.owner is None]
     count = sum(parameter.count for parameter in owned)

@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL
-from mgcaffe.prototxt import print_text, read_solver_source
+from mgcaffe.prototxt import SolverParameter, print_text, read_solver_source
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.events import Event, Finished, SolverListener
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
@@ -154,7 +153,7 @@ def _shows_progress(flags: Flags) -> bool:
 
 
 def _listeners(
-    flags: Flags, solver: Any, communicator: Communicator, shows_progress: bool, stack: ExitStack
+    flags: Flags, solver: SolverParameter, communicator: Communicator, shows_progress: bool, stack: ExitStack
 ) -> list[SolverListener]:
     """Those that tell the user what happens; rank 0 speaks, the others only in log files. The stack closes them."""
     if communicator.rank != 0:

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from mgcaffe.engine.data.batches import Array
+from mgcaffe.engine.types import Array
 
 _CUBIC = -0.75
 _LANCZOS_LOBES = 4

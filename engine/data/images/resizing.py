@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mgcaffe.engine.data.batches import Array
 from mgcaffe.engine.data.images.interpolation import resize
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
+from mgcaffe.prototxt import ResizeParameter
 
 _NUMPY_PADS = {"MIRRORED": "reflect", "REPEAT_NEAREST": "edge"}
 
@@ -114,7 +113,7 @@ class Resizing:
         return padded
 
 
-def read_resizing(param: Any) -> Resizing:
+def read_resizing(param: ResizeParameter) -> Resizing:
     """What a ResizeParameter message asks for.
 
     Raises:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-from mgcaffe.engine.data.batches import Array
 from mgcaffe.engine.data.images.resizing import Misfit, Resizing, read_resizing
 from mgcaffe.engine.data.images.transformer import Transformer
 from mgcaffe.engine.layer import TRAIN, Layer
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError, PrototxtError
-from mgcaffe.prototxt import BlobProto
+from mgcaffe.prototxt import BlobProto, TransformationParameter
 from mgcaffe.prototxt.blobs import blob_array
 
 _HONOURED = {
@@ -29,7 +27,7 @@ _WITHOUT_EFFECT = {"use_gpu_transform", "random_seed", "display"}
 DEFAULT_CHANNELS = 3
 
 
-def refuse_other_fields(layer: Layer, message: Any, path: str, honoured: Collection[str]) -> None:
+def refuse_other_fields(layer: Layer, message: Message, path: str, honoured: Collection[str]) -> None:
     """Refuses every field of `message` that is given a value other than its default and is not honoured."""
     defaults = {field.name: field.default_value for field in message.DESCRIPTOR.fields if field.name not in honoured}
     refuse_fork_fields(layer, message, path, defaults)
@@ -71,7 +69,7 @@ def _crop(layer: Layer) -> int | tuple[int, int]:
     return int(param.crop_h), int(param.crop_w)
 
 
-def transformed_shape(param: Any, shape: Shape) -> Shape:
+def transformed_shape(param: TransformationParameter, shape: Shape) -> Shape:
     """The shape that an image of `shape` (channels, height, width) gets by a TransformationParameter message alone.
 
     Raises:

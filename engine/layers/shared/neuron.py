@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
 
 
 class Neuron(Layer):

@@ -8,7 +8,7 @@ import torch
 
 from mgcaffe.engine import fillers, registry
 from mgcaffe.engine.layer import Layer, LayerContext
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import LayerParameter, parse_text
 
 
