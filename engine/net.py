@@ -136,7 +136,7 @@ class Net:
         self.after_backward: list[LayerHook] = []
 
     @classmethod
-    def from_file(cls, path: str | Path, **options: Any) -> Net:
+    def from_file(cls, path: str | os.PathLike[str], **options: Any) -> Net:
         """Reads a prototxt (text or binary, old forms upgraded) and builds the net. Options as for Net."""
         source = read_net_source(Path(path))
         return cls(source.param, sources=source, **options)

@@ -63,7 +63,8 @@ def _print_fields(message: Any, indent: str, lines: list[str]) -> None:
 
 def _print_scalar(value: Any, field: FieldFacts) -> str:
     if field.kind == "string":
-        return '"' + value.translate(_ESCAPES) + '"'
+        text: str = value.translate(_ESCAPES)
+        return f'"{text}"'
     if field.kind == "bytes":
         return '"' + "".join(_ESCAPES.get(b, chr(b) if b < 127 else f"\\{b:03o}") for b in value) + '"'
     if field.kind == "bool":

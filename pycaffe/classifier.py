@@ -79,9 +79,9 @@ class Classifier(Net):
         crops = ten_crops(images, self.crop_dims) if oversample else self._centres(images)
         name = self.inputs[0]
         prepared = np.stack([self.transformer.preprocess(name, crop) for crop in crops])
-        scores = self.forward_all(**{name: prepared})[self.outputs[0]]
+        scores: Array = self.forward_all(**{name: prepared})[self.outputs[0]]
         if oversample:
-            return scores.reshape((len(images), 10, *scores.shape[1:])).mean(axis=1)
+            scores = scores.reshape((len(images), 10, *scores.shape[1:])).mean(axis=1)
         return scores
 
     def _centres(self, images: Array) -> Array:

@@ -131,4 +131,5 @@ def _inverse_power(scale: torch.Tensor, beta: float, out: torch.Tensor) -> torch
 
 
 def _pixel_mean(x: torch.Tensor, size: int) -> torch.Tensor:
-    return torch.ops.aten.avg_pool2d(x, [size], [1], [size // 2])
+    mean: torch.Tensor = torch.ops.aten.avg_pool2d(x, [size], [1], [size // 2])
+    return mean

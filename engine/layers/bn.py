@@ -92,8 +92,8 @@ class BN(Layer):
 
     def _filler(self, name: str, value: float) -> FillerParameter:
         param = self.param.bn_param
-        filler = getattr(param, name)
-        return filler if has_field(param, name) else type(filler)(type="constant", value=value)
+        given: FillerParameter = getattr(param, name)
+        return given if has_field(param, name) else FillerParameter(type="constant", value=value)
 
     def _check_axes(self, shape: Shape) -> None:
         if len(shape) < 2:

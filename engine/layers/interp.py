@@ -101,7 +101,8 @@ class Interp(Layer):
         return [dx, None][: len(wanted)]
 
     def _spread(self, dy: torch.Tensor) -> torch.Tensor:
-        inner = torch.ops.aten.upsample_bilinear2d_backward(dy, self.size, (*self.shape[:2], *self.inner), True)
+        whole = (*self.shape[:2], *self.inner)
+        inner: torch.Tensor = torch.ops.aten.upsample_bilinear2d_backward(dy, self.size, whole, True)
         if self.inner == self.shape[2:]:
             return inner
         dx = torch.empty(self.shape, dtype=dy.dtype, device=dy.device, memory_format=self.saved).zero_()

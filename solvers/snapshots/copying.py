@@ -16,7 +16,7 @@ from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.weights.by_name import layers_to_proto
 from mgcaffe.engine.weights.hdf5 import encode_hdf5
 from mgcaffe.errors import PrototxtError, SnapshotError
-from mgcaffe.prototxt import NetParameter, Phase, SolverParameter
+from mgcaffe.prototxt import LayerParameter, NetParameter, Phase
 from mgcaffe.prototxt.whole_files import write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write, publish
 from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path
@@ -32,7 +32,7 @@ class _CopiedLayer:
     """What the weights' encoders read of a layer."""
 
     name: str
-    param: SolverParameter
+    param: LayerParameter
     phase: Phase
     parameters: Sequence[Parameter]
 

@@ -100,7 +100,8 @@ class Resizing:
         above, left = (self.height - height) // 2, (self.width - width) // 2
         margins = ((0, 0), (above, self.height - height - above), (left, self.width - width - left))
         if self.pad_mode in _NUMPY_PADS:
-            return np.pad(resized, margins, mode=_NUMPY_PADS[self.pad_mode])  # type: ignore[call-overload]
+            padded: Array = np.pad(resized, margins, mode=_NUMPY_PADS[self.pad_mode])  # type: ignore[call-overload]
+            return padded
         return self._on_ground(resized, above, left)
 
     def _on_ground(self, image: Array, above: int, left: int) -> Array:
