@@ -15,5 +15,5 @@ for folder in FOLDERS:
 setup(
     packages=packages,
     package_dir=package_dir,
-    package_data={"mgcaffe.prototxt": ["*.binpb", "*.proto", "*.csv", "py.typed"]},
+    package_data={"": ["py.typed", "*.pyi"], "mgcaffe.prototxt": ["*.binpb", "*.proto", "*.csv"]},
 )

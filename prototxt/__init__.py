@@ -34,7 +34,7 @@ from mgcaffe.prototxt.upgrade import upgrade_net, upgrade_solver
 from mgcaffe.prototxt.whole_files import write_whole
 
 if TYPE_CHECKING:
-    from mgcaffe.prototxt.messages import *
+    from mgcaffe.prototxt.messages import *  # noqa: F403
 
 __all__ = [
     "LayerSource",

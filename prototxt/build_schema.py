@@ -1,6 +1,6 @@
-"""Builds the schema that the package ships from the two tables that describe it (see `schema_tables`).
+"""Builds the schema that the package ships from the three tables that describe it (see `schema_tables`).
 
-Four files are written from `caffe_fields.csv` and `caffe_enums.csv`:
+Four files are written from `caffe_fields.csv`, `caffe_enums.csv` and `caffe_docs.csv`:
 
     caffe.binpb      a FileDescriptorSet, from which `messages` builds the message classes at import
     caffe.proto      the same as text, to be read by people and by any protobuf compiler
@@ -28,6 +28,7 @@ from mgcaffe.prototxt.render_stubs import render_stubs
 from mgcaffe.prototxt.schema_tables import (
     EnumValue,
     Field,
+    read_docs,
     read_enums,
     read_fields,
     settle_enums,
@@ -81,16 +82,21 @@ def build(folder: Path = HERE) -> dict[str, bytes]:
 
     Raises:
         TypeError: protobuf refuses the schema.
+        ValueError: a text belongs to a message or field that the schema does not have.
     """
     all_fields = read_fields(folder / "caffe_fields.csv")
     fields = settle_fields(all_fields)
     values = settle_enums(read_enums(folder / "caffe_enums.csv"))
+    docs = read_docs(folder / "caffe_docs.csv")
+    unknown = docs.keys() - {(field.message, name) for field in fields for name in ("", field.name)}
+    if unknown:
+        raise ValueError(f"caffe_docs.csv is about what the schema does not have: {sorted(unknown)}")
     file = build_file(fields, values)
     DescriptorPool().AddSerializedFile(file.SerializeToString())
     return {
         "caffe.binpb": FileDescriptorSet(file=[file]).SerializeToString(deterministic=True),
-        "caffe.proto": render_proto(file).encode(),
-        "messages.pyi": render_stubs(file, fields, {}).encode(),
+        "caffe.proto": render_proto(file, docs).encode(),
+        "messages.pyi": render_stubs(file, fields, docs).encode(),
         "fields.md": render_docs(fields, values, all_fields).encode(),
     }
 

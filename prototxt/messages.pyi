@@ -72,48 +72,52 @@ DatumTypeInfo_DATUM: DatumTypeInfo
 DatumTypeInfo_ANNOTATED_DATUM: DatumTypeInfo
 
 class BlobShape(Message):
+    """The size of a blob along each axis."""
+
     @property
-    def dim(self) -> RepeatedScalarFieldContainer[int]: ...
+    def dim(self) -> RepeatedScalarFieldContainer[int]:
+        """One size for each axis."""
     def __init__(
         self,
         *,
         dim: Iterable[int] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "dim"
-        ],
-    ) -> None: ...
 
 class BlobProto(Message):
+    """A blob: weights in a caffemodel, a history in a solverstate, a mean image."""
+
     @property
-    def shape(self) -> BlobShape: ...
+    def shape(self) -> BlobShape:
+        """Its shape; files of the first releases give num, channels, height and width instead."""
     @property
-    def data(self) -> RepeatedScalarFieldContainer[float]: ...
+    def data(self) -> RepeatedScalarFieldContainer[float]:
+        """The values as float32, in row order."""
     @property
-    def diff(self) -> RepeatedScalarFieldContainer[float]: ...
+    def diff(self) -> RepeatedScalarFieldContainer[float]:
+        """The gradient, where it was saved."""
     @property
-    def double_data(self) -> RepeatedScalarFieldContainer[float]: ...
+    def double_data(self) -> RepeatedScalarFieldContainer[float]:
+        """The values as float64; they win over data."""
     @property
-    def double_diff(self) -> RepeatedScalarFieldContainer[float]: ...
+    def double_diff(self) -> RepeatedScalarFieldContainer[float]:
+        """The gradient as float64."""
     num: int
-    """Default: 0."""
+    """Size of the first axis, in old files. Default: 0."""
     channels: int
-    """Default: 0."""
+    """Size of the second axis, in old files. Default: 0."""
     height: int
-    """Default: 0."""
+    """Size of the third axis, in old files. Default: 0."""
     width: int
-    """Default: 0."""
+    """Size of the fourth axis, in old files. Default: 0."""
     raw_data_type: Type
-    """A field of NVIDIA's fork."""
+    """Number type of raw_data. A field of NVIDIA's fork."""
     raw_diff_type: Type
-    """A field of NVIDIA's fork."""
+    """Number type of raw_diff. A field of NVIDIA's fork."""
     raw_data: bytes
-    """A field of NVIDIA's fork."""
+    """The values as bytes. A field of NVIDIA's fork."""
     raw_diff: bytes
-    """A field of NVIDIA's fork."""
+    """The gradient as bytes. A field of NVIDIA's fork."""
     def __init__(
         self,
         *,
@@ -138,40 +142,38 @@ class BlobProto(Message):
             "raw_diff"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "shape", "data", "diff", "double_data", "double_diff", "num", "channels", "height", "width",
-            "raw_data_type", "raw_diff_type", "raw_data", "raw_diff"
-        ],
-    ) -> None: ...
 
 class BlobProtoVector(Message):
+    """Blobs in a row."""
+
     @property
-    def blobs(self) -> RepeatedCompositeFieldContainer[BlobProto]: ...
+    def blobs(self) -> RepeatedCompositeFieldContainer[BlobProto]:
+        """A blob: weights in a caffemodel, a history in a solverstate, a mean image."""
     def __init__(
         self,
         *,
         blobs: Iterable[BlobProto | Mapping[str, Any]] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "blobs"
-        ],
-    ) -> None: ...
 
 class Datum(Message):
+    """One record of an LMDB: an image or other values, and a label."""
+
     channels: int
+    """How many channels the image has."""
     height: int
+    """Its rows; unused where it is encoded."""
     width: int
+    """Its columns; unused where it is encoded."""
     data: bytes
+    """The pixels as bytes, channels x height x width, or an image file where encoded is set."""
     label: int
+    """The record's class."""
     @property
-    def float_data(self) -> RepeatedScalarFieldContainer[float]: ...
+    def float_data(self) -> RepeatedScalarFieldContainer[float]:
+        """The values where they are not bytes."""
     encoded: bool
-    """Default: false."""
+    """Data is an image file (JPEG, PNG) to be decoded. Default: false."""
     record_id: int
     """Default: 0. A field of NVIDIA's fork."""
     def __init__(
@@ -192,14 +194,10 @@ class Datum(Message):
             "channels", "height", "width", "data", "label", "encoded", "record_id"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "channels", "height", "width", "data", "label", "float_data", "encoded", "record_id"
-        ],
-    ) -> None: ...
 
 class FillerParameter(Message):
+    """How a parameter is initialised."""
+
     class VarianceNorm(_Enum):
         FAN_IN: ClassVar[FillerParameter.VarianceNorm]
         FAN_OUT: ClassVar[FillerParameter.VarianceNorm]
@@ -210,21 +208,21 @@ class FillerParameter(Message):
     AVERAGE: ClassVar[FillerParameter.VarianceNorm]
 
     type: str
-    """Default: 'constant'."""
+    """constant, uniform, gaussian, positive_unitball, xavier, msra or bilinear. Default: 'constant'."""
     value: float
-    """Default: 0."""
+    """The value of constant. Default: 0."""
     min: float
-    """Default: 0."""
+    """Lower bound of uniform. Default: 0."""
     max: float
-    """Default: 1."""
+    """Upper bound of uniform. Default: 1."""
     mean: float
-    """Default: 0."""
+    """Mean of gaussian. Default: 0."""
     std: float
-    """Default: 1."""
+    """Standard deviation of gaussian. Default: 1."""
     sparse: int
-    """Default: -1."""
+    """Of gaussian, how many inputs of each output have a weight other than 0; -1 for all. Default: -1."""
     variance_norm: FillerParameter.VarianceNorm
-    """Default: FAN_IN."""
+    """By which fan xavier and msra scale. Default: FAN_IN."""
     scale: float
     """Default: 1. A field of Intel's fork."""
     def __init__(
@@ -246,31 +244,34 @@ class FillerParameter(Message):
             "type", "value", "min", "max", "mean", "std", "sparse", "variance_norm", "scale"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "type", "value", "min", "max", "mean", "std", "sparse", "variance_norm", "scale"
-        ],
-    ) -> None: ...
 
 class NetParameter(Message):
+    """A net: its layers in order, and in a caffemodel their weights."""
+
     name: str
+    """The net's name, for logs."""
     @property
-    def input(self) -> RepeatedScalarFieldContainer[str]: ...
+    def input(self) -> RepeatedScalarFieldContainer[str]:
+        """Names of the input blobs, in the old way; upgraded to an Input layer."""
     @property
-    def input_shape(self) -> RepeatedCompositeFieldContainer[BlobShape]: ...
+    def input_shape(self) -> RepeatedCompositeFieldContainer[BlobShape]:
+        """Their shapes."""
     @property
-    def input_dim(self) -> RepeatedScalarFieldContainer[int]: ...
+    def input_dim(self) -> RepeatedScalarFieldContainer[int]:
+        """Their shapes in the oldest way, four numbers each."""
     force_backward: bool
-    """Default: false."""
+    """Computes gradients for blobs that no parameter needs them for, too. Default: false."""
     @property
-    def state(self) -> NetState: ...
+    def state(self) -> NetState:
+        """Level and stages that decide which layers take part."""
     debug_info: bool
-    """Default: false."""
+    """Logs mean values of blobs and gradients. Default: false."""
     @property
-    def layer(self) -> RepeatedCompositeFieldContainer[LayerParameter]: ...
+    def layer(self) -> RepeatedCompositeFieldContainer[LayerParameter]:
+        """The layers."""
     @property
-    def layers(self) -> RepeatedCompositeFieldContainer[V1LayerParameter]: ...
+    def layers(self) -> RepeatedCompositeFieldContainer[V1LayerParameter]:
+        """The layers in the form of the first releases; upgraded to layer."""
     default_forward_type: Type
     """Default: FLOAT. A field of NVIDIA's fork."""
     default_backward_type: Type
@@ -338,18 +339,10 @@ class NetParameter(Message):
             "bn_stats_batch_size", "multinode"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "name", "input", "input_shape", "input_dim", "force_backward", "state", "debug_info", "layer",
-            "layers", "default_forward_type", "default_backward_type", "default_forward_math",
-            "default_backward_math", "global_grad_scale", "global_grad_scale_adaptive",
-            "default_conv_algos_override", "reduce_buckets", "default_cudnn_math_override",
-            "eltwise_mem_sharing", "compile_net_state", "engine", "bn_stats_batch_size", "multinode"
-        ],
-    ) -> None: ...
 
 class SolverParameter(Message):
+    """What is trained and how: a solver.prototxt."""
+
     class SnapshotFormat(_Enum):
         HDF5: ClassVar[SolverParameter.SnapshotFormat]
         BINARYPROTO: ClassVar[SolverParameter.SnapshotFormat]
@@ -389,96 +382,122 @@ class SolverParameter(Message):
     STOP: ClassVar[SolverParameter.SnapshotErrors]
 
     net: str
+    """File of a net for training and tests."""
     @property
-    def net_param(self) -> NetParameter: ...
+    def net_param(self) -> NetParameter:
+        """The same written inside the solver."""
     train_net: str
+    """File of the training net."""
     @property
-    def test_net(self) -> RepeatedScalarFieldContainer[str]: ...
+    def test_net(self) -> RepeatedScalarFieldContainer[str]:
+        """Files of test nets."""
     @property
-    def train_net_param(self) -> NetParameter: ...
+    def train_net_param(self) -> NetParameter:
+        """The training net written inside the solver."""
     @property
-    def test_net_param(self) -> RepeatedCompositeFieldContainer[NetParameter]: ...
+    def test_net_param(self) -> RepeatedCompositeFieldContainer[NetParameter]:
+        """Test nets written inside the solver."""
     @property
-    def train_state(self) -> NetState: ...
+    def train_state(self) -> NetState:
+        """State in which the training net is built."""
     @property
-    def test_state(self) -> RepeatedCompositeFieldContainer[NetState]: ...
+    def test_state(self) -> RepeatedCompositeFieldContainer[NetState]:
+        """States in which the test nets are built, one for each."""
     @property
-    def test_iter(self) -> RepeatedScalarFieldContainer[int]: ...
+    def test_iter(self) -> RepeatedScalarFieldContainer[int]:
+        """Batches of one test, for each test net."""
     test_interval: int
-    """Default: 0."""
+    """Iterations between two tests; 0 for none. Default: 0."""
     test_compute_loss: bool
-    """Default: false."""
+    """Logs the loss of a test as well. Default: false."""
     test_initialization: bool
-    """Default: true."""
+    """Tests before the first iteration. Default: true."""
     base_lr: float
+    """The learning rate that lr_policy starts from."""
     display: int
+    """Iterations between two lines of the log; 0 for none."""
     average_loss: int
-    """Default: 1."""
+    """Over how many iterations the logged loss is smoothed. Default: 1."""
     max_iter: int
+    """How many iterations to train."""
     iter_size: int
-    """Default: 1."""
+    """How many batches' gradients make up one update. Default: 1."""
     lr_policy: str
+    """fixed, step, exp, inv, multistep, poly, sigmoid, multifixed or plateau (docs/solvers.md has the
+    formulas)."""
     gamma: float
+    """The factor or slope of step, exp, inv, multistep, sigmoid and plateau."""
     power: float
+    """The exponent of inv and poly."""
     momentum: float
+    """Factor on the history; beta 1 of Adam."""
     weight_decay: float
+    """Factor of the regularisation."""
     regularization_type: str
-    """Default: 'L2'."""
+    """L1 or L2. Default: 'L2'."""
     stepsize: int
+    """Iterations between two steps of lr_policy step; the middle of sigmoid."""
     @property
-    def stepvalue(self) -> RepeatedScalarFieldContainer[int]: ...
+    def stepvalue(self) -> RepeatedScalarFieldContainer[int]:
+        """Iterations at which lr_policy multistep goes down."""
     clip_gradients: float
-    """Default: -1."""
+    """The largest norm that all gradients may have together; negative for any. Default: -1."""
     snapshot: int
-    """Default: 0."""
+    """Iterations between two snapshots; 0 for none. Default: 0."""
     snapshot_prefix: str
+    """Path with which the names of snapshots begin."""
     snapshot_diff: bool
-    """Default: false."""
+    """Saves the gradients as well. Default: false."""
     snapshot_format: SolverParameter.SnapshotFormat
-    """Default: BINARYPROTO."""
+    """HDF5 or BINARYPROTO. Default: BINARYPROTO."""
     solver_mode: SolverParameter.SolverMode
-    """Default: GPU."""
+    """CPU or GPU. Default: GPU."""
     device_id: int
-    """Default: 0."""
+    """Which GPU. Default: 0."""
     random_seed: int
-    """Default: -1."""
+    """Seed of fillers, dropout and augmentation; negative for one drawn at the start. Default: -1."""
     type: str
-    """Default: 'SGD'."""
+    """SGD, Nesterov, AdaGrad, RMSProp, AdaDelta or Adam. Default: 'SGD'."""
     delta: float
-    """Default: 1e-08."""
+    """What keeps AdaGrad, RMSProp, AdaDelta and Adam from dividing by 0. Default: 1e-08."""
     momentum2: float
-    """Default: 0.999."""
+    """Beta 2 of Adam. Default: 0.999."""
     rms_decay: float
-    """Default: 0.99."""
+    """How much of its history RMSProp keeps. Default: 0.99."""
     debug_info: bool
-    """Default: false."""
+    """Logs mean values of blobs, gradients and weights. Default: false."""
     snapshot_after_train: bool
-    """Default: true."""
+    """Takes a snapshot at the end, too. Default: true."""
     solver_type: SolverParameter.SolverType
-    """Default: SGD."""
+    """type in the old way; upgraded. Default: SGD."""
     layer_wise_reduce: bool
-    """Default: true."""
+    """All-reduces layer by layer in Caffe; comm_param.schedule decides here. Default: true."""
     @property
-    def weights(self) -> RepeatedScalarFieldContainer[str]: ...
+    def weights(self) -> RepeatedScalarFieldContainer[str]:
+        """Caffemodels to begin with."""
     @property
     def comm_param(self) -> CommParameter:
-        """A field of mgcaffe."""
+        """How gradients are exchanged between ranks. A field of mgcaffe."""
     snapshot_keep: int
-    """Default: 0. A field of mgcaffe."""
+    """How many snapshots stay, older ones are deleted; 0 keeps all. Default: 0. A field of mgcaffe."""
     snapshot_best: str
-    """A field of mgcaffe."""
+    """A test output by which the best snapshot is kept apart: accuracy, or 1:top5:higher for test net 1 and
+    which way is better. A field of mgcaffe."""
     snapshot_errors: SolverParameter.SnapshotErrors
-    """Default: WARN. A field of mgcaffe."""
+    """Whether a snapshot that cannot be written warns or stops the run. Default: WARN. A field of mgcaffe."""
     snapshot_background: bool
-    """Default: true. A field of mgcaffe."""
+    """Writes snapshots while training goes on. Default: true. A field of mgcaffe."""
     nan_effect: NanEffect
-    """Default: STOP. A field of mgcaffe."""
+    """What a loss or gradient that is not finite does: stop, skip the update, or take a snapshot and stop.
+    Default: STOP. A field of mgcaffe."""
     bad_record: DataParameter.BadRecord
-    """Default: STOP. A field of mgcaffe."""
+    """What a damaged record does in layers that do not say so themselves: stop the run, or be skipped.
+    Default: STOP. A field of mgcaffe."""
     bad_record_limit: int
-    """Default: 100. A field of mgcaffe."""
+    """How many different records of a source may be skipped. Default: 100. A field of mgcaffe."""
     decoupled_weight_decay: bool
-    """Default: false. A field of mgcaffe."""
+    """Takes the decay off the weights instead of adding it to the gradients (AdamW, SGDW). Default: false. A
+    field of mgcaffe."""
     eval_type: str
     """Default: 'classification'. A field of the SSD fork."""
     ap_version: str
@@ -487,33 +506,36 @@ class SolverParameter(Message):
     """Default: false. A field of the SSD fork."""
     @property
     def plateau_winsize(self) -> RepeatedScalarFieldContainer[int]:
-        """A field of the SSD fork."""
+        """Of lr_policy plateau, how long to wait for a lower loss before each step of the rate. A field of the SSD
+        fork."""
     rampup_interval: int
-    """Default: 0. A field of NVIDIA's fork."""
+    """Iterations over which the rate rises to base_lr with the square of the iteration. Default: 0. A field of
+    NVIDIA's fork."""
     rampup_lr: float
-    """Default: 0. A field of NVIDIA's fork."""
+    """The rate at which the ramp begins. Default: 0. A field of NVIDIA's fork."""
     min_lr: float
-    """Default: 0. A field of NVIDIA's fork."""
+    """Lower bound of the learning rate. Default: 0. A field of NVIDIA's fork."""
     momentum_policy: str
-    """Default: 'fixed'. A field of NVIDIA's fork."""
+    """fixed, poly or opt. Default: 'fixed'. A field of NVIDIA's fork."""
     max_momentum: float
-    """Default: 0.99. A field of NVIDIA's fork."""
+    """Where momentum_policy poly ends; upper bound of opt. Default: 0.99. A field of NVIDIA's fork."""
     momentum_power: float
-    """Default: 1. A field of NVIDIA's fork."""
+    """Exponent of momentum_policy poly. Default: 1. A field of NVIDIA's fork."""
     larc: bool
-    """Default: false. A field of NVIDIA's fork."""
+    """Gives each parameter a rate of its own, from the norms of weights and gradient. Default: false. A field
+    of NVIDIA's fork."""
     larc_policy: str
-    """Default: 'scale'. A field of NVIDIA's fork."""
+    """Scale or clip. Default: 'scale'. A field of NVIDIA's fork."""
     larc_eta: float
-    """Default: 0.001. A field of NVIDIA's fork."""
+    """The trust ratio of larc. Default: 0.001. A field of NVIDIA's fork."""
     larc_turbo: bool
-    """Default: false. A field of NVIDIA's fork."""
+    """Not supported; refused. Default: false. A field of NVIDIA's fork."""
     weight_decay_policy: str
-    """Default: 'fixed'. A field of NVIDIA's fork."""
+    """fixed or poly. Default: 'fixed'. A field of NVIDIA's fork."""
     weight_decay_power: float
-    """Default: 1. A field of NVIDIA's fork."""
+    """Exponent of weight_decay_policy poly. Default: 1. A field of NVIDIA's fork."""
     max_weight_decay: float
-    """Default: 0. A field of NVIDIA's fork."""
+    """Where weight_decay_policy poly ends. Default: 0. A field of NVIDIA's fork."""
     solver_data_type: Type
     """Default: FLOAT. A field of NVIDIA's fork."""
     store_blobs_in_old_format: bool
@@ -522,22 +544,22 @@ class SolverParameter(Message):
     """Default: 0. A field of NVIDIA's fork."""
     @property
     def stagelr(self) -> RepeatedScalarFieldContainer[float]:
-        """A field of Intel's fork."""
+        """The rates of lr_policy multifixed. A field of Intel's fork."""
     @property
     def stageiter(self) -> RepeatedScalarFieldContainer[int]:
-        """A field of Intel's fork."""
+        """The last iteration of each of them. A field of Intel's fork."""
     disabled_update: bool
-    """Default: false. A field of Intel's fork."""
+    """Not supported; refused. Default: false. A field of Intel's fork."""
     engine: str
     """A field of Intel's fork."""
     warmup_iter: int
-    """Default: 0. A field of Intel's fork."""
+    """Iterations over which the rate rises to base_lr in a line. Default: 0. A field of Intel's fork."""
     warmup_start_lr: float
-    """Default: 0. A field of Intel's fork."""
+    """The rate at which the warm-up begins. Default: 0. A field of Intel's fork."""
     local_lr_auto: bool
-    """Default: false. A field of Intel's fork."""
+    """Gives each parameter a rate of its own (LARS). Default: false. A field of Intel's fork."""
     local_gw_ratio: float
-    """Default: 0.001. A field of Intel's fork."""
+    """The trust ratio of local_lr_auto. Default: 0.001. A field of Intel's fork."""
     test_offset: int
     """Default: 0. A field of Intel's fork."""
     def __init__(
@@ -642,40 +664,26 @@ class SolverParameter(Message):
             "warmup_iter", "warmup_start_lr", "local_lr_auto", "local_gw_ratio", "test_offset"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "net", "net_param", "train_net", "test_net", "train_net_param", "test_net_param", "train_state",
-            "test_state", "test_iter", "test_interval", "test_compute_loss", "test_initialization",
-            "base_lr", "display", "average_loss", "max_iter", "iter_size", "lr_policy", "gamma", "power",
-            "momentum", "weight_decay", "regularization_type", "stepsize", "stepvalue", "clip_gradients",
-            "snapshot", "snapshot_prefix", "snapshot_diff", "snapshot_format", "solver_mode", "device_id",
-            "random_seed", "type", "delta", "momentum2", "rms_decay", "debug_info", "snapshot_after_train",
-            "solver_type", "layer_wise_reduce", "weights", "comm_param", "snapshot_keep", "snapshot_best",
-            "snapshot_errors", "snapshot_background", "nan_effect", "bad_record", "bad_record_limit",
-            "decoupled_weight_decay", "eval_type", "ap_version", "show_per_class_result", "plateau_winsize",
-            "rampup_interval", "rampup_lr", "min_lr", "momentum_policy", "max_momentum", "momentum_power",
-            "larc", "larc_policy", "larc_eta", "larc_turbo", "weight_decay_policy", "weight_decay_power",
-            "max_weight_decay", "solver_data_type", "store_blobs_in_old_format",
-            "test_and_snapshot_last_epochs", "stagelr", "stageiter", "disabled_update", "engine",
-            "warmup_iter", "warmup_start_lr", "local_lr_auto", "local_gw_ratio", "test_offset"
-        ],
-    ) -> None: ...
 
 class SolverState(Message):
+    """A solverstate: what a resumed run needs beside the weights."""
+
     iter: int
+    """Iterations done."""
     learned_net: str
+    """File of the weights."""
     @property
-    def history(self) -> RepeatedCompositeFieldContainer[BlobProto]: ...
+    def history(self) -> RepeatedCompositeFieldContainer[BlobProto]:
+        """The solver's histories, a blob for each parameter and history."""
     current_step: int
-    """Default: 0."""
+    """How many steps the rate has gone down. Default: 0."""
     @property
     def engine_state(self) -> EngineState:
-        """A field of mgcaffe."""
+        """What mgcaffe keeps beyond that. A field of mgcaffe."""
     minimum_loss: float
-    """Default: 1e+38. A field of the SSD fork."""
+    """The lowest loss that lr_policy plateau has seen. Default: 1e+38. A field of the SSD fork."""
     iter_last_event: int
-    """Default: 0. A field of the SSD fork."""
+    """When it was seen, or the rate last went down. Default: 0. A field of the SSD fork."""
     def __init__(
         self,
         *,
@@ -693,21 +701,17 @@ class SolverState(Message):
             "iter", "learned_net", "current_step", "engine_state", "minimum_loss", "iter_last_event"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "iter", "learned_net", "history", "current_step", "engine_state", "minimum_loss",
-            "iter_last_event"
-        ],
-    ) -> None: ...
 
 class NetState(Message):
+    """The state by which rules let layers take part."""
+
     phase: Phase
-    """Default: TEST."""
+    """TRAIN or TEST. Default: TEST."""
     level: int
-    """Default: 0."""
+    """A number for min_level and max_level. Default: 0."""
     @property
-    def stage(self) -> RepeatedScalarFieldContainer[str]: ...
+    def stage(self) -> RepeatedScalarFieldContainer[str]:
+        """Names for stage and not_stage."""
     def __init__(
         self,
         *,
@@ -721,21 +725,22 @@ class NetState(Message):
             "phase", "level"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "phase", "level", "stage"
-        ],
-    ) -> None: ...
 
 class NetStateRule(Message):
+    """A condition on the net's state; a layer takes part if an include rule is met, or no exclude rule is."""
+
     phase: Phase
+    """The phase it wants."""
     min_level: int
+    """The lowest level it wants."""
     max_level: int
+    """The highest level it wants."""
     @property
-    def stage(self) -> RepeatedScalarFieldContainer[str]: ...
+    def stage(self) -> RepeatedScalarFieldContainer[str]:
+        """Stages that must be there."""
     @property
-    def not_stage(self) -> RepeatedScalarFieldContainer[str]: ...
+    def not_stage(self) -> RepeatedScalarFieldContainer[str]:
+        """Stages that must not be there."""
     def __init__(
         self,
         *,
@@ -751,14 +756,10 @@ class NetStateRule(Message):
             "phase", "min_level", "max_level"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "phase", "min_level", "max_level", "stage", "not_stage"
-        ],
-    ) -> None: ...
 
 class ParamSpec(Message):
+    """Training of one of a layer's parameters."""
+
     class DimCheckMode(_Enum):
         STRICT: ClassVar[ParamSpec.DimCheckMode]
         PERMISSIVE: ClassVar[ParamSpec.DimCheckMode]
@@ -767,11 +768,13 @@ class ParamSpec(Message):
     PERMISSIVE: ClassVar[ParamSpec.DimCheckMode]
 
     name: str
+    """Layers with a parameter of the same name share it."""
     share_mode: ParamSpec.DimCheckMode
+    """Whether a shared parameter needs the same shape, or only the same count."""
     lr_mult: float
-    """Default: 1."""
+    """Factor on the learning rate; 0 freezes the parameter. Default: 1."""
     decay_mult: float
-    """Default: 1."""
+    """Factor on the weight decay. Default: 1."""
     def __init__(
         self,
         *,
@@ -786,143 +789,199 @@ class ParamSpec(Message):
             "name", "share_mode", "lr_mult", "decay_mult"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "name", "share_mode", "lr_mult", "decay_mult"
-        ],
-    ) -> None: ...
 
 class LayerParameter(Message):
+    """One layer: its type, its blobs, its parameters' training, and the fields of its type."""
+
     name: str
+    """The layer's name, by which weights are found in a caffemodel."""
     type: str
+    """Its type, "Convolution" for example."""
     @property
-    def bottom(self) -> RepeatedScalarFieldContainer[str]: ...
+    def bottom(self) -> RepeatedScalarFieldContainer[str]:
+        """Names of the blobs that it reads."""
     @property
-    def top(self) -> RepeatedScalarFieldContainer[str]: ...
+    def top(self) -> RepeatedScalarFieldContainer[str]:
+        """Names of the blobs that it makes."""
     phase: Phase
+    """The phase that it runs in."""
     @property
-    def loss_weight(self) -> RepeatedScalarFieldContainer[float]: ...
+    def loss_weight(self) -> RepeatedScalarFieldContainer[float]:
+        """The weight of each top in the net's loss."""
     @property
-    def param(self) -> RepeatedCompositeFieldContainer[ParamSpec]: ...
+    def param(self) -> RepeatedCompositeFieldContainer[ParamSpec]:
+        """Training of its parameters, in their order."""
     @property
-    def blobs(self) -> RepeatedCompositeFieldContainer[BlobProto]: ...
+    def blobs(self) -> RepeatedCompositeFieldContainer[BlobProto]:
+        """The values of its parameters, in a caffemodel."""
     @property
-    def propagate_down(self) -> RepeatedScalarFieldContainer[bool]: ...
+    def propagate_down(self) -> RepeatedScalarFieldContainer[bool]:
+        """For each bottom, whether it gets a gradient."""
     @property
-    def include(self) -> RepeatedCompositeFieldContainer[NetStateRule]: ...
+    def include(self) -> RepeatedCompositeFieldContainer[NetStateRule]:
+        """Rules of which one must be met."""
     @property
-    def exclude(self) -> RepeatedCompositeFieldContainer[NetStateRule]: ...
+    def exclude(self) -> RepeatedCompositeFieldContainer[NetStateRule]:
+        """Rules of which none may be met."""
     @property
-    def transform_param(self) -> TransformationParameter: ...
+    def transform_param(self) -> TransformationParameter:
+        """What data layers do to each record."""
     @property
-    def loss_param(self) -> LossParameter: ...
+    def loss_param(self) -> LossParameter:
+        """What losses with labels read."""
     @property
-    def accuracy_param(self) -> AccuracyParameter: ...
+    def accuracy_param(self) -> AccuracyParameter:
+        """What Accuracy reads."""
     @property
-    def argmax_param(self) -> ArgMaxParameter: ...
+    def argmax_param(self) -> ArgMaxParameter:
+        """What ArgMax reads."""
     @property
-    def batch_norm_param(self) -> BatchNormParameter: ...
+    def batch_norm_param(self) -> BatchNormParameter:
+        """What BatchNorm reads."""
     @property
-    def bias_param(self) -> BiasParameter: ...
+    def bias_param(self) -> BiasParameter:
+        """What Bias reads."""
     @property
-    def clip_param(self) -> ClipParameter: ...
+    def clip_param(self) -> ClipParameter:
+        """What Clip reads."""
     @property
-    def concat_param(self) -> ConcatParameter: ...
+    def concat_param(self) -> ConcatParameter:
+        """What Concat reads."""
     @property
-    def contrastive_loss_param(self) -> ContrastiveLossParameter: ...
+    def contrastive_loss_param(self) -> ContrastiveLossParameter:
+        """What ContrastiveLoss reads."""
     @property
-    def convolution_param(self) -> ConvolutionParameter: ...
+    def convolution_param(self) -> ConvolutionParameter:
+        """What Convolution, Deconvolution and Im2col read."""
     @property
-    def crop_param(self) -> CropParameter: ...
+    def crop_param(self) -> CropParameter:
+        """What Crop reads."""
     @property
-    def data_param(self) -> DataParameter: ...
+    def data_param(self) -> DataParameter:
+        """What Data reads: records of an LMDB."""
     @property
-    def dropout_param(self) -> DropoutParameter: ...
+    def dropout_param(self) -> DropoutParameter:
+        """What Dropout reads."""
     @property
-    def dummy_data_param(self) -> DummyDataParameter: ...
+    def dummy_data_param(self) -> DummyDataParameter:
+        """What DummyData reads."""
     @property
-    def eltwise_param(self) -> EltwiseParameter: ...
+    def eltwise_param(self) -> EltwiseParameter:
+        """What Eltwise reads."""
     @property
-    def elu_param(self) -> ELUParameter: ...
+    def elu_param(self) -> ELUParameter:
+        """What ELU reads."""
     @property
-    def embed_param(self) -> EmbedParameter: ...
+    def embed_param(self) -> EmbedParameter:
+        """What Embed reads."""
     @property
-    def exp_param(self) -> ExpParameter: ...
+    def exp_param(self) -> ExpParameter:
+        """What Exp reads: base^(shift + scale x)."""
     @property
-    def flatten_param(self) -> FlattenParameter: ...
+    def flatten_param(self) -> FlattenParameter:
+        """What Flatten reads."""
     @property
-    def hdf5_data_param(self) -> HDF5DataParameter: ...
+    def hdf5_data_param(self) -> HDF5DataParameter:
+        """What HDF5Data reads."""
     @property
-    def hdf5_output_param(self) -> HDF5OutputParameter: ...
+    def hdf5_output_param(self) -> HDF5OutputParameter:
+        """What HDF5Output reads."""
     @property
-    def hinge_loss_param(self) -> HingeLossParameter: ...
+    def hinge_loss_param(self) -> HingeLossParameter:
+        """What HingeLoss reads."""
     @property
-    def image_data_param(self) -> ImageDataParameter: ...
+    def image_data_param(self) -> ImageDataParameter:
+        """What ImageData reads: image files with labels."""
     @property
-    def infogain_loss_param(self) -> InfogainLossParameter: ...
+    def infogain_loss_param(self) -> InfogainLossParameter:
+        """What InfogainLoss reads."""
     @property
-    def inner_product_param(self) -> InnerProductParameter: ...
+    def inner_product_param(self) -> InnerProductParameter:
+        """What InnerProduct reads."""
     @property
-    def input_param(self) -> InputParameter: ...
+    def input_param(self) -> InputParameter:
+        """What Input reads."""
     @property
-    def log_param(self) -> LogParameter: ...
+    def log_param(self) -> LogParameter:
+        """What Log reads: the logarithm of shift + scale x."""
     @property
-    def lrn_param(self) -> LRNParameter: ...
+    def lrn_param(self) -> LRNParameter:
+        """What LRN reads."""
     @property
-    def memory_data_param(self) -> MemoryDataParameter: ...
+    def memory_data_param(self) -> MemoryDataParameter:
+        """What MemoryData reads."""
     @property
-    def mvn_param(self) -> MVNParameter: ...
+    def mvn_param(self) -> MVNParameter:
+        """What MVN reads."""
     @property
-    def parameter_param(self) -> ParameterParameter: ...
+    def parameter_param(self) -> ParameterParameter:
+        """What Parameter reads."""
     @property
-    def pooling_param(self) -> PoolingParameter: ...
+    def pooling_param(self) -> PoolingParameter:
+        """What Pooling reads."""
     @property
-    def power_param(self) -> PowerParameter: ...
+    def power_param(self) -> PowerParameter:
+        """What Power reads: (shift + scale x)^power."""
     @property
-    def prelu_param(self) -> PReLUParameter: ...
+    def prelu_param(self) -> PReLUParameter:
+        """What PReLU reads."""
     @property
-    def python_param(self) -> PythonParameter: ...
+    def python_param(self) -> PythonParameter:
+        """What a Python layer reads."""
     @property
-    def recurrent_param(self) -> RecurrentParameter: ...
+    def recurrent_param(self) -> RecurrentParameter:
+        """What RNN and LSTM read."""
     @property
-    def reduction_param(self) -> ReductionParameter: ...
+    def reduction_param(self) -> ReductionParameter:
+        """What Reduction reads."""
     @property
-    def relu_param(self) -> ReLUParameter: ...
+    def relu_param(self) -> ReLUParameter:
+        """What ReLU reads."""
     @property
-    def reshape_param(self) -> ReshapeParameter: ...
+    def reshape_param(self) -> ReshapeParameter:
+        """What Reshape reads."""
     @property
-    def scale_param(self) -> ScaleParameter: ...
+    def scale_param(self) -> ScaleParameter:
+        """What Scale reads."""
     @property
-    def sigmoid_param(self) -> SigmoidParameter: ...
+    def sigmoid_param(self) -> SigmoidParameter:
+        """What Sigmoid reads."""
     @property
-    def softmax_param(self) -> SoftmaxParameter: ...
+    def softmax_param(self) -> SoftmaxParameter:
+        """What Softmax reads."""
     @property
-    def spp_param(self) -> SPPParameter: ...
+    def spp_param(self) -> SPPParameter:
+        """What SPP reads."""
     @property
-    def slice_param(self) -> SliceParameter: ...
+    def slice_param(self) -> SliceParameter:
+        """What Slice reads."""
     @property
-    def swish_param(self) -> SwishParameter: ...
+    def swish_param(self) -> SwishParameter:
+        """What Swish reads."""
     @property
-    def tanh_param(self) -> TanHParameter: ...
+    def tanh_param(self) -> TanHParameter:
+        """What TanH reads."""
     @property
-    def threshold_param(self) -> ThresholdParameter: ...
+    def threshold_param(self) -> ThresholdParameter:
+        """What Threshold reads."""
     @property
-    def tile_param(self) -> TileParameter: ...
+    def tile_param(self) -> TileParameter:
+        """What Tile reads."""
     @property
-    def window_data_param(self) -> WindowDataParameter: ...
+    def window_data_param(self) -> WindowDataParameter:
+        """What WindowData reads: windows of images."""
     @property
     def interp_param(self) -> InterpParameter:
-        """A field of mgcaffe."""
+        """What Interp reads. A field of mgcaffe."""
     @property
     def bn_param(self) -> BNParameter:
-        """A field of mgcaffe."""
+        """What BN reads. A field of mgcaffe."""
     @property
     def shuffle_channel_param(self) -> ShuffleChannelParameter:
-        """A field of mgcaffe."""
+        """What ShuffleChannel reads. A field of mgcaffe."""
     @property
     def relu6_param(self) -> ReLU6Parameter:
-        """A field of mgcaffe."""
+        """What ReLU6 reads. A field of mgcaffe."""
     @property
     def annotated_data_param(self) -> AnnotatedDataParameter:
         """A field of the SSD fork."""
@@ -937,10 +996,10 @@ class LayerParameter(Message):
         """A field of the SSD fork."""
     @property
     def norm_param(self) -> NormalizeParameter:
-        """A field of the SSD fork."""
+        """What Normalize reads. A field of the SSD fork."""
     @property
     def permute_param(self) -> PermuteParameter:
-        """A field of the SSD fork."""
+        """What Permute reads. A field of the SSD fork."""
     @property
     def prior_box_param(self) -> PriorBoxParameter:
         """A field of the SSD fork."""
@@ -976,13 +1035,13 @@ class LayerParameter(Message):
         """A field of Intel's fork."""
     @property
     def roi_pooling_param(self) -> ROIPoolingParameter:
-        """A field of Intel's fork."""
+        """What ROIPooling reads. A field of Intel's fork."""
     @property
     def smooth_l1_loss_param(self) -> SmoothL1LossParameter:
-        """A field of Intel's fork."""
+        """What SmoothL1Loss reads. A field of Intel's fork."""
     @property
     def split_param(self) -> SplitParameter:
-        """A field of Intel's fork."""
+        """What Split reads. A field of Intel's fork."""
     @property
     def spatial_dropout_param(self) -> SpatialDropoutParameter:
         """A field of Intel's fork."""
@@ -1131,32 +1190,10 @@ class LayerParameter(Message):
             "reorg_param", "region_loss_param", "eval_detection_param"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "name", "type", "bottom", "top", "phase", "loss_weight", "param", "blobs", "propagate_down",
-            "include", "exclude", "transform_param", "loss_param", "accuracy_param", "argmax_param",
-            "batch_norm_param", "bias_param", "clip_param", "concat_param", "contrastive_loss_param",
-            "convolution_param", "crop_param", "data_param", "dropout_param", "dummy_data_param",
-            "eltwise_param", "elu_param", "embed_param", "exp_param", "flatten_param", "hdf5_data_param",
-            "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param",
-            "inner_product_param", "input_param", "log_param", "lrn_param", "memory_data_param",
-            "mvn_param", "parameter_param", "pooling_param", "power_param", "prelu_param", "python_param",
-            "recurrent_param", "reduction_param", "relu_param", "reshape_param", "scale_param",
-            "sigmoid_param", "softmax_param", "spp_param", "slice_param", "swish_param", "tanh_param",
-            "threshold_param", "tile_param", "window_data_param", "interp_param", "bn_param",
-            "shuffle_channel_param", "relu6_param", "annotated_data_param", "detection_evaluate_param",
-            "detection_output_param", "multibox_loss_param", "norm_param", "permute_param",
-            "prior_box_param", "video_data_param", "forward_type", "backward_type", "forward_math",
-            "backward_math", "debug", "cudnn_math_override", "trt_param", "detectnet_groundtruth_param",
-            "detectnet_augmentation_param", "box_annotator_ohem_param", "psroi_pooling_param",
-            "roi_pooling_param", "smooth_l1_loss_param", "split_param", "spatial_dropout_param", "engine",
-            "multinode", "mn_activation_param", "mn_grad_compress_param", "quantization_param",
-            "reorg_param", "region_loss_param", "eval_detection_param"
-        ],
-    ) -> None: ...
 
 class TransformationParameter(Message):
+    """What data layers do to each record."""
+
     class InterpolationAlgo(_Enum):
         INTER_NEAREST: ClassVar[TransformationParameter.InterpolationAlgo]
         INTER_LINEAR: ClassVar[TransformationParameter.InterpolationAlgo]
@@ -1169,25 +1206,27 @@ class TransformationParameter(Message):
     INTER_AREA: ClassVar[TransformationParameter.InterpolationAlgo]
 
     scale: float
-    """Default: 1."""
+    """Factor on every value, after the mean is taken off. Default: 1."""
     mirror: bool
-    """Default: false."""
+    """Mirrors half of the images, at random. Default: false."""
     crop_size: int
-    """Default: 0."""
+    """Edge of the square that is cut out: at random in training, from the centre in a test. Default: 0."""
     mean_file: str
+    """File of a mean image to take off."""
     @property
-    def mean_value(self) -> RepeatedScalarFieldContainer[float]: ...
+    def mean_value(self) -> RepeatedScalarFieldContainer[float]:
+        """Mean to take off: one for all channels, or one for each."""
     force_color: bool
-    """Default: false."""
+    """Decodes every image as colour. Default: false."""
     force_gray: bool
-    """Default: false."""
+    """Decodes every image as grey. Default: false."""
     crop_h: int
-    """Default: 0. A field of the SSD fork."""
+    """Rows of what is cut out. Default: 0. A field of the SSD fork."""
     crop_w: int
-    """Default: 0. A field of the SSD fork."""
+    """Columns of what is cut out. Default: 0. A field of the SSD fork."""
     @property
     def resize_param(self) -> ResizeParameter:
-        """A field of the SSD fork."""
+        """How images are resized before. A field of the SSD fork."""
     @property
     def noise_param(self) -> NoiseParameter:
         """A field of the SSD fork."""
@@ -1296,21 +1335,10 @@ class TransformationParameter(Message):
             "pad"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray",
-            "crop_h", "crop_w", "resize_param", "noise_param", "distort_param", "expand_param",
-            "emit_constraint", "img_rand_resize_lower", "img_rand_resize_upper", "rand_resize_ratio_lower",
-            "rand_resize_ratio_upper", "vertical_stretch_lower", "vertical_stretch_upper",
-            "horizontal_stretch_lower", "horizontal_stretch_upper", "interpolation_algo_down",
-            "interpolation_algo_up", "allow_upscale", "forward_packing", "use_gpu_transform", "random_seed",
-            "display", "num_labels", "random_resize_param", "random_aspect_ratio_param", "flow", "bgr2rgb",
-            "pad"
-        ],
-    ) -> None: ...
 
 class LossParameter(Message):
+    """What losses with labels read."""
+
     class NormalizationMode(_Enum):
         FULL: ClassVar[LossParameter.NormalizationMode]
         VALID: ClassVar[LossParameter.NormalizationMode]
@@ -1325,9 +1353,11 @@ class LossParameter(Message):
     PRE_FIXED: ClassVar[LossParameter.NormalizationMode]
 
     ignore_label: int
+    """A label whose values count for nothing."""
     normalization: LossParameter.NormalizationMode
-    """Default: VALID."""
+    """What the sum of losses is divided by. Default: VALID."""
     normalize: bool
+    """The old form of normalization: true VALID, false BATCH_SIZE."""
     label_smoothing: float
     """Default: 0. A field of NVIDIA's fork."""
     pre_fixed_normalizer: float
@@ -1347,19 +1377,16 @@ class LossParameter(Message):
             "ignore_label", "normalization", "normalize", "label_smoothing", "pre_fixed_normalizer"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "ignore_label", "normalization", "normalize", "label_smoothing", "pre_fixed_normalizer"
-        ],
-    ) -> None: ...
 
 class AccuracyParameter(Message):
+    """What Accuracy reads."""
+
     top_k: int
-    """Default: 1."""
+    """A label is right if it is among the k highest scores. Default: 1."""
     axis: int
-    """Default: 1."""
+    """The axis of the classes. Default: 1."""
     ignore_label: int
+    """A label that does not count."""
     def __init__(
         self,
         *,
@@ -1373,19 +1400,16 @@ class AccuracyParameter(Message):
             "top_k", "axis", "ignore_label"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "top_k", "axis", "ignore_label"
-        ],
-    ) -> None: ...
 
 class ArgMaxParameter(Message):
+    """What ArgMax reads."""
+
     out_max_val: bool
-    """Default: false."""
+    """Gives the values beside the places, or instead of them along an axis. Default: false."""
     top_k: int
-    """Default: 1."""
+    """How many. Default: 1."""
     axis: int
+    """Along which axis; all but the first where it is not given."""
     def __init__(
         self,
         *,
@@ -1399,18 +1423,14 @@ class ArgMaxParameter(Message):
             "out_max_val", "top_k", "axis"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "out_max_val", "top_k", "axis"
-        ],
-    ) -> None: ...
 
 class ClipParameter(Message):
+    """What Clip reads."""
+
     min: float
-    """Required."""
+    """Lower bound. Required."""
     max: float
-    """Required."""
+    """Upper bound. Required."""
     def __init__(
         self,
         *,
@@ -1423,14 +1443,10 @@ class ClipParameter(Message):
             "min", "max"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "min", "max"
-        ],
-    ) -> None: ...
 
 class ConcatParameter(Message):
+    """What Concat reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[ConcatParameter.Engine]
         CAFFE: ClassVar[ConcatParameter.Engine]
@@ -1443,9 +1459,9 @@ class ConcatParameter(Message):
     MKLDNN: ClassVar[ConcatParameter.Engine]
 
     axis: int
-    """Default: 1."""
+    """The axis along which bottoms are joined. Default: 1."""
     concat_dim: int
-    """Default: 1."""
+    """The old name of axis. Default: 1."""
     per_fla_fuse: bool
     """Default: false. A field of Intel's fork."""
     engine: ConcatParameter.Engine
@@ -1464,14 +1480,10 @@ class ConcatParameter(Message):
             "axis", "concat_dim", "per_fla_fuse", "engine"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "axis", "concat_dim", "per_fla_fuse", "engine"
-        ],
-    ) -> None: ...
 
 class BatchNormParameter(Message):
+    """What BatchNorm reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[BatchNormParameter.Engine]
         CAFFE: ClassVar[BatchNormParameter.Engine]
@@ -1486,16 +1498,17 @@ class BatchNormParameter(Message):
     MKLDNN: ClassVar[BatchNormParameter.Engine]
 
     use_global_stats: bool
+    """Normalises by the stored statistics; by default in a test."""
     moving_average_fraction: float
-    """Default: 0.999."""
+    """How much of the stored statistics each iteration keeps. Default: 0.999."""
     eps: float
-    """Default: 1e-05."""
+    """What is added to the variance. Default: 1e-05."""
     @property
     def scale_filler(self) -> FillerParameter:
-        """A field of NVIDIA's fork."""
+        """How a parameter is initialised. A field of NVIDIA's fork."""
     @property
     def bias_filler(self) -> FillerParameter:
-        """A field of NVIDIA's fork."""
+        """How a parameter is initialised. A field of NVIDIA's fork."""
     scale_bias: bool
     """Default: false. A field of NVIDIA's fork."""
     engine: BatchNormParameter.Engine
@@ -1506,7 +1519,7 @@ class BatchNormParameter(Message):
     """Default: true. A field of Intel's fork."""
     @property
     def filler(self) -> FillerParameter:
-        """A field of Intel's fork."""
+        """How a parameter is initialised. A field of Intel's fork."""
     stats_batch_size: int
     """Default: 0. A field of Intel's fork."""
     relu: bool
@@ -1534,21 +1547,17 @@ class BatchNormParameter(Message):
             "scale_bias", "engine", "use_weight_bias", "bias_term", "filler", "stats_batch_size", "relu"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "use_global_stats", "moving_average_fraction", "eps", "scale_filler", "bias_filler",
-            "scale_bias", "engine", "use_weight_bias", "bias_term", "filler", "stats_batch_size", "relu"
-        ],
-    ) -> None: ...
 
 class BiasParameter(Message):
+    """What Bias reads."""
+
     axis: int
-    """Default: 1."""
+    """The first axis of bottom 0 that the bias covers. Default: 1."""
     num_axes: int
-    """Default: 1."""
+    """Over how many axes the learned bias stretches; -1 for all from axis on. Default: 1."""
     @property
-    def filler(self) -> FillerParameter: ...
+    def filler(self) -> FillerParameter:
+        """Initialises the bias."""
     def __init__(
         self,
         *,
@@ -1562,18 +1571,14 @@ class BiasParameter(Message):
             "axis", "num_axes", "filler"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "axis", "num_axes", "filler"
-        ],
-    ) -> None: ...
 
 class ContrastiveLossParameter(Message):
+    """What ContrastiveLoss reads."""
+
     margin: float
-    """Default: 1."""
+    """The distance that unlike pairs should have. Default: 1."""
     legacy_version: bool
-    """Default: false."""
+    """Takes the margin of the squared distance. Default: false."""
     def __init__(
         self,
         *,
@@ -1586,14 +1591,10 @@ class ContrastiveLossParameter(Message):
             "margin", "legacy_version"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "margin", "legacy_version"
-        ],
-    ) -> None: ...
 
 class ConvolutionParameter(Message):
+    """What Convolution, Deconvolution and Im2col read."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[ConvolutionParameter.Engine]
         CAFFE: ClassVar[ConvolutionParameter.Engine]
@@ -1622,36 +1623,47 @@ class ConvolutionParameter(Message):
     SUM_FUSION: ClassVar[ConvolutionParameter.FusionType]
 
     num_output: int
+    """How many channels the top has."""
     bias_term: bool
-    """Default: true."""
+    """Adds a bias. Default: true."""
     @property
-    def pad(self) -> RepeatedScalarFieldContainer[int]: ...
+    def pad(self) -> RepeatedScalarFieldContainer[int]:
+        """Zeros around the image: one number, or one for each spatial axis."""
     @property
-    def kernel_size(self) -> RepeatedScalarFieldContainer[int]: ...
+    def kernel_size(self) -> RepeatedScalarFieldContainer[int]:
+        """Size of the filter: one number, or one for each spatial axis."""
     @property
-    def stride(self) -> RepeatedScalarFieldContainer[int]: ...
+    def stride(self) -> RepeatedScalarFieldContainer[int]:
+        """Pixels between two places of the filter: one number, or one for each spatial axis."""
     @property
-    def dilation(self) -> RepeatedScalarFieldContainer[int]: ...
+    def dilation(self) -> RepeatedScalarFieldContainer[int]:
+        """Pixels between two values of the filter: one number, or one for each spatial axis."""
     pad_h: int
-    """Default: 0."""
+    """pad for rows. Default: 0."""
     pad_w: int
-    """Default: 0."""
+    """pad for columns. Default: 0."""
     kernel_h: int
+    """kernel_size for rows."""
     kernel_w: int
+    """kernel_size for columns."""
     stride_h: int
+    """stride for rows."""
     stride_w: int
+    """stride for columns."""
     group: int
-    """Default: 1."""
+    """Into how many groups the channels are cut, each with filters of its own. Default: 1."""
     @property
-    def weight_filler(self) -> FillerParameter: ...
+    def weight_filler(self) -> FillerParameter:
+        """Initialises the filters."""
     @property
-    def bias_filler(self) -> FillerParameter: ...
+    def bias_filler(self) -> FillerParameter:
+        """Initialises the bias."""
     engine: ConvolutionParameter.Engine
-    """Default: DEFAULT."""
+    """Which implementation computes in Caffe; without effect here. Default: DEFAULT."""
     axis: int
-    """Default: 1."""
+    """The axis of the channels; all behind it are spatial. Default: 1."""
     force_nd_im2col: bool
-    """Default: false."""
+    """Which implementation computes in Caffe; without effect here. Default: false."""
     cudnn_convolution_algo_seeker: ConvolutionParameter.CuDNNConvolutionAlgorithmSeeker
     """Default: FINDEX. A field of NVIDIA's fork."""
     conv_algos_override: str
@@ -1705,21 +1717,15 @@ class ConvolutionParameter(Message):
             "conv_algorithm", "fusion_type"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "num_output", "bias_term", "pad", "kernel_size", "stride", "dilation", "pad_h", "pad_w",
-            "kernel_h", "kernel_w", "stride_h", "stride_w", "group", "weight_filler", "bias_filler",
-            "engine", "axis", "force_nd_im2col", "cudnn_convolution_algo_seeker", "conv_algos_override",
-            "relu", "negative_slope", "conv_algorithm", "coeff", "fusion_type"
-        ],
-    ) -> None: ...
 
 class CropParameter(Message):
+    """What Crop reads."""
+
     axis: int
-    """Default: 2."""
+    """The first axis that is cut. Default: 2."""
     @property
-    def offset(self) -> RepeatedScalarFieldContainer[int]: ...
+    def offset(self) -> RepeatedScalarFieldContainer[int]:
+        """Where the cut begins: one number, or one for each axis."""
     def __init__(
         self,
         *,
@@ -1732,14 +1738,10 @@ class CropParameter(Message):
             "axis"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "axis", "offset"
-        ],
-    ) -> None: ...
 
 class DataParameter(Message):
+    """What Data reads: records of an LMDB."""
+
     class DB(_Enum):
         LEVELDB: ClassVar[DataParameter.DB]
         LMDB: ClassVar[DataParameter.DB]
@@ -1755,34 +1757,39 @@ class DataParameter(Message):
     SKIP: ClassVar[DataParameter.BadRecord]
 
     source: str
+    """Folder of the LMDB."""
     batch_size: int
+    """Records of a batch on each rank."""
     rand_skip: int
-    """Default: 0."""
+    """The seed picks a first record below this number. Default: 0."""
     backend: DataParameter.DB
-    """Default: LEVELDB."""
+    """What the source is in Caffe; what the folder holds decides here, and LevelDB is refused. Default:
+    LEVELDB."""
     scale: float
-    """Default: 1."""
+    """transform_param.scale in the old way; upgraded. Default: 1."""
     mean_file: str
+    """transform_param.mean_file in the old way; upgraded."""
     crop_size: int
-    """Default: 0."""
+    """transform_param.crop_size in the old way; upgraded. Default: 0."""
     mirror: bool
-    """Default: false."""
+    """transform_param.mirror in the old way; upgraded. Default: false."""
     force_encoded_color: bool
-    """Default: false."""
+    """Without effect; force_color of transform_param decodes as colour. Default: false."""
     prefetch: int
-    """Default: 4."""
+    """Batches that are made ahead. Default: 4."""
     bad_record: DataParameter.BadRecord
-    """Default: STOP. A field of mgcaffe."""
+    """What a damaged record does: stop the run, or be skipped. Default: STOP. A field of mgcaffe."""
     bad_record_limit: int
-    """Default: 100. A field of mgcaffe."""
+    """How many different records may be skipped. Default: 100. A field of mgcaffe."""
     threads: int
     """Default: 0. A field of NVIDIA's fork."""
     parser_threads: int
-    """Default: 0. A field of NVIDIA's fork."""
+    """Images that are decoded at a time; 0 for as many as there are threads. Default: 0. A field of NVIDIA's
+    fork."""
     cache: bool
     """Default: false. A field of NVIDIA's fork."""
     shuffle: bool
-    """Default: false. A field of NVIDIA's fork."""
+    """Draws a new order for each pass. Default: false. A field of NVIDIA's fork."""
     precache: bool
     """Default: false. A field of NVIDIA's fork."""
     @property
@@ -1818,16 +1825,10 @@ class DataParameter(Message):
             "parser_threads", "cache", "shuffle", "precache"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "source", "batch_size", "rand_skip", "backend", "scale", "mean_file", "crop_size", "mirror",
-            "force_encoded_color", "prefetch", "bad_record", "bad_record_limit", "threads",
-            "parser_threads", "cache", "shuffle", "precache", "side"
-        ],
-    ) -> None: ...
 
 class DropoutParameter(Message):
+    """What Dropout reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[DropoutParameter.Engine]
         CAFFE: ClassVar[DropoutParameter.Engine]
@@ -1838,7 +1839,7 @@ class DropoutParameter(Message):
     CUDNN: ClassVar[DropoutParameter.Engine]
 
     dropout_ratio: float
-    """Default: 0.5."""
+    """The probability with which a value is set to 0 in training. Default: 0.5."""
     engine: DropoutParameter.Engine
     """Default: DEFAULT. A field of NVIDIA's fork."""
     random_seed: int
@@ -1856,26 +1857,28 @@ class DropoutParameter(Message):
             "dropout_ratio", "engine", "random_seed"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "dropout_ratio", "engine", "random_seed"
-        ],
-    ) -> None: ...
 
 class DummyDataParameter(Message):
+    """What DummyData reads."""
+
     @property
-    def data_filler(self) -> RepeatedCompositeFieldContainer[FillerParameter]: ...
+    def data_filler(self) -> RepeatedCompositeFieldContainer[FillerParameter]:
+        """Fills the tops: one for all, or one for each."""
     @property
-    def shape(self) -> RepeatedCompositeFieldContainer[BlobShape]: ...
+    def shape(self) -> RepeatedCompositeFieldContainer[BlobShape]:
+        """Shapes of the tops: one for all, or one for each."""
     @property
-    def num(self) -> RepeatedScalarFieldContainer[int]: ...
+    def num(self) -> RepeatedScalarFieldContainer[int]:
+        """Size of the first axis, in the old way."""
     @property
-    def channels(self) -> RepeatedScalarFieldContainer[int]: ...
+    def channels(self) -> RepeatedScalarFieldContainer[int]:
+        """Size of the second axis, in the old way."""
     @property
-    def height(self) -> RepeatedScalarFieldContainer[int]: ...
+    def height(self) -> RepeatedScalarFieldContainer[int]:
+        """Size of the third axis, in the old way."""
     @property
-    def width(self) -> RepeatedScalarFieldContainer[int]: ...
+    def width(self) -> RepeatedScalarFieldContainer[int]:
+        """Size of the fourth axis, in the old way."""
     def __init__(
         self,
         *,
@@ -1887,14 +1890,10 @@ class DummyDataParameter(Message):
         width: Iterable[int] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "data_filler", "shape", "num", "channels", "height", "width"
-        ],
-    ) -> None: ...
 
 class EltwiseParameter(Message):
+    """What Eltwise reads."""
+
     class EltwiseOp(_Enum):
         PROD: ClassVar[EltwiseParameter.EltwiseOp]
         SUM: ClassVar[EltwiseParameter.EltwiseOp]
@@ -1916,11 +1915,12 @@ class EltwiseParameter(Message):
     MKLDNN: ClassVar[EltwiseParameter.Engine]
 
     operation: EltwiseParameter.EltwiseOp
-    """Default: SUM."""
+    """Product, sum or maximum. Default: SUM."""
     @property
-    def coeff(self) -> RepeatedScalarFieldContainer[float]: ...
+    def coeff(self) -> RepeatedScalarFieldContainer[float]:
+        """Of a sum, a factor for each bottom."""
     stable_prod_grad: bool
-    """Default: true."""
+    """Of a product, computes the gradient without dividing. Default: true."""
     engine: EltwiseParameter.Engine
     """Default: DEFAULT. A field of Intel's fork."""
     def __init__(
@@ -1937,16 +1937,12 @@ class EltwiseParameter(Message):
             "operation", "stable_prod_grad", "engine"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "operation", "coeff", "stable_prod_grad", "engine"
-        ],
-    ) -> None: ...
 
 class ELUParameter(Message):
+    """What ELU reads."""
+
     alpha: float
-    """Default: 1."""
+    """The limit for large negative values is -alpha. Default: 1."""
     def __init__(
         self,
         *,
@@ -1955,25 +1951,25 @@ class ELUParameter(Message):
     def HasField(
         self,
         field_name: Literal[
-            "alpha", "lambda"
+            "alpha"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "alpha", "lambda"
-        ],
-    ) -> None: ...
 
 class EmbedParameter(Message):
+    """What Embed reads."""
+
     num_output: int
+    """Length of each vector."""
     input_dim: int
+    """How many vectors there are."""
     bias_term: bool
-    """Default: true."""
+    """Adds a bias. Default: true."""
     @property
-    def weight_filler(self) -> FillerParameter: ...
+    def weight_filler(self) -> FillerParameter:
+        """Initialises the vectors."""
     @property
-    def bias_filler(self) -> FillerParameter: ...
+    def bias_filler(self) -> FillerParameter:
+        """Initialises the bias."""
     def __init__(
         self,
         *,
@@ -1989,20 +1985,16 @@ class EmbedParameter(Message):
             "num_output", "input_dim", "bias_term", "weight_filler", "bias_filler"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "num_output", "input_dim", "bias_term", "weight_filler", "bias_filler"
-        ],
-    ) -> None: ...
 
 class ExpParameter(Message):
+    """What Exp reads: base^(shift + scale x)."""
+
     base: float
-    """Default: -1."""
+    """The base; -1 for e. Default: -1."""
     scale: float
-    """Default: 1."""
+    """Factor on x. Default: 1."""
     shift: float
-    """Default: 0."""
+    """Added to that. Default: 0."""
     def __init__(
         self,
         *,
@@ -2016,18 +2008,14 @@ class ExpParameter(Message):
             "base", "scale", "shift"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "base", "scale", "shift"
-        ],
-    ) -> None: ...
 
 class FlattenParameter(Message):
+    """What Flatten reads."""
+
     axis: int
-    """Default: 1."""
+    """The first axis that is joined. Default: 1."""
     end_axis: int
-    """Default: -1."""
+    """The last one. Default: -1."""
     def __init__(
         self,
         *,
@@ -2040,18 +2028,16 @@ class FlattenParameter(Message):
             "axis", "end_axis"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "axis", "end_axis"
-        ],
-    ) -> None: ...
 
 class HDF5DataParameter(Message):
+    """What HDF5Data reads."""
+
     source: str
+    """File that lists HDF5 files."""
     batch_size: int
+    """Records of a batch on each rank."""
     shuffle: bool
-    """Default: false."""
+    """Draws a new order for each pass. Default: false."""
     def __init__(
         self,
         *,
@@ -2065,15 +2051,12 @@ class HDF5DataParameter(Message):
             "source", "batch_size", "shuffle"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "source", "batch_size", "shuffle"
-        ],
-    ) -> None: ...
 
 class HDF5OutputParameter(Message):
+    """What HDF5Output reads."""
+
     file_name: str
+    """The file to write."""
     def __init__(
         self,
         *,
@@ -2085,14 +2068,10 @@ class HDF5OutputParameter(Message):
             "file_name"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "file_name"
-        ],
-    ) -> None: ...
 
 class HingeLossParameter(Message):
+    """What HingeLoss reads."""
+
     class Norm(_Enum):
         L1: ClassVar[HingeLossParameter.Norm]
         L2: ClassVar[HingeLossParameter.Norm]
@@ -2101,7 +2080,7 @@ class HingeLossParameter(Message):
     L2: ClassVar[HingeLossParameter.Norm]
 
     norm: HingeLossParameter.Norm
-    """Default: L1."""
+    """L1 or L2. Default: L1."""
     def __init__(
         self,
         *,
@@ -2113,35 +2092,34 @@ class HingeLossParameter(Message):
             "norm"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "norm"
-        ],
-    ) -> None: ...
 
 class ImageDataParameter(Message):
+    """What ImageData reads: image files with labels."""
+
     source: str
+    """File that lists images and labels."""
     batch_size: int
-    """Default: 1."""
+    """Records of a batch on each rank. Default: 1."""
     rand_skip: int
-    """Default: 0."""
+    """The seed picks a first line of the list below this number. Default: 0."""
     shuffle: bool
-    """Default: false."""
+    """Draws a new order for each pass. Default: false."""
     new_height: int
-    """Default: 0."""
+    """Rows to resize to. Default: 0."""
     new_width: int
-    """Default: 0."""
+    """Columns to resize to. Default: 0."""
     is_color: bool
-    """Default: true."""
+    """Decodes as colour. Default: true."""
     scale: float
-    """Default: 1."""
+    """transform_param.scale in the old way; upgraded. Default: 1."""
     mean_file: str
+    """transform_param.mean_file in the old way; upgraded."""
     crop_size: int
-    """Default: 0."""
+    """transform_param.crop_size in the old way; upgraded. Default: 0."""
     mirror: bool
-    """Default: false."""
+    """transform_param.mirror in the old way; upgraded. Default: false."""
     root_folder: str
+    """What stands before each name of the list."""
     short_side: int
     """Default: 0. A field of NVIDIA's fork."""
     threads: int
@@ -2187,19 +2165,14 @@ class ImageDataParameter(Message):
             "dataset_share_per_node", "min_height", "min_width"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "scale",
-            "mean_file", "crop_size", "mirror", "root_folder", "short_side", "threads", "cache", "precache",
-            "dataset_share_per_node", "min_height", "min_width"
-        ],
-    ) -> None: ...
 
 class InfogainLossParameter(Message):
+    """What InfogainLoss reads."""
+
     source: str
+    """File of the matrix, a BlobProto."""
     axis: int
-    """Default: 1."""
+    """The axis of the classes. Default: 1."""
     def __init__(
         self,
         *,
@@ -2212,14 +2185,10 @@ class InfogainLossParameter(Message):
             "source", "axis"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "source", "axis"
-        ],
-    ) -> None: ...
 
 class InnerProductParameter(Message):
+    """What InnerProduct reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[InnerProductParameter.Engine]
         CAFFE: ClassVar[InnerProductParameter.Engine]
@@ -2232,16 +2201,19 @@ class InnerProductParameter(Message):
     MKLDNN: ClassVar[InnerProductParameter.Engine]
 
     num_output: int
+    """How many values each record gets."""
     bias_term: bool
-    """Default: true."""
+    """Adds a bias. Default: true."""
     @property
-    def weight_filler(self) -> FillerParameter: ...
+    def weight_filler(self) -> FillerParameter:
+        """Initialises the weights."""
     @property
-    def bias_filler(self) -> FillerParameter: ...
+    def bias_filler(self) -> FillerParameter:
+        """Initialises the bias."""
     axis: int
-    """Default: 1."""
+    """The first axis that is taken as one vector. Default: 1."""
     transpose: bool
-    """Default: false."""
+    """The weights lie as inputs x outputs. Default: false."""
     engine: InnerProductParameter.Engine
     """Default: DEFAULT. A field of Intel's fork."""
     relu: bool
@@ -2268,37 +2240,29 @@ class InnerProductParameter(Message):
             "relu", "negative_slope"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "num_output", "bias_term", "weight_filler", "bias_filler", "axis", "transpose", "engine",
-            "relu", "negative_slope"
-        ],
-    ) -> None: ...
 
 class InputParameter(Message):
+    """What Input reads."""
+
     @property
-    def shape(self) -> RepeatedCompositeFieldContainer[BlobShape]: ...
+    def shape(self) -> RepeatedCompositeFieldContainer[BlobShape]:
+        """Shapes of the tops: one for all, or one for each."""
     def __init__(
         self,
         *,
         shape: Iterable[BlobShape | Mapping[str, Any]] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "shape"
-        ],
-    ) -> None: ...
 
 class LogParameter(Message):
+    """What Log reads: the logarithm of shift + scale x."""
+
     base: float
-    """Default: -1."""
+    """The base; -1 for e. Default: -1."""
     scale: float
-    """Default: 1."""
+    """Factor on x. Default: 1."""
     shift: float
-    """Default: 0."""
+    """Added to that. Default: 0."""
     def __init__(
         self,
         *,
@@ -2312,14 +2276,10 @@ class LogParameter(Message):
             "base", "scale", "shift"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "base", "scale", "shift"
-        ],
-    ) -> None: ...
 
 class LRNParameter(Message):
+    """What LRN reads."""
+
     class NormRegion(_Enum):
         ACROSS_CHANNELS: ClassVar[LRNParameter.NormRegion]
         WITHIN_CHANNEL: ClassVar[LRNParameter.NormRegion]
@@ -2341,17 +2301,17 @@ class LRNParameter(Message):
     MKLDNN: ClassVar[LRNParameter.Engine]
 
     local_size: int
-    """Default: 5."""
+    """Over how many channels, or pixels in each direction. Default: 5."""
     alpha: float
-    """Default: 1."""
+    """Factor on the sum of squares. Default: 1."""
     beta: float
-    """Default: 0.75."""
+    """The exponent. Default: 0.75."""
     norm_region: LRNParameter.NormRegion
-    """Default: ACROSS_CHANNELS."""
+    """Across channels, or within each. Default: ACROSS_CHANNELS."""
     k: float
-    """Default: 1."""
+    """What is added to the sum. Default: 1."""
     engine: LRNParameter.Engine
-    """Default: DEFAULT."""
+    """Which implementation computes in Caffe; without effect here. Default: DEFAULT."""
     def __init__(
         self,
         *,
@@ -2368,18 +2328,18 @@ class LRNParameter(Message):
             "local_size", "alpha", "beta", "norm_region", "k", "engine"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "local_size", "alpha", "beta", "norm_region", "k", "engine"
-        ],
-    ) -> None: ...
 
 class MemoryDataParameter(Message):
+    """What MemoryData reads."""
+
     batch_size: int
+    """Records of a batch."""
     channels: int
+    """Channels of a record."""
     height: int
+    """Rows of a record."""
     width: int
+    """Columns of a record."""
     def __init__(
         self,
         *,
@@ -2394,20 +2354,16 @@ class MemoryDataParameter(Message):
             "batch_size", "channels", "height", "width"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "batch_size", "channels", "height", "width"
-        ],
-    ) -> None: ...
 
 class MVNParameter(Message):
+    """What MVN reads."""
+
     normalize_variance: bool
-    """Default: true."""
+    """Divides by the deviation, too. Default: true."""
     across_channels: bool
-    """Default: false."""
+    """Takes all channels together. Default: false."""
     eps: float
-    """Default: 1e-09."""
+    """What is added to the deviation. Default: 1e-09."""
     def __init__(
         self,
         *,
@@ -2421,16 +2377,13 @@ class MVNParameter(Message):
             "normalize_variance", "across_channels", "eps"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "normalize_variance", "across_channels", "eps"
-        ],
-    ) -> None: ...
 
 class ParameterParameter(Message):
+    """What Parameter reads."""
+
     @property
-    def shape(self) -> BlobShape: ...
+    def shape(self) -> BlobShape:
+        """Shape of the parameter."""
     def __init__(
         self,
         *,
@@ -2442,14 +2395,10 @@ class ParameterParameter(Message):
             "shape"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "shape"
-        ],
-    ) -> None: ...
 
 class PoolingParameter(Message):
+    """What Pooling reads."""
+
     class PoolMethod(_Enum):
         MAX: ClassVar[PoolingParameter.PoolMethod]
         AVE: ClassVar[PoolingParameter.PoolMethod]
@@ -2480,30 +2429,35 @@ class PoolingParameter(Message):
     FLOOR: ClassVar[PoolingParameter.RoundMode]
 
     pool: PoolingParameter.PoolMethod
-    """Default: MAX."""
+    """Maximum, mean, or a pixel drawn at random. Default: MAX."""
     pad: int
-    """Default: 0."""
+    """Pixels around the image. Default: 0."""
     pad_h: int
-    """Default: 0."""
+    """pad for rows. Default: 0."""
     pad_w: int
-    """Default: 0."""
+    """pad for columns. Default: 0."""
     kernel_size: int
+    """Size of the window."""
     kernel_h: int
+    """kernel_size for rows."""
     kernel_w: int
+    """kernel_size for columns."""
     stride: int
-    """Default: 1."""
+    """Pixels between two windows. Default: 1."""
     stride_h: int
+    """stride for rows."""
     stride_w: int
+    """stride for columns."""
     engine: PoolingParameter.Engine
-    """Default: DEFAULT."""
+    """Which implementation computes in Caffe; without effect here. Default: DEFAULT."""
     global_pooling: bool
-    """Default: false."""
+    """One window, the whole image. Default: false."""
     round_mode: PoolingParameter.RoundMode
-    """Default: CEIL."""
+    """Whether the top's size is rounded up or down. Default: CEIL."""
     ceil_mode: bool
-    """Default: true. A field of mgcaffe."""
+    """round_mode under another name: true CEIL, false FLOOR. Default: true. A field of mgcaffe."""
     torch_pooling: bool
-    """Default: false. A field of NVIDIA's fork."""
+    """round_mode under another name: true FLOOR. Default: false. A field of NVIDIA's fork."""
     @property
     def pad_3d(self) -> RepeatedScalarFieldContainer[int]:
         """A field of Intel's fork."""
@@ -2549,22 +2503,16 @@ class PoolingParameter(Message):
             "avg_include_pad", "axis"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "pool", "pad", "pad_h", "pad_w", "kernel_size", "kernel_h", "kernel_w", "stride", "stride_h",
-            "stride_w", "engine", "global_pooling", "round_mode", "ceil_mode", "torch_pooling", "pad_3d",
-            "kernel_size_3d", "stride_3d", "avg_include_pad", "axis"
-        ],
-    ) -> None: ...
 
 class PowerParameter(Message):
+    """What Power reads: (shift + scale x)^power."""
+
     power: float
-    """Default: 1."""
+    """The exponent. Default: 1."""
     scale: float
-    """Default: 1."""
+    """Factor on x. Default: 1."""
     shift: float
-    """Default: 0."""
+    """Added to that. Default: 0."""
     def __init__(
         self,
         *,
@@ -2578,19 +2526,18 @@ class PowerParameter(Message):
             "power", "scale", "shift"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "power", "scale", "shift"
-        ],
-    ) -> None: ...
 
 class PythonParameter(Message):
+    """What a Python layer reads."""
+
     module: str
+    """The module to import."""
     layer: str
+    """The class in it."""
     param_str: str
+    """A text for the class."""
     share_in_parallel: bool
-    """Default: false."""
+    """Without effect, as each rank has its own. Default: false."""
     def __init__(
         self,
         *,
@@ -2605,24 +2552,22 @@ class PythonParameter(Message):
             "module", "layer", "param_str", "share_in_parallel"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "module", "layer", "param_str", "share_in_parallel"
-        ],
-    ) -> None: ...
 
 class RecurrentParameter(Message):
+    """What RNN and LSTM read."""
+
     num_output: int
-    """Default: 0."""
+    """Length of the hidden state. Default: 0."""
     @property
-    def weight_filler(self) -> FillerParameter: ...
+    def weight_filler(self) -> FillerParameter:
+        """Initialises the weights."""
     @property
-    def bias_filler(self) -> FillerParameter: ...
+    def bias_filler(self) -> FillerParameter:
+        """Initialises the biases."""
     debug_info: bool
-    """Default: false."""
+    """Logs mean values of Caffe's inner net; without effect here. Default: false."""
     expose_hidden: bool
-    """Default: false."""
+    """Hidden states of the first and last step are bottoms and tops. Default: false."""
     def __init__(
         self,
         *,
@@ -2638,14 +2583,10 @@ class RecurrentParameter(Message):
             "num_output", "weight_filler", "bias_filler", "debug_info", "expose_hidden"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "num_output", "weight_filler", "bias_filler", "debug_info", "expose_hidden"
-        ],
-    ) -> None: ...
 
 class ReductionParameter(Message):
+    """What Reduction reads."""
+
     class ReductionOp(_Enum):
         SUM: ClassVar[ReductionParameter.ReductionOp]
         ASUM: ClassVar[ReductionParameter.ReductionOp]
@@ -2658,11 +2599,11 @@ class ReductionParameter(Message):
     MEAN: ClassVar[ReductionParameter.ReductionOp]
 
     operation: ReductionParameter.ReductionOp
-    """Default: SUM."""
+    """Sum, sum of absolute values, sum of squares, or mean. Default: SUM."""
     axis: int
-    """Default: 0."""
+    """The first axis that is reduced; all behind it are, too. Default: 0."""
     coeff: float
-    """Default: 1."""
+    """Factor on the result. Default: 1."""
     def __init__(
         self,
         *,
@@ -2676,14 +2617,10 @@ class ReductionParameter(Message):
             "operation", "axis", "coeff"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "operation", "axis", "coeff"
-        ],
-    ) -> None: ...
 
 class ReLUParameter(Message):
+    """What ReLU reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[ReLUParameter.Engine]
         CAFFE: ClassVar[ReLUParameter.Engine]
@@ -2698,9 +2635,9 @@ class ReLUParameter(Message):
     MKLDNN: ClassVar[ReLUParameter.Engine]
 
     negative_slope: float
-    """Default: 0."""
+    """Factor on negative values. Default: 0."""
     engine: ReLUParameter.Engine
-    """Default: DEFAULT."""
+    """Which implementation computes in Caffe; without effect here. Default: DEFAULT."""
     fuse: bool
     """Default: false. A field of Intel's fork."""
     def __init__(
@@ -2716,20 +2653,17 @@ class ReLUParameter(Message):
             "negative_slope", "engine", "fuse"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "negative_slope", "engine", "fuse"
-        ],
-    ) -> None: ...
 
 class ReshapeParameter(Message):
+    """What Reshape reads."""
+
     @property
-    def shape(self) -> BlobShape: ...
+    def shape(self) -> BlobShape:
+        """The new sizes: 0 copies one, -1 follows from the others."""
     axis: int
-    """Default: 0."""
+    """The first axis that they replace. Default: 0."""
     num_axes: int
-    """Default: -1."""
+    """How many axes they replace; -1 for all from axis on. Default: -1."""
     pixelshuffler: int
     """Default: 1. A field of Intel's fork."""
     def __init__(
@@ -2746,24 +2680,22 @@ class ReshapeParameter(Message):
             "shape", "axis", "num_axes", "pixelshuffler"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "shape", "axis", "num_axes", "pixelshuffler"
-        ],
-    ) -> None: ...
 
 class ScaleParameter(Message):
+    """What Scale reads."""
+
     axis: int
-    """Default: 1."""
+    """The first axis of bottom 0 that the factors cover. Default: 1."""
     num_axes: int
-    """Default: 1."""
+    """Over how many axes the learned factors stretch; -1 for all from axis on. Default: 1."""
     @property
-    def filler(self) -> FillerParameter: ...
+    def filler(self) -> FillerParameter:
+        """Initialises the factors; with ones where it is not given."""
     bias_term: bool
-    """Default: false."""
+    """Adds a bias of the same shape. Default: false."""
     @property
-    def bias_filler(self) -> FillerParameter: ...
+    def bias_filler(self) -> FillerParameter:
+        """Initialises the bias."""
     def __init__(
         self,
         *,
@@ -2779,14 +2711,10 @@ class ScaleParameter(Message):
             "axis", "num_axes", "filler", "bias_term", "bias_filler"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "axis", "num_axes", "filler", "bias_term", "bias_filler"
-        ],
-    ) -> None: ...
 
 class SigmoidParameter(Message):
+    """What Sigmoid reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[SigmoidParameter.Engine]
         CAFFE: ClassVar[SigmoidParameter.Engine]
@@ -2797,7 +2725,7 @@ class SigmoidParameter(Message):
     CUDNN: ClassVar[SigmoidParameter.Engine]
 
     engine: SigmoidParameter.Engine
-    """Default: DEFAULT."""
+    """Which implementation computes in Caffe; without effect here. Default: DEFAULT."""
     def __init__(
         self,
         *,
@@ -2809,20 +2737,17 @@ class SigmoidParameter(Message):
             "engine"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "engine"
-        ],
-    ) -> None: ...
 
 class SliceParameter(Message):
+    """What Slice reads."""
+
     axis: int
-    """Default: 1."""
+    """The axis along which the bottom is cut. Default: 1."""
     @property
-    def slice_point(self) -> RepeatedScalarFieldContainer[int]: ...
+    def slice_point(self) -> RepeatedScalarFieldContainer[int]:
+        """Where it is cut; into equal parts where it is not given."""
     slice_dim: int
-    """Default: 1."""
+    """The old name of axis. Default: 1."""
     def __init__(
         self,
         *,
@@ -2836,14 +2761,10 @@ class SliceParameter(Message):
             "axis", "slice_dim"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "axis", "slice_point", "slice_dim"
-        ],
-    ) -> None: ...
 
 class SoftmaxParameter(Message):
+    """What Softmax reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[SoftmaxParameter.Engine]
         CAFFE: ClassVar[SoftmaxParameter.Engine]
@@ -2854,9 +2775,9 @@ class SoftmaxParameter(Message):
     CUDNN: ClassVar[SoftmaxParameter.Engine]
 
     engine: SoftmaxParameter.Engine
-    """Default: DEFAULT."""
+    """Which implementation computes in Caffe; without effect here. Default: DEFAULT."""
     axis: int
-    """Default: 1."""
+    """The axis of the classes. Default: 1."""
     def __init__(
         self,
         *,
@@ -2869,16 +2790,12 @@ class SoftmaxParameter(Message):
             "engine", "axis"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "engine", "axis"
-        ],
-    ) -> None: ...
 
 class SwishParameter(Message):
+    """What Swish reads."""
+
     beta: float
-    """Default: 1."""
+    """Factor on x inside the sigmoid. Default: 1."""
     def __init__(
         self,
         *,
@@ -2890,14 +2807,10 @@ class SwishParameter(Message):
             "beta"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "beta"
-        ],
-    ) -> None: ...
 
 class TanHParameter(Message):
+    """What TanH reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[TanHParameter.Engine]
         CAFFE: ClassVar[TanHParameter.Engine]
@@ -2908,7 +2821,7 @@ class TanHParameter(Message):
     CUDNN: ClassVar[TanHParameter.Engine]
 
     engine: TanHParameter.Engine
-    """Default: DEFAULT."""
+    """Which implementation computes in Caffe; without effect here. Default: DEFAULT."""
     def __init__(
         self,
         *,
@@ -2920,17 +2833,14 @@ class TanHParameter(Message):
             "engine"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "engine"
-        ],
-    ) -> None: ...
 
 class TileParameter(Message):
+    """What Tile reads."""
+
     axis: int
-    """Default: 1."""
+    """The axis that is repeated. Default: 1."""
     tiles: int
+    """How many times."""
     def __init__(
         self,
         *,
@@ -2943,16 +2853,12 @@ class TileParameter(Message):
             "axis", "tiles"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "axis", "tiles"
-        ],
-    ) -> None: ...
 
 class ThresholdParameter(Message):
+    """What Threshold reads."""
+
     threshold: float
-    """Default: 0."""
+    """Above it the top is 1, else 0. Default: 0."""
     def __init__(
         self,
         *,
@@ -2964,36 +2870,36 @@ class ThresholdParameter(Message):
             "threshold"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "threshold"
-        ],
-    ) -> None: ...
 
 class WindowDataParameter(Message):
+    """What WindowData reads: windows of images."""
+
     source: str
+    """The window file."""
     scale: float
-    """Default: 1."""
+    """transform_param.scale in the old way; upgraded. Default: 1."""
     mean_file: str
+    """transform_param.mean_file in the old way; upgraded."""
     batch_size: int
+    """Windows of a batch on each rank."""
     crop_size: int
-    """Default: 0."""
+    """transform_param.crop_size in the old way; upgraded. Default: 0."""
     mirror: bool
-    """Default: false."""
+    """transform_param.mirror in the old way; upgraded. Default: false."""
     fg_threshold: float
-    """Default: 0.5."""
+    """The overlap from which a window is foreground. Default: 0.5."""
     bg_threshold: float
-    """Default: 0.5."""
+    """The overlap below which it is background. Default: 0.5."""
     fg_fraction: float
-    """Default: 0.25."""
+    """The share of foreground in a batch. Default: 0.25."""
     context_pad: int
-    """Default: 0."""
+    """Pixels of context around a window. Default: 0."""
     crop_mode: str
-    """Default: 'warp'."""
+    """Warp or square. Default: 'warp'."""
     cache_images: bool
-    """Default: false."""
+    """Keeps the image files in memory. Default: false."""
     root_folder: str
+    """What stands before each name of the window file."""
     def __init__(
         self,
         *,
@@ -3018,15 +2924,10 @@ class WindowDataParameter(Message):
             "bg_threshold", "fg_fraction", "context_pad", "crop_mode", "cache_images", "root_folder"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "source", "scale", "mean_file", "batch_size", "crop_size", "mirror", "fg_threshold",
-            "bg_threshold", "fg_fraction", "context_pad", "crop_mode", "cache_images", "root_folder"
-        ],
-    ) -> None: ...
 
 class SPPParameter(Message):
+    """What SPP reads."""
+
     class PoolMethod(_Enum):
         MAX: ClassVar[SPPParameter.PoolMethod]
         AVE: ClassVar[SPPParameter.PoolMethod]
@@ -3046,10 +2947,11 @@ class SPPParameter(Message):
     CUDNN: ClassVar[SPPParameter.Engine]
 
     pyramid_height: int
+    """How many levels; level l has 2^l x 2^l windows."""
     pool: SPPParameter.PoolMethod
-    """Default: MAX."""
+    """Maximum, mean, or a pixel drawn at random. Default: MAX."""
     engine: SPPParameter.Engine
-    """Default: DEFAULT."""
+    """Which implementation computes in Caffe; without effect here. Default: DEFAULT."""
     def __init__(
         self,
         *,
@@ -3063,14 +2965,10 @@ class SPPParameter(Message):
             "pyramid_height", "pool", "engine"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "pyramid_height", "pool", "engine"
-        ],
-    ) -> None: ...
 
 class V1LayerParameter(Message):
+    """A layer in the form of the first releases; upgraded to LayerParameter when a file is read."""
+
     class LayerType(_Enum):
         NONE: ClassVar[V1LayerParameter.LayerType]
         ABSVAL: ClassVar[V1LayerParameter.LayerType]
@@ -3167,12 +3065,15 @@ class V1LayerParameter(Message):
     def top(self) -> RepeatedScalarFieldContainer[str]: ...
     name: str
     @property
-    def include(self) -> RepeatedCompositeFieldContainer[NetStateRule]: ...
+    def include(self) -> RepeatedCompositeFieldContainer[NetStateRule]:
+        """A condition on the net's state; a layer takes part if an include rule is met, or no exclude rule is."""
     @property
-    def exclude(self) -> RepeatedCompositeFieldContainer[NetStateRule]: ...
+    def exclude(self) -> RepeatedCompositeFieldContainer[NetStateRule]:
+        """A condition on the net's state; a layer takes part if an include rule is met, or no exclude rule is."""
     type: V1LayerParameter.LayerType
     @property
-    def blobs(self) -> RepeatedCompositeFieldContainer[BlobProto]: ...
+    def blobs(self) -> RepeatedCompositeFieldContainer[BlobProto]:
+        """A blob: weights in a caffemodel, a history in a solverstate, a mean image."""
     @property
     def param(self) -> RepeatedScalarFieldContainer[str]: ...
     @property
@@ -3184,67 +3085,98 @@ class V1LayerParameter(Message):
     @property
     def loss_weight(self) -> RepeatedScalarFieldContainer[float]: ...
     @property
-    def accuracy_param(self) -> AccuracyParameter: ...
+    def accuracy_param(self) -> AccuracyParameter:
+        """What Accuracy reads."""
     @property
-    def argmax_param(self) -> ArgMaxParameter: ...
+    def argmax_param(self) -> ArgMaxParameter:
+        """What ArgMax reads."""
     @property
-    def concat_param(self) -> ConcatParameter: ...
+    def concat_param(self) -> ConcatParameter:
+        """What Concat reads."""
     @property
-    def contrastive_loss_param(self) -> ContrastiveLossParameter: ...
+    def contrastive_loss_param(self) -> ContrastiveLossParameter:
+        """What ContrastiveLoss reads."""
     @property
-    def convolution_param(self) -> ConvolutionParameter: ...
+    def convolution_param(self) -> ConvolutionParameter:
+        """What Convolution, Deconvolution and Im2col read."""
     @property
-    def data_param(self) -> DataParameter: ...
+    def data_param(self) -> DataParameter:
+        """What Data reads: records of an LMDB."""
     @property
-    def dropout_param(self) -> DropoutParameter: ...
+    def dropout_param(self) -> DropoutParameter:
+        """What Dropout reads."""
     @property
-    def dummy_data_param(self) -> DummyDataParameter: ...
+    def dummy_data_param(self) -> DummyDataParameter:
+        """What DummyData reads."""
     @property
-    def eltwise_param(self) -> EltwiseParameter: ...
+    def eltwise_param(self) -> EltwiseParameter:
+        """What Eltwise reads."""
     @property
-    def exp_param(self) -> ExpParameter: ...
+    def exp_param(self) -> ExpParameter:
+        """What Exp reads: base^(shift + scale x)."""
     @property
-    def hdf5_data_param(self) -> HDF5DataParameter: ...
+    def hdf5_data_param(self) -> HDF5DataParameter:
+        """What HDF5Data reads."""
     @property
-    def hdf5_output_param(self) -> HDF5OutputParameter: ...
+    def hdf5_output_param(self) -> HDF5OutputParameter:
+        """What HDF5Output reads."""
     @property
-    def hinge_loss_param(self) -> HingeLossParameter: ...
+    def hinge_loss_param(self) -> HingeLossParameter:
+        """What HingeLoss reads."""
     @property
-    def image_data_param(self) -> ImageDataParameter: ...
+    def image_data_param(self) -> ImageDataParameter:
+        """What ImageData reads: image files with labels."""
     @property
-    def infogain_loss_param(self) -> InfogainLossParameter: ...
+    def infogain_loss_param(self) -> InfogainLossParameter:
+        """What InfogainLoss reads."""
     @property
-    def inner_product_param(self) -> InnerProductParameter: ...
+    def inner_product_param(self) -> InnerProductParameter:
+        """What InnerProduct reads."""
     @property
-    def lrn_param(self) -> LRNParameter: ...
+    def lrn_param(self) -> LRNParameter:
+        """What LRN reads."""
     @property
-    def memory_data_param(self) -> MemoryDataParameter: ...
+    def memory_data_param(self) -> MemoryDataParameter:
+        """What MemoryData reads."""
     @property
-    def mvn_param(self) -> MVNParameter: ...
+    def mvn_param(self) -> MVNParameter:
+        """What MVN reads."""
     @property
-    def pooling_param(self) -> PoolingParameter: ...
+    def pooling_param(self) -> PoolingParameter:
+        """What Pooling reads."""
     @property
-    def power_param(self) -> PowerParameter: ...
+    def power_param(self) -> PowerParameter:
+        """What Power reads: (shift + scale x)^power."""
     @property
-    def relu_param(self) -> ReLUParameter: ...
+    def relu_param(self) -> ReLUParameter:
+        """What ReLU reads."""
     @property
-    def sigmoid_param(self) -> SigmoidParameter: ...
+    def sigmoid_param(self) -> SigmoidParameter:
+        """What Sigmoid reads."""
     @property
-    def softmax_param(self) -> SoftmaxParameter: ...
+    def softmax_param(self) -> SoftmaxParameter:
+        """What Softmax reads."""
     @property
-    def slice_param(self) -> SliceParameter: ...
+    def slice_param(self) -> SliceParameter:
+        """What Slice reads."""
     @property
-    def tanh_param(self) -> TanHParameter: ...
+    def tanh_param(self) -> TanHParameter:
+        """What TanH reads."""
     @property
-    def threshold_param(self) -> ThresholdParameter: ...
+    def threshold_param(self) -> ThresholdParameter:
+        """What Threshold reads."""
     @property
-    def window_data_param(self) -> WindowDataParameter: ...
+    def window_data_param(self) -> WindowDataParameter:
+        """What WindowData reads: windows of images."""
     @property
-    def transform_param(self) -> TransformationParameter: ...
+    def transform_param(self) -> TransformationParameter:
+        """What data layers do to each record."""
     @property
-    def loss_param(self) -> LossParameter: ...
+    def loss_param(self) -> LossParameter:
+        """What losses with labels read."""
     @property
-    def layer(self) -> V0LayerParameter: ...
+    def layer(self) -> V0LayerParameter:
+        """A layer in the form before that; upgraded when a file is read."""
     def __init__(
         self,
         *,
@@ -3303,21 +3235,10 @@ class V1LayerParameter(Message):
             "tanh_param", "threshold_param", "window_data_param", "transform_param", "loss_param", "layer"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "bottom", "top", "name", "include", "exclude", "type", "blobs", "param", "blob_share_mode",
-            "blobs_lr", "weight_decay", "loss_weight", "accuracy_param", "argmax_param", "concat_param",
-            "contrastive_loss_param", "convolution_param", "data_param", "dropout_param",
-            "dummy_data_param", "eltwise_param", "exp_param", "hdf5_data_param", "hdf5_output_param",
-            "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param",
-            "lrn_param", "memory_data_param", "mvn_param", "pooling_param", "power_param", "relu_param",
-            "sigmoid_param", "softmax_param", "slice_param", "tanh_param", "threshold_param",
-            "window_data_param", "transform_param", "loss_param", "layer"
-        ],
-    ) -> None: ...
 
 class V0LayerParameter(Message):
+    """A layer in the form before that; upgraded when a file is read."""
+
     class PoolMethod(_Enum):
         MAX: ClassVar[V0LayerParameter.PoolMethod]
         AVE: ClassVar[V0LayerParameter.PoolMethod]
@@ -3333,9 +3254,11 @@ class V0LayerParameter(Message):
     biasterm: bool
     """Default: true."""
     @property
-    def weight_filler(self) -> FillerParameter: ...
+    def weight_filler(self) -> FillerParameter:
+        """How a parameter is initialised."""
     @property
-    def bias_filler(self) -> FillerParameter: ...
+    def bias_filler(self) -> FillerParameter:
+        """How a parameter is initialised."""
     pad: int
     """Default: 0."""
     kernelsize: int
@@ -3365,7 +3288,8 @@ class V0LayerParameter(Message):
     mirror: bool
     """Default: false."""
     @property
-    def blobs(self) -> RepeatedCompositeFieldContainer[BlobProto]: ...
+    def blobs(self) -> RepeatedCompositeFieldContainer[BlobProto]:
+        """A blob: weights in a caffemodel, a history in a solverstate, a mean image."""
     @property
     def blobs_lr(self) -> RepeatedScalarFieldContainer[float]: ...
     @property
@@ -3395,7 +3319,8 @@ class V0LayerParameter(Message):
     concat_dim: int
     """Default: 1."""
     @property
-    def hdf5_output_param(self) -> HDF5OutputParameter: ...
+    def hdf5_output_param(self) -> HDF5OutputParameter:
+        """What HDF5Output reads."""
     def __init__(
         self,
         *,
@@ -3448,23 +3373,15 @@ class V0LayerParameter(Message):
             "new_channels", "new_height", "new_width", "shuffle_images", "concat_dim", "hdf5_output_param"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "name", "type", "num_output", "biasterm", "weight_filler", "bias_filler", "pad", "kernelsize",
-            "group", "stride", "pool", "dropout_ratio", "local_size", "alpha", "beta", "k", "source",
-            "scale", "meanfile", "batchsize", "cropsize", "mirror", "blobs", "blobs_lr", "weight_decay",
-            "rand_skip", "det_fg_threshold", "det_bg_threshold", "det_fg_fraction", "det_context_pad",
-            "det_crop_mode", "new_num", "new_channels", "new_height", "new_width", "shuffle_images",
-            "concat_dim", "hdf5_output_param"
-        ],
-    ) -> None: ...
 
 class PReLUParameter(Message):
+    """What PReLU reads."""
+
     @property
-    def filler(self) -> FillerParameter: ...
+    def filler(self) -> FillerParameter:
+        """Initialises the slopes; with 0.25 where it is not given."""
     channel_shared: bool
-    """Default: false."""
+    """One slope for all channels. Default: false."""
     def __init__(
         self,
         *,
@@ -3477,14 +3394,10 @@ class PReLUParameter(Message):
             "filler", "channel_shared"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "filler", "channel_shared"
-        ],
-    ) -> None: ...
 
 class CommParameter(Message):
+    """How gradients are exchanged between ranks (docs/overlap.md)."""
+
     class Schedule(_Enum):
         AUTO: ClassVar[CommParameter.Schedule]
         OPTIMAL: ClassVar[CommParameter.Schedule]
@@ -3510,25 +3423,26 @@ class CommParameter(Message):
     BFLOAT16: ClassVar[CommParameter.WireType]
 
     schedule: CommParameter.Schedule
-    """Default: AUTO. A field of mgcaffe."""
+    """Which gradients travel together, and when. Default: AUTO. A field of mgcaffe."""
     bucket_mb: float
-    """Default: 25. A field of mgcaffe."""
+    """Size of a bucket with schedule THRESHOLD. Default: 25. A field of mgcaffe."""
     calibration_iterations: int
-    """Default: 10. A field of mgcaffe."""
+    """Iterations that are measured before a plan is made. Default: 10. A field of mgcaffe."""
     plan_file: str
-    """A field of mgcaffe."""
+    """A plan to use instead of measuring. A field of mgcaffe."""
     cost_file: str
-    """A field of mgcaffe."""
+    """Measured all-reduce times to use instead of measuring. A field of mgcaffe."""
     emulate_link: str
-    """A field of mgcaffe."""
+    """Slows communication down to a link's speed, "a=9e-4,b=7.4e-10" for example. A field of mgcaffe."""
     deterministic: bool
-    """Default: false. A field of mgcaffe."""
+    """Measures nothing, so that two runs use the same plan. Default: false. A field of mgcaffe."""
     overlap_forward: bool
-    """A field of mgcaffe."""
+    """Whether the last groups may travel beside the next forward pass; tried by schedule AUTO if not given. A
+    field of mgcaffe."""
     allreduce_type: CommParameter.WireType
-    """Default: FLOAT32. A field of mgcaffe."""
+    """Number type in which gradients travel. Default: FLOAT32. A field of mgcaffe."""
     hierarchical: bool
-    """Default: false. A field of mgcaffe."""
+    """Sums within each host first. Default: false. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3550,32 +3464,27 @@ class CommParameter(Message):
             "deterministic", "overlap_forward", "allreduce_type", "hierarchical"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "schedule", "bucket_mb", "calibration_iterations", "plan_file", "cost_file", "emulate_link",
-            "deterministic", "overlap_forward", "allreduce_type", "hierarchical"
-        ],
-    ) -> None: ...
 
 class EngineState(Message):
+    """What mgcaffe keeps of a run beyond Caffe's solverstate."""
+
     version: int
-    """Default: 1. A field of mgcaffe."""
+    """Version of this message. Default: 1. A field of mgcaffe."""
     random_seed: int
-    """A field of mgcaffe."""
+    """The run's seed. A field of mgcaffe."""
     @property
     def records(self) -> RepeatedCompositeFieldContainer[DataPosition]:
-        """A field of mgcaffe."""
+        """Position of each data layer. A field of mgcaffe."""
     @property
     def smoothed_losses(self) -> RepeatedScalarFieldContainer[float]:
-        """A field of mgcaffe."""
+        """The losses that average_loss smooths over. A field of mgcaffe."""
     world_size: int
-    """Default: 1. A field of mgcaffe."""
+    """How many ranks there were. Default: 1. A field of mgcaffe."""
     plan: str
-    """A field of mgcaffe."""
+    """The plan in force. A field of mgcaffe."""
     @property
     def extra(self) -> RepeatedCompositeFieldContainer[EngineStateEntry]:
-        """A field of mgcaffe."""
+        """Further entries by key. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3593,18 +3502,14 @@ class EngineState(Message):
             "version", "random_seed", "world_size", "plan"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "version", "random_seed", "records", "smoothed_losses", "world_size", "plan", "extra"
-        ],
-    ) -> None: ...
 
 class EngineStateEntry(Message):
+    """A further entry."""
+
     key: str
-    """A field of mgcaffe."""
+    """Its name. A field of mgcaffe."""
     value: bytes
-    """A field of mgcaffe."""
+    """Its content. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3617,22 +3522,18 @@ class EngineStateEntry(Message):
             "key", "value"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "key", "value"
-        ],
-    ) -> None: ...
 
 class DataPosition(Message):
+    """Position of a data layer."""
+
     layer: str
-    """A field of mgcaffe."""
+    """Its name. A field of mgcaffe."""
     phase: Phase
-    """A field of mgcaffe."""
+    """Its net's phase. A field of mgcaffe."""
     batches: int
-    """Default: 0. A field of mgcaffe."""
+    """Batches read. Default: 0. A field of mgcaffe."""
     records: int
-    """Default: 0. A field of mgcaffe."""
+    """Records read, over all ranks. Default: 0. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3647,26 +3548,22 @@ class DataPosition(Message):
             "layer", "phase", "batches", "records"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "layer", "phase", "batches", "records"
-        ],
-    ) -> None: ...
 
 class InterpParameter(Message):
+    """What Interp reads."""
+
     height: int
-    """Default: 0. A field of mgcaffe."""
+    """Rows of the top. Default: 0. A field of mgcaffe."""
     width: int
-    """Default: 0. A field of mgcaffe."""
+    """Columns of the top. Default: 0. A field of mgcaffe."""
     zoom_factor: int
-    """Default: 1. A field of mgcaffe."""
+    """Enlarges by this factor. Default: 1. A field of mgcaffe."""
     shrink_factor: int
-    """Default: 1. A field of mgcaffe."""
+    """Shrinks by this factor first. Default: 1. A field of mgcaffe."""
     pad_beg: int
-    """Default: 0. A field of mgcaffe."""
+    """Negative: rows and columns to cut off at the beginning. Default: 0. A field of mgcaffe."""
     pad_end: int
-    """Default: 0. A field of mgcaffe."""
+    """Negative: rows and columns to cut off at the end. Default: 0. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3683,14 +3580,10 @@ class InterpParameter(Message):
             "height", "width", "zoom_factor", "shrink_factor", "pad_beg", "pad_end"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "height", "width", "zoom_factor", "shrink_factor", "pad_beg", "pad_end"
-        ],
-    ) -> None: ...
 
 class BNParameter(Message):
+    """What BN reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[BNParameter.Engine]
         CAFFE: ClassVar[BNParameter.Engine]
@@ -3709,26 +3602,27 @@ class BNParameter(Message):
 
     @property
     def slope_filler(self) -> FillerParameter:
-        """A field of mgcaffe."""
+        """Initialises the factors. A field of mgcaffe."""
     @property
     def bias_filler(self) -> FillerParameter:
-        """A field of mgcaffe."""
+        """Initialises the bias. A field of mgcaffe."""
     momentum: float
-    """Default: 0.9. A field of mgcaffe."""
+    """How much of the stored statistics each iteration keeps. Default: 0.9. A field of mgcaffe."""
     eps: float
-    """Default: 1e-05. A field of mgcaffe."""
+    """What is added to the variance. Default: 1e-05. A field of mgcaffe."""
     frozen: bool
-    """Default: false. A field of mgcaffe."""
+    """Normalises by the stored statistics in training, too. Default: false. A field of mgcaffe."""
     engine: BNParameter.Engine
-    """Default: DEFAULT. A field of mgcaffe."""
+    """Which implementation computes in forks; without effect here. Default: DEFAULT. A field of mgcaffe."""
     @property
     def scale_filler(self) -> FillerParameter:
-        """A field of mgcaffe."""
+        """Initialises the factors, in SegNet's form. A field of mgcaffe."""
     @property
     def shift_filler(self) -> FillerParameter:
-        """A field of mgcaffe."""
+        """Initialises the bias, in SegNet's form. A field of mgcaffe."""
     bn_mode: BNParameter.BNMode
-    """Default: LEARN. A field of mgcaffe."""
+    """Whether statistics are those of the batch, or merged into factors and bias. Default: LEARN. A field of
+    mgcaffe."""
     def __init__(
         self,
         *,
@@ -3749,17 +3643,12 @@ class BNParameter(Message):
             "shift_filler", "bn_mode"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "slope_filler", "bias_filler", "momentum", "eps", "frozen", "engine", "scale_filler",
-            "shift_filler", "bn_mode"
-        ],
-    ) -> None: ...
 
 class ShuffleChannelParameter(Message):
+    """What ShuffleChannel reads."""
+
     group: int
-    """Default: 1. A field of mgcaffe."""
+    """Into how many groups the channels are cut. Default: 1. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3771,16 +3660,12 @@ class ShuffleChannelParameter(Message):
             "group"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "group"
-        ],
-    ) -> None: ...
 
 class ReLU6Parameter(Message):
+    """What ReLU6 reads."""
+
     negative_slope: float
-    """Default: 0. A field of mgcaffe."""
+    """Factor on negative values. Default: 0. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3792,12 +3677,6 @@ class ReLU6Parameter(Message):
             "negative_slope"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "negative_slope"
-        ],
-    ) -> None: ...
 
 class LabelMapItem(Message):
     name: str
@@ -3819,12 +3698,6 @@ class LabelMapItem(Message):
             "name", "label", "display_name"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "name", "label", "display_name"
-        ],
-    ) -> None: ...
 
 class LabelMap(Message):
     @property
@@ -3836,12 +3709,6 @@ class LabelMap(Message):
         item: Iterable[LabelMapItem | Mapping[str, Any]] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "item"
-        ],
-    ) -> None: ...
 
 class Sampler(Message):
     min_scale: float
@@ -3866,12 +3733,6 @@ class Sampler(Message):
             "min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio"
-        ],
-    ) -> None: ...
 
 class SampleConstraint(Message):
     min_jaccard_overlap: float
@@ -3903,13 +3764,6 @@ class SampleConstraint(Message):
             "min_object_coverage", "max_object_coverage"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "min_jaccard_overlap", "max_jaccard_overlap", "min_sample_coverage", "max_sample_coverage",
-            "min_object_coverage", "max_object_coverage"
-        ],
-    ) -> None: ...
 
 class BatchSampler(Message):
     use_original_image: bool
@@ -3939,12 +3793,6 @@ class BatchSampler(Message):
             "use_original_image", "sampler", "sample_constraint", "max_sample", "max_trials"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "use_original_image", "sampler", "sample_constraint", "max_sample", "max_trials"
-        ],
-    ) -> None: ...
 
 class EmitConstraint(Message):
     class EmitType(_Enum):
@@ -3970,12 +3818,6 @@ class EmitConstraint(Message):
             "emit_type", "emit_overlap"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "emit_type", "emit_overlap"
-        ],
-    ) -> None: ...
 
 class NormalizedBBox(Message):
     xmin: float
@@ -4012,12 +3854,6 @@ class NormalizedBBox(Message):
             "xmin", "ymin", "xmax", "ymax", "label", "difficult", "score", "size"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "xmin", "ymin", "xmax", "ymax", "label", "difficult", "score", "size"
-        ],
-    ) -> None: ...
 
 class Annotation(Message):
     instance_id: int
@@ -4037,12 +3873,6 @@ class Annotation(Message):
             "instance_id", "bbox"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "instance_id", "bbox"
-        ],
-    ) -> None: ...
 
 class AnnotationGroup(Message):
     group_label: int
@@ -4062,12 +3892,6 @@ class AnnotationGroup(Message):
             "group_label"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "group_label", "annotation"
-        ],
-    ) -> None: ...
 
 class AnnotatedDatum(Message):
     class AnnotationType(_Enum):
@@ -4077,7 +3901,7 @@ class AnnotatedDatum(Message):
 
     @property
     def datum(self) -> Datum:
-        """A field of the SSD fork."""
+        """One record of an LMDB: an image or other values, and a label. A field of the SSD fork."""
     type: AnnotatedDatum.AnnotationType
     """A field of the SSD fork."""
     @property
@@ -4099,14 +3923,10 @@ class AnnotatedDatum(Message):
             "datum", "type", "record_id"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "datum", "type", "annotation_group", "record_id"
-        ],
-    ) -> None: ...
 
 class ResizeParameter(Message):
+    """How images are resized before they are cropped."""
+
     class Resize_mode(_Enum):
         WARP: ClassVar[ResizeParameter.Resize_mode]
         FIT_SMALL_SIZE: ClassVar[ResizeParameter.Resize_mode]
@@ -4139,25 +3959,26 @@ class ResizeParameter(Message):
     LANCZOS4: ClassVar[ResizeParameter.Interp_mode]
 
     prob: float
-    """Default: 1. A field of the SSD fork."""
+    """With which probability. Default: 1. A field of the SSD fork."""
     resize_mode: ResizeParameter.Resize_mode
-    """Default: WARP. A field of the SSD fork."""
+    """Whether the image is stretched, fitted and padded, or fitted by its smaller side. Default: WARP. A field
+    of the SSD fork."""
     height: int
-    """Default: 0. A field of the SSD fork."""
+    """Rows. Default: 0. A field of the SSD fork."""
     width: int
-    """Default: 0. A field of the SSD fork."""
+    """Columns. Default: 0. A field of the SSD fork."""
     height_scale: int
     """Default: 0. A field of the SSD fork."""
     width_scale: int
     """Default: 0. A field of the SSD fork."""
     pad_mode: ResizeParameter.Pad_mode
-    """Default: CONSTANT. A field of the SSD fork."""
+    """What fills the rest in FIT_LARGE_SIZE_AND_PAD. Default: CONSTANT. A field of the SSD fork."""
     @property
     def pad_value(self) -> RepeatedScalarFieldContainer[float]:
-        """A field of the SSD fork."""
+        """The value of pad_mode CONSTANT: one, or one for each channel. A field of the SSD fork."""
     @property
     def interp_mode(self) -> RepeatedScalarFieldContainer[ResizeParameter.Interp_mode]:
-        """A field of the SSD fork."""
+        """Interpolations, one of which is drawn for each image. A field of the SSD fork."""
     def __init__(
         self,
         *,
@@ -4177,13 +3998,6 @@ class ResizeParameter(Message):
             "prob", "resize_mode", "height", "width", "height_scale", "width_scale", "pad_mode"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "prob", "resize_mode", "height", "width", "height_scale", "width_scale", "pad_mode",
-            "pad_value", "interp_mode"
-        ],
-    ) -> None: ...
 
 class SaltPepperParameter(Message):
     fraction: float
@@ -4203,12 +4017,6 @@ class SaltPepperParameter(Message):
             "fraction"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "fraction", "value"
-        ],
-    ) -> None: ...
 
 class NoiseParameter(Message):
     prob: float
@@ -4262,13 +4070,6 @@ class NoiseParameter(Message):
             "saltpepper", "saltpepper_param", "clahe", "convert_to_hsv", "convert_to_lab"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "prob", "hist_eq", "inverse", "decolorize", "gauss_blur", "jpeg", "posterize", "erode",
-            "saltpepper", "saltpepper_param", "clahe", "convert_to_hsv", "convert_to_lab"
-        ],
-    ) -> None: ...
 
 class DistortionParameter(Message):
     brightness_prob: float
@@ -4316,14 +4117,6 @@ class DistortionParameter(Message):
             "random_order_prob"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "brightness_prob", "brightness_delta", "contrast_prob", "contrast_lower", "contrast_upper",
-            "hue_prob", "hue_delta", "saturation_prob", "saturation_lower", "saturation_upper",
-            "random_order_prob"
-        ],
-    ) -> None: ...
 
 class ExpansionParameter(Message):
     prob: float
@@ -4342,12 +4135,6 @@ class ExpansionParameter(Message):
             "prob", "max_expand_ratio"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "prob", "max_expand_ratio"
-        ],
-    ) -> None: ...
 
 class AnnotatedDataParameter(Message):
     @property
@@ -4370,12 +4157,6 @@ class AnnotatedDataParameter(Message):
             "label_map_file", "anno_type"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "batch_sampler", "label_map_file", "anno_type"
-        ],
-    ) -> None: ...
 
 class DetectionEvaluateParameter(Message):
     num_classes: int
@@ -4390,7 +4171,7 @@ class DetectionEvaluateParameter(Message):
     """A field of the SSD fork."""
     @property
     def resize_param(self) -> ResizeParameter:
-        """A field of the SSD fork."""
+        """How images are resized before they are cropped. A field of the SSD fork."""
     def __init__(
         self,
         *,
@@ -4408,13 +4189,6 @@ class DetectionEvaluateParameter(Message):
             "name_size_file", "resize_param"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "num_classes", "background_label_id", "overlap_threshold", "evaluate_difficult_gt",
-            "name_size_file", "resize_param"
-        ],
-    ) -> None: ...
 
 class NonMaximumSuppressionParameter(Message):
     nms_threshold: float
@@ -4436,12 +4210,6 @@ class NonMaximumSuppressionParameter(Message):
             "nms_threshold", "top_k", "eta"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "nms_threshold", "top_k", "eta"
-        ],
-    ) -> None: ...
 
 class SaveOutputParameter(Message):
     output_directory: str
@@ -4458,7 +4226,7 @@ class SaveOutputParameter(Message):
     """A field of the SSD fork."""
     @property
     def resize_param(self) -> ResizeParameter:
-        """A field of the SSD fork."""
+        """How images are resized before they are cropped. A field of the SSD fork."""
     def __init__(
         self,
         *,
@@ -4477,13 +4245,6 @@ class SaveOutputParameter(Message):
             "num_test_image", "resize_param"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "output_directory", "output_name_prefix", "output_format", "label_map_file", "name_size_file",
-            "num_test_image", "resize_param"
-        ],
-    ) -> None: ...
 
 class DetectionOutputParameter(Message):
     num_classes: int
@@ -4536,14 +4297,6 @@ class DetectionOutputParameter(Message):
             "visualize_threshold", "save_file"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "num_classes", "share_location", "background_label_id", "nms_param", "save_output_param",
-            "code_type", "variance_encoded_in_target", "keep_top_k", "confidence_threshold", "visualize",
-            "visualize_threshold", "save_file"
-        ],
-    ) -> None: ...
 
 class MultiBoxLossParameter(Message):
     class LocLossType(_Enum):
@@ -4660,27 +4413,19 @@ class MultiBoxLossParameter(Message):
             "sample_size", "use_prior_for_nms", "ignore_difficult_gt"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "loc_loss_type", "conf_loss_type", "loc_weight", "num_classes", "share_location", "match_type",
-            "overlap_threshold", "use_prior_for_matching", "background_label_id", "use_difficult_gt",
-            "do_neg_mining", "neg_pos_ratio", "neg_overlap", "code_type", "encode_variance_in_target",
-            "map_object_to_agnostic", "ignore_cross_boundary_bbox", "bp_inside", "mining_type", "nms_param",
-            "sample_size", "use_prior_for_nms", "ignore_difficult_gt"
-        ],
-    ) -> None: ...
 
 class NormalizeParameter(Message):
+    """What Normalize reads."""
+
     across_spatial: bool
-    """Default: true. A field of the SSD fork."""
+    """One norm for each record, instead of one for each pixel. Default: true. A field of the SSD fork."""
     @property
     def scale_filler(self) -> FillerParameter:
-        """A field of the SSD fork."""
+        """Initialises the factors. A field of the SSD fork."""
     channel_shared: bool
-    """Default: true. A field of the SSD fork."""
+    """One factor for all channels. Default: true. A field of the SSD fork."""
     eps: float
-    """Default: 1e-10. A field of the SSD fork."""
+    """What is added to the sum of squares. Default: 1e-10. A field of the SSD fork."""
     def __init__(
         self,
         *,
@@ -4695,29 +4440,19 @@ class NormalizeParameter(Message):
             "across_spatial", "scale_filler", "channel_shared", "eps"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "across_spatial", "scale_filler", "channel_shared", "eps"
-        ],
-    ) -> None: ...
 
 class PermuteParameter(Message):
+    """What Permute reads."""
+
     @property
     def order(self) -> RepeatedScalarFieldContainer[int]:
-        """A field of the SSD fork."""
+        """The axes in their new order. A field of the SSD fork."""
     def __init__(
         self,
         *,
         order: Iterable[int] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "order"
-        ],
-    ) -> None: ...
 
 class PriorBoxParameter(Message):
     class CodeType(_Enum):
@@ -4782,13 +4517,6 @@ class PriorBoxParameter(Message):
             "flip", "clip", "img_size", "img_h", "img_w", "step", "step_h", "step_w", "offset"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "min_size", "max_size", "aspect_ratio", "flip", "clip", "variance", "img_size", "img_h",
-            "img_w", "step", "step_h", "step_w", "offset"
-        ],
-    ) -> None: ...
 
 class VideoDataParameter(Message):
     class VideoType(_Enum):
@@ -4820,12 +4548,6 @@ class VideoDataParameter(Message):
             "video_type", "device_id", "video_file", "skip_frames"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "video_type", "device_id", "video_file", "skip_frames"
-        ],
-    ) -> None: ...
 
 class C2TensorProto(Message):
     class DataType(_Enum):
@@ -4900,13 +4622,6 @@ class C2TensorProto(Message):
             "data_type", "byte_data", "name"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "dims", "data_type", "float_data", "int32_data", "byte_data", "string_data", "double_data",
-            "int64_data", "name"
-        ],
-    ) -> None: ...
 
 class C2TensorProtos(Message):
     @property
@@ -4918,12 +4633,6 @@ class C2TensorProtos(Message):
         protos: Iterable[C2TensorProto | Mapping[str, Any]] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "protos"
-        ],
-    ) -> None: ...
 
 class DetectNetGroundTruthParameter(Message):
     class GridboxType(_Enum):
@@ -4955,12 +4664,6 @@ class DetectNetGroundTruthParameter(Message):
                 "src", "dst"
             ],
         ) -> bool: ...
-        def ClearField(
-            self,
-            field_name: Literal[
-                "src", "dst"
-            ],
-        ) -> None: ...
 
     stride: int
     """Default: 4. A field of NVIDIA's fork."""
@@ -5007,13 +4710,6 @@ class DetectNetGroundTruthParameter(Message):
             "image_size_x", "image_size_y", "obj_norm", "crop_bboxes"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "stride", "scale_cvg", "gridbox_type", "max_cvg_len", "min_cvg_len", "coverage_type",
-            "image_size_x", "image_size_y", "obj_norm", "crop_bboxes", "object_class"
-        ],
-    ) -> None: ...
 
 class DetectNetAugmentationParameter(Message):
     crop_prob: float
@@ -5044,7 +4740,7 @@ class DetectNetAugmentationParameter(Message):
     """Default: 0.5. A field of NVIDIA's fork."""
     @property
     def resize_param(self) -> ResizeParameter:
-        """A field of NVIDIA's fork."""
+        """How images are resized before they are cropped. A field of NVIDIA's fork."""
     @property
     def noise_param(self) -> NoiseParameter:
         """A field of NVIDIA's fork."""
@@ -5088,15 +4784,6 @@ class DetectNetAugmentationParameter(Message):
             "emit_constraint"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "crop_prob", "shift_x", "shift_y", "scale_prob", "scale_min", "scale_max", "flip_prob",
-            "rotation_prob", "max_rotate_degree", "hue_rotation_prob", "hue_rotation", "desaturation_prob",
-            "desaturation_max", "resize_param", "noise_param", "distort_param", "expand_param",
-            "emit_constraint"
-        ],
-    ) -> None: ...
 
 class TRTParameter(Message):
     class TRTMode(_Enum):
@@ -5137,12 +4824,6 @@ class TRTParameter(Message):
             "trt_mode", "top_k", "deploy", "model", "calibrator"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "trt_mode", "top_k", "deploy", "model", "deploy_outputs", "calibrator"
-        ],
-    ) -> None: ...
 
 class CompileNetState(Message):
     is_init: bool
@@ -5176,13 +4857,6 @@ class CompileNetState(Message):
             "is_init", "bn_scale_remove", "bn_scale_merge"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "is_init", "bn_scale_remove", "bn_scale_merge", "kept_bn_layers", "negative_conv_names",
-            "negative_conv_indexes"
-        ],
-    ) -> None: ...
 
 class MultinodeParameter(Message):
     @property
@@ -5203,12 +4877,6 @@ class MultinodeParameter(Message):
             "compress_layer_type_list"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "model_parallel", "compress_layer_type_list"
-        ],
-    ) -> None: ...
 
 class MnModelParallelParameter(Message):
     layer_from: str
@@ -5233,12 +4901,6 @@ class MnModelParallelParameter(Message):
             "layer_from", "layer_to", "num_nodes", "model_parts"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "layer_from", "layer_to", "num_nodes", "model_parts"
-        ],
-    ) -> None: ...
 
 class MnParamGradCompressLayerTypeList(Message):
     @property
@@ -5250,12 +4912,6 @@ class MnParamGradCompressLayerTypeList(Message):
         layer_type: Iterable[str] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "layer_type"
-        ],
-    ) -> None: ...
 
 class MultiPhaseSolverParameter(Message):
     @property
@@ -5267,17 +4923,11 @@ class MultiPhaseSolverParameter(Message):
         params_pair: Iterable[SolverBatchSizePair | Mapping[str, Any]] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "params_pair"
-        ],
-    ) -> None: ...
 
 class SolverBatchSizePair(Message):
     @property
     def solver_params(self) -> SolverParameter:
-        """A field of Intel's fork."""
+        """What is trained and how: a solver.prototxt. A field of Intel's fork."""
     batch_size: int
     """A field of Intel's fork."""
     def __init__(
@@ -5292,12 +4942,6 @@ class SolverBatchSizePair(Message):
             "solver_params", "batch_size"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "solver_params", "batch_size"
-        ],
-    ) -> None: ...
 
 class RegionLossParameter(Message):
     side: int
@@ -5367,14 +5011,6 @@ class RegionLossParameter(Message):
             "softmax_tree", "class_map"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "side", "num_class", "bias_match", "coords", "num", "softmax", "jitter", "rescore",
-            "object_scale", "class_scale", "noobject_scale", "coord_scale", "absolute", "thresh", "random",
-            "biases", "softmax_tree", "class_map"
-        ],
-    ) -> None: ...
 
 class EvalDetectionParameter(Message):
     class ScoreType(_Enum):
@@ -5424,13 +5060,6 @@ class EvalDetectionParameter(Message):
             "side", "num_class", "num_object", "threshold", "sqrt", "constriant", "score_type", "nms"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "side", "num_class", "num_object", "threshold", "sqrt", "constriant", "score_type", "nms",
-            "biases"
-        ],
-    ) -> None: ...
 
 class MultinodeLayerParameter(Message):
     num_nodes: int
@@ -5449,12 +5078,6 @@ class MultinodeLayerParameter(Message):
             "num_nodes", "model_parts"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "num_nodes", "model_parts"
-        ],
-    ) -> None: ...
 
 class MnActivationParameter(Message):
     num_nodes_in: int
@@ -5482,12 +5105,6 @@ class MnActivationParameter(Message):
             "num_nodes_in", "num_nodes_out", "model_parts_in", "model_parts_out", "need_reduce"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "num_nodes_in", "num_nodes_out", "model_parts_in", "model_parts_out", "need_reduce"
-        ],
-    ) -> None: ...
 
 class QuantizationParameter(Message):
     class Precision(_Enum):
@@ -5556,14 +5173,6 @@ class QuantizationParameter(Message):
             "force_u8_input"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "precision", "rounding_scheme", "bw_layer_in", "bw_layer_out", "bw_params", "fl_layer_in",
-            "fl_layer_out", "fl_params", "scale_in", "scale_out", "scale_params", "is_negative_input",
-            "force_u8_input"
-        ],
-    ) -> None: ...
 
 class MnParamGradCompressParameter(Message):
     @property
@@ -5575,12 +5184,6 @@ class MnParamGradCompressParameter(Message):
         param_grad_compress_enable: Iterable[bool] | None = None,
     ) -> None: ...
     def HasField(self, field_name: Never) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "param_grad_compress_enable"
-        ],
-    ) -> None: ...
 
 class RandomResizeParameter(Message):
     min_size: int
@@ -5589,7 +5192,7 @@ class RandomResizeParameter(Message):
     """Default: 0. A field of Intel's fork."""
     @property
     def resize_param(self) -> ResizeParameter:
-        """A field of Intel's fork."""
+        """How images are resized before they are cropped. A field of Intel's fork."""
     def __init__(
         self,
         *,
@@ -5603,12 +5206,6 @@ class RandomResizeParameter(Message):
             "min_size", "max_size", "resize_param"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "min_size", "max_size", "resize_param"
-        ],
-    ) -> None: ...
 
 class RandomAspectRatioParameter(Message):
     min_area_ratio: float
@@ -5621,7 +5218,7 @@ class RandomAspectRatioParameter(Message):
     """Default: 10. A field of Intel's fork."""
     @property
     def resize_param(self) -> ResizeParameter:
-        """A field of Intel's fork."""
+        """How images are resized before they are cropped. A field of Intel's fork."""
     def __init__(
         self,
         *,
@@ -5637,14 +5234,10 @@ class RandomAspectRatioParameter(Message):
             "min_area_ratio", "max_area_ratio", "aspect_ratio_change", "max_attempt", "resize_param"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "min_area_ratio", "max_area_ratio", "aspect_ratio_change", "max_attempt", "resize_param"
-        ],
-    ) -> None: ...
 
 class SplitParameter(Message):
+    """What Split reads."""
+
     class Engine(_Enum):
         DEFAULT: ClassVar[SplitParameter.Engine]
         CAFFE: ClassVar[SplitParameter.Engine]
@@ -5669,12 +5262,6 @@ class SplitParameter(Message):
             "engine"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "engine"
-        ],
-    ) -> None: ...
 
 class BoxAnnotatorOHEMParameter(Message):
     roi_per_img: int
@@ -5693,12 +5280,6 @@ class BoxAnnotatorOHEMParameter(Message):
             "roi_per_img", "ignore_label"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "roi_per_img", "ignore_label"
-        ],
-    ) -> None: ...
 
 class ReorgParameter(Message):
     stride: int
@@ -5717,12 +5298,6 @@ class ReorgParameter(Message):
             "stride", "reverse"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "stride", "reverse"
-        ],
-    ) -> None: ...
 
 class SpatialDropoutParameter(Message):
     dropout_ratio: float
@@ -5738,12 +5313,6 @@ class SpatialDropoutParameter(Message):
             "dropout_ratio"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "dropout_ratio"
-        ],
-    ) -> None: ...
 
 class PSROIPoolingParameter(Message):
     spatial_scale: float
@@ -5765,23 +5334,19 @@ class PSROIPoolingParameter(Message):
             "spatial_scale", "output_dim", "group_size"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "spatial_scale", "output_dim", "group_size"
-        ],
-    ) -> None: ...
 
 class ROIPoolingParameter(Message):
+    """What ROIPooling reads."""
+
     pooled_h: int
-    """Default: 0. A field of Intel's fork."""
+    """Rows of the top. Default: 0. A field of Intel's fork."""
     pooled_w: int
-    """Default: 0. A field of Intel's fork."""
+    """Columns of the top. Default: 0. A field of Intel's fork."""
     spatial_scale: float
-    """Default: 1. A field of Intel's fork."""
+    """Factor from coordinates of the regions to those of the bottom. Default: 1. A field of Intel's fork."""
     @property
     def pooled_size(self) -> RepeatedScalarFieldContainer[int]:
-        """A field of Intel's fork."""
+        """Both of them: one number, or one each. A field of Intel's fork."""
     def __init__(
         self,
         *,
@@ -5796,16 +5361,12 @@ class ROIPoolingParameter(Message):
             "pooled_h", "pooled_w", "spatial_scale"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "pooled_h", "pooled_w", "spatial_scale", "pooled_size"
-        ],
-    ) -> None: ...
 
 class SmoothL1LossParameter(Message):
+    """What SmoothL1Loss reads."""
+
     sigma: float
-    """Default: 1. A field of Intel's fork."""
+    """Differences below 1 / sigma^2 are squared. Default: 1. A field of Intel's fork."""
     def __init__(
         self,
         *,
@@ -5817,10 +5378,4 @@ class SmoothL1LossParameter(Message):
             "sigma"
         ],
     ) -> bool: ...
-    def ClearField(
-        self,
-        field_name: Literal[
-            "sigma"
-        ],
-    ) -> None: ...
 

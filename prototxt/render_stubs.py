@@ -1,8 +1,8 @@
 """Writes the schema as type stubs: what editors complete and mypy checks of the message classes.
 
 The conventions are those of protoc's own stubs: an enum is an int with named values, a repeated field is one of
-protobuf's containers, a message inside a message cannot be assigned. `HasField` and `ClearField` take only names of
-fields that there are.
+protobuf's containers, a message inside a message cannot be assigned. `HasField` takes only names of fields that it can
+answer for; `mgcaffe.prototxt.has_field` takes a name that is worked out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
 )
 
+from mgcaffe.prototxt.render_schema import Docs
 from mgcaffe.prototxt.schema_tables import Field
-
-Docs = Mapping[tuple[str, str], str]
-"""What a field means by message and field; what a message is for, where the field is empty."""
 
 _WIDTH = 120
 _PYTHON_TYPES = {
@@ -122,12 +120,13 @@ class _Stubs:
         for field in fields:
             yield from self._field(field, path)
         yield from _constructor(fields)
-        single = [field.name for field in message.field if field.label != FieldDescriptorProto.LABEL_REPEATED]
-        yield from _by_name("HasField", single, "bool")
-        yield from _by_name("ClearField", [field.name for field in message.field], "None")
+        yield from _has_field([field.name for field in fields if field.label != FieldDescriptorProto.LABEL_REPEATED])
 
     def _field(self, field: FieldDescriptorProto, path: str) -> Iterator[str]:
-        said = [self._docs.get((path, field.name), ""), _default(field), _ORIGINS[self._origins[path, field.name]]]
+        meaning = self._docs.get((path, field.name)) or self._docs.get(
+            (field.type_name.removeprefix(".caffe."), ""), ""
+        )
+        said = [meaning, _default(field), _ORIGINS[self._origins[path, field.name]]]
         doc = list(_docstring(" ".join(part for part in said if part)))
         if field.label != FieldDescriptorProto.LABEL_REPEATED and field.type != FieldDescriptorProto.TYPE_MESSAGE:
             yield f"{field.name}: {_value_type(field)}"
@@ -153,17 +152,17 @@ def _constructor(fields: Iterable[FieldDescriptorProto]) -> Iterator[str]:
     yield ") -> None: ..."
 
 
-def _by_name(method: str, names: Sequence[str], result: str) -> Iterator[str]:
+def _has_field(names: Sequence[str]) -> Iterator[str]:
     if not names:
-        yield f"def {method}(self, field_name: Never) -> {result}: ..."
+        yield "def HasField(self, field_name: Never) -> bool: ..."
         return
-    literals = ", ".join(f'"{name}"' for name in names)
-    yield f"def {method}("
+    yield "def HasField("
     yield "    self,"
     yield "    field_name: Literal["
+    literals = ", ".join(f'"{name}"' for name in names)
     yield from textwrap.wrap(literals, _WIDTH - 16, initial_indent=" " * 8, subsequent_indent=" " * 8)
     yield "    ],"
-    yield f") -> {result}: ..."
+    yield ") -> bool: ..."
 
 
 def _value_type(field: FieldDescriptorProto) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -181,6 +183,27 @@ def test_everything_is_installed_inside_mgcaffe():
     }
     assert on_disk <= set(packages), f"not installed: {sorted(on_disk - set(packages))}"
     assert not [name for name in packages if "__pycache__" in name]
+
+
+def test_every_package_is_marked_as_typed_and_its_stubs_are_installed():
+    probe = (
+        "import json, runpy, setuptools\n"
+        "setuptools.setup = lambda **options: print(json.dumps(options['package_data']))\n"
+        "runpy.run_path('setup.py')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert {"py.typed", "*.pyi"} <= set(json.loads(result.stdout)[""])
+    assert all((ROOT / package / "py.typed").is_file() for package in MAY_IMPORT)
+
+
+@pytest.mark.parametrize("package", ["engine", "solvers", "comm"])
+def test_names_that_are_loaded_on_first_use_are_known_to_type_checkers(package):
+    tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    known = {alias.name for node in ast.walk(blocks[0]) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert known == set(importlib.import_module(f"mgcaffe.{package}").__all__)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,6 @@
 
 from google.protobuf.descriptor import FileDescriptor
 
-from mgcaffe.prototxt.messages import *
+from mgcaffe.prototxt.messages import *  # noqa: F403
 
 DESCRIPTOR: FileDescriptor
