@@ -12,7 +12,6 @@ from mgcaffe.errors import UsageError
 from mgcaffe.prototxt import parse_net
 from mgcaffe.tools import main
 from mgcaffe.tools.model import apply_input_shapes, feed_noise
-from mgcaffe.tools.table import format_bytes, format_shape, format_table
 
 _LMDB_NET = """
 layer {
@@ -140,13 +139,3 @@ def test_test_needs_weights(engine):
     result = engine.run("test", "net.prototxt")
     assert result.returncode == 2
     assert "a file of weights is missing" in result.stderr
-
-
-def test_tables_align():
-    table = format_table(("name", "n"), [("a", "1"), ("long name", "100")], right=("n",))
-    assert table.splitlines() == ["name         n", "---------  ---", "a            1", "long name  100"]
-    assert format_shape((2, 3)) == "2x3"
-    assert format_shape(()) == "scalar"
-    assert [format_bytes(size) for size in (12, 2048, 3 << 20, 5 << 30)] == [
-        "12 B", "2.0 KiB", "3.0 MiB", "5.00 GiB"
-    ]  # fmt: skip
