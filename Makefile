@@ -9,6 +9,8 @@ MPIRUN_ARGS ?= --oversubscribe --bind-to none
 RANKS ?= 2
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
+DEMO_ARGS ?=
+TOUR_ARGS ?=
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -25,7 +27,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install demo test soak check format clean
+.PHONY: install demo tour test soak check format clean
 
 install: $(STAMP)  ## the environment, with `engine` and `mpirun` in .venv/bin
 
@@ -38,8 +40,15 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[mpi,test,opencv,check]'
 	@touch $@
 
-demo: $(STAMP)  ## trains the digits example on two MPI ranks
-	$(MPIRUN) -n $(RANKS) $(MPIRUN_ARGS) engine train examples/digits/solver.prototxt
+DEMO := examples/digits/snapshots/demo
+demo: $(STAMP)  ## trains the digits example on two MPI ranks, and writes a report page of it
+	@rm -f $(DEMO).json $(DEMO).timeline.json
+	$(MPIRUN) -n $(RANKS) $(MPIRUN_ARGS) engine train examples/digits/solver.prototxt \
+	  --json_log=$(DEMO).json --timeline=$(DEMO).timeline.json $(DEMO_ARGS)
+	@engine report $(DEMO).json --output=$(DEMO).html
+
+tour: $(STAMP)  ## trains the digits net under four schedules on an emulated 10 GbE link, and compares them
+	$(VENV)/bin/python examples/tour/tour.py --ranks $(RANKS) $(TOUR_ARGS)
 
 test: $(STAMP)  ## the whole test suite
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)

@@ -158,6 +158,17 @@ def test_json_lines_hold_every_iteration_test_and_snapshot(tmp_path):
     assert lines[8]["hidden_share"] == pytest.approx(0.75)
 
 
+def test_a_json_log_says_what_a_plan_predicts(tmp_path):
+    group = Group(0, 3, 0, 250, 1000, ready_at=0.004, start_at=0.004, end_at=0.007)
+    log = JsonLog(tmp_path / "run.json")
+    log.on_event(events.PlanChosen(10, "single", Plan("single", 4, (group,), backward_end=0.005), None))
+    log.on_event(events.PlanChosen(0, "single", Plan("single", 4, (group,), backward_end=0.0), None))
+    log.close()
+    measured, unmeasured = (json.loads(line) for line in (tmp_path / "run.json").read_text().splitlines())
+    assert measured["predicted"] == pytest.approx({"backward_ms": 5.0, "communication_ms": 3.0, "exposed_ms": 2.0})
+    assert unmeasured["predicted"] is None
+
+
 def test_an_unwritable_json_log_ends_with_code_73(tmp_path):
     with pytest.raises(EngineError, match=r"cannot write the JSON log .*No such file") as error:
         JsonLog(tmp_path / "absent" / "run.json")
