@@ -1,7 +1,6 @@
 """Every golden layer case, run through the net: what a real Caffe computed (tests/golden/layers)."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +9,9 @@ import torch
 from mgcaffe.engine import registry
 from mgcaffe.engine.net import TEST, TRAIN, Net
 from mgcaffe.prototxt import read_net_source
+from tests.support.paths import GOLDEN
 
-CASES = Path(__file__).parents[1] / "golden" / "layers"
+CASES = GOLDEN / "layers"
 NAMES = sorted(path.name for path in CASES.iterdir())
 
 

@@ -8,7 +8,6 @@ import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +17,11 @@ from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.net import TEST, TRAIN, Net
 from mgcaffe.prototxt import read_net_source
-from tests.engine.fork_nets import FORK_NETS
-from tests.engine.netkit import make_net
+from tests.support.fork_nets import FORK_NETS
+from tests.support.netkit import make_net
+from tests.support.paths import GOLDEN
 
-CASES = Path(__file__).parents[1] / "golden" / "layers"
+CASES = GOLDEN / "layers"
 Tensors = list[torch.Tensor]
 Formatter = Callable[[torch.Tensor], torch.Tensor]
 

@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 
 from examples.digits import make_lmdb
 from mgcaffe.prototxt import TEST, Datum, read_net, read_solver
-from tests.models.shapes import infer, layers_of
-from tests.mpi.launch import run_mpi
+from tests.support.mpirun import run_mpi
+from tests.support.paths import ROOT
+from tests.support.shapes import infer, layers_of
 
-ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits"
 
 

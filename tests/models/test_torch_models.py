@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ import torch
 from benchmarks import torch_models
 from mgcaffe.engine.net import Net
 from mgcaffe.prototxt import LayerParameter, read_net
-from tests.models.shapes import TRAIN, infer
+from tests.support.paths import MODELS
+from tests.support.shapes import TRAIN, infer
 
-ROOT = Path(__file__).resolve().parents[2]
 HEADS = ("loss1/", "loss2/")
 
 # Name, with auxiliary heads, batch of the comparison, parameters.
@@ -36,7 +35,7 @@ each_variant = pytest.mark.parametrize(
 
 def train_net(name: str, auxiliary: bool, batch: int) -> Any:
     """The train_val net with an Input layer for data and without Dropout, which draws random numbers."""
-    net = read_net(ROOT / "models" / name / "train_val.prototxt")
+    net = read_net(MODELS / name / "train_val.prototxt")
     layers = [
         layer
         for layer in net.layer

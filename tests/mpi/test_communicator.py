@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+from tests.support.paths import PROGRAMS
+
+CHECKS = PROGRAMS / "checks.py"
 _RESULTS: dict = {}
 
 
 def _check_names() -> list[str]:
-    tree = ast.parse((HERE / "checks.py").read_text())
+    tree = ast.parse(CHECKS.read_text())
     return [
         node.name
         for node in tree.body
@@ -23,7 +24,7 @@ def _check_names() -> list[str]:
 @pytest.fixture
 def job(launch, size):
     if size not in _RESULTS:
-        _RESULTS[size] = launch.run_mpi([HERE / "checks.py"], n=size, timeout=60)
+        _RESULTS[size] = launch.run_mpi([CHECKS], n=size, timeout=60)
     return _RESULTS[size]
 
 

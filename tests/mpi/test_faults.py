@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-SOAK = Path(__file__).parents[1] / "soak"
+from tests.support.paths import PROGRAMS
+
+ENGINE = PROGRAMS / "faulty_engine.py"
 RANKS = 3
 
 NET = """
@@ -44,7 +42,7 @@ def folder(tmp_path):
 def test_the_lowest_survivor_names_a_rank_that_was_killed(run_mpi, folder):
     environment = {"FAULT": "1:backward:kill:30", "RECORD": str(folder)}
     result = run_mpi(
-        [SOAK / "faulty_engine.py", "train", "solver.prototxt"],
+        [ENGINE, "train", "solver.prototxt"],
         n=RANKS, timeout=120, environment=environment, cwd=folder,
     )  # fmt: skip
     assert not result.hung and result.returncode != 0 and not result.left_behind, result.describe()
@@ -71,31 +69,15 @@ def test_one_ranks_nan_stops_all_before_the_update(run_mpi, folder):
 
 @pytest.mark.parametrize("how", ["stop file", "SIGUSR1"])
 def test_all_ranks_stop_at_one_iteration(launch, folder, how):
-    environment = {
-        **os.environ,
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "RECORD": str(folder),
-    }
-    command = [launch.MPIRUN, "--oversubscribe", "--bind-to", "none", "-n", str(RANKS), sys.executable]
-    process = subprocess.Popen(
-        [*command, SOAK / "faulty_engine.py", "train", "solver.prototxt"],
-        cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 120
-        while not (folder / "net_iter_20.solverstate").exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+    arguments = [ENGINE, "train", "solver.prototxt"]
+    with launch.start_mpi(arguments, n=RANKS, environment={"RECORD": str(folder)}, cwd=folder) as job:
+        assert job.await_((folder / "net_iter_20.solverstate").exists, 120)
         if how == "stop file":
             (folder / "net.stop").touch()
         else:
-            process.send_signal(signal.SIGUSR1)
-        _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 75, said
+            job.process.send_signal(signal.SIGUSR1)
+        result = job.end(60)
+    assert result.returncode == 75, result.describe()
     ends = {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)}
     assert len(ends) == 1
     assert (folder / f"net_iter_{ends.pop().split()[0]}.solverstate").exists()
@@ -110,7 +92,7 @@ def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(run_mpi, folder, fa
 
     def train(*words, fault="", options=()):
         return run_mpi(
-            [SOAK / "faulty_engine.py", "train", "solver.prototxt", *words],
+            [ENGINE, "train", "solver.prototxt", *words],
             n=RANKS, timeout=120, environment={"FAULT": fault, "RECORD": str(folder)}, cwd=folder, options=options,
         )  # fmt: skip
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 
-FAIL = Path(__file__).parent / "fail.py"
+from tests.support.paths import PROGRAMS
+
+FAIL = PROGRAMS / "fail.py"
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorS
 import mgcaffe.prototxt
 from mgcaffe.prototxt import build_schema, message_class, messages, schema_tables
 from mgcaffe.prototxt.messages import message_facts
+from tests.support.paths import ROOT
 
 DATA = Path(__file__).parent / "data"
-ROOT = Path(__file__).parents[2]
 
 
 def facts(name: str) -> list[dict[str, str]]:

@@ -1,7 +1,6 @@
 """Every golden layer case through caffe.Net, as a script would run it (tests/golden/layers)."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +8,9 @@ import pytest
 import mgcaffe.pycaffe as caffe
 from mgcaffe.engine import registry
 from mgcaffe.prototxt import read_net
+from tests.support.paths import GOLDEN
 
-CASES = Path(__file__).parents[1] / "golden" / "layers"
+CASES = GOLDEN / "layers"
 TYPES = set(registry.layer_types())
 NAMES = [
     path.name

@@ -1,7 +1,6 @@
 """Fields that nothing reads are told, those that would change the result refused, and none is dropped in silence."""
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,9 @@ from mgcaffe.engine.layer import LayerContext
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EngineError, NetError
 from mgcaffe.prototxt import LayerParameter
-from tests.engine.layers.harness import make_layer
-from tests.engine.netkit import inputs, make_net
+from tests.support.layerkit import make_layer
+from tests.support.netkit import inputs, make_net
+from tests.support.paths import ROOT
 
 RELU = 'layer {{ name: "r" type: "ReLU" bottom: "x" top: "y" {extra} }}\n'
 
@@ -104,7 +104,7 @@ def test_a_field_that_is_no_number_is_refused(extra, field):
 
 # -- no field of a fork is dropped in silence ------------------------------------------------------------
 
-FIELDS = Path(__file__).parents[2] / "prototxt" / "data" / "schema_fields.csv"
+FIELDS = ROOT / "tests" / "prototxt" / "data" / "schema_fields.csv"
 CONV = "num_output: 2 kernel_size: 1 "
 # use_weight_bias: false is what is computed; true is refused, see the layer's tests.
 _HONOURED = {"scale_bias", "scale_filler", "bias_filler", "use_global_stats", "use_weight_bias"}

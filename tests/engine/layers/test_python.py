@@ -10,7 +10,7 @@ from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import parse_net
-from tests.engine.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net
 
 MODULE = """
 from mgcaffe.engine.user_layer import UserLayer as Layer

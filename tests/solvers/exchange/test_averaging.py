@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from solverkit import CLASSIFIER, data_layer, make_solver, train_ranks, weights_of, write_data
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.comm.planning.forward_overlap import overlapping
@@ -14,6 +13,7 @@ from mgcaffe.errors import CommError, UsageError
 from mgcaffe.prototxt import NetParameter
 from mgcaffe.solvers.events import Noted, PlanChosen, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
+from tests.support.solverkit import CLASSIFIER, data_layer, make_solver, train_ranks, weights_of, write_data
 
 TRIALS = 4 + (4 + 2 * MOST_OVERLAPPED) * (FIRST_ROUNDS + MOST_SECOND_ROUNDS)
 """Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting), and of those that

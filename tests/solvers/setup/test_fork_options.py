@@ -6,11 +6,11 @@ from itertools import pairwise
 import h5py
 import pytest
 import torch
-from solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.prototxt import SolverState
 from mgcaffe.solvers.events import IterationDone, Noted, Restored, Warned
+from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 PLATEAU = 'lr_policy: "plateau" base_lr: 0.4 gamma: 0.5 plateau_winsize: 2 plateau_winsize: 3 plateau_winsize: 4'
 OPTIONS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from solverkit import Recorder, weights_of, write_data
 
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.solvers import Solver
+from tests.support.solverkit import Recorder, weights_of, write_data
 
 FILLERS = 'weight_filler { type: "gaussian" std: 0.1 } bias_filler { type: "gaussian" }'
 FORMS = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, EXIT_OK, EXIT_USAGE
 from mgcaffe.prototxt import NetParameter, SolverParameter, parse_text, read_net
 from mgcaffe.tools.commands import upgrade_net_proto_binary, upgrade_net_proto_text, upgrade_solver_proto_text
+from tests.support.paths import ROOT
 
 COMMANDS = {
     module.__name__.rpartition(".")[2]: module
@@ -46,7 +46,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_commands_are_installed():
-    listed = (Path(__file__).parents[3] / "pyproject.toml").read_text().partition("[project.scripts]\n")[2]
+    listed = (ROOT / "pyproject.toml").read_text().partition("[project.scripts]\n")[2]
     for name in COMMANDS:
         assert f'{name} = "mgcaffe.tools.commands.{name}:main"\n' in listed.partition("\n[")[0] + "\n"
 

@@ -12,7 +12,7 @@ from mgcaffe.engine.data.images.transform_fields import transformed_shape
 from mgcaffe.engine.data.images.transformer import Transformer
 from mgcaffe.errors import DataError, NetError
 from mgcaffe.prototxt import TransformationParameter, parse_text
-from tests.engine.data.datakit import data_layer, datum, images, write_lmdb
+from tests.support.datakit import data_layer, datum, images, write_lmdb
 
 FORM = BatchForm(np.dtype(np.float64), stream=77)
 PADS = {"CONSTANT": "constant", "MIRRORED": "reflect", "REPEAT_NEAREST": "edge"}

@@ -6,7 +6,7 @@ import pytest
 from mgcaffe.engine.data.batches import BatchForm
 from mgcaffe.engine.data.images.transformer import Misfit, Transformer
 from mgcaffe.errors import DataError, NetError
-from tests.engine.data.datakit import data_layer, datum, images, write_lmdb, write_mean
+from tests.support.datakit import data_layer, datum, images, write_lmdb, write_mean
 
 FORM = BatchForm(np.dtype(np.float64), stream=77)
 POSITIONS = [5, 3, 1000, 7, 8, 9, 10, 2**40]

@@ -1,4 +1,4 @@
-"""`engine` with a fault in it, as the ranks of `jobs.py` run it.
+"""`engine` with a fault in it, as the ranks of `tests/soak/jobs.py` and of tests/mpi run it.
 
 FAULT=rank:point:how:occurrence     strike in this rank when it comes to the point for the so-manieth time
 RECORD=folder                       leave `stopped.<rank>` there: the iteration at which training ended, and a hash

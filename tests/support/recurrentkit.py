@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.engine.layers.harness import make_layer
+from tests.support.layerkit import make_layer
 
 FILLERS = 'weight_filler { type: "uniform" min: -0.8 max: 0.8 } bias_filler { type: "uniform" min: -0.5 max: 0.5 }'
 HIDDEN = {"LSTM": 2, "RNN": 1}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer
-from tests.engine.layers.harness import forward_backward
+from tests.support.layerkit import forward_backward
 
 
 def check_against_autograd(

@@ -1,6 +1,8 @@
 """Trains small nets on the ranks of an mpirun, or alone; run by test_training.py.
 
-train.py FOLDER GLOBAL_BATCH    writes FOLDER/<size>-<rank>.json: {case: {"losses": [], "weights": hash}}
+python -m tests.support.programs.train FOLDER GLOBAL_BATCH
+
+writes FOLDER/<size>-<rank>.json: {case: {"losses": [], "weights": hash}}
 """
 
 from __future__ import annotations
@@ -12,13 +14,10 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "solvers"))
-
-from solverkit import CLASSIFIER, Recorder, data_layer, make_solver
-
 from mgcaffe.comm import NoSynchronizer, connect
 from mgcaffe.errors import RankDisagreement
 from mgcaffe.solvers.events import PlanChosen
+from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver
 
 ITERATIONS = 50
 FIELDS = "momentum: 0.9 weight_decay: 0.01 max_iter: 100"

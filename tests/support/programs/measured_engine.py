@@ -1,4 +1,4 @@
-"""`engine` that writes down what each rank holds as it trains, as `steady.py` runs it.
+"""`engine` that writes down what each rank holds as it trains, as `tests/soak/steady.py` runs it.
 
 RECORD=folder    rank r appends "iteration bytes files" to `held.<r>` there, after iterations 5, 15, 25 and so on
 

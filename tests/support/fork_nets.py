@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.netkit import inputs
+from tests.support.netkit import inputs
 
 IMAGE = inputs(x=(2, 4, 5, 6))
 UNIFORM = '{ type: "uniform" min: 0.5 max: 2 }'
