@@ -72,6 +72,21 @@ random_seed: 7
 solver_mode: CPU
 """
 
+LMDB_NET = """
+layer {
+  name: "data" type: "Data" top: "image" top: "label"
+  transform_param { crop_size: 6 }
+  data_param { source: "absent" batch_size: 4 }
+}
+layer {
+  name: "conv" type: "Convolution" bottom: "image" top: "conv"
+  convolution_param { num_output: 2 kernel_size: 3 }
+}
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_param { num_output: 5 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+"""A net whose data is not at hand."""
+
 
 @dataclass
 class Engine:

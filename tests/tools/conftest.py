@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from pathlib import Path
 
@@ -35,3 +36,11 @@ def _process_as_before():
     for number, handler in handlers.items():
         signal.signal(number, handler)
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the variables that make this process a part of an MPI or Slurm job."""
+    for name in (*os.environ,):
+        if name.startswith(("OMPI_", "PMIX_", "SLURM_", "PMI_", "MGCAFFE_")):
+            monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""`engine summary`: as wide as the terminal at most, and without the Split layers that nobody wrote."""
+"""`engine summary`: figures, as wide as the terminal at most, and without the Split layers that nobody wrote."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import struct
 import subprocess
 import sys
 import termios
-from pathlib import Path
 
 import pytest
 
 from mgcaffe.tools import main
+from tests.support.engine_command import LMDB_NET
+from tests.support.paths import MODELS
 
-_MODELS = Path(__file__).parents[3] / "models"
-_NETS = sorted(folder.name for folder in _MODELS.iterdir() if folder.is_dir())
+_NETS = sorted(folder.name for folder in MODELS.iterdir() if folder.is_dir())
 _TWO_READERS = """
 layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
 layer { name: "relu" type: "ReLU" bottom: "x" top: "x" }
@@ -41,6 +41,29 @@ def two_readers(tmp_path):
     return path
 
 
+def test_summary_needs_no_data(folder, capsys):
+    assert main.main(["summary", "net.prototxt", "--input_shape=3,8,8", "--json=out.json"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"conv +Convolution +image +conv +4x2x4x4 +56 +3,456", text), text
+    assert "Parameters: 221" in text
+    figures = json.loads((folder / "out.json").read_text())
+    totals = figures["totals"]
+    # conv: 2 x (3 x 3 x 3) + 2 weights, each output 27 products; ip: 32 x 5 + 5.
+    assert totals["parameters"] == 56 + 165
+    assert totals["macs"] == 4 * (2 * 4 * 4 * 27 + 32 * 5)
+    assert totals["macs_per_image"] * 4 == totals["macs"]
+    assert totals["batch_size"] == 4
+    blobs = 4 * 3 * 6 * 6 + 4 + 4 * 2 * 4 * 4 + 4 * 5 + 1
+    assert totals["activation_bytes"] == 4 * blobs
+    assert [row["name"] for row in figures["layers"]] == ["data", "conv", "ip", "loss"]
+
+
+def test_summary_without_a_shape_says_which_flag_helps(folder, capsys):
+    (folder / "net.prototxt").write_text(LMDB_NET.replace("crop_size: 6", ""))
+    assert main.main(["summary", "net.prototxt"]) == 65
+    assert "--input_shape" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", _NETS)
 @pytest.mark.parametrize("columns", ["", "80", "60"])
 @pytest.mark.parametrize("words", [(), ("--all",)], ids=["", "all"])
@@ -49,7 +72,7 @@ def test_no_line_is_wider_than_the_output(capsys, monkeypatch, name, columns, wo
         monkeypatch.setenv("COLUMNS", columns)
     else:
         monkeypatch.delenv("COLUMNS", raising=False)
-    model = _MODELS / name / "train_val.prototxt"
+    model = MODELS / name / "train_val.prototxt"
     lines = _lines(capsys, model, "--input_shape=3,256,256", *words)
     assert max(map(len, lines)) <= int(columns or 100)
     text = "\n".join(lines)
@@ -59,7 +82,7 @@ def test_no_line_is_wider_than_the_output(capsys, monkeypatch, name, columns, wo
 def test_a_terminal_is_filled_no_further_than_its_width():
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 70, 0, 0))
-    command = [sys.executable, "-m", "mgcaffe.tools.main", "summary", str(_MODELS / "resnet50" / "deploy.prototxt")]
+    command = [sys.executable, "-m", "mgcaffe.tools.main", "summary", str(MODELS / "resnet50" / "deploy.prototxt")]
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     with subprocess.Popen(command, stdout=child, stderr=subprocess.PIPE, env=environment) as process:
         os.close(child)
@@ -81,7 +104,7 @@ def test_a_terminal_is_filled_no_further_than_its_width():
 
 def test_every_blob_of_a_long_list_is_named(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    lines = _lines(capsys, _MODELS / "googlenet" / "train_val.prototxt", "--input_shape=3,256,256")
+    lines = _lines(capsys, MODELS / "googlenet" / "train_val.prototxt", "--input_shape=3,256,256")
     start = next(index for index, line in enumerate(lines) if line.startswith("inception_3a/output "))
     assert re.search(r"Concat +32x256x28x28 +24\.5 MiB$", lines[start])
     assert " ".join(line.strip() for line in lines[start + 1 : start + 3]).startswith(

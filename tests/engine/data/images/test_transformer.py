@@ -113,11 +113,6 @@ def test_a_later_image_that_does_not_fit_is_described():
 # -- the fields of transform_param -----------------------------------------------------------------------
 
 
-@pytest.fixture
-def source(tmp_path):
-    return write_lmdb(tmp_path / "db", [datum(image) for image in images(2)])
-
-
 def test_the_mean_file_is_subtracted(source, tmp_path):
     mean = np.random.default_rng(2).random((3, 6, 8)).astype(np.float32)
     file = write_mean(tmp_path / "mean", mean)
