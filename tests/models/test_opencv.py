@@ -16,6 +16,8 @@ from mgcaffe.engine.net import TEST, Net
 from mgcaffe.prototxt import read_net, write_binary
 from tests.support.paths import MODELS
 
+pytestmark = pytest.mark.slow
+
 cv2 = pytest.importorskip("cv2")
 BATCH = 2
 # Each net, and its last blob before the softmax.

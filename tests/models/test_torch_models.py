@@ -62,6 +62,7 @@ def test_parameters_fit_the_prototxt_by_name(name: str, auxiliary: bool, batch: 
     assert theirs == {(layer, index): shape for layer, shapes in ours.items() for index, shape in enumerate(shapes)}
 
 
+@pytest.mark.slow
 @each_variant
 def test_loss_and_gradients_are_those_of_the_engine(name: str, auxiliary: bool, batch: int, count: int) -> None:
     net = Net(train_net(name, auxiliary, batch), seed=1, dtype=torch.float64)
@@ -112,6 +113,7 @@ def test_batch_normalisation_takes_caffes_statistics_and_scale() -> None:
     assert torch.equal(state["bn2a_branch1.bias"], blobs["scale2a_branch1"][1])
 
 
+@pytest.mark.slow
 def test_names_with_slashes_can_be_traced_whole_by_torch_compile() -> None:
     model = torch_models.build("googlenet").eval()
     images = torch.randn(1, 3, 224, 224)

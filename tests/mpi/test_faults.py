@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.paths import PROGRAMS
 
+pytestmark = pytest.mark.slow
+
 ENGINE = PROGRAMS / "faulty_engine.py"
 RANKS = 3
 

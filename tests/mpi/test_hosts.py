@@ -18,6 +18,8 @@ from tests.support.jobs import RunningJob
 from tests.support.launcher import launch_command
 from tests.support.paths import PROGRAMS
 
+pytestmark = pytest.mark.slow
+
 NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {
   shape { dim: 4 dim: 3 } shape { dim: 4 } data_filler { type: "gaussian" } data_filler { type: "constant" } } }

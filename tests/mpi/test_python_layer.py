@@ -5,6 +5,8 @@ import pytest
 
 from mgcaffe.prototxt import blob_array, read_net
 
+pytestmark = pytest.mark.slow
+
 LAYER = """
 import caffe
 import numpy as np

@@ -9,6 +9,8 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.solverkit import write_data
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = ("single", "wfbp", "threshold", "mgwfbp", "optimal", "auto", "foreground")
 
 

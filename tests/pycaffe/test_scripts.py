@@ -13,6 +13,8 @@ import mgcaffe.pycaffe as caffe
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_USAGE
 from tests.support.paths import MODELS
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parent / "scripts"
 
 

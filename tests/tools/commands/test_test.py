@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from mgcaffe.engine.net import TEST, Net
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_test_prints_batches_loss_and_means(engine):
     assert engine.run("train", "solver.prototxt", "--max_iter=2").returncode == 0
     words = ["test", "-model=net.prototxt", "-weights", "tiny_iter_2.caffemodel", "-iterations=3"]
@@ -24,6 +28,8 @@ def test_test_prints_batches_loss_and_means(engine):
         assert any(re.fullmatch(r"loss = (\S+) \(\* 1 = \1 loss\)", line) for line in lines)
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_a_state_that_goes_on_from_batch_to_batch_does_so_on_two_ranks(engine):
     shapes = "shape { dim: 4 dim: 2 dim: 3 } shape { dim: 4 dim: 2 }"
     (engine.folder / "lstm.prototxt").write_text(

@@ -24,6 +24,7 @@ def test_exit_codes_are_passed_on(run):
     assert run("record.finish(status.ENDED, 0)", "-np", "1") == (0, "")
 
 
+@pytest.mark.mpi
 def test_a_job_whose_mpirun_is_killed_leaves_nothing_of_it(run):
     body = """
     rank = os.environ["OMPI_COMM_WORLD_RANK"]
