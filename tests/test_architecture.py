@@ -43,6 +43,9 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 LONGEST_FILE = 500
+TESTS = ROOT / "tests"
+# Folders of tests that mirror none of the code: what spans packages, and what tests share.
+SPANNING = ("mpi", "soak", "support")
 # What the code that computes must not use: the layers' backward passes are written here, not recorded.
 FORBIDDEN = ("torch.nn", "torch.autograd", "torch.optim")
 
@@ -160,6 +163,26 @@ def test_no_file_is_too_long_and_each_says_what_it_is_for(package):
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) <= LONGEST_FILE, f"{path.relative_to(ROOT)} is too long"
         assert ast.get_docstring(ast.parse(text)), f"{path.relative_to(ROOT)} opens without a docstring"
+
+
+def test_no_file_of_tests_is_too_long_or_changes_where_modules_are_found():
+    for path in sorted(TESTS.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= LONGEST_FILE, f"{path.relative_to(ROOT)} is too long"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                changed = ast.unparse(node.func.value) == "sys.path" or node.func.attr == "spec_from_file_location"
+                assert not changed, f"{path.relative_to(ROOT)}:{node.lineno}: put helpers into tests/support"
+
+
+def test_tests_lie_where_their_code_lies_and_what_they_share_in_support():
+    """Each folder of tests is named as one of the code, and holds tests and fixtures only."""
+    for path in sorted(TESTS.rglob("*.py")):
+        folder = path.parent.relative_to(TESTS)
+        if folder.parts[:1] in [(name,) for name in SPANNING] or folder.name == "scripts":
+            continue
+        assert (ROOT / folder).is_dir(), f"tests/{folder} mirrors no folder of the code"
+        assert path.name == "conftest.py" or path.name.startswith("test_"), f"{path.relative_to(ROOT)} is no test"
 
 
 def test_everything_is_installed_inside_mgcaffe():

@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.support.mpirun import run_mpi, start_mpi
 from tests.support.paths import PROGRAMS
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_lowest_survivor_names_a_rank_that_was_killed(run_mpi, folder):
+def test_the_lowest_survivor_names_a_rank_that_was_killed(folder):
     environment = {"FAULT": "1:backward:kill:30", "RECORD": str(folder)}
     result = run_mpi(
         [ENGINE, "train", "solver.prototxt"],
@@ -54,7 +55,7 @@ def test_the_lowest_survivor_names_a_rank_that_was_killed(run_mpi, folder):
     assert "iteration: 29" in block and "doing:     backward, layer 'ip1'" in block
 
 
-def test_one_ranks_nan_stops_all_before_the_update(run_mpi, folder):
+def test_one_ranks_nan_stops_all_before_the_update(folder):
     with h5py.File(folder / "data.h5", "a") as file:
         # Record 4 * 3 * 10 + 1 is the first one that rank 1 reads in iteration 10.
         file["data"][121, 0] = np.nan
@@ -70,9 +71,9 @@ def test_one_ranks_nan_stops_all_before_the_update(run_mpi, folder):
 
 
 @pytest.mark.parametrize("how", ["stop file", "SIGUSR1"])
-def test_all_ranks_stop_at_one_iteration(launch, folder, how):
+def test_all_ranks_stop_at_one_iteration(folder, how):
     arguments = [ENGINE, "train", "solver.prototxt"]
-    with launch.start_mpi(arguments, n=RANKS, environment={"RECORD": str(folder)}, cwd=folder) as job:
+    with start_mpi(arguments, n=RANKS, environment={"RECORD": str(folder)}, cwd=folder) as job:
         assert job.await_((folder / "net_iter_20.solverstate").exists, 120)
         if how == "stop file":
             (folder / "net.stop").touch()
@@ -89,7 +90,7 @@ def test_all_ranks_stop_at_one_iteration(launch, folder, how):
 @pytest.mark.parametrize(
     ("fault", "lowest", "iteration"), [("0:backward:kill:31", 1, 30), ("2:forward:kill:48", 0, 47)]
 )
-def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(run_mpi, folder, fault, lowest, iteration):
+def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(folder, fault, lowest, iteration):
     dead = fault[0]
 
     def train(*words, fault="", options=()):

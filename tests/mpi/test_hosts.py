@@ -73,7 +73,7 @@ def start(network, tmp_path, monkeypatch):
             variables = {"RECORD": str(tmp_path), "FAULT": fault, "PRTE_MCA_prte_remote_tmpdir_base": str(tmp_path)}
             job = RunningJob(
                 launch_command(program, "-H", hosts, "--mpirun_args", arguments, "solver.prototxt"),
-                environment=variables, cwd=tmp_path, prepares_mpi=False, popen=functools.partial(network.popen, 0),
+                environment=variables, cwd=tmp_path, places_files=False, popen=functools.partial(network.popen, 0),
             )  # fmt: skip
             return jobs.enter_context(job)
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support.mpirun import run_mpi
 from tests.support.paths import ROOT
 from tests.support.solverkit import write_data
 
@@ -15,7 +16,7 @@ SCHEDULES = ("single", "wfbp", "threshold", "mgwfbp", "optimal", "auto", "foregr
 
 
 @pytest.fixture(scope="module")
-def results(run_mpi, tmp_path_factory):
+def results(tmp_path_factory):
     """(of the one rank alone, [of rank 0, of rank 1], [of each of four ranks])."""
     folder = tmp_path_factory.mktemp("training")
     for name, ignored in (("plain", 0), ("ignored", 1)):

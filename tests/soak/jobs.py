@@ -51,7 +51,7 @@ class Job(RunningJob):
             launch_command(PROGRAMS / "faulty_engine.py", "-np", str(RANKS), *words, "solver.prototxt"),
             environment={"RECORD": str(folder), "FAULT": fault},
             cwd=folder,
-            prepares_mpi=False,
+            places_files=False,
         )
 
     def await_(self, condition: Callable[[], bool], timeout: float = LONGEST_S) -> bool:

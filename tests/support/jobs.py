@@ -79,8 +79,7 @@ class RunningJob:
         command: what to run.
         environment: variables beside this process's own.
         cwd: the directory to run in.
-        prepares_mpi: whether Open MPI's files go to the job's own folder, and mpirun may run as root; False where the
-            command itself sees to that.
+        places_files: whether Open MPI's files go to the job's own folder; False where it is tested where they lie.
         popen: starts the command, with the options of `subprocess.Popen`.
     """
 
@@ -90,15 +89,14 @@ class RunningJob:
         *,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        prepares_mpi: bool = True,
+        places_files: bool = True,
         popen: Callable[..., subprocess.Popen[Any]] = subprocess.Popen,
     ) -> None:
         # In memory, where ranks of one host exchange data; and the paths of mpirun's sockets have to be short.
         self._folder = Path(tempfile.mkdtemp(prefix="job-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None))
         self._mark = f"{_MARK}={uuid.uuid4().hex}".encode()
         variables = {**os.environ, **_ENVIRONMENT, _MARK: self._mark.decode().partition("=")[2]}
-        if prepares_mpi:
-            variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if places_files:
             variables["PRTE_MCA_prte_tmpdir_base"] = str(self._folder)
             variables["OMPI_MCA_btl_sm_backing_directory"] = str(self._folder)
         self._stdout, self._stderr = self._folder / "stdout", self._folder / "stderr"

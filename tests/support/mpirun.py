@@ -19,6 +19,9 @@ from tests.support.jobs import JobResult, RunningJob
 MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 """The one beside this Python, else the one on the PATH; None: there is none."""
 
+# mpirun refuses to run as root, as it does in containers, without these two.
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
 
 def start_mpi(
     arguments: Sequence[str | Path],
@@ -28,6 +31,7 @@ def start_mpi(
     cwd: Path | None = None,
     options: Sequence[str] = (),
     program: Sequence[str] = (sys.executable,),
+    places_files: bool = True,
 ) -> RunningJob:
     """Start `python ARGUMENTS` on n ranks.
 
@@ -38,10 +42,16 @@ def start_mpi(
         cwd: the directory to run in.
         options: more of mpirun's options.
         program: what the arguments are for, this Python unless said otherwise.
+        places_files: as for `RunningJob`.
     """
     assert MPIRUN is not None, "a test that starts mpirun has the marker mpi"
     flags = ("--oversubscribe", "--bind-to", "none", "-n", str(n))
-    return RunningJob([MPIRUN, *flags, *options, *program, *arguments], environment=environment, cwd=cwd)
+    return RunningJob(
+        [MPIRUN, *flags, *options, *program, *arguments],
+        environment={**_AS_ROOT, **(environment or {})},
+        cwd=cwd,
+        places_files=places_files,
+    )
 
 
 def run_mpi(

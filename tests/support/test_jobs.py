@@ -61,7 +61,7 @@ def test_the_files_of_open_mpi_lie_in_a_folder_that_goes_with_the_job():
     assert session == memory and not Path(session).exists()
     if os.access("/dev/shm", os.W_OK):
         assert Path(session).parent == Path("/dev/shm")
-    with RunningJob(python(code, *names), prepares_mpi=False) as job:
+    with RunningJob(python(code, *names), places_files=False) as job:
         assert job.end(10).stdout.split() == ["None", "None"]
 
 

@@ -1,4 +1,4 @@
-"""Ranks that are given unlike command lines, case after case; prints how each rank ended (`launch.parse_checks`).
+"""Ranks that are given unlike command lines, case after case; prints how each rank ended (`mpirun.parse_checks`).
 
 Nothing is trained: the work behind the comparison is replaced, and each case has a session of its own.
 """
