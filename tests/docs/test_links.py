@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 PAGES = sorted(
     path
     for pattern in ("*.md", "docs/*.md", "examples/*/*.md", "benchmarks/results/*.md", "models/*/*.md")

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
-import tempfile
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
+import tour
 
-ROOT = Path(__file__).parents[2]
+from tests.support.jobs import RunningJob
+from tests.support.paths import ROOT
+
 _VOID = {"meta", "link", "br", "rect", "line", "circle", "polyline", "img"}
-
-
-@pytest.fixture(scope="module")
-def tour():
-    """The tour's program, imported as Python finds it when it runs as a script."""
-    sys.path.insert(0, str(ROOT / "examples/tour"))
-    try:
-        yield importlib.import_module("tour")
-    finally:
-        sys.path.remove(str(ROOT / "examples/tour"))
-        for name in ("tour", "page"):
-            sys.modules.pop(name, None)
 
 
 def json_log(folder, schedule, *, milliseconds, exposed, predicted=None, loss=0.25, iterations=20):
@@ -48,7 +35,7 @@ def json_log(folder, schedule, *, milliseconds, exposed, predicted=None, loss=0.
 
 
 @pytest.fixture
-def results(tour, tmp_path):
+def results(tmp_path):
     logs = {
         "single": json_log(tmp_path, "single", milliseconds=10, exposed=4, predicted={"exposed_ms": 3.5}),
         "wfbp": json_log(tmp_path, "wfbp", milliseconds=8, exposed=1, predicted={"exposed_ms": 1.25}),
@@ -74,7 +61,7 @@ class Tree(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_table_compares_measured_and_predicted(tour, results):
+def test_the_table_compares_measured_and_predicted(results):
     rows = [line.split() for line in tour.table(results).splitlines()[2:]]
     assert rows[0] == ["single", "2", "10.00", "9.50", "7.00", "ms", "43", "%", "0.25"]
     assert rows[1] == ["wfbp", "2", "8.00", "8.25", "4.00", "ms", "75", "%", "0.25"]
@@ -82,7 +69,7 @@ def test_the_table_compares_measured_and_predicted(tour, results):
     assert max(map(len, tour.table(results).splitlines())) <= 100
 
 
-def test_the_page_is_whole_and_needs_nothing_from_elsewhere(tour, results):
+def test_the_page_is_whole_and_needs_nothing_from_elsewhere(results):
     html = tour.page.make_page(results, "a=1e-3,b=2e-9", 2)
     tree = Tree()
     tree.feed(html)
@@ -94,13 +81,15 @@ def test_the_page_is_whole_and_needs_nothing_from_elsewhere(tour, results):
     assert "predicted: 9.500 ms" in html and "hidden communication: 3.00 ms, 86 %" in html
 
 
-def test_unlike_losses_are_not_called_the_same(tour, results, tmp_path):
+def test_unlike_losses_are_not_called_the_same(results, tmp_path):
     other = json_log(tmp_path, "optimal", milliseconds=9, exposed=1, loss=0.26)
     results = [*results, tour.measured("optimal", tour.read_run(other), tmp_path / "absent")]
     assert "same loss" not in tour.page.verdict(results)
 
 
-def test_a_short_tour_on_two_ranks_ends_with_table_and_page(tour, tmp_path, capsys):
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_a_short_tour_on_two_ranks_ends_with_table_and_page(tmp_path, capsys):
     words = ["--iterations=24", "--schedules=wfbp,single", f"--output={tmp_path}", "--emulate_link=a=2e-3,b=1e-9"]
     assert tour.main(words) == 0, capsys.readouterr().err
     out = capsys.readouterr().out
@@ -116,32 +105,33 @@ def test_a_short_tour_on_two_ranks_ends_with_table_and_page(tour, tmp_path, caps
     assert html.count("<svg") == 3 and "All end with the same loss" in html
 
 
-def test_a_run_that_fails_ends_the_tour_with_one_message_and_its_code(tour, tmp_path, capsys):
+@pytest.mark.mpi
+def test_a_run_that_fails_ends_the_tour_with_one_message_and_its_code(tmp_path, capsys):
     assert tour.main(["--schedules=wfpb", f"--output={tmp_path}"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: the run under schedule wfpb ended with exit code 2; the end of ")
     assert "wfpb" in error.split("\n", 1)[1] and "Traceback" not in error
 
 
-def test_an_output_that_cannot_be_written_is_one_message(tour, tmp_path, capsys):
+def test_an_output_that_cannot_be_written_is_one_message(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert tour.main([f"--output={tmp_path / 'file' / 'folder'}"]) == 73
     assert "error: cannot write to " in capsys.readouterr().err
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_the_demo_ends_with_the_path_of_its_report(tmp_path):
     shutil.copytree(ROOT / "examples/digits", tmp_path / "examples/digits")
-    scripts = sysconfig.get_path("scripts")
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
     page = "examples/digits/snapshots/demo.html"
     for _ in range(2):  # the second time there are files of the first, and a JSON log is appended to
-        with tempfile.TemporaryDirectory(prefix="mpirun-", ignore_cleanup_errors=True) as own:
-            command = [
-                "make", "-f", str(ROOT / "Makefile"), f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.installed",
-                f"MPIRUN_ARGS=--oversubscribe --bind-to none --prtemca prte_tmpdir_base {own}",
-                "DEMO_ARGS=--max_iter=40 --schedule=single", "demo",
-            ]  # fmt: skip
-            made = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        command = [
+            "make", "-f", ROOT / "Makefile", f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.installed",
+            "DEMO_ARGS=--max_iter=40 --schedule=single", "demo",
+        ]  # fmt: skip
+        with RunningJob(command, environment={"PATH": path}, cwd=tmp_path) as job:
+            made = job.end(120)
         assert made.returncode == 0, made.stderr
         last = made.stdout.splitlines()[-1]
         assert last == f"{page}: 40 iterations, timeline examples/digits/snapshots/demo.timeline.json"

@@ -79,6 +79,7 @@ def test_no_line_is_wider_than_the_output(capsys, monkeypatch, name, columns, wo
     assert "Parameters: " in text and "SoftmaxWithLoss" in text
 
 
+@pytest.mark.slow
 def test_a_terminal_is_filled_no_further_than_its_width():
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 70, 0, 0))
