@@ -15,7 +15,7 @@ TOUR_ARGS ?=
 VENV := .venv
 STAMP := $(VENV)/.installed
 PACKAGES := errors prototxt comm engine solvers tools pycaffe
-PYTHON_FILES := $(PACKAGES) tests docs setup.py $(wildcard examples benchmarks)
+PYTHON_FILES := mgcaffe $(PACKAGES) tests docs setup.py $(wildcard examples benchmarks)
 SPELLED := $(PYTHON_FILES) $(wildcard docs) Makefile README.md CONTRIBUTING.md constraints.txt pyproject.toml
 # A stamp of an environment without a working Python is worth nothing.
 ifeq ($(shell $(VENV)/bin/python -c 'import pip' 2>/dev/null && echo works),)
@@ -61,7 +61,8 @@ check: $(STAMP)  ## style, types, spelling, and the directions in which packages
 	$(VENV)/bin/ruff format --check $(PYTHON_FILES)
 	@mkdir -p .typing/mgcaffe
 	@for folder in $(PACKAGES); do ln -sfn ../../$$folder .typing/mgcaffe/$$folder; done
-	MYPYPATH=.typing $(VENV)/bin/mypy $(PACKAGES:%=-p mgcaffe.%)
+	@ln -sfn ../../mgcaffe/__init__.py .typing/mgcaffe/__init__.py
+	MYPYPATH=.typing $(VENV)/bin/mypy -m mgcaffe $(PACKAGES:%=-p mgcaffe.%)
 	$(VENV)/bin/codespell $(SPELLED)
 	$(VENV)/bin/python -m pytest tests/test_architecture.py
 

@@ -227,6 +227,11 @@ class Solver:
         """The learning rate of the next update."""
         return self._policy.rate(self.iteration)
 
+    @property
+    def scores(self) -> tuple[tuple[events.OutputValue, ...], ...]:
+        """The mean outputs of the last complete test, for each test net; empty before the first."""
+        return self._scores
+
     def apply_update(self) -> None:
         """Makes one update by the gradients that lie in the net (Caffe: ApplyUpdate)."""
         self._trainer.apply_update(self.rate, self.iteration)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import mgcaffe
+
 ROOT = Path(__file__).resolve().parents[1]
 # Every package, and the packages of ours that it may import besides itself.
 MAY_IMPORT = {
@@ -90,6 +92,8 @@ def test_imports_go_only_in_the_allowed_direction(package):
             ours = parts[1] if parts[0] == "mgcaffe" and len(parts) > 1 else None
             if ours is not None and ours not in allowed:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import mgcaffe.{ours}")
+            if name == "mgcaffe":
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import mgcaffe's Python entry")
             if parts[0] in MAY_IMPORT:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: write mgcaffe.{name}")
             if name.startswith(FORBIDDEN):
@@ -151,6 +155,14 @@ def test_no_modules_import_each_other_in_a_circle():
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def test_the_python_entry_is_one_file_that_imports_every_name_it_loads_on_first_use():
+    entry = ROOT / "mgcaffe" / "__init__.py"
+    assert [path.name for path in sorted(entry.parent.rglob("*.py"))] == [entry.name]
+    loaded = {f"mgcaffe.{module}.{name}" for name, module in mgcaffe._MODULE_OF.items()}
+    assert {name for _, name in _imports(entry) if name.startswith("mgcaffe.")} == loaded
+    assert ast.get_docstring(ast.parse(entry.read_text(encoding="utf-8")))
+
+
 def test_the_walk_sees_an_import_inside_a_function(tmp_path):
     path = tmp_path / "module.py"
     path.write_text("def f():\n    from mgcaffe.tools import main\n    import mgcaffe.engine.net\n")
@@ -198,8 +210,8 @@ def test_everything_is_installed_inside_mgcaffe():
         [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
     packages = result.stdout.split()
-    assert all(name.startswith("mgcaffe.") for name in packages)
-    on_disk = {
+    assert all(name.split(".")[0] == "mgcaffe" for name in packages)
+    on_disk = {"mgcaffe"} | {
         f"mgcaffe.{path.parent.relative_to(ROOT).as_posix().replace('/', '.')}"
         for package in MAY_IMPORT
         for path in _files(package)
@@ -230,7 +242,7 @@ def test_names_that_are_loaded_on_first_use_are_known_to_type_checkers(package):
 
 
 @pytest.mark.parametrize(
-    "module", ["mgcaffe.engine", "mgcaffe.comm", "mgcaffe.prototxt", "mgcaffe.errors", "mgcaffe.tools.main"]
+    "module", ["mgcaffe", "mgcaffe.engine", "mgcaffe.comm", "mgcaffe.prototxt", "mgcaffe.errors", "mgcaffe.tools.main"]
 )
 def test_importing_costs_neither_torch_nor_mpi(module):
     probe = f"import sys, {module}; sys.exit(str(sorted({{'torch', 'mpi4py'}} & set(sys.modules)) or 0))"

@@ -75,7 +75,7 @@ class GradientAveraging:
     ) -> None:
         self._net = net
         self._communicator = communicator
-        self._schedule = schedule or requested_schedule(param)
+        self._schedule = str(schedule or requested_schedule(param))
         self._settings = param.comm_param
         self._clips: bool = param.clip_gradients >= 0
         self._overlap = self._requested_overlap(net.device.type == "cpu")
