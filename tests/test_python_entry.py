@@ -54,6 +54,7 @@ def test_schedules_are_those_that_can_be_planned_and_auto():
     assert f"{mgcaffe.Schedule.WFBP}" == mgcaffe.Schedule.WFBP == "wfbp"
 
 
+@pytest.mark.slow
 def test_names_load_nothing_but_what_they_need(tmp_path):
     code = (
         "import sys, mgcaffe; mgcaffe.read_net, mgcaffe.EngineError, mgcaffe.Schedule, mgcaffe.__version__\n"
@@ -63,6 +64,7 @@ def test_names_load_nothing_but_what_they_need(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_the_quick_start_of_the_readme_trains_the_digits_net(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len([line for line in code.splitlines() if line]) <= 10

@@ -7,13 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import compare_trees
 import numpy as np
 import pytest
 
 from mgcaffe.prototxt import NetParameter, fill_blob, write_binary
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import compare_trees
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "compare_trees.py"
@@ -54,6 +52,7 @@ def test_a_caffemodel_without_weights_is_refused(tmp_path):
         compare_trees.compare(empty, empty)
 
 
+@pytest.mark.slow
 def test_what_is_no_tree_is_refused(tmp_path):
     for name, said in ((str(tmp_path), "no folder there holds a package"), ("no-such", "neither a folder nor")):
         result = run(name, ROOT)
@@ -61,6 +60,7 @@ def test_what_is_no_tree_is_refused(tmp_path):
         assert said in result.stderr
 
 
+@pytest.mark.slow
 def test_a_tree_that_computes_something_else_is_found(tmp_path):
     for package in (*PACKAGES, "mgcaffe"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))

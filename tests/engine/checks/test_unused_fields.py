@@ -3,6 +3,7 @@
 import csv
 
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from mgcaffe import prototxt
 from mgcaffe.engine import registry
@@ -169,9 +170,11 @@ def another_value(message: str, name: str) -> str:
     """The field in prototxt, with a value that is not its default."""
     field = getattr(prototxt, message).DESCRIPTOR.fields_by_name[name]
     if field.type == field.TYPE_MESSAGE:
-        required = [inner.name for inner in field.message_type.fields if inner.is_required]
-        inside = " ".join(another_value(field.message_type.name, inner) for inner in required)
-        return f"{name} {{ {inside} }}"
+        inside = DescriptorProto()
+        field.message_type.CopyToProto(inside)
+        required = [inner.name for inner in inside.field if inner.label == inner.LABEL_REQUIRED]
+        values = " ".join(another_value(field.message_type.name, inner) for inner in required)
+        return f"{name} {{ {values} }}"
     if field.type == field.TYPE_ENUM:
         others = [value.name for value in field.enum_type.values if value.number != field.default_value]
         return f"{name}: {others[0]}"
