@@ -63,7 +63,7 @@ test: $(STAMP)  ## the whole test suite
 quick: $(STAMP)  ## the part of the test suite that takes under a minute: no MPI jobs, nothing slow
 	$(VENV)/bin/python -m pytest -m "not mpi and not slow" $(PYTEST_ARGS)
 
-lowest:  ## the test suite with the lowest versions that pyproject.toml admits (TORCH=torch==X.Y.Z: but that PyTorch)
+lowest:  ## the test suite with the lowest versions that pyproject.toml admits; TORCH=torch==X.Y.Z for another PyTorch
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	@grep -oE '"[A-Za-z0-9-]+>=[0-9.]+' pyproject.toml | tr -d '"' | sed 's/>=/==/' | grep -v '^torch==' \
 	  > $(LOWEST)/constraints.txt
