@@ -238,6 +238,10 @@ class Layer:
             self.fail(f"{field} {axis} does not exist in a blob with {rank} axes", field)
         return axis % rank
 
+    def describe(self) -> str:
+        """Return what a rank's record calls the layer: `layer 'conv1'`."""
+        return f"layer '{self.name}'"
+
     def location(self, field: str | None = None, index: int = 0) -> Location | None:
         """Where the layer (or one of its fields) stands in the prototxt, if that is known."""
         if self.source is None:

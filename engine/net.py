@@ -59,6 +59,7 @@ class Net:
         input_shapes: shapes of data layers whose sources are absent, by layer name or "*".
         share_with: a net whose layers of the same name lend their parameters (a test net's train net).
         outline: the net is only looked at: blobs may be larger than this machine's memory.
+        before_setup: called with each layer before it is set up.
 
     Attributes:
         layers: the layers in order, Splits included.
@@ -93,12 +94,14 @@ class Net:
         input_shapes: Mapping[str, Shape] | None = None,
         share_with: Net | None = None,
         outline: bool = False,
+        before_setup: Callable[[Layer], None] | None = None,
     ) -> None:
         self.param = param
         self.name: str = param.name
         self.phase = phase
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         self.keep_blobs = keep_blobs
+        self._before_setup = before_setup
         self.device = torch.device(device)
         self.dtype = dtype
         self.context = LayerContext(
@@ -182,6 +185,8 @@ class Net:
         layer.bottom_names = spec.bottoms or layer.bottom_names
         node = connect(len(self.nodes), spec, layer, self.blobs)
         shapes = [blob.shape for blob in node.bottoms]
+        if self._before_setup is not None:
+            self._before_setup(layer)
         self.nodes.append(node)
         self.layers.append(layer)
         if isinstance(layer, Input):

@@ -10,6 +10,7 @@ from importlib.metadata import version
 import torch
 
 from mgcaffe.comm import Communicator
+from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.engine import Net, Shard, TestShard
 from mgcaffe.engine.shard import BatchShard
@@ -100,6 +101,7 @@ def build_train_net(
         divisors: the same, on a channel of their own for the numbers that loss layers add up over the ranks.
         seed, dtype, device, keep_blobs: as for Net.
     """
+    statuses.doing("setting up: building the training net")
     deal = BatchShard if carried_state.reads_sequences(choice.param) else Shard
     return Net(
         choice.param,
@@ -114,6 +116,7 @@ def build_train_net(
         sum_over_ranks=divisors.sum_of,
         solver_ranks=ranks.size,
         keep_blobs=keep_blobs,
+        before_setup=lambda layer: statuses.doing(f"setting up, {layer.describe()}"),
     )
 
 
@@ -122,8 +125,10 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
 
     `opened` gets to know how to close them.
     """
-    nets = []
-    for choice in choices:
+    nets: list[Net] = []
+    for number, choice in enumerate(choices):
+        place = f"setting up, test net #{number}"
+        statuses.doing(place)
         # A state that goes on from batch to batch needs all batches: each rank runs the whole test.
         shard = (0, 1) if carried_state.carries_state(choice.param) else (ranks.rank, ranks.size)
         net = Net(
@@ -138,7 +143,9 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
             shard=TestShard(*shard, choice.test_iter),
             keep_blobs=train_net.keep_blobs,
             share_with=train_net,
+            before_setup=lambda layer, place=place: statuses.doing(f"{place}, {layer.describe()}"),
         )
         opened.callback(net.close)
         nets.append(net)
+    statuses.doing("setting up: the nets are built")
     return nets
