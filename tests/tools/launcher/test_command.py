@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mgcaffe.comm.supervision import status
-from mgcaffe.errors import UsageError
+from mgcaffe.errors import EngineError, UsageError
 from mgcaffe.tools.launcher import command as launcher_command
 from tests.support.launcher import parse
 
@@ -82,3 +82,11 @@ def test_words_for_mpirun_that_cannot_be_split_are_a_usage_error():
 )
 def test_ranks_are_counted(words, ranks):
     assert launcher_command.count_ranks(parse(*words)) == ranks
+
+
+@pytest.mark.parametrize("limit", [0, 100_000])
+def test_a_limit_on_file_sizes_that_mpirun_cannot_live_with_is_an_error_before_it_starts(mpirun, monkeypatch, limit):
+    monkeypatch.setattr(launcher_command.resource, "getrlimit", lambda which: (limit, limit))
+    with pytest.raises(EngineError, match=rf"files may have {limit} bytes \(ulimit -f\)") as caught:
+        launcher_command.rank_command(parse("-np", "2"), [])
+    assert caught.value.exit_code == 73

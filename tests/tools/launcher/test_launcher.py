@@ -247,3 +247,23 @@ def test_a_second_sigint_ends_the_job_at_once(start, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 1 and "interrupted" in said
+
+
+def test_sigquit_ends_the_job_at_once(start):
+    process = start("forever")
+    process.send_signal(signal.SIGQUIT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1 and "interrupted" in said
+
+
+def test_a_limit_of_no_bytes_ends_the_launcher_with_73():
+    command = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "from mgcaffe.tools import main; sys.exit(main.main())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", command, "train", "--max_restarts=1", "x"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 73, result.stderr
+    assert result.stderr == "error: cannot write the file that the ranks' records need: File too large\n"
