@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 
 import h5py
 import numpy as np
+import psutil
 import pytest
 
 from tests.support.mpirun import run_mpi, start_mpi
@@ -115,3 +118,44 @@ def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(folder, fault, lowe
     assert (folder / f"net_iter_{iteration}.caffemodel").read_bytes() == rescued[f"net_iter_{iteration}.caffemodel"]
     result = train(f"--max_iter={iteration + 20}")
     assert {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)} == resumed
+
+
+def _rank_pids(folder):
+    """The processes of the job in a folder, by rank."""
+    pids = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if Path(process.cwd()) == folder.resolve() and (rank := process.environ().get("OMPI_COMM_WORLD_RANK")):
+                pids[int(rank)] = process.pid
+    return pids
+
+
+@pytest.mark.parametrize(
+    ("way", "number", "code"),
+    [("launcher", signal.SIGTERM, 75), ("mpirun", signal.SIGTERM, 75), ("launcher", signal.SIGQUIT, 69)],
+)
+def test_a_signal_to_one_rank_is_enough(launch, folder, way, number, code):
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    train = [sys.executable, "-m", "mgcaffe.tools.main", "train"]
+    starter = [launch.MPIRUN, "--oversubscribe", "--bind-to", "none", "-n", "2", *train]
+    process = subprocess.Popen(
+        [*(starter if way == "mpirun" else [*train, "-np", "2"]), "solver.prototxt"],
+        cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while not (folder / "net_iter_20.solverstate").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(_rank_pids(folder)[1], number)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == code, said
+    if number == signal.SIGTERM:
+        assert "Optimization stopped early." in said and "error: " not in said
+        assert re.search(r"\(go on with --snapshot=net_iter_\d+\.solverstate\)", said)
+    else:
+        assert "most recent call first" in said
+        assert f"error: rank 1 of 2 on {os.uname().nodename}" in said and "was ended by signal 3 (SIGQUIT)" in said
