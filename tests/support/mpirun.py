@@ -20,7 +20,7 @@ MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).p
 """The one beside this Python, else the one on the PATH; None: there is none."""
 
 # mpirun refuses to run as root, as it does in containers, without these two.
-_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+AS_ROOT = {"OMPI_ALLOW_RUNAS_ROOT": "1", "OMPI_ALLOW_RUNAS_ROOT_CONFIRM": "1"}
 
 
 def start_mpi(
@@ -48,7 +48,7 @@ def start_mpi(
     flags = ("--oversubscribe", "--bind-to", "none", "-n", str(n))
     return RunningJob(
         [MPIRUN, *flags, *options, *program, *arguments],
-        environment={**_AS_ROOT, **(environment or {})},
+        environment={**AS_ROOT, **(environment or {})},
         cwd=cwd,
         places_files=places_files,
     )
