@@ -1,4 +1,4 @@
-# Every target sets up what it needs: a .venv in this checkout, once. PIP_ARGS is handed to every pip install,
+# `make help` lists the targets. Every target sets up what it needs: a .venv in this checkout, once. PIP_ARGS is handed to every pip install,
 # PYTHON makes the environment, MPIRUN starts the ranks (a cluster's own, or the wheel's in .venv/bin; the
 # flags in MPIRUN_ARGS are Open MPI's).
 
@@ -9,11 +9,16 @@ MPIRUN_ARGS ?= --oversubscribe --bind-to none
 RANKS ?= 2
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
+DEMO_ARGS ?=
+TOUR_ARGS ?=
+# What `make lowest` installs as PyTorch: the lowest version that pyproject.toml admits, or another.
+TORCH ?= $(subst >=,==,$(shell grep -oE 'torch>=[0-9.]+' pyproject.toml))
 
 VENV := .venv
 STAMP := $(VENV)/.installed
+LOWEST := build/lowest
 PACKAGES := errors prototxt comm engine solvers tools pycaffe
-PYTHON_FILES := $(PACKAGES) tests docs setup.py $(wildcard examples benchmarks)
+PYTHON_FILES := mgcaffe $(PACKAGES) tests docs setup.py $(wildcard examples benchmarks)
 SPELLED := $(PYTHON_FILES) $(wildcard docs) Makefile README.md CONTRIBUTING.md constraints.txt pyproject.toml
 # A stamp of an environment without a working Python is worth nothing.
 ifeq ($(shell $(VENV)/bin/python -c 'import pip' 2>/dev/null && echo works),)
@@ -25,7 +30,11 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install demo test soak check format clean
+.DEFAULT_GOAL := help
+.PHONY: help install demo tour test quick lowest soak check format clean
+
+help:  ## lists the targets
+	@sed -nE 's/^([a-z]+):.*  ## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 install: $(STAMP)  ## the environment, with `engine` and `mpirun` in .venv/bin
 
@@ -35,14 +44,31 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	@$(VENV)/bin/python -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV) \
 	  || { echo "$(PYTHON) -m venv failed (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt torch
-	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[mpi,test,opencv,check]'
+	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP)  ## trains the digits example on two MPI ranks
-	$(MPIRUN) -n $(RANKS) $(MPIRUN_ARGS) engine train examples/digits/solver.prototxt
+DEMO := examples/digits/snapshots/demo
+demo: $(STAMP)  ## trains the digits example on two MPI ranks, and writes a report page of it
+	@rm -f $(DEMO).json $(DEMO).timeline.json
+	$(MPIRUN) -n $(RANKS) $(MPIRUN_ARGS) engine train examples/digits/solver.prototxt \
+	  --json_log=$(DEMO).json --timeline=$(DEMO).timeline.json $(DEMO_ARGS)
+	@engine report $(DEMO).json --output=$(DEMO).html
+
+tour: $(STAMP)  ## trains the digits net under four schedules on an emulated 10 GbE link, and compares them
+	$(VENV)/bin/python examples/tour/tour.py --ranks $(RANKS) $(TOUR_ARGS)
 
 test: $(STAMP)  ## the whole test suite
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+quick: $(STAMP)  ## the part of the test suite that takes under a minute: no MPI jobs, nothing slow
+	$(VENV)/bin/python -m pytest -m "not mpi and not slow" $(PYTEST_ARGS)
+
+lowest:  ## the test suite with the lowest versions that pyproject.toml admits; TORCH=torch==X.Y.Z for another PyTorch
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	@grep -oE '"[A-Za-z0-9-]+>=[0-9.]+' pyproject.toml | tr -d '"' | sed 's/>=/==/' | grep -v '^torch==' \
+	  > $(LOWEST)/constraints.txt
+	PIP_CONSTRAINT=$(LOWEST)/constraints.txt $(LOWEST)/bin/python -m pip install --quiet $(PIP_ARGS) $(TORCH) -e '.[test]'
+	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" $(LOWEST)/bin/python -m pytest $(PYTEST_ARGS)
 
 soak: $(STAMP)  ## the long checks of tests/soak in full, as a table
 	$(VENV)/bin/python -m tests.soak $(SOAK_ARGS)
@@ -52,7 +78,8 @@ check: $(STAMP)  ## style, types, spelling, and the directions in which packages
 	$(VENV)/bin/ruff format --check $(PYTHON_FILES)
 	@mkdir -p .typing/mgcaffe
 	@for folder in $(PACKAGES); do ln -sfn ../../$$folder .typing/mgcaffe/$$folder; done
-	MYPYPATH=.typing $(VENV)/bin/mypy $(PACKAGES:%=-p mgcaffe.%)
+	@ln -sfn ../../mgcaffe/__init__.py .typing/mgcaffe/__init__.py
+	MYPYPATH=.typing $(VENV)/bin/mypy -m mgcaffe $(PACKAGES:%=-p mgcaffe.%)
 	$(VENV)/bin/codespell $(SPELLED)
 	$(VENV)/bin/python -m pytest tests/test_architecture.py
 

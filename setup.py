@@ -1,10 +1,11 @@
-"""Maps the repository's top-level folders to the packages `mgcaffe.<folder>`."""
+"""Maps the repository's top-level folders to the packages `mgcaffe.<folder>`, inside the package `mgcaffe/`."""
 
 from setuptools import find_namespace_packages, setup
 
 FOLDERS = ("errors", "prototxt", "comm", "engine", "solvers", "tools", "pycaffe")
 
 package_dir = {f"mgcaffe.{folder}": folder for folder in FOLDERS}
+package_dir["mgcaffe"] = "mgcaffe"
 packages = list(package_dir)
 for folder in FOLDERS:
     packages += [
@@ -15,5 +16,5 @@ for folder in FOLDERS:
 setup(
     packages=packages,
     package_dir=package_dir,
-    package_data={"mgcaffe.prototxt": ["*.binpb", "*.proto", "*.csv", "py.typed"]},
+    package_data={"": ["py.typed", "*.pyi"], "mgcaffe.prototxt": ["*.binpb", "*.proto", "*.csv"]},
 )

@@ -1,6 +1,6 @@
 """Every schedule, `auto` and PyTorch DDP, really computed, on hosts joined by links of a chosen speed.
 
-    sudo python benchmarks/distributed.py                                      # everything in docs/performance.md
+    sudo python benchmarks/distributed.py              # everything in benchmarks/results/distributed.md
     sudo python benchmarks/distributed.py --models cifar10_full --links 1gbit --hosts 2 --rounds 9
 
 The hosts are network namespaces on this machine (`shaped_network.py`): one rank each, mpirun and its ranks talk over

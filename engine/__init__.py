@@ -6,7 +6,18 @@ Names are loaded on first use, so that importing this package costs neither torc
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mgcaffe.engine.arena import ParameterArena as ParameterArena
+    from mgcaffe.engine.blob import Blob as Blob
+    from mgcaffe.engine.layer import Layer as Layer
+    from mgcaffe.engine.layer import LayerContext as LayerContext
+    from mgcaffe.engine.net import Net as Net
+    from mgcaffe.engine.parameter import Parameter as Parameter
+    from mgcaffe.engine.registry import register as register
+    from mgcaffe.engine.shard import Shard as Shard
+    from mgcaffe.engine.shard import TestShard as TestShard
 
 _HOMES = {
     "Blob": "blob",
@@ -23,7 +34,9 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"mgcaffe.engine.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'mgcaffe.engine' has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(f"mgcaffe.engine.{_HOMES[name]}"), name)
+        raise AttributeError(f"module 'mgcaffe.engine' has no attribute {name!r}")

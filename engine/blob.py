@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
 
 
 @dataclass(eq=False)

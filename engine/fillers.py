@@ -12,11 +12,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from mgcaffe.errors import NetError
+from mgcaffe.prototxt import FillerParameter
 
 FAN_IN, FAN_OUT, AVERAGE = 0, 1, 2
 
@@ -32,15 +32,15 @@ def fan(shape: tuple[int, ...], variance_norm: int) -> float:
     return {FAN_IN: fan_in, FAN_OUT: fan_out, AVERAGE: (fan_in + fan_out) / 2}[variance_norm]
 
 
-def _constant(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+def _constant(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
     values.fill_(filler.value)
 
 
-def _uniform(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+def _uniform(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
     values.uniform_(filler.min, filler.max, generator=generator)
 
 
-def _gaussian(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+def _gaussian(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
     values.normal_(filler.mean, filler.std, generator=generator)
     if filler.sparse >= 0:
         outputs = values.shape[0] if values.dim() else 1
@@ -49,22 +49,22 @@ def _gaussian(values: torch.Tensor, filler: Any, generator: torch.Generator) -> 
         values.mul_(torch.empty_like(values).bernoulli_(filler.sparse / outputs, generator=generator))
 
 
-def _positive_unitball(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+def _positive_unitball(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
     values.uniform_(0, 1, generator=generator)
     rows = values.view(values.shape[0] if values.dim() else 1, -1)
     rows.div_(rows.sum(dim=1, keepdim=True))
 
 
-def _xavier(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+def _xavier(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
     bound = math.sqrt(3.0 / fan(tuple(values.shape), filler.variance_norm))
     values.uniform_(-bound, bound, generator=generator)
 
 
-def _msra(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+def _msra(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
     values.normal_(0.0, math.sqrt(2.0 / fan(tuple(values.shape), filler.variance_norm)), generator=generator)
 
 
-def _bilinear(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+def _bilinear(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
     if values.dim() != 4 or values.shape[2] != values.shape[3]:
         raise NetError(f"bilinear filler: needs 4 axes and a square kernel, not shape {tuple(values.shape)}")
     kernel = values.shape[3]
@@ -74,7 +74,7 @@ def _bilinear(values: torch.Tensor, filler: Any, generator: torch.Generator) -> 
     values.copy_(torch.outer(line, line).expand(values.shape))
 
 
-_FILLERS: dict[str, Callable[[torch.Tensor, Any, torch.Generator], None]] = {
+_FILLERS: dict[str, Callable[[torch.Tensor, FillerParameter, torch.Generator], None]] = {
     "constant": _constant,
     "uniform": _uniform,
     "gaussian": _gaussian,
@@ -85,7 +85,7 @@ _FILLERS: dict[str, Callable[[torch.Tensor, Any, torch.Generator], None]] = {
 }
 
 
-def check(filler: Any) -> None:
+def check(filler: FillerParameter | None) -> None:
     """Raises NetError for a filler that does not exist, or a field that it cannot honour."""
     if filler is None:
         return
@@ -110,7 +110,7 @@ def check(filler: Any) -> None:
         raise NetError(f"filler '{filler.type}': scale is a field of another Caffe that has no meaning here")
 
 
-def fill(values: torch.Tensor, filler: Any, generator: torch.Generator) -> None:
+def fill(values: torch.Tensor, filler: FillerParameter | None, generator: torch.Generator) -> None:
     """Initialises `values` in place as the FillerParameter message says; None means zeros.
 
     Raises:

@@ -13,13 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import NetError
-
-Array = NDArray[Any]
-
 
 _lent: dict[HostArray, torch.Tensor] = {}
 

@@ -25,11 +25,13 @@ from typing import Any, ClassVar, NoReturn
 import torch
 
 from mgcaffe.engine.checks.memory import blob_bytes, shape_text, why_too_large, why_too_many_axes
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EngineError, Location, NetError
+from mgcaffe.prototxt import FillerParameter, LayerParameter, Phase, Source, has_field
 
-TRAIN, TEST = 0, 1
+TRAIN, TEST = Phase.TRAIN, Phase.TEST
 
 
 def _one_rank(value: float) -> float:
@@ -54,7 +56,7 @@ class LayerContext:
         outline: the net is only looked at, so blobs larger than the machine's memory are no mistake.
     """
 
-    phase: int = TRAIN
+    phase: Phase = TRAIN
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     generator: torch.Generator = field(default_factory=torch.Generator)
@@ -133,13 +135,13 @@ class Layer:
     keeps_tops: bool = False
     tops_share_bottoms: bool = False
 
-    def __init__(self, param: Any, context: LayerContext, source: Any = None) -> None:
+    def __init__(self, param: LayerParameter, context: LayerContext, source: Source | None = None) -> None:
         """Takes the LayerParameter message, the net's context and, if known, the prototxt's LayerSource."""
         self.param = param
         self.name: str = param.name
         self.context = context
         self.source = source
-        self.phase: int = param.phase if param.HasField("phase") else context.phase
+        self.phase: Phase = param.phase if param.HasField("phase") else context.phase
         self.parameters: list[Parameter] = []
         self.backward_follows = self.phase == TRAIN
         self.may_overwrite_bottom = False
@@ -210,7 +212,7 @@ class Layer:
         """Multiply-accumulate operations of one forward pass."""
         return 0
 
-    def add_parameter(self, shape: Sequence[int], filler: Any = None) -> Parameter:
+    def add_parameter(self, shape: Sequence[int], filler: FillerParameter | None = None) -> Parameter:
         """Declares the next parameter; multipliers and name come from the layer's `param` messages.
 
         Raises:
@@ -227,7 +229,7 @@ class Layer:
             spec = self.param.param[index]
             parameter.name, parameter.lr_mult, parameter.decay_mult = spec.name, spec.lr_mult, spec.decay_mult
             parameter.explicit_multipliers = {
-                field: getattr(spec, field) for field in ("lr_mult", "decay_mult") if spec.HasField(field)
+                field: getattr(spec, field) for field in ("lr_mult", "decay_mult") if has_field(spec, field)
             }
         parameter.wanted = parameter.lr_mult != 0
         self.parameters.append(parameter)
@@ -238,6 +240,10 @@ class Layer:
         if not -rank <= axis < rank:
             self.fail(f"{field} {axis} does not exist in a blob with {rank} axes", field)
         return axis % rank
+
+    def describe(self) -> str:
+        """Return what a rank's record calls the layer: `layer 'conv1'`."""
+        return f"layer '{self.name}'"
 
     def location(self, field: str | None = None, index: int = 0) -> Location | None:
         """Where the layer (or one of its fields) stands in the prototxt, if that is known."""

@@ -26,11 +26,12 @@ from mgcaffe.engine.host_blob import resized
 from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.engine.types import Shape
 from mgcaffe.engine.weights import by_name, files
 from mgcaffe.errors import EngineError, NetError
-from mgcaffe.prototxt import NetParameter, check_names, read_net_source
+from mgcaffe.prototxt import NetParameter, NetSource, NetState, Phase, check_names, read_net_source
 
 if TYPE_CHECKING:
     from mgcaffe.engine.data.data_layer import DataLayer
@@ -58,6 +59,7 @@ class Net:
         input_shapes: shapes of data layers whose sources are absent, by layer name or "*".
         share_with: a net whose layers of the same name lend their parameters (a test net's train net).
         outline: the net is only looked at: blobs may be larger than this machine's memory.
+        before_setup: called with each layer before it is set up.
 
     Attributes:
         layers: the layers in order, Splits included.
@@ -76,9 +78,9 @@ class Net:
 
     def __init__(
         self,
-        param: Any,
+        param: NetParameter,
         *,
-        phase: int = TRAIN,
+        phase: Phase = TRAIN,
         level: int = 0,
         stages: Sequence[str] = (),
         dtype: torch.dtype = torch.float32,
@@ -88,16 +90,18 @@ class Net:
         sum_over_ranks: Callable[[float], float] | None = None,
         solver_ranks: int = 1,
         keep_blobs: bool = True,
-        sources: Any = None,
+        sources: NetSource | None = None,
         input_shapes: Mapping[str, Shape] | None = None,
         share_with: Net | None = None,
         outline: bool = False,
+        before_setup: Callable[[Layer], None] | None = None,
     ) -> None:
         self.param = param
         self.name: str = param.name
         self.phase = phase
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         self.keep_blobs = keep_blobs
+        self._before_setup = before_setup
         self.device = torch.device(device)
         self.dtype = dtype
         self.context = LayerContext(
@@ -135,14 +139,14 @@ class Net:
         self.after_backward: list[LayerHook] = []
 
     @classmethod
-    def from_file(cls, path: str | Path, **options: Any) -> Net:
+    def from_file(cls, path: str | os.PathLike[str], **options: Any) -> Net:
         """Reads a prototxt (text or binary, old forms upgraded) and builds the net. Options as for Net."""
         source = read_net_source(Path(path))
         return cls(source.param, sources=source, **options)
 
     # -- construction ------------------------------------------------------------------------------------
 
-    def _build(self, state: Any, sources: Any, share_with: Net | None) -> None:
+    def _build(self, state: NetState, sources: NetSource | None, share_with: Net | None) -> None:
         """Makes the layers of a state and their parameters, and works out which gradients are needed."""
         check_names(self.param, sources)
         unused_fields.check_net(self.param, sources)
@@ -182,6 +186,8 @@ class Net:
         layer.bottom_names = spec.bottoms or layer.bottom_names
         node = connect(len(self.nodes), spec, layer, self.blobs)
         shapes = [blob.shape for blob in node.bottoms]
+        if self._before_setup is not None:
+            self._before_setup(layer)
         self.nodes.append(node)
         self.layers.append(layer)
         if isinstance(layer, Input):
@@ -427,7 +433,7 @@ class Net:
 
     # -- weights -----------------------------------------------------------------------------------------
 
-    def copy_trained_layers(self, source: Any) -> by_name.CopyReport:
+    def copy_trained_layers(self, source: str | Path | NetParameter) -> by_name.CopyReport:
         """Copies weights from a file's path or a NetParameter message to the layers of the same names.
 
         A file is binary or HDF5 by its content.
@@ -444,7 +450,7 @@ class Net:
         sharing.bind_to_net(self.layers, {layer.name: layer for layer in reversed(other.layers)})
         sharing.bind_shared(self.layers)
 
-    def to_proto(self, diff: bool = False) -> Any:
+    def to_proto(self, diff: bool = False) -> NetParameter:
         """The net as a NetParameter message with weights (and gradients), as Caffe snapshots it."""
         message = NetParameter(name=self.name)
         by_name.layers_to_proto(message, self.layers, diff)

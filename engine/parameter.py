@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
-Shape = tuple[int, ...]
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import FillerParameter
 
 
 @dataclass(eq=False)
@@ -34,7 +34,7 @@ class Parameter:
     """
 
     shape: Shape
-    filler: Any = None
+    filler: FillerParameter | None = None
     name: str = ""
     lr_mult: float = 1.0
     decay_mult: float = 1.0

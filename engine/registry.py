@@ -7,12 +7,13 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mgcaffe.engine.checks import unused_fields
 from mgcaffe.engine.checks.fork_fields import LAYER_FORKS
 from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.errors import NetError
+from mgcaffe.prototxt import LayerParameter, Source
 
 _TYPES: dict[str, type[Layer]] = {}
 _LayerClass = TypeVar("_LayerClass", bound=type[Layer])
@@ -37,7 +38,7 @@ def layer_types() -> dict[str, type[Layer]]:
     return dict(sorted(_TYPES.items()))
 
 
-def create(param: Any, context: LayerContext, source: Any = None) -> Layer:
+def create(param: LayerParameter, context: LayerContext, source: Source | None = None) -> Layer:
     """Makes the layer that a LayerParameter message asks for.
 
     Raises:

@@ -22,10 +22,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from mgcaffe.engine.host_blob import HostBlob, ParameterBlob
-from mgcaffe.errors import NetError
+from mgcaffe.errors import NetError, describe_exception
+from mgcaffe.prototxt import LayerParameter, Phase
 
 CAFFE_MODULE = "mgcaffe.caffe_module"
 """The entry point whose function lets users' modules `import caffe` and derive from our Layer."""
@@ -57,12 +57,12 @@ class UserLayer:
 
     type = "Python"
     param_str: str
-    phase: int
+    phase: Phase
     blobs: BlobVector
     solver_rank: int = 0
     solver_count: int = 1
 
-    def __init__(self, param: Any = None) -> None:
+    def __init__(self, param: LayerParameter | None = None) -> None:
         """Takes the LayerParameter message."""
 
     @property
@@ -102,12 +102,12 @@ def load_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def described(error: Exception) -> str:
-    """The exception in one line, and the lines of the user's code where it came from, innermost last.
+def described(error: BaseException) -> str:
+    """Return the exception in one line, and the lines of the user's code where it came from, innermost last.
 
     Lines of this package and of Python's import machinery are left out.
     """
-    lines = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
+    lines = [describe_exception(error)]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(traceback.FrameSummary(error.filename, error.lineno, "<module>"))
@@ -124,17 +124,22 @@ def _is_ours(file: str) -> bool:
         return True
     resolved = Path(file).resolve()
     packages = Path(__file__).resolve().parents[1]
-    ours = any(resolved.is_relative_to(packages / name) for name in ("engine", "solvers", "pycaffe"))
+    ours = any(resolved.is_relative_to(packages / name) for name in ("comm", "engine", "solvers", "pycaffe"))
     return ours or resolved == Path(inspect.getfile(importlib)).resolve()
 
 
-def error_class(kind: type[Exception]) -> type[NetError]:
-    """A NetError that a user's own `except kind` catches too, as far as Python lets two classes be joined."""
-    if issubclass(NetError, kind):
+def error_class(kind: type[BaseException]) -> type[NetError]:
+    """Return a NetError that a user's own `except kind` catches too, as far as Python lets two classes be joined.
+
+    A BaseException that is no Exception (SystemExit) becomes a plain NetError: what ends a process, a generator or a
+    thread must not pass for that when it comes from a layer.
+    """
+    if issubclass(NetError, kind) or not issubclass(kind, Exception):
         return NetError
     try:
         joined = type("PythonLayerError", (NetError, kind), {"__doc__": "An exception of a layer in Python."})
         joined("")
-    except TypeError:
+    except Exception:
+        # The user's class takes other arguments, or refuses a subclass.
         return NetError
     return joined

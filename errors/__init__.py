@@ -45,6 +45,16 @@ class Location:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
+def describe_exception(error: BaseException) -> str:
+    """Return the class and the text of an exception in a line; it may be a user's, whose `__str__` raises."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException as failure:
+        return f"{name} (its __str__ raises {type(failure).__name__})"
+    return f"{name}: {text}" if text else name
+
+
 class EngineError(Exception):
     """The root of the tree. `str(error)` is the whole message: where, what, what to do.
 

@@ -11,7 +11,7 @@ can the values of the top-level enums (`TRAIN`, `TEST`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mgcaffe.prototxt import messages
 from mgcaffe.prototxt.binary import parse_binary, read_binary, write_binary
@@ -25,7 +25,7 @@ from mgcaffe.prototxt.files import (
     read_solver,
     read_solver_source,
 )
-from mgcaffe.prototxt.messages import message_class
+from mgcaffe.prototxt.messages import has_field, message_class
 from mgcaffe.prototxt.names import check_names
 from mgcaffe.prototxt.problems import nearest
 from mgcaffe.prototxt.source import LayerSource, NetSource, SolverSource, Source
@@ -33,6 +33,9 @@ from mgcaffe.prototxt.text_reader import parse_text
 from mgcaffe.prototxt.text_writer import print_float, print_text, write_text
 from mgcaffe.prototxt.upgrade import upgrade_net, upgrade_solver
 from mgcaffe.prototxt.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from mgcaffe.prototxt.messages import *  # noqa: F403
 
 __all__ = [
     "LayerSource",
@@ -43,6 +46,7 @@ __all__ = [
     "blob_shape",
     "check_names",
     "fill_blob",
+    "has_field",
     "message_class",
     "nearest",
     "net_source",
@@ -65,14 +69,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Gives a message class, or a value of a top-level enum, by its name in the schema."""
-    try:
-        return getattr(messages, name)
-    except AttributeError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+if not TYPE_CHECKING:  # a type checker knows the names from messages.pyi, and would take any other for one of them
+
+    def __getattr__(name: str) -> Any:
+        """Return a message class, an enum, or a value of a top-level enum, by its name in the schema."""
+        try:
+            return getattr(messages, name)
+        except AttributeError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
 
 def __dir__() -> Iterable[str]:
-    """Lists the functions and every name of the schema."""
+    """List the functions and every name of the schema."""
     return sorted({*__all__, *dir(messages)})

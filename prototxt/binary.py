@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, Location, PrototxtError
@@ -20,6 +20,7 @@ from mgcaffe.prototxt.problems import Problem, Problems
 from mgcaffe.prototxt.schema import MessageFacts
 from mgcaffe.prototxt.whole_files import write_whole
 
+_M = TypeVar("_M", bound=Message)
 MOST_PROBLEMS = 1000
 _FOREIGN = {
     b"\x89HDF": "an HDF5 file",
@@ -29,7 +30,7 @@ _FOREIGN = {
 }
 
 
-def parse_binary(data: bytes, message_class: Any, *, file: str = "<bytes>") -> tuple[Any, Problems]:
+def parse_binary(data: bytes, message_class: type[_M], *, file: str = "<bytes>") -> tuple[_M, Problems]:
     """Reads a message from its wire format.
 
     Args:
@@ -54,7 +55,8 @@ def parse_binary(data: bytes, message_class: Any, *, file: str = "<bytes>") -> t
             location=Location(file),
         ) from None
     if not message.IsInitialized():
-        missing = ", ".join(message.FindInitializationErrors())
+        # types-protobuf does not know the method.
+        missing = ", ".join(message.FindInitializationErrors())  # type: ignore[attr-defined]
         raise PrototxtError(f"this {name} lacks what it must have: {missing}", location=Location(file))
     problems = Problems()
     for problem in _unknown_fields(message, name, Location(file), is_top_level=True):
@@ -65,7 +67,7 @@ def parse_binary(data: bytes, message_class: Any, *, file: str = "<bytes>") -> t
     return message, problems
 
 
-def refuse_foreign(data: bytes, message_class: Any, file: str) -> None:
+def refuse_foreign(data: bytes, message_class: type[Message], file: str) -> None:
     """Refuses data that begin like a file of a kind that is often given by mistake.
 
     Raises:
@@ -77,7 +79,7 @@ def refuse_foreign(data: bytes, message_class: Any, file: str) -> None:
             raise PrototxtError(f"this is {what}, not a {name} of protobuf", location=Location(file))
 
 
-def _unknown_fields(message: Any, path: str, location: Location, is_top_level: bool) -> Iterator[Problem]:
+def _unknown_fields(message: Message, path: str, location: Location, is_top_level: bool) -> Iterator[Problem]:
     facts = message_facts(message)
     unknown_fields: Any = UnknownFieldSet(message)
     for unknown in unknown_fields:
@@ -112,7 +114,7 @@ def _describe(facts: MessageFacts, number: int, data: Any) -> str:
     return f"field number {number} of another type than {known.name}"
 
 
-def read_binary(path: str | os.PathLike[str], message_class: Any, *, strict: bool = False) -> Any:
+def read_binary(path: str | os.PathLike[str], message_class: type[_M], *, strict: bool = False) -> _M:
     """Reads a binary file into a message, and warns of what it does not know.
 
     Args:
@@ -154,7 +156,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise PrototxtError(f"cannot be read: {reason}", location=location) from None
 
 
-def write_binary(message: Any, path: str | os.PathLike[str]) -> None:
+def write_binary(message: Message, path: str | os.PathLike[str]) -> None:
     """Writes a message in protobuf's wire format, so that the file is whole or not there.
 
     Raises:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.errors import PrototxtError
-from mgcaffe.prototxt.messages import BlobShape, message_facts
+from mgcaffe.prototxt.messages import BlobProto, BlobShape, has_field, message_facts
 
 MOST_AXES = 32
 _LEGACY_AXES = ("num", "channels", "height", "width")
@@ -21,13 +21,13 @@ _MOST_BYTES = 2**31 - 1024
 _RAW_TYPES = {"DOUBLE": "<f8", "FLOAT": "<f4", "FLOAT16": "<f2"}
 
 
-def blob_shape(proto: Any) -> tuple[int, ...]:
+def blob_shape(proto: BlobProto) -> tuple[int, ...]:
     """Gives the shape of a blob. The old fields num, channels, height and width win (Caffe: blob.cpp).
 
     Raises:
         PrototxtError: an axis is negative, or there are more than 32.
     """
-    if any(proto.HasField(name) for name in _LEGACY_AXES):
+    if any(has_field(proto, name) for name in _LEGACY_AXES):
         shape = tuple(getattr(proto, name) for name in _LEGACY_AXES)
     elif len(proto.shape.dim) > MOST_AXES:
         raise PrototxtError(f"a blob has {len(proto.shape.dim)} axes; the most is {MOST_AXES}")
@@ -38,7 +38,7 @@ def blob_shape(proto: Any) -> tuple[int, ...]:
     return shape
 
 
-def blob_array(proto: Any, *, diff: bool = False) -> NDArray[Any]:
+def blob_array(proto: BlobProto, *, diff: bool = False) -> NDArray[Any]:
     """Gives the values of a blob as an array of its shape.
 
     Args:
@@ -63,7 +63,7 @@ def blob_array(proto: Any, *, diff: bool = False) -> NDArray[Any]:
     return values.reshape(shape)
 
 
-def fill_blob(proto: Any, array: NDArray[Any], *, diff: bool = False) -> None:
+def fill_blob(proto: BlobProto, array: NDArray[Any], *, diff: bool = False) -> None:
     """Puts an array into a blob, with its shape. What else the blob holds stays.
 
     Args:
@@ -86,16 +86,16 @@ def fill_blob(proto: Any, array: NDArray[Any], *, diff: bool = False) -> None:
     proto.MergeFromString(b"".join((_varint(number << 3 | 2), _varint(flat.nbytes), flat.tobytes())))
 
 
-def _values(proto: Any, name: str) -> NDArray[Any]:
+def _values(proto: BlobProto, name: str) -> NDArray[Any]:
     for field, dtype in ((f"double_{name}", "<f8"), (name, "<f4")):
         if len(getattr(proto, field)):
             return np.frombuffer(_packed_bytes(proto, field), dtype=dtype)
-    if proto.HasField(f"raw_{name}"):
+    if has_field(proto, f"raw_{name}"):
         return _raw_values(proto, name)
     return np.zeros(0, dtype="<f4")
 
 
-def _raw_values(proto: Any, name: str) -> NDArray[Any]:
+def _raw_values(proto: BlobProto, name: str) -> NDArray[Any]:
     facts = message_facts(proto).fields[f"raw_{name}_type"]
     assert facts.enum is not None
     type_name = facts.enum.names[getattr(proto, f"raw_{name}_type")]
@@ -109,7 +109,7 @@ def _raw_values(proto: Any, name: str) -> NDArray[Any]:
     return values.astype("<f4") if type_name == "FLOAT16" else values
 
 
-def _packed_bytes(proto: Any, field: str) -> memoryview:
+def _packed_bytes(proto: BlobProto, field: str) -> memoryview:
     """Finds the bytes of a packed field in the wire format of its message."""
     number = message_facts(proto).fields[field].number
     data = memoryview(proto.SerializeToString())

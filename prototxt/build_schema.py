@@ -1,9 +1,10 @@
-"""Builds the schema that the package ships from the two tables that describe it (see `schema_tables`).
+"""Builds the schema that the package ships from the three tables that describe it (see `schema_tables`).
 
-Three files are written from `caffe_fields.csv` and `caffe_enums.csv`:
+Four files are written from `caffe_fields.csv`, `caffe_enums.csv` and `caffe_docs.csv`:
 
     caffe.binpb      a FileDescriptorSet, from which `messages` builds the message classes at import
     caffe.proto      the same as text, to be read by people and by any protobuf compiler
+    messages.pyi     the same as type stubs, for editors and mypy
     docs/fields.md   our own numbers, and the fork fields that moved
 
 Run `python -m mgcaffe.prototxt.build_schema` after editing a table; a test fails until it has been run.
@@ -23,9 +24,11 @@ from google.protobuf.descriptor_pb2 import (
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from mgcaffe.prototxt.render_schema import LABELS, SCALARS, render_docs, render_proto
+from mgcaffe.prototxt.render_stubs import render_stubs
 from mgcaffe.prototxt.schema_tables import (
     EnumValue,
     Field,
+    read_docs,
     read_enums,
     read_fields,
     settle_enums,
@@ -75,19 +78,25 @@ def _add_field(message: DescriptorProto, field: Field, *, is_enum: bool) -> None
 
 
 def build(folder: Path = HERE) -> dict[str, bytes]:
-    """Builds the three files from the tables in `folder`. Returns their contents by name.
+    """Builds the four files from the tables in `folder`. Returns their contents by name.
 
     Raises:
         TypeError: protobuf refuses the schema.
+        ValueError: a text belongs to a message or field that the schema does not have.
     """
     all_fields = read_fields(folder / "caffe_fields.csv")
     fields = settle_fields(all_fields)
     values = settle_enums(read_enums(folder / "caffe_enums.csv"))
+    docs = read_docs(folder / "caffe_docs.csv")
+    unknown = docs.keys() - {(field.message, name) for field in fields for name in ("", field.name)}
+    if unknown:
+        raise ValueError(f"caffe_docs.csv is about what the schema does not have: {sorted(unknown)}")
     file = build_file(fields, values)
     DescriptorPool().AddSerializedFile(file.SerializeToString())
     return {
         "caffe.binpb": FileDescriptorSet(file=[file]).SerializeToString(deterministic=True),
-        "caffe.proto": render_proto(file).encode(),
+        "caffe.proto": render_proto(file, docs).encode(),
+        "messages.pyi": render_stubs(file, fields, docs).encode(),
         "fields.md": render_docs(fields, values, all_fields).encode(),
     }
 
@@ -95,8 +104,8 @@ def build(folder: Path = HERE) -> dict[str, bytes]:
 def main() -> None:
     """Writes the files to where they belong in the repository."""
     files = build()
-    (HERE / "caffe.binpb").write_bytes(files["caffe.binpb"])
-    (HERE / "caffe.proto").write_bytes(files["caffe.proto"])
+    for name in ("caffe.binpb", "caffe.proto", "messages.pyi"):
+        (HERE / name).write_bytes(files[name])
     (HERE.parent / "docs" / "fields.md").write_bytes(files["fields.md"])
 
 

@@ -7,7 +7,9 @@ caffemodel without an ending).
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from mgcaffe.errors import Location, PrototxtError
 from mgcaffe.prototxt.binary import parse_binary, read_bytes, refuse_foreign
@@ -23,7 +25,7 @@ _CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\
 _SAMPLE = 65536
 _LARGEST_TEXT_TRIAL = 1 << 24
 
-Decoded = tuple[Any, Source, Problems]
+_M = TypeVar("_M", bound=Message)
 
 
 def read_net_source(path: str | os.PathLike[str], strict: bool = False) -> NetSource:
@@ -42,7 +44,7 @@ def read_net_source(path: str | os.PathLike[str], strict: bool = False) -> NetSo
     return _net_source(read_bytes(path), os.fspath(path), strict)
 
 
-def read_net(path: str | os.PathLike[str], strict: bool = False) -> Any:
+def read_net(path: str | os.PathLike[str], strict: bool = False) -> NetParameter:
     """Reads a net as `read_net_source` does, and gives just the NetParameter."""
     return read_net_source(path, strict).param
 
@@ -63,7 +65,7 @@ def read_solver_source(path: str | os.PathLike[str], strict: bool = False) -> So
     return _solver_source(read_bytes(path), os.fspath(path), strict)
 
 
-def read_solver(path: str | os.PathLike[str], strict: bool = False) -> Any:
+def read_solver(path: str | os.PathLike[str], strict: bool = False) -> SolverParameter:
     """Reads a solver as `read_solver_source` does, and gives just the SolverParameter."""
     return read_solver_source(path, strict).param
 
@@ -78,7 +80,7 @@ def parse_solver(text: str, *, file: str = "<string>", strict: bool = False) -> 
     return _solver_source(text.encode("utf-8", "surrogateescape"), file, strict)
 
 
-def net_source(param: Any, *, file: str = "<memory>") -> NetSource:
+def net_source(param: NetParameter, *, file: str = "<memory>") -> NetSource:
     """Wraps a NetParameter that was made in memory, whose places are all the `file` as a whole."""
     return NetSource(SourceText(file, None), Place(0), file, param)
 
@@ -103,7 +105,7 @@ def _solver_source(data: bytes, file: str, strict: bool) -> SolverSource:
     return solver
 
 
-def _decode(data: bytes, message_class: Any, file: str) -> Decoded:
+def _decode(data: bytes, message_class: type[_M], file: str) -> tuple[_M, Source, Problems]:
     """Finds out whether the data are text or binary, and reads them."""
     refuse_foreign(data, message_class, file)
     sample = data[:_SAMPLE]
@@ -114,7 +116,7 @@ def _decode(data: bytes, message_class: Any, file: str) -> Decoded:
     return decoded
 
 
-def _decode_text(data: bytes, message_class: Any, file: str) -> Decoded:
+def _decode_text(data: bytes, message_class: type[_M], file: str) -> tuple[_M, Source, Problems]:
     try:
         return parse(data.decode("utf-8", "surrogateescape"), message_class, file=file)
     except PrototxtError as text_error:
@@ -128,7 +130,7 @@ def _decode_text(data: bytes, message_class: Any, file: str) -> Decoded:
         return message, Source(SourceText(file, None), Place(0)), problems
 
 
-def _decode_binary(data: bytes, message_class: Any, file: str) -> Decoded:
+def _decode_binary(data: bytes, message_class: type[_M], file: str) -> tuple[_M, Source, Problems]:
     try:
         message, problems = parse_binary(data, message_class, file=file)
         if problems.found and not message.ListFields():
@@ -152,7 +154,7 @@ def _decode_binary(data: bytes, message_class: Any, file: str) -> Decoded:
         ) from None
 
 
-def _refuse_solver(param: Any, problems: Problems, data: bytes, source: Source) -> None:
+def _refuse_solver(param: NetParameter, problems: Problems, data: bytes, source: Source) -> None:
     """Refuses a solver that was given where a net is wanted."""
     if param.layer or param.layers or not problems.found:
         return
@@ -182,7 +184,7 @@ def _refuse_net(problems: Problems, data: bytes, source: Source) -> None:
             raise PrototxtError(message, location=problem.location, hint=hint)
 
 
-def _is_whole(data: bytes, message_class: Any, source: Source) -> bool:
+def _is_whole(data: bytes, message_class: type[Message], source: Source) -> bool:
     """Says whether binary data make a message of some class without anything unknown."""
     try:
         _, problems = parse_binary(data, message_class, file=source.text.file)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf.message import Message
+
 from mgcaffe.errors import PrototxtError
 from mgcaffe.errors.file_names import shown_name, what_is_wrong_with_name
 
@@ -20,7 +22,7 @@ _MAX_NAME = 1000
 """Longer names of layers and blobs would fill every message that names them."""
 
 
-def check_names(message: Any, source: Any = None) -> None:
+def check_names(message: Message, source: Any = None) -> None:
     """Refuse texts that cannot be names, in a message and in those inside it; weights apart.
 
     Args:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
+from collections.abc import Mapping
 
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
@@ -13,6 +15,10 @@ from google.protobuf.descriptor_pb2 import (
 
 from mgcaffe.prototxt.schema_tables import ORIGINS, RELOCATED, EnumValue, Field
 
+Docs = Mapping[tuple[str, str], str]
+"""What a field means by message and field; what a message is for, under an empty field."""
+
+_WIDTH = 120
 SCALARS = {
     "bool": FieldDescriptorProto.TYPE_BOOL,
     "bytes": FieldDescriptorProto.TYPE_BYTES,
@@ -31,8 +37,8 @@ LABELS = {
 }
 
 
-def render_proto(file: FileDescriptorProto) -> str:
-    """Writes the descriptor as a .proto file."""
+def render_proto(file: FileDescriptorProto, docs: Docs) -> str:
+    """Writes the descriptor as a .proto file, with what messages and fields mean as comments."""
     lines = [
         "// The messages of Caffe and its forks, and our own. Written by build_schema.py from its tables.",
         f'syntax = "{file.syntax}";',
@@ -41,7 +47,7 @@ def render_proto(file: FileDescriptorProto) -> str:
     for enum in file.enum_type:
         lines += ["", *_render_enum(enum, "")]
     for message in file.message_type:
-        lines += ["", *_render_message(message, "")]
+        lines += ["", *_render_message(message, message.name, "", docs)]
     return "\n".join(lines) + "\n"
 
 
@@ -50,14 +56,20 @@ def _render_enum(enum: EnumDescriptorProto, indent: str) -> list[str]:
     return [f"{indent}enum {enum.name} {{", *values, f"{indent}}}"]
 
 
-def _render_message(message: DescriptorProto, indent: str) -> list[str]:
-    lines = [f"{indent}message {message.name} {{"]
+def _render_message(message: DescriptorProto, path: str, indent: str, docs: Docs) -> list[str]:
+    inside = indent + "  "
+    lines = [*_comment(docs.get((path, ""), ""), indent), f"{indent}message {message.name} {{"]
     for enum in message.enum_type:
-        lines += _render_enum(enum, indent + "  ")
+        lines += _render_enum(enum, inside)
     for nested in message.nested_type:
-        lines += _render_message(nested, indent + "  ")
-    lines += [f"{indent}  {_render_field(field)}" for field in message.field]
+        lines += _render_message(nested, f"{path}.{nested.name}", inside, docs)
+    for field in message.field:
+        lines += [*_comment(docs.get((path, field.name), ""), inside), f"{inside}{_render_field(field)}"]
     return [*lines, indent + "}"]
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    return [f"{indent}// {line}" for line in textwrap.wrap(text, _WIDTH - len(indent) - 3)]
 
 
 def _render_field(field: FieldDescriptorProto) -> str:
@@ -78,7 +90,7 @@ _INTRODUCTION = """\
 # Field numbers
 
 Written by `python -m mgcaffe.prototxt.build_schema` from `prototxt/caffe_fields.csv` and
-`prototxt/caffe_enums.csv`; the whole schema is `prototxt/caffe.proto`.
+`prototxt/caffe_enums.csv`; the whole schema, with what its fields mean, is `prototxt/caffe.proto`.
 
 ## Our own fields
 

@@ -1,7 +1,8 @@
-"""Reads the two tables that describe the schema, and settles the clashes between their origins.
+"""Reads the three tables that describe the schema, and settles the clashes between their origins.
 
 `caffe_fields.csv` and `caffe_enums.csv` list every field and enum value with its number, type, default and
 origin: BVLC Caffe, its SSD, NVIDIA and Intel forks (rows only where they add or differ), and ourselves.
+`caffe_docs.csv` says what messages and fields mean.
 
 Where two origins give one number to two fields, or one name two numbers, the earlier origin of ORIGINS wins.
 The loser keeps its name and gets RELOCATED[origin] plus its own number, so that text still names it while
@@ -73,6 +74,12 @@ def read_enums(path: Path) -> list[EnumValue]:
             EnumValue(row["origin"], row["enum"], row["value"], int(row["number"]), int(row["number"]))
             for row in csv.DictReader(table)
         ]
+
+
+def read_docs(path: Path) -> dict[tuple[str, str], str]:
+    """Read what fields mean by message and field; what a message is for stands under an empty field."""
+    with path.open(newline="", encoding="utf-8") as table:
+        return {(row["message"], row["field"]): row["text"] for row in csv.DictReader(table)}
 
 
 def settle_fields(fields: list[Field]) -> list[Field]:

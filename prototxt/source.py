@@ -7,10 +7,10 @@ the text that it came from; `NetSource`, `LayerSource` and `SolverSource` tie it
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from mgcaffe.errors import Location, PrototxtError
 from mgcaffe.prototxt.lexer import SourceText
+from mgcaffe.prototxt.messages import NetParameter, SolverParameter, has_field
 
 
 @dataclass
@@ -91,7 +91,7 @@ class NetSource(Source):
     """
 
     path: str
-    param: Any
+    param: NetParameter
     layers: list[LayerSource] = field(default_factory=list)
     upgrades: list[str] = field(default_factory=list)
 
@@ -116,7 +116,7 @@ class SolverSource(Source):
     """
 
     path: str
-    param: Any
+    param: SolverParameter
     inline_nets: dict[tuple[str, int], NetSource] = field(default_factory=dict)
     upgrades: list[str] = field(default_factory=list)
 
@@ -124,12 +124,12 @@ class SolverSource(Source):
         if self.inline_nets:
             return
         for name in ("net_param", "train_net_param"):
-            if self.param.HasField(name):
+            if has_field(self.param, name):
                 self._add_inline(name, 0, getattr(self.param, name))
         for index, net in enumerate(self.param.test_net_param):
             self._add_inline("test_net_param", index, net)
 
-    def _add_inline(self, name: str, index: int, param: Any) -> None:
+    def _add_inline(self, name: str, index: int, param: NetParameter) -> None:
         place = self.place.find(name, index)
         self.inline_nets[name, index] = NetSource(self.text, place, self.path, param)
 

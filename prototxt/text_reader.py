@@ -8,7 +8,9 @@ commas or semicolons between fields.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
+
+from google.protobuf.message import Message
 
 from mgcaffe.prototxt.lexer import Lexer, SourceText
 from mgcaffe.prototxt.messages import message_facts
@@ -17,6 +19,7 @@ from mgcaffe.prototxt.scalars import UnknownEnumValue, expected, read_scalar
 from mgcaffe.prototxt.schema import FieldFacts, MessageFacts
 from mgcaffe.prototxt.source import Place, Source
 
+_M = TypeVar("_M", bound=Message)
 DEEPEST = 100
 """How many messages may lie inside one another."""
 MOST_PROBLEMS = 10_000
@@ -32,7 +35,7 @@ class TextReader:
         self._lexer = Lexer(source)
         self._depth = 0
 
-    def read(self, message: Any) -> Place:
+    def read(self, message: Message) -> Place:
         """Fills a message with the whole text.
 
         Returns:
@@ -51,7 +54,7 @@ class TextReader:
     def _fail(self, message: str, offset: int | None = None, hint: str | None = None) -> NoReturn:
         raise self.source.error(message, self._lexer.offset if offset is None else offset, hint)
 
-    def _read_field(self, message: Any, facts: MessageFacts, place: Place, context: str) -> None:
+    def _read_field(self, message: Message, facts: MessageFacts, place: Place, context: str) -> None:
         lexer = self._lexer
         start = lexer.offset
         if lexer.kind == "mark" and lexer.token == "[":
@@ -71,7 +74,7 @@ class TextReader:
         if not lexer.accept(","):
             lexer.accept(";")
 
-    def _read_known(self, message: Any, field: FieldFacts, place: Place, context: str, start: int) -> None:
+    def _read_known(self, message: Message, field: FieldFacts, place: Place, context: str, start: int) -> None:
         if not field.repeated and field.name in place.fields:
             first = self.source.location(place.fields[field.name][0].offset).line
             self._fail(f"'{field.name}' is given twice in {context}, first in line {first}", start)
@@ -86,7 +89,7 @@ class TextReader:
         else:
             self._fail(f"{field.name}: expected {expected(field)}, found a list; it may be given only once")
 
-    def _read_list(self, message: Any, field: FieldFacts, place: Place) -> None:
+    def _read_list(self, message: Message, field: FieldFacts, place: Place) -> None:
         lexer = self._lexer
         opening = lexer.offset
         lexer.advance()
@@ -101,7 +104,7 @@ class TextReader:
             if not lexer.accept(","):
                 self._fail(f"expected ',' or ']' in the list of '{field.name}', found {lexer.found()}")
 
-    def _read_value(self, message: Any, field: FieldFacts, place: Place, start: int) -> None:
+    def _read_value(self, message: Message, field: FieldFacts, place: Place, start: int) -> None:
         if field.kind == "message":
             inner_place = Place(start)
             place.add(field.name, inner_place)
@@ -122,7 +125,7 @@ class TextReader:
         else:
             setattr(message, field.name, value)
 
-    def _read_message(self, message: Any, field: FieldFacts, place: Place) -> None:
+    def _read_message(self, message: Message, field: FieldFacts, place: Place) -> None:
         assert field.message is not None
         lexer = self._lexer
         closer = self._open(field.name, f"{field.name}: expected {expected(field)}, found {lexer.found()}")
@@ -154,7 +157,7 @@ class TextReader:
             hint = f"A '}}' seems to be missing before line {line}, where '{inner}' stands inside it."
         self._fail(f"the '{mark}' of '{name}' is never closed", opening, hint)
 
-    def _check_required(self, message: Any, facts: MessageFacts, place: Place, context: str) -> None:
+    def _check_required(self, message: Message, facts: MessageFacts, place: Place, context: str) -> None:
         for name in facts.required:
             if not message.HasField(name):
                 self._fail(f"{context} needs '{name}', which is missing", place.offset)
@@ -247,7 +250,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 60 else name[:57] + "..."
 
 
-def parse(text: str, message_class: Any, *, file: str = "<string>") -> tuple[Any, Source, Problems]:
+def parse(text: str, message_class: type[_M], *, file: str = "<string>") -> tuple[_M, Source, Problems]:
     """Reads prototxt text.
 
     Args:
@@ -268,7 +271,7 @@ def parse(text: str, message_class: Any, *, file: str = "<string>") -> tuple[Any
     return message, Source(source, place), reader.problems
 
 
-def parse_text(text: str, message_class: Any, *, file: str = "<string>", strict: bool = False) -> Any:
+def parse_text(text: str, message_class: type[_M], *, file: str = "<string>", strict: bool = False) -> _M:
     """Reads prototxt text into a message, and warns of what it does not know.
 
     Args:

@@ -11,6 +11,8 @@ import os
 import struct
 from typing import Any
 
+from google.protobuf.message import Message
+
 from mgcaffe.prototxt.binary import write_bytes
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.schema import FieldFacts
@@ -25,7 +27,7 @@ _ESCAPES = {
 }
 
 
-def print_text(message: Any) -> str:
+def print_text(message: Message) -> str:
     """Prints a message as prototxt, one field a line, two spaces of indent a level.
 
     Args:
@@ -39,7 +41,7 @@ def print_text(message: Any) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def write_text(message: Any, path: str | os.PathLike[str]) -> None:
+def write_text(message: Message, path: str | os.PathLike[str]) -> None:
     """Writes a message as prototxt, so that the file is whole or not there.
 
     Raises:
@@ -48,7 +50,7 @@ def write_text(message: Any, path: str | os.PathLike[str]) -> None:
     write_bytes(print_text(message).encode(), path)
 
 
-def _print_fields(message: Any, indent: str, lines: list[str]) -> None:
+def _print_fields(message: Message, indent: str, lines: list[str]) -> None:
     facts = message_facts(message)
     for descriptor, value in message.ListFields():
         field = facts.fields[descriptor.name]
@@ -63,7 +65,8 @@ def _print_fields(message: Any, indent: str, lines: list[str]) -> None:
 
 def _print_scalar(value: Any, field: FieldFacts) -> str:
     if field.kind == "string":
-        return '"' + value.translate(_ESCAPES) + '"'
+        text: str = value.translate(_ESCAPES)
+        return f'"{text}"'
     if field.kind == "bytes":
         return '"' + "".join(_ESCAPES.get(b, chr(b) if b < 127 else f"\\{b:03o}") for b in value) + '"'
     if field.kind == "bool":

@@ -12,9 +12,7 @@ Places move along, so that an error in an upgraded net still points into the use
 
 from __future__ import annotations
 
-from typing import Any
-
-from mgcaffe.prototxt.messages import LayerParameter, SolverParameter, message_facts
+from mgcaffe.prototxt.messages import LayerParameter, SolverParameter, has_field
 from mgcaffe.prototxt.problems import logger
 from mgcaffe.prototxt.source import LayerSource, NetSource, Place, SolverSource
 from mgcaffe.prototxt.upgrade_v0 import is_v0, upgrade_v0
@@ -80,9 +78,7 @@ def upgrade_solver(solver: SolverSource) -> None:
     if param.HasField("solver_type"):
         if param.HasField("type"):
             raise solver.error("'solver_type' is the old form of 'type': a solver has only one of them", "solver_type")
-        facts = message_facts(SolverParameter).fields["solver_type"]
-        assert facts.enum is not None
-        param.type = _SOLVER_TYPES[facts.enum.names[param.solver_type]]
+        param.type = _SOLVER_TYPES[SolverParameter.SolverType.Name(param.solver_type)]
         param.ClearField("solver_type")
         solver.place.fields["type"] = solver.place.fields.pop("solver_type", [])
         solver.upgrades.append(f'solver_type, now type: "{param.type}"')
@@ -92,7 +88,7 @@ def upgrade_solver(solver: SolverSource) -> None:
         solver.upgrades.extend(f"{which}: {done}" for done in net.upgrades)
 
 
-def _upgrade_transform(layer: Any, source: LayerSource, legacy_wins: bool) -> bool:
+def _upgrade_transform(layer: LayerParameter, source: LayerSource, legacy_wins: bool) -> bool:
     """Moves scale, mean_file, crop_size and mirror from a data layer's own parameters to transform_param.
 
     Says whether there was anything to move.
@@ -101,12 +97,12 @@ def _upgrade_transform(layer: Any, source: LayerSource, legacy_wins: bool) -> bo
     old fields, which is why moving or ignoring one there is worth a warning.
     """
     holder_name = _TRANSFORM_HOLDERS.get(layer.type)
-    if holder_name is None or not layer.HasField(holder_name):
+    if holder_name is None or not has_field(layer, holder_name):
         return False
     holder = getattr(layer, holder_name)
-    given = [name for name in _TRANSFORM_FIELDS if holder.HasField(name)]
+    given = [name for name in _TRANSFORM_FIELDS if has_field(holder, name)]
     for name in given:
-        is_new = not layer.transform_param.HasField(name)
+        is_new = not has_field(layer.transform_param, name)
         location = source.field(f"{holder_name}.{name}")
         if is_new or legacy_wins:
             setattr(layer.transform_param, name, getattr(holder, name))

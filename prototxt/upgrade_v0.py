@@ -110,7 +110,7 @@ def upgrade_v0(net: NetSource) -> None:
     net.upgrades.append(f"{count} layers in the form of 2013 (V0){folded}")
 
 
-def _upgrade_layer(old: Any, source: LayerSource) -> None:
+def _upgrade_layer(old: V1LayerParameter, source: LayerSource) -> None:
     beside = [field.name for field, _ in old.ListFields() if field.name not in ("layer", "bottom", "top")]
     if beside:
         message = f"'{beside[0]}' stands beside 'layer', where the form of 2013 has only 'bottom' and 'top'"
@@ -118,13 +118,11 @@ def _upgrade_layer(old: Any, source: LayerSource) -> None:
     inner = old.layer
     kind = inner.type
     if inner.HasField("type"):
-        types = message_facts(V1LayerParameter).fields["type"].enum
-        assert types is not None
         if kind not in _TYPES:
             near = nearest(kind, _TYPES)
             guess = f". Did you mean '{near}'?" if near else ""
             raise source.error(f"unknown layer type '{kind}' in the form of 2013 (V0){guess}", "layer.type")
-        old.type = types.numbers[_TYPES[kind]]
+        old.type = V1LayerParameter.LayerType.Value(_TYPES[kind])
     for field, value in inner.ListFields():
         if field.name == "type":
             continue
@@ -150,7 +148,7 @@ def _target(kind: str, name: str) -> str:
     return ""
 
 
-def _move(old: Any, path: str, value: Any, source: Source) -> None:
+def _move(old: V1LayerParameter, path: str, value: Any, source: Source) -> None:
     """Sets a field of V1, given as a path, to the value of a field of V0."""
     holder, _, name = path.rpartition(".")
     message = getattr(old, holder) if holder else old

@@ -6,9 +6,7 @@ The public model zoo (VGG, Network in Network, R-CNN) is in this form, text and 
 
 from __future__ import annotations
 
-from typing import Any
-
-from mgcaffe.prototxt.messages import V1LayerParameter, message_facts
+from mgcaffe.prototxt.messages import LayerParameter, V1LayerParameter, message_facts
 from mgcaffe.prototxt.source import LayerSource, NetSource, Place
 
 _TYPES = {
@@ -76,7 +74,7 @@ def upgrade_v1(net: NetSource) -> None:
     param.ClearField("layers")
 
 
-def _upgrade_layer(old: Any, new: Any) -> None:
+def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
     facts = message_facts(old)
     for descriptor, value in old.ListFields():
         name = descriptor.name
@@ -86,9 +84,7 @@ def _upgrade_layer(old: Any, new: Any) -> None:
                     new.param.add()
                 setattr(new.param[index], _SPEC_FIELDS[name], item)
         elif name == "type":
-            types = message_facts(V1LayerParameter).fields["type"].enum
-            assert types is not None
-            new.type = _TYPES[types.names[value]]
+            new.type = _TYPES[V1LayerParameter.LayerType.Name(value)]
         elif facts.fields[name].repeated:
             getattr(new, name).MergeFrom(value)
         elif facts.fields[name].kind == "message":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgcaffe.engine.host_blob import Array
+from mgcaffe.engine.types import Array
 from mgcaffe.pycaffe.problems import ArgumentError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from mgcaffe import engine
-from mgcaffe.engine.host_blob import Array, HostArray, HostBlob, as_sizes, resized
+from mgcaffe.engine.host_blob import HostArray, HostBlob, as_sizes, resized
 from mgcaffe.engine.layers.input import Input
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Array, Shape
 
 
 class Blob(HostBlob):

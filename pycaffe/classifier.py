@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgcaffe.engine.host_blob import Array
+from mgcaffe.engine.types import Array
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.images import oversample as ten_crops
 from mgcaffe.pycaffe.images import resize_image
@@ -79,9 +79,9 @@ class Classifier(Net):
         crops = ten_crops(images, self.crop_dims) if oversample else self._centres(images)
         name = self.inputs[0]
         prepared = np.stack([self.transformer.preprocess(name, crop) for crop in crops])
-        scores = self.forward_all(**{name: prepared})[self.outputs[0]]
+        scores: Array = self.forward_all(**{name: prepared})[self.outputs[0]]
         if oversample:
-            return scores.reshape((len(images), 10, *scores.shape[1:])).mean(axis=1)
+            scores = scores.reshape((len(images), 10, *scores.shape[1:])).mean(axis=1)
         return scores
 
     def _centres(self, images: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mgcaffe.engine.host_blob import Array
+from mgcaffe.engine.types import Array
 from mgcaffe.errors import UsageError
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.classifier import image_transformer

@@ -16,7 +16,7 @@ from typing import Any
 
 from mgcaffe.engine.graph import rules
 from mgcaffe.errors import UsageError
-from mgcaffe.prototxt import PoolingParameter
+from mgcaffe.prototxt import ConvolutionParameter, LayerParameter, NetParameter, Phase, PoolingParameter, has_field
 
 _BLOB = 'shape=octagon, fillcolor="#E0E0E0", style=filled'
 _COLOURS = {"Convolution": "#FF5050", "Deconvolution": "#FF5050", "Pooling": "#FF9900", "InnerProduct": "#CC33FF"}
@@ -24,10 +24,10 @@ _TEXT_ENDINGS = ("dot", "gv", "raw")
 
 
 def get_dot(
-    caffe_net: Any,
+    caffe_net: NetParameter,
     rankdir: str = "LR",
     label_edges: bool = True,
-    phase: int | None = None,
+    phase: Phase | None = None,
     display_lrm: bool = False,
 ) -> str:
     """A net in Graphviz's language.
@@ -58,10 +58,10 @@ def get_dot(
 
 
 def get_pydot_graph(
-    caffe_net: Any,
+    caffe_net: NetParameter,
     rankdir: str = "LR",
     label_edges: bool = True,
-    phase: int | None = None,
+    phase: Phase | None = None,
     display_lrm: bool = False,
 ) -> Any:
     """The same as a pydot graph.
@@ -77,7 +77,11 @@ def get_pydot_graph(
 
 
 def draw_net(
-    caffe_net: Any, rankdir: str = "LR", ext: str = "png", phase: int | None = None, display_lrm: bool = False
+    caffe_net: NetParameter,
+    rankdir: str = "LR",
+    ext: str = "png",
+    phase: Phase | None = None,
+    display_lrm: bool = False,
 ) -> bytes:
     """A picture of a net.
 
@@ -104,10 +108,10 @@ def draw_net(
 
 
 def draw_net_to_file(
-    caffe_net: Any,
+    caffe_net: NetParameter,
     filename: str | os.PathLike[str],
     rankdir: str = "LR",
-    phase: int | None = None,
+    phase: Phase | None = None,
     display_lrm: bool = False,
 ) -> None:
     """Draws a net into a file, in the format of the file's ending. Arguments and errors as for `draw_net`."""
@@ -115,21 +119,21 @@ def draw_net_to_file(
     path.write_bytes(draw_net(caffe_net, rankdir, path.suffix.lstrip(".") or "png", phase, display_lrm))
 
 
-def _layers(net: Any, phase: int | None) -> Iterable[Any]:
+def _layers(net: NetParameter, phase: Phase | None) -> Iterable[LayerParameter]:
     """All layers, or those of a phase whatever level and stages the rules ask for."""
     if phase is None:
         return net.layer
     return [layer for layer in net.layer if _is_in_phase(layer, phase)]
 
 
-def _is_in_phase(layer: Any, phase: int) -> bool:
+def _is_in_phase(layer: LayerParameter, phase: Phase) -> bool:
     state = rules.make_state(phase)
     if layer.include:
         return any(not rule.HasField("phase") or rule.phase == phase for rule in layer.include)
     return not any(rules.meets_rule(state, rule) for rule in layer.exclude)
 
 
-def _layer_label(layer: Any, rankdir: str, display_lrm: bool) -> str:
+def _layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool) -> str:
     parts = [layer.name, f"({layer.type})"]
     if layer.type in ("Convolution", "Deconvolution"):
         param = layer.convolution_param
@@ -139,16 +143,16 @@ def _layer_label(layer: Any, rankdir: str, display_lrm: bool) -> str:
             f"pad: {_sizes(param, 'pad', 'pad_h', 'pad_w', '0')}",
         ]
     elif layer.type == "Pooling":
-        param = layer.pooling_param
-        method = PoolingParameter.PoolMethod.Name(param.pool)
-        parts += [f"({method})", f"kernel size: {param.kernel_size}", f"stride: {param.stride}", f"pad: {param.pad}"]
+        pool = layer.pooling_param
+        method = PoolingParameter.PoolMethod.Name(pool.pool)
+        parts += [f"({method})", f"kernel size: {pool.kernel_size}", f"stride: {pool.stride}", f"pad: {pool.pad}"]
     if display_lrm:
         parts += [f"lr mult: {spec.lr_mult:g}" for spec in layer.param]
     # nodes stand upright where the net runs down
     return (" " if rankdir in ("TB", "BT") else "\n").join(parts)
 
 
-def _edge_label(layer: Any) -> str:
+def _edge_label(layer: LayerParameter) -> str:
     if layer.type in ("Convolution", "Deconvolution"):
         return str(layer.convolution_param.num_output)
     if layer.type == "InnerProduct":
@@ -156,8 +160,8 @@ def _edge_label(layer: Any) -> str:
     return f"Batch {layer.data_param.batch_size}" if layer.type == "Data" else ""
 
 
-def _sizes(param: Any, both: str, height: str, width: str, default: str) -> str:
-    if param.HasField(height):
+def _sizes(param: ConvolutionParameter, both: str, height: str, width: str, default: str) -> str:
+    if has_field(param, height):
         return f"{getattr(param, height)}x{getattr(param, width)}"
     return "x".join(str(size) for size in getattr(param, both)) or default
 

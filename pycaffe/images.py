@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from mgcaffe.engine.host_blob import Array
+from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError, Location
 from mgcaffe.pycaffe.problems import ArgumentError
 
@@ -73,7 +73,8 @@ def resize_image(im: Array, new_dims: Sequence[int] | Array, interp_order: int =
         raise ArgumentError(f"an image has the shape height x width x channels, not {im.shape}")
     rows = _weights(im.shape[0], int(new_dims[0]), interp_order)
     columns = _weights(im.shape[1], int(new_dims[1]), interp_order)
-    return np.einsum("hi,ijk,wj->hwk", rows, im.astype(np.float64), columns, optimize=True).astype(np.float32)
+    resized: Array = np.einsum("hi,ijk,wj->hwk", rows, im.astype(np.float64), columns, optimize=True)
+    return resized.astype(np.float32)
 
 
 def _nearest(distance: Array) -> Array:
@@ -81,7 +82,8 @@ def _nearest(distance: Array) -> Array:
 
 
 def _linear(distance: Array) -> Array:
-    return np.maximum(0, 1 - np.abs(distance))
+    weights: Array = np.maximum(0, 1 - np.abs(distance))
+    return weights
 
 
 def _cubic(distance: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgcaffe.engine.data.datum import decode_datum
-from mgcaffe.engine.host_blob import Array
+from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError, PrototxtError
 from mgcaffe.prototxt import BlobProto, BlobProtoVector, Datum, blob_array, fill_blob
 from mgcaffe.pycaffe.images import load_image, oversample, resize_image
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-def blobproto_to_array(blob: Any, return_diff: bool = False) -> Array:
+def blobproto_to_array(blob: BlobProto, return_diff: bool = False) -> Array:
     """The values of a BlobProto (or its gradient) in its shape.
 
     Raises:
@@ -43,7 +43,7 @@ def blobproto_to_array(blob: Any, return_diff: bool = False) -> Array:
         raise ArgumentError(error.message) from None
 
 
-def array_to_blobproto(arr: Any, diff: Any = None) -> Any:
+def array_to_blobproto(arr: Any, diff: Any = None) -> BlobProto:
     """A BlobProto that holds an array of any shape, and a gradient beside it if one is given."""
     blob = BlobProto()
     fill_blob(blob, np.asarray(arr, np.float32))
@@ -64,7 +64,7 @@ def blobprotovector_str_to_arraylist(text: bytes) -> list[Array]:
     return [blobproto_to_array(blob) for blob in BlobProtoVector.FromString(text).blobs]
 
 
-def array_to_datum(arr: Any, label: int | None = None) -> Any:
+def array_to_datum(arr: Any, label: int | None = None) -> Datum:
     """A Datum that holds an image.
 
     Args:
@@ -87,7 +87,7 @@ def array_to_datum(arr: Any, label: int | None = None) -> Any:
     return datum
 
 
-def datum_to_array(datum: Any) -> Array:
+def datum_to_array(datum: Datum) -> Array:
     """The image in a Datum, channels x height x width: uint8 or float32; an encoded one is decoded, to BGR.
 
     Raises:

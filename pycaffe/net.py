@@ -12,10 +12,11 @@ import numpy as np
 
 from mgcaffe import engine
 from mgcaffe.engine.data.memory_data import MemoryData
-from mgcaffe.engine.host_blob import Array, HostBlob, ParameterBlob, write_back
+from mgcaffe.engine.host_blob import HostBlob, ParameterBlob, write_back
 from mgcaffe.engine.layer import Layer as EngineLayer
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.layers.python import Python
+from mgcaffe.engine.types import Array
 from mgcaffe.engine.user_layer import UserLayer
 from mgcaffe.engine.weights import hdf5
 from mgcaffe.prototxt import write_binary

@@ -16,6 +16,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from google.protobuf.message import Message
+
 from mgcaffe.prototxt import LayerParameter, NetParameter, message_class
 from mgcaffe.pycaffe.problems import ArgumentError, ArgumentTypeError
 
@@ -52,7 +54,7 @@ class Top:
         self.fn = fn
         self.n = n
 
-    def to_proto(self) -> Any:
+    def to_proto(self) -> NetParameter:
         """The NetParameter of this top and all that it is made from, with names made up."""
         return to_proto(self)
 
@@ -117,13 +119,13 @@ class NetSpec:
     def __delattr__(self, name: str) -> None:
         del self.tops[name]
 
-    def to_proto(self) -> Any:
+    def to_proto(self) -> NetParameter:
         """The NetParameter, layers in an order in which they can be computed."""
         names = {id(top): name for name, top in self.tops.items()}
         return _Writer(names).write(self.tops.values())
 
 
-def to_proto(*tops: Top) -> Any:
+def to_proto(*tops: Top) -> NetParameter:
     """The NetParameter of all that makes these tops, with names made up: Convolution1, ReLU1, ..."""
     return _Writer({}).write(tops)
 
@@ -137,10 +139,10 @@ class _Writer:
 
     def __init__(self, names: dict[int, str]) -> None:
         self._names = names
-        self._made: OrderedDict[int, Any] = OrderedDict()
+        self._made: OrderedDict[int, LayerParameter] = OrderedDict()
         self._counts: Counter[str] = Counter()
 
-    def write(self, tops: Iterable[Any]) -> Any:
+    def write(self, tops: Iterable[Any]) -> NetParameter:
         """The net that makes all these tops."""
         for top in tops:
             if not isinstance(top, (Top, Function)):
@@ -163,7 +165,7 @@ class _Writer:
             if id(function) not in self._made:
                 self._made[id(function)] = self._layer(function)
 
-    def _layer(self, function: Function) -> Any:
+    def _layer(self, function: Function) -> LayerParameter:
         layer = LayerParameter(type=function.type_name)
         layer.bottom.extend(self._made[id(top.fn)].top[top.n] for top in function.inputs)
         if function.in_place:
@@ -172,13 +174,13 @@ class _Writer:
             layer.top.extend(self._name(top, function) for top in function.tops)
         layer.name = self._name(function.tops[0] if function.tops else function, function)
         own_field = param_name_dict().get(function.type_name)
-        own = getattr(layer, own_field) if own_field else None
+        own: Message | None = getattr(layer, own_field) if own_field else None
         for name, value in function.params.items():
             # the layer's own message comes first: the field `engine` is in both
-            is_own = own is not None and name in own.DESCRIPTOR.fields_by_name
-            if not is_own and name not in layer.DESCRIPTOR.fields_by_name:
+            target = own if own is not None and name in own.DESCRIPTOR.fields_by_name else layer
+            if target is layer and name not in layer.DESCRIPTOR.fields_by_name:
                 raise ArgumentError(f"layers of type {function.type_name} have no field '{name}'")
-            assign(own if is_own else layer, name, value)
+            assign(target, name, value)
         return layer
 
     def _name(self, named: Top | Function, function: Function) -> str:
@@ -189,7 +191,7 @@ class _Writer:
         return self._names[id(named)]
 
 
-def assign(message: Any, name: str, value: Any) -> None:
+def assign(message: Message, name: str, value: Any) -> None:
     """Sets a field from a Python value: dicts make messages, lists repeated fields.
 
     Raises:

@@ -32,7 +32,7 @@ class Solver:
     def __init__(self, solver_file: str | os.PathLike[str]) -> None:
         mode.start_caffe_log()
         source = read_solver_source(solver_file)
-        self.param: Any = source.param
+        self.param = source.param
         if self.kind:
             self.param.type = self.kind
         seed = mode.next_seed()

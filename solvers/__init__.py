@@ -6,7 +6,13 @@ Names are loaded on first use, so that importing this package costs neither torc
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mgcaffe.solvers.events import SolverListener as SolverListener
+    from mgcaffe.solvers.rates.policies import LearningRatePolicy as LearningRatePolicy
+    from mgcaffe.solvers.solver import Solver as Solver
+    from mgcaffe.solvers.update.updater import Updater as Updater
 
 _HOMES = {
     "LearningRatePolicy": "rates.policies",
@@ -18,7 +24,9 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"mgcaffe.solvers.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'mgcaffe.solvers' has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(f"mgcaffe.solvers.{_HOMES[name]}"), name)
+        raise AttributeError(f"module 'mgcaffe.solvers' has no attribute {name!r}")

@@ -19,7 +19,7 @@ from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.errors import PrototxtError
-from mgcaffe.prototxt import BlobProto, blob_array, fill_blob
+from mgcaffe.prototxt import BlobProto, NetParameter, blob_array, fill_blob
 from mgcaffe.solvers.events import Emit, Warned
 
 # One rank's arrays by a name that says net, layer number and layer name.
@@ -29,12 +29,12 @@ _TYPES = ("LSTM", "RNN")
 _KEY = re.compile(r"recurrent_state/(\d+)/(\d+)/(.*)", re.DOTALL)
 
 
-def reads_sequences(net: Any) -> bool:
+def reads_sequences(net: NetParameter) -> bool:
     """Whether a NetParameter message has recurrent layers, for which the order within a batch is time."""
     return any(layer.type in _TYPES for layer in net.layer)
 
 
-def carries_state(net: Any) -> bool:
+def carries_state(net: NetParameter) -> bool:
     """Whether a NetParameter message has layers whose state goes on from batch to batch."""
     return any(layer.type in _TYPES and not layer.recurrent_param.expose_hidden for layer in net.layer)
 
@@ -93,7 +93,7 @@ def put(states: Sequence[tuple[RecurrentLayer, Sequence[torch.Tensor]]]) -> None
         layer.set_state(state)
 
 
-def warn_of_ranks(net: Any, ranks: int, emit: Emit) -> None:
+def warn_of_ranks(net: NetParameter, ranks: int, emit: Emit) -> None:
     """Says what several ranks do to a training net (a NetParameter message) that carries state."""
     if ranks > 1 and carries_state(net):
         emit(

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mgcaffe.comm.planning.cost import Cost
+    from mgcaffe.comm.planning.plan import Plan
+    from mgcaffe.comm.tuning.tuner import Decision
+    from mgcaffe.engine.weights.by_name import CopyReport
 
 
 @dataclass(frozen=True)
@@ -245,7 +251,7 @@ class WeightsCopied(Event):
 
     path: str
     net: str
-    report: Any
+    report: CopyReport
 
 
 @dataclass(frozen=True)
@@ -262,9 +268,9 @@ class PlanChosen(Event):
 
     iteration: int
     schedule: str
-    plan: Any
-    cost: Any
-    decision: Any = None
+    plan: Plan
+    cost: Cost | None
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True)

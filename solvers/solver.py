@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import torch
 
@@ -24,6 +23,7 @@ from mgcaffe.comm import Communicator, SingleCommunicator
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.engine import Net
+from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers import carried_state, events
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.ranks import Ranks
@@ -77,9 +77,9 @@ class Solver:
 
     def __init__(
         self,
-        param: Any,
+        param: SolverParameter,
         *,
-        source: Any = None,
+        source: SolverSource | None = None,
         communicator: Communicator | None = None,
         listeners: Iterable[events.SolverListener] = (),
         weights: Sequence[str] | None = None,
@@ -226,6 +226,11 @@ class Solver:
     def rate(self) -> float:
         """The learning rate of the next update."""
         return self._policy.rate(self.iteration)
+
+    @property
+    def scores(self) -> tuple[tuple[events.OutputValue, ...], ...]:
+        """The mean outputs of the last complete test, for each test net; empty before the first."""
+        return self._scores
 
     def apply_update(self) -> None:
         """Makes one update by the gradients that lie in the net (Caffe: ApplyUpdate)."""

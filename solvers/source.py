@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mgcaffe.errors import Location
+from mgcaffe.prototxt import Source
 
 
-def locate(source: Any, field: str | None = None, index: int = 0) -> Location | None:
+def locate(source: Source | None, field: str | None = None, index: int = 0) -> Location | None:
     """The place of a field of the solver (or of the file), if the prototxt's source is known.
 
     Args:

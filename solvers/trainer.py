@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from mgcaffe.comm import CommReport, Plan
 from mgcaffe.comm.exchange.comm_report import OnGroup
 from mgcaffe.engine import Net
+from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.iteration_clock import IterationClock
@@ -73,7 +74,9 @@ class Trainer:
         observer: is told when updates and communication happen; None: nobody.
     """
 
-    def __init__(self, net: Net, updater: Updater, averaging: GradientAveraging, param: Any, rank: int) -> None:
+    def __init__(
+        self, net: Net, updater: Updater, averaging: GradientAveraging, param: SolverParameter, rank: int
+    ) -> None:
         self.net = net
         self.updater = updater
         self.averaging = averaging

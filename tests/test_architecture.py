@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import mgcaffe
 
 ROOT = Path(__file__).resolve().parents[1]
 # Every package, and the packages of ours that it may import besides itself.
@@ -26,7 +30,7 @@ MAY_IMPORT = {
 ORDER: dict[str, tuple[str, ...]] = {
     "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision"),
     "engine": (
-        "parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
+        "types", "parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
         "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
         "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batches", "data.images", "data.lmdb",
         "data", "layers", "graph", "weights", "net",
@@ -41,6 +45,9 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 LONGEST_FILE = 500
+TESTS = ROOT / "tests"
+# Folders of tests that mirror none of the code: what spans packages, and what tests share.
+SPANNING = ("mpi", "soak", "support")
 # What the code that computes must not use: the layers' backward passes are written here, not recorded.
 FORBIDDEN = ("torch.nn", "torch.autograd", "torch.optim")
 
@@ -85,6 +92,8 @@ def test_imports_go_only_in_the_allowed_direction(package):
             ours = parts[1] if parts[0] == "mgcaffe" and len(parts) > 1 else None
             if ours is not None and ours not in allowed:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import mgcaffe.{ours}")
+            if name == "mgcaffe":
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import mgcaffe's Python entry")
             if parts[0] in MAY_IMPORT:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: write mgcaffe.{name}")
             if name.startswith(FORBIDDEN):
@@ -146,6 +155,14 @@ def test_no_modules_import_each_other_in_a_circle():
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def test_the_python_entry_is_one_file_that_imports_every_name_it_loads_on_first_use():
+    entry = ROOT / "mgcaffe" / "__init__.py"
+    assert [path.name for path in sorted(entry.parent.rglob("*.py"))] == [entry.name]
+    loaded = {f"mgcaffe.{module}.{name}" for name, module in mgcaffe._MODULE_OF.items()}
+    assert {name for _, name in _imports(entry) if name.startswith("mgcaffe.")} == loaded
+    assert ast.get_docstring(ast.parse(entry.read_text(encoding="utf-8")))
+
+
 def test_the_walk_sees_an_import_inside_a_function(tmp_path):
     path = tmp_path / "module.py"
     path.write_text("def f():\n    from mgcaffe.tools import main\n    import mgcaffe.engine.net\n")
@@ -174,6 +191,26 @@ def test_json_is_read_in_one_place(package):
     assert readers == (["errors/checked_json.py"] if package == "errors" else [])
 
 
+def test_no_file_of_tests_is_too_long_or_changes_where_modules_are_found():
+    for path in sorted(TESTS.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= LONGEST_FILE, f"{path.relative_to(ROOT)} is too long"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                changed = ast.unparse(node.func.value) == "sys.path" or node.func.attr == "spec_from_file_location"
+                assert not changed, f"{path.relative_to(ROOT)}:{node.lineno}: put helpers into tests/support"
+
+
+def test_tests_lie_where_their_code_lies_and_what_they_share_in_support():
+    """Each folder of tests is named as one of the code, and holds tests and fixtures only."""
+    for path in sorted(TESTS.rglob("*.py")):
+        folder = path.parent.relative_to(TESTS)
+        if folder.parts[:1] in [(name,) for name in SPANNING] or folder.name == "scripts":
+            continue
+        assert (ROOT / folder).is_dir(), f"tests/{folder} mirrors no folder of the code"
+        assert path.name == "conftest.py" or path.name.startswith("test_"), f"{path.relative_to(ROOT)} is no test"
+
+
 def test_everything_is_installed_inside_mgcaffe():
     """`comm`, `tools` and their like must not land in site-packages, where `comm` is Jupyter's."""
     probe = (
@@ -187,8 +224,8 @@ def test_everything_is_installed_inside_mgcaffe():
         [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
     packages = result.stdout.split()
-    assert all(name.startswith("mgcaffe.") for name in packages)
-    on_disk = {
+    assert all(name.split(".")[0] == "mgcaffe" for name in packages)
+    on_disk = {"mgcaffe"} | {
         f"mgcaffe.{path.parent.relative_to(ROOT).as_posix().replace('/', '.')}"
         for package in MAY_IMPORT
         for path in _files(package)
@@ -197,8 +234,29 @@ def test_everything_is_installed_inside_mgcaffe():
     assert not [name for name in packages if "__pycache__" in name]
 
 
+def test_every_package_is_marked_as_typed_and_its_stubs_are_installed():
+    probe = (
+        "import json, runpy, setuptools\n"
+        "setuptools.setup = lambda **options: print(json.dumps(options['package_data']))\n"
+        "runpy.run_path('setup.py')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert {"py.typed", "*.pyi"} <= set(json.loads(result.stdout)[""])
+    assert all((ROOT / package / "py.typed").is_file() for package in MAY_IMPORT)
+
+
+@pytest.mark.parametrize("package", ["engine", "solvers", "comm"])
+def test_names_that_are_loaded_on_first_use_are_known_to_type_checkers(package):
+    tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    known = {alias.name for node in ast.walk(blocks[0]) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert known == set(importlib.import_module(f"mgcaffe.{package}").__all__)
+
+
 @pytest.mark.parametrize(
-    "module", ["mgcaffe.engine", "mgcaffe.comm", "mgcaffe.prototxt", "mgcaffe.errors", "mgcaffe.tools.main"]
+    "module", ["mgcaffe", "mgcaffe.engine", "mgcaffe.comm", "mgcaffe.prototxt", "mgcaffe.errors", "mgcaffe.tools.main"]
 )
 def test_importing_costs_neither_torch_nor_mpi(module):
     probe = f"import sys, {module}; sys.exit(str(sorted({{'torch', 'mpi4py'}} & set(sys.modules)) or 0))"

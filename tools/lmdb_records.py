@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from mgcaffe.errors import DataError
 
 if TYPE_CHECKING:
-    from mgcaffe.engine.data.batches import Array
     from mgcaffe.engine.data.lmdb.source import LmdbSource
+    from mgcaffe.engine.types import Array
 
 
 def read_image(source: LmdbSource, number: int) -> tuple[Array, bytes]:

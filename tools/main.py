@@ -16,6 +16,7 @@ from mgcaffe.engine.checks import memory
 from mgcaffe.errors import EXIT_OK, EXIT_USAGE, EngineError, UsageError
 from mgcaffe.tools.running.command_lines import CommandLine, parsed
 from mgcaffe.tools.running.process import calm_waiting_threads
+from mgcaffe.tools.running.remaining_threads import end_without_threads
 from mgcaffe.tools.running.session import Session
 
 COMMANDS = {
@@ -39,10 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (default: this process's) and returns its exit code (design: errors)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     session = Session()
+    process_ends = arguments is None
     try:
-        return run_guarded(lambda: _run(words, session), lambda: session.communicator, speak=_speak)
+        code = run_guarded(lambda: _run(words, session), lambda: session.communicator, speak=_speak)
     finally:
-        session.close()
+        session.close(process_ends=process_ends)
+    if process_ends:
+        end_without_threads(code)
+    return code
 
 
 def help_text() -> str:
@@ -67,6 +72,9 @@ def _run(words: list[str], session: Session) -> int:
     try:
         code = _answer(words, session)
     except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and not error.code and session.communicator is not None:
+            # The run would pass for complete, and other ranks would wait for this one for ever.
+            raise EngineError("sys.exit was called before the end of the run") from error
         session.leave(failed=not isinstance(error, SystemExit) or bool(error.code))
         raise
     session.leave(failed=code != EXIT_OK)

@@ -9,7 +9,7 @@ from mgcaffe.engine.data.images.transform_fields import transformed_shape
 from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import DataError, NetError, UsageError
-from mgcaffe.prototxt import read_net_source
+from mgcaffe.prototxt import LayerParameter, NetParameter, read_net_source
 from mgcaffe.prototxt.source import NetSource
 from mgcaffe.tools.flags.parsing import Flags
 
@@ -72,7 +72,7 @@ def _net(flags: Flags, source: NetSource, phase: str, **options: Any) -> Net:
     )
 
 
-def apply_input_shapes(param: Any, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+def apply_input_shapes(param: NetParameter, shapes: Shapes) -> dict[str, tuple[int, ...]]:
     """Puts `--input_shape` into the net's message where it can be said there: batch sizes and Input layers.
 
     Args:
@@ -104,15 +104,15 @@ def apply_input_shapes(param: Any, shapes: Shapes) -> dict[str, tuple[int, ...]]
     return records
 
 
-def _is_source(layer: Any) -> bool:
+def _is_source(layer: LayerParameter) -> bool:
     return layer.type == "Input" or layer.type in _BATCH_FIELDS
 
 
-def _is_meant(layer: Any, name: str) -> bool:
+def _is_meant(layer: LayerParameter, name: str) -> bool:
     return _is_source(layer) and (not name or name in (layer.name, *layer.top))
 
 
-def _set_input(layer: Any, name: str, shape: tuple[int, ...]) -> None:
+def _set_input(layer: LayerParameter, name: str, shape: tuple[int, ...]) -> None:
     """Gives one blob of an Input layer (or, by the layer's name or none, its first) a shape."""
     number = list(layer.top).index(name) if name in layer.top else 0
     shapes = layer.input_param.shape
@@ -122,7 +122,7 @@ def _set_input(layer: Any, name: str, shape: tuple[int, ...]) -> None:
     shapes[number].dim.extend(shape)
 
 
-def feed_noise(param: Any, records: dict[str, tuple[int, ...]]) -> None:
+def feed_noise(param: NetParameter, records: dict[str, tuple[int, ...]]) -> None:
     """Makes DummyData of the data layers whose records have been given a shape.
 
     The first top holds noise of the shape that the layer would give it, the others (labels) zeros, one a

@@ -115,7 +115,7 @@ class AllReduceCost:
 
     def many(self, sizes: numpy.ndarray) -> numpy.ndarray:
         """Return the seconds for a one-dimensional array of sizes in bytes."""
-        seconds = numpy.interp(sizes, self.sizes, self.seconds)
+        seconds: numpy.ndarray = numpy.interp(sizes, self.sizes, self.seconds)
         beyond = sizes > self.sizes[-1]
         seconds[beyond] += self._last_slope() * (sizes[beyond] - self.sizes[-1])
         seconds[sizes <= 0] = 0.0
@@ -151,7 +151,8 @@ class AllReduceCost:
 
     def _log_residuals(self, log_ratios: numpy.ndarray) -> numpy.ndarray:
         """Return log(seconds) - log(r + M), one row for every log(r)."""
-        return numpy.log(self.seconds) - numpy.log(numpy.exp(log_ratios)[:, None] + self.sizes)
+        residuals: numpy.ndarray = numpy.log(self.seconds) - numpy.log(numpy.exp(log_ratios)[:, None] + self.sizes)
+        return residuals
 
     def to_json(self) -> dict[str, Any]:
         """Return {"kind": "curve", "points": [[bytes, seconds], ...]}."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 
 import numpy
@@ -28,6 +29,24 @@ from mgcaffe.errors import CommError
 
 DEFAULT_BUCKET_BYTES = 25 * 1024 * 1024
 """PyTorch DDP's `bucket_cap_mb`."""
+
+
+class Schedule(str, Enum):
+    """The names of the schedules, for whoever writes them in Python; each equals its string.
+
+    `AUTO` is not planned by this module alone: it tries the best of the others (`comm/tuning`).
+    """
+
+    SINGLE = "single"
+    WFBP = "wfbp"
+    THRESHOLD = "threshold"
+    MGWFBP = "mgwfbp"
+    OPTIMAL = "optimal"
+    AUTO = "auto"
+
+    def __str__(self) -> str:
+        return self.value
+
 
 Ranges = list[tuple[int, int]]
 """(first, last) layer of every group, both included, from the highest layers to the lowest."""
@@ -102,11 +121,11 @@ def optimal(problem: Problem) -> Ranges:
 
 
 SCHEDULES: dict[str, Callable[[Problem], Ranges]] = {
-    "single": single,
-    "wfbp": wfbp,
-    "threshold": threshold,
-    "mgwfbp": mgwfbp,
-    "optimal": optimal,
+    Schedule.SINGLE.value: single,
+    Schedule.WFBP.value: wfbp,
+    Schedule.THRESHOLD.value: threshold,
+    Schedule.MGWFBP.value: mgwfbp,
+    Schedule.OPTIMAL.value: optimal,
 }
 
 

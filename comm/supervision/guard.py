@@ -30,7 +30,15 @@ from mgcaffe.comm.supervision.verdict import describe_place
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.communicator import Communicator, name_ranks
 from mgcaffe.comm.transport.environment import detect
-from mgcaffe.errors import EXIT_FAILED, EXIT_OK, EXIT_PEER_FAILED, CommError, EngineError, PeerFailure
+from mgcaffe.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_PEER_FAILED,
+    CommError,
+    EngineError,
+    PeerFailure,
+    describe_exception,
+)
 
 PATIENCE_S = 0.5
 """How long a failed rank waits to see whether all fail alike."""
@@ -100,7 +108,7 @@ def _run(main: Callable[[], int | None]) -> Outcome:
     except BaseException as error:
         # Anything else is a mistake of ours, and its traceback what a report of it needs.
         text = "".join(traceback.format_exception(error)).rstrip()
-        return Outcome(EXIT_FAILED, f"internal error: {type(error).__name__}: {error}\n{text}", raised=True)
+        return Outcome(EXIT_FAILED, f"internal error: {describe_exception(error)}\n{text}", raised=True)
 
 
 def _end_unconnected(outcome: Outcome, speak: Callable[[str], None], leave: Callable[[int], NoReturn]) -> None:

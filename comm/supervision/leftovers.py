@@ -43,7 +43,8 @@ def sweep() -> None:
             if _is_dead_job(folder):
                 status.remove_folder(folder)
     sweep_segments(SHARED_MEMORY)
-    sweep_sessions(Path(tempfile.gettempdir()))
+    with contextlib.suppress(FileNotFoundError):  # under a limit on file sizes of 0 Python finds no such folder
+        sweep_sessions(Path(tempfile.gettempdir()))
 
 
 def sweep_segments(memory: Path) -> None:

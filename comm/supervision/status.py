@@ -55,7 +55,7 @@ class Place:
         pid, host: its process.
         state: RUNNING, ENDED (it said so itself) or FAILED (it has told its error).
         code: its exit code, once it has ended or failed.
-        terminated: whether it was sent SIGTERM.
+        terminated: whether it was sent SIGTERM a moment ago.
         iteration: updates done, -1 before training.
         beat: how often it has written.
         doing: what it was doing, in words.
@@ -136,9 +136,9 @@ class Status:
         """Says how many updates have been done."""
         _COUNT.pack_into(self._buffer, _ITERATION_AT, number)
 
-    def terminated(self) -> None:
-        """Notes that SIGTERM came."""
-        _STATE.pack_into(self._buffer, _STATE_AT, *_STATE.unpack_from(self._buffer, _STATE_AT)[:2], 1)
+    def terminated(self, is_so: bool = True) -> None:
+        """Note that SIGTERM came, or that this rank has outlived it, so that nobody is ending the job."""
+        _STATE.pack_into(self._buffer, _STATE_AT, *_STATE.unpack_from(self._buffer, _STATE_AT)[:2], int(is_so))
 
     def finish(self, state: int, code: int) -> None:
         """Says that this rank ends of its own accord: ENDED, or FAILED alone and has told why."""
@@ -233,8 +233,12 @@ def end(state: int, code: int) -> None:
 def new_folder() -> Path:
     """A new folder for a job's records, which the caller removes."""
     folder = Path(tempfile.mkdtemp(prefix=f"mgcaffe-{os.getuid()}-", dir=_parent()))
-    (folder / _NAMESPACE).write_text(_pid_namespace())
-    (folder / _OWNER).write_text(f"{os.getpid()} {_start_of(os.getpid())}")
+    try:
+        (folder / _NAMESPACE).write_text(_pid_namespace())
+        (folder / _OWNER).write_text(f"{os.getpid()} {_start_of(os.getpid())}")
+    except OSError:
+        remove_folder(folder)
+        raise
     return folder
 
 

@@ -78,6 +78,7 @@ class Watch:
         self._warned = False
         self._beat, self._moved_at = status.beat, time.monotonic()
         self._leave_at: float | None = None
+        self._outlives_at: float | None = None
         self._code = EXIT_PEER_FAILED
         self._wake_before = -1
         self._wake_read, self._wake_write = os.pipe()
@@ -119,7 +120,7 @@ class Watch:
             if now - looked_at > self._tick_s + _SUSPENDED_S:
                 self._moved_at = now
             looked_at = now
-            self._read_signals()
+            self._read_signals(now)
             if self._closing.is_set():
                 return
             for place in gone:
@@ -131,10 +132,15 @@ class Watch:
             for task in self._tasks:
                 task()
 
-    def _read_signals(self) -> None:
+    def _read_signals(self, now: float) -> None:
         with contextlib.suppress(BlockingIOError):
             if signal.SIGTERM in os.read(self._wake_read, 4096):
                 self._status.terminated()
+                self._outlives_at = now + self._patience_s
+        if self._outlives_at is not None and now > self._outlives_at and self._leave_at is None:
+            # Whoever ends a job with SIGTERM kills soon after; so this one was meant for this rank alone.
+            self._outlives_at = None
+            self._status.terminated(False)
 
     def _peer_gone(self, place: Place) -> None:
         # One that was sent SIGTERM is a consequence, not the cause.

@@ -10,6 +10,7 @@ that has failed.
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import signal
@@ -74,6 +75,28 @@ def _set_defaults_of_openmpi() -> None:
 def library_name(mpi: Any) -> str:
     """Return the MPI library's name and version, such as `Open MPI v5.0.11`."""
     return str(mpi.Get_library_version()).split(",")[0].split("\n")[0].strip("\x00 ")
+
+
+def refuse_finalize() -> None:
+    """Make `MPI.Finalize` an error for everybody else: it would wait for ranks that are training.
+
+    mpi4py leaves MPI when the process exits.
+    """
+    mpi = load_mpi()
+
+    @functools.wraps(mpi.Finalize)
+    def refuse() -> NoReturn:
+        raise CommError("MPI.Finalize was called during the run", hint="mgcaffe leaves MPI itself, at the end")
+
+    mpi.Finalize = refuse
+
+
+def finalize() -> None:
+    """Leave MPI now, if this process has joined it; waits for the other ranks to leave it."""
+    from mpi4py import MPI
+
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        getattr(MPI.Finalize, "__wrapped__", MPI.Finalize)()
 
 
 def world_place() -> tuple[int, int]:

@@ -172,4 +172,5 @@ def _agree(communicator: Communicator, times: Sequence[float], operation: Operat
     values = numpy.array(times, dtype=numpy.float64)
     if len(values):
         communicator.allreduce(values, operation)
-    return values.tolist()
+    agreed: list[float] = values.tolist()
+    return agreed

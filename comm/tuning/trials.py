@@ -219,7 +219,7 @@ def _uncertainty(values: Sequence[float]) -> float:
     """Return twice the standard error of the values' median: of n that scatter normally, 1.25 deviations / sqrt(n)."""
     middle = statistics.median(values)
     deviation = 1.4826 * statistics.median(abs(value - middle) for value in values)
-    return 2 * 1.25 * deviation / len(values) ** 0.5
+    return float(2 * 1.25 * deviation / len(values) ** 0.5)
 
 
 def _turn_s(candidate: Candidate) -> float:

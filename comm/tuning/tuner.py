@@ -21,7 +21,7 @@ from mgcaffe.comm.planning.cost import AffineCost, Cost, WireCosts
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, predict
 from mgcaffe.comm.planning.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planning.prediction import Channel
-from mgcaffe.comm.planning.schedules import DEFAULT_BUCKET_BYTES, make_plan
+from mgcaffe.comm.planning.schedules import DEFAULT_BUCKET_BYTES, Schedule, make_plan
 from mgcaffe.comm.planning.timings import IterationTimes, Timings
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.tuning.calibration import agree_times
@@ -31,7 +31,7 @@ from mgcaffe.comm.tuning.observations import Observations
 from mgcaffe.comm.tuning.profiler import Profiler
 from mgcaffe.comm.tuning.trials import Trial, Trials
 
-AUTO = "auto"
+AUTO = Schedule.AUTO.value
 _PROBE_GROUPS = 5
 
 

@@ -8,7 +8,10 @@ import re
 import resource
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 LARGEST_BYTES = 2**63 - 1
 """What a 64-bit machine can address, and PyTorch count."""
@@ -67,7 +70,7 @@ def why_too_many_axes(shape: Sequence[int]) -> str | None:
     return f"has {len(shape)} axes, and a blob has at most {MAX_AXES}" if len(shape) > MAX_AXES else None
 
 
-def why_too_large(size: int, device: Any) -> tuple[str, str | None] | None:
+def why_too_large(size: int, device: torch.device) -> tuple[str, str | None] | None:
     """Return None for so many bytes that a device can hold, else (what is wrong, what to do)."""
     if size <= device_memory(device):
         return None
@@ -83,7 +86,7 @@ def shape_text(shape: Iterable[int]) -> str:
 
 
 @functools.cache
-def device_memory(device: Any) -> int:
+def device_memory(device: torch.device) -> int:
     """The bytes that a device has at most."""
     if device.type == "cuda":
         import torch

@@ -13,8 +13,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
 from mgcaffe.engine.checks.fork_fields import CHANGES_THE_RESULT, HOW_TO_COMPUTE
 from mgcaffe.errors import Location, NetError
+from mgcaffe.prototxt import LayerParameter, NetParameter, Source
 
 _log = logging.getLogger("mgcaffe.engine")
 
@@ -55,7 +59,7 @@ _MESSAGE, _FLOATS = 11, (1, 2)
 _told: set[str] = set()
 
 
-def check_layer(param: Any, source: Any = None) -> None:
+def check_layer(param: LayerParameter, source: Source | None = None) -> None:
     """Warns of a LayerParameter's fields that its type does not read.
 
     Raises:
@@ -71,7 +75,7 @@ def check_layer(param: Any, source: Any = None) -> None:
             _tell_inner(value, field.name, idle, source)
 
 
-def check_numbers(param: Any, source: Any = None) -> None:
+def check_numbers(param: LayerParameter, source: Source | None = None) -> None:
     """Refuses NaN in a LayerParameter, which no layer can honour; weights apart.
 
     Raises:
@@ -82,7 +86,7 @@ def check_numbers(param: Any, source: Any = None) -> None:
             _refuse_no_number(field, value, field.name, f"layer '{param.name}', type {param.type}", source)
 
 
-def check_net(param: Any, source: Any = None) -> None:
+def check_net(param: NetParameter, source: Source | None = None) -> None:
     """Warns of a NetParameter's fields that nothing reads.
 
     Raises:
@@ -105,11 +109,11 @@ def _belongs(field: str, layer_type: str) -> bool:
     return field.replace("_", "") == f"{layer_type.lower()}param"
 
 
-def _how_to_compute(message: Any, field: str) -> bool:
+def _how_to_compute(message: Message, field: str) -> bool:
     return field == "engine" or field in HOW_TO_COMPUTE.get(message.DESCRIPTOR.name, ())
 
 
-def _tell_inner(message: Any, path: str, idle: str, source: Any) -> None:
+def _tell_inner(message: Message, path: str, idle: str, source: Source | None) -> None:
     """Tells of the fields inside a message, and inside its messages, that only say how to compute."""
     for field, value in message.ListFields():
         if _how_to_compute(message, field.name):
@@ -119,7 +123,7 @@ def _tell_inner(message: Any, path: str, idle: str, source: Any) -> None:
                 _tell_inner(inner, f"{path}.{field.name}", idle, source)
 
 
-def _tell(message: Any, field: str, idle: str, path: str, source: Any) -> None:
+def _tell(message: Message, field: str, idle: str, path: str, source: Source | None) -> None:
     """Refuses a field that changes the result; warns of another with the text `idle`, where its name goes into {}."""
     location = source.field(path) if source is not None else None
     if field in CHANGES_THE_RESULT:
@@ -140,7 +144,7 @@ def _warn(location: Location | None, what: str) -> None:
     _log.warning("%s%s", f"{location}: " if location else "", what)
 
 
-def _each(field: Any, value: Any) -> Iterator[Any]:
+def _each(field: FieldDescriptor, value: Any) -> Iterator[Any]:
     """The values of a field, repeated or not."""
     if field.type == _MESSAGE and hasattr(value, "ListFields"):
         yield value
@@ -150,7 +154,7 @@ def _each(field: Any, value: Any) -> Iterator[Any]:
         yield from value
 
 
-def _refuse_no_number(field: Any, value: Any, path: str, whose: str, source: Any) -> None:
+def _refuse_no_number(field: FieldDescriptor, value: Any, path: str, whose: str, source: Source | None) -> None:
     if field.type in _FLOATS:
         for index, number in enumerate(_each(field, value)):
             if math.isnan(number):

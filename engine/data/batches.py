@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
-from mgcaffe.engine.parameter import Shape
-
-Array = NDArray[Any]
+from mgcaffe.engine.types import Array, Shape
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mgcaffe.engine.data.batches import Array, BatchForm, EpochOrder
+from mgcaffe.engine.data.batches import BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.datum import DatumRecord, decode_datum_record
 from mgcaffe.engine.data.images.transform_fields import (
@@ -37,8 +37,8 @@ from mgcaffe.engine.data.record_loader import (
     check_shape,
     decode_threads,
 )
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
 
 # The transform fields stood here once (the upgrade moves them); rand_skip no longer does anything in Caffe;

@@ -20,8 +20,8 @@ from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import BatchForm, Reader
 from mgcaffe.engine.data.prefetcher import Prefetcher
 from mgcaffe.engine.layer import Layer, between, exactly
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError
 
 _NUMPY_TYPES: dict[torch.dtype, np.dtype[Any]] = {

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from mgcaffe.engine.data.batches import Array
 from mgcaffe.engine.data.images.decoding import decode_image
+from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError
 from mgcaffe.prototxt import Datum
 

@@ -12,15 +12,15 @@ No differences from Caffe. (Caffe: dummy_data_layer.cpp.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from mgcaffe.engine import fillers
 from mgcaffe.engine.layer import Layer, at_least, exactly
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
+from mgcaffe.prototxt import FillerParameter
 
 _OLD_AXES = ("num", "channels", "height", "width")
 
@@ -38,7 +38,7 @@ class DummyData(Layer):
         """Checks shapes and fillers."""
         count = len(self.param.top)
         self._shapes = self._read_shapes(count)
-        self._fillers: list[Any] = list(self.param.dummy_data_param.data_filler) or [None]
+        self._fillers: list[FillerParameter | None] = list(self.param.dummy_data_param.data_filler) or [None]
         if len(self._fillers) not in (1, count):
             self.fail(
                 f"data_filler is given {len(self._fillers)} times for {count} top(s)",
@@ -82,7 +82,7 @@ class DummyData(Layer):
             self._constants[number] = (top, _version(top))
         return top
 
-    def _fill(self, shape: Shape, filler: Any) -> torch.Tensor:
+    def _fill(self, shape: Shape, filler: FillerParameter | None) -> torch.Tensor:
         context = self.context
         memory_format = context.memory_format if len(shape) == 4 else torch.contiguous_format
         top = torch.empty(shape, dtype=context.dtype, device=context.device, memory_format=memory_format)

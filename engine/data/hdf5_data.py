@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.hdf5_files import Hdf5Reader
 from mgcaffe.engine.layer import at_least
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("HDF5Data")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
-from mgcaffe.engine.data.batches import Array, BatchForm, empty
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.data.batches import BatchForm, empty
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.engine.weights.hdf5_image import reading
 from mgcaffe.errors import DataError, Location
 from mgcaffe.errors.file_names import refuse_device, shown_name, what_is_wrong_with_name

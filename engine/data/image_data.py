@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mgcaffe.engine.data.batches import Array, BatchForm, EpochOrder
+from mgcaffe.engine.data.batches import BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.hdf5_files import check_listed, read_list
 from mgcaffe.engine.data.images.decoding import decode_image
@@ -39,8 +39,8 @@ from mgcaffe.engine.data.record_loader import (
     decode_threads,
 )
 from mgcaffe.engine.layer import exactly
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError, Location
 from mgcaffe.errors.file_names import refuse_device, shown_name
 

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mgcaffe.engine.data.batches import Array, BatchForm, in_form
+from mgcaffe.engine.data.batches import BatchForm, in_form
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.layer import exactly
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
 
 logger = logging.getLogger("mgcaffe.engine")

@@ -18,8 +18,9 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from mgcaffe.engine.data.images.transformer import Transformer
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError
+from mgcaffe.prototxt import LayerParameter
 
 Record = TypeVar("Record")
 
@@ -169,13 +170,13 @@ class RecordLoader(Generic[Record]):
         )
 
 
-def bad_record_rule(param: Any) -> BadRecordRule:
+def bad_record_rule(param: LayerParameter) -> BadRecordRule:
     """What a layer's data_param says of bad records."""
     data = param.data_param
     return BadRecordRule(data.bad_record == type(data).SKIP, int(data.bad_record_limit))
 
 
-def decode_threads(param: Any) -> int:
+def decode_threads(param: LayerParameter) -> int:
     """How many images to decode at a time: data_param.parser_threads, or as many as this rank computes with."""
     data = param.data_param
     return max(1, min(int(data.parser_threads) or torch.get_num_threads(), _MOST_THREADS))

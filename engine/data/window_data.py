@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
-from mgcaffe.engine.data.batches import Array, BatchForm, empty
+from mgcaffe.engine.data.batches import BatchForm, empty
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.images.decoding import decode_image
 from mgcaffe.engine.data.images.transform_fields import read_mean, refuse_other_fields
@@ -40,10 +40,11 @@ from mgcaffe.engine.data.record_loader import BadRecordRule, RecordLoader, bad_r
 from mgcaffe.engine.data.window_data_cut import Cutter
 from mgcaffe.engine.data.window_data_file import Window, WindowFile, WindowImage, read_window_file
 from mgcaffe.engine.layer import exactly
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError, Location
 from mgcaffe.errors.file_names import refuse_device
+from mgcaffe.prototxt import has_field
 
 _log = logging.getLogger("mgcaffe.engine")
 
@@ -188,7 +189,7 @@ class WindowData(DataLayer):
         refuse_other_fields(self, transform, "transform_param", _TRANSFORM_FIELDS)
         refuse_other_fields(self, self.param.data_param, "data_param", _READING_FIELDS)
         for name in ("crop_size", "mirror", "mean_file", "scale"):
-            if param.HasField(name) and not transform.HasField(name):  # files are upgraded when they are read
+            if has_field(param, name) and not has_field(transform, name):  # files are upgraded when they are read
                 setattr(transform, name, getattr(param, name))
         if not transform.crop_size:
             self.fail("crop_size is missing", "transform_param", hint="say how large windows are made")

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mgcaffe.engine.data.batches import Array
 from mgcaffe.engine.data.images.decoding import resized
 from mgcaffe.engine.data.window_data_file import Window
+from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError
 
 

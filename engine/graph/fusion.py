@@ -18,7 +18,8 @@ from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
 from mgcaffe.engine.layers.relu import ReLU
 from mgcaffe.engine.layers.scale import Scale
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.layers.shared.neuron import run_backward
+from mgcaffe.engine.types import Shape
 
 
 class FusedLayer(Layer):
@@ -181,6 +182,4 @@ def _merge(members: Sequence[Node]) -> Node:
 
 def _through_relu(dy: torch.Tensor, y: torch.Tensor, in_place: bool) -> torch.Tensor:
     """Gives dy where y is positive, else 0."""
-    if in_place:
-        return torch.ops.aten.threshold_backward.grad_input(dy, y, 0, grad_input=dy)
-    return torch.ops.aten.threshold_backward(dy, y, 0)
+    return run_backward(torch.ops.aten.threshold_backward, dy, y, 0, out=dy if in_place else None)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.graph.rules import LayerSpec
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mgcaffe.engine import registry
 from mgcaffe.errors import Location, NetError
-from mgcaffe.prototxt import LayerParameter, NetState
+from mgcaffe.prototxt import LayerParameter, NetState, NetStateRule, Phase, Source
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class LayerSpec:
         bottoms: the bottoms as the user named them, where `param` names outputs of Splits instead.
     """
 
-    param: Any
-    source: Any = None
+    param: LayerParameter
+    source: Source | None = None
     bottoms: tuple[str, ...] = ()
 
     def location(self, field: str | None = None, index: int = 0) -> Location | None:
@@ -38,7 +37,7 @@ class LayerSpec:
         return self.source.field(field, index) if field else self.source.location
 
 
-def make_state(phase: int, level: int = 0, stages: Sequence[str] = (), base: Any = None) -> Any:
+def make_state(phase: Phase, level: int = 0, stages: Sequence[str] = (), base: NetState | None = None) -> NetState:
     """A NetState: `base` (a net's own state) overlaid with phase, level and the non-empty stages."""
     state = NetState()
     if base is not None:
@@ -50,7 +49,7 @@ def make_state(phase: int, level: int = 0, stages: Sequence[str] = (), base: Any
     return state
 
 
-def meets_rule(state: Any, rule: Any) -> bool:
+def meets_rule(state: NetState, rule: NetStateRule) -> bool:
     """Whether a state meets a NetStateRule: its phase, its level range, every stage, no forbidden stage."""
     if rule.HasField("phase") and rule.phase != state.phase:
         return False
@@ -62,7 +61,7 @@ def meets_rule(state: Any, rule: Any) -> bool:
     return stages.issuperset(rule.stage) and stages.isdisjoint(rule.not_stage)
 
 
-def filter_layers(layers: Sequence[LayerSpec], state: Any) -> list[LayerSpec]:
+def filter_layers(layers: Sequence[LayerSpec], state: NetState) -> list[LayerSpec]:
     """The layers that take part in this state.
 
     A layer with `include` rules takes part if one is met; one with `exclude` rules unless one is met.
@@ -156,7 +155,7 @@ def _with_splits(
     return result
 
 
-def _split(param: Any, blob: str, top: int, copies: int, weight: float) -> Any:
+def _split(param: LayerParameter, blob: str, top: int, copies: int, weight: float) -> LayerParameter:
     """The Split behind a top; takes the loss weight away from the layer that made the top."""
     split = LayerParameter(name=split_layer_name(param.name, blob, top), type="Split")
     split.bottom.append(blob)
@@ -170,7 +169,7 @@ def _split(param: Any, blob: str, top: int, copies: int, weight: float) -> Any:
     return split
 
 
-def _loss_weight(param: Any, top: int) -> float:
+def _loss_weight(param: LayerParameter, top: int) -> float:
     """The loss weight of a top: the prototxt's, else the layer type's own (1 for top 0 of a loss)."""
     if top < len(param.loss_weight):
         return float(param.loss_weight[top])

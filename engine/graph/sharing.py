@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.prototxt import ParamSpec, has_field
 
 STRICT, PERMISSIVE = 0, 1
 
@@ -93,10 +93,10 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
     mine.owner = owner.owner or owner
 
 
-def _merge_multiplier(layer: Layer, what: str, field: str, spec: Any, mine: Parameter, owner: Parameter) -> None:
+def _merge_multiplier(layer: Layer, what: str, field: str, spec: ParamSpec, mine: Parameter, owner: Parameter) -> None:
     """An explicit multiplier wins over an implicit one; two explicit ones have to agree."""
     given = owner.explicit_multipliers
-    if not spec.HasField(field):
+    if not has_field(spec, field):
         return
     value = getattr(spec, field)
     if field in given and given[field] != value:

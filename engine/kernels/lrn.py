@@ -132,5 +132,5 @@ def _inverse_power(scale: torch.Tensor, beta: float, out: torch.Tensor) -> torch
 
 def _pixel_mean(x: torch.Tensor, size: int) -> torch.Tensor:
     fitting = min(size, 2 * max(x.shape[2:]) + 1)  # a larger window holds no more pixels, and more zeros
-    mean = torch.ops.aten.avg_pool2d(x, [fitting], [1], [fitting // 2])
+    mean: torch.Tensor = torch.ops.aten.avg_pool2d(x, [fitting], [1], [fitting // 2])
     return mean if fitting == size else mean.mul_((fitting / size) ** 2)

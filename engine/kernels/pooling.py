@@ -119,9 +119,10 @@ def average_forward(x: torch.Tensor, window: Window) -> torch.Tensor:
     if tuple(size) == window.kernel and not any(window.pad):
         return x.mean((2, 3), keepdim=True)
     if window.fits_torch(size):
-        return torch.ops.aten.avg_pool2d(x, window.kernel, window.stride, window.pad, window.ceil, True)
+        y: torch.Tensor = torch.ops.aten.avg_pool2d(x, window.kernel, window.stride, window.pad, window.ceil, True)
+        return y
     padded = torch.constant_pad_nd(x, window.margins(size))
-    total = torch.ops.aten.avg_pool2d(padded, window.kernel, window.stride, divisor_override=1)
+    total: torch.Tensor = torch.ops.aten.avg_pool2d(padded, window.kernel, window.stride, divisor_override=1)
     return total * _inverse_divisors(size, window, x)
 
 

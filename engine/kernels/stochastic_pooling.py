@@ -75,12 +75,14 @@ def _columns(x: torch.Tensor, window: Window) -> torch.Tensor:
     """The pixels of all windows (N, C, kernel rows x columns, P Q); those outside the image are 0."""
     padded = torch.constant_pad_nd(x, window.margins(x.shape[2:]))
     columns = torch.ops.aten.im2col(padded.contiguous(), window.kernel, [1, 1], [0, 0], window.stride)
-    return columns.unflatten(1, (x.shape[1], -1))
+    pixels: torch.Tensor = columns.unflatten(1, (x.shape[1], -1))
+    return pixels
 
 
 def _as_image(y: torch.Tensor, x: torch.Tensor, window: Window) -> torch.Tensor:
     """y (N, C, P Q) as (N, C, P, Q), in the memory format of x."""
-    return y.unflatten(2, window.output_size(x.shape[2:])).contiguous(memory_format=format_of(x))
+    image: torch.Tensor = y.unflatten(2, window.output_size(x.shape[2:]))
+    return image.contiguous(memory_format=format_of(x))
 
 
 def _spread(dy: torch.Tensor, columns: torch.Tensor, input_shape: Sequence[int], window: Window) -> torch.Tensor:

@@ -79,7 +79,8 @@ def _inside(input_size: Sequence[int], geometry: Geometry) -> tuple[Any, ...]:
 
 
 def _split_groups(x: torch.Tensor, groups: int) -> torch.Tensor:
-    return x.unflatten(1, (groups, -1))
+    split: torch.Tensor = x.unflatten(1, (groups, -1))
+    return split
 
 
 def _windows(geometry: Geometry, out: Sequence[int]) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:

@@ -21,8 +21,8 @@ import torch
 
 from mgcaffe.engine.layer import Layer, between, exactly
 from mgcaffe.engine.layers.shared import labels
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Accuracy")

@@ -30,8 +30,8 @@ from mgcaffe.engine.kernels import batch_norm, channels
 from mgcaffe.engine.kernels.batch_norm import Statistics
 from mgcaffe.engine.layer import TEST, Layer
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("BatchNorm")

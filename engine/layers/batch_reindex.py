@@ -16,8 +16,8 @@ import torch
 
 from mgcaffe.engine.layer import Layer, exactly
 from mgcaffe.engine.layers.shared.rows import add_rows, read_rows
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("BatchReindex")

@@ -29,14 +29,14 @@ second and third top, the batch's mean and variance, are not made. A batch of no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from mgcaffe.engine.kernels import batch_norm, channels
 from mgcaffe.engine.layer import TEST, Layer
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import FillerParameter, has_field
 
 _MOVING = ("slope_filler", "bias_filler", "momentum", "eps", "frozen")
 _SEGNET = ("scale_filler", "shift_filler", "bn_mode")
@@ -78,8 +78,8 @@ class BN(Layer):
 
     def _is_moving(self) -> bool:
         param = self.param.bn_param
-        moving = [name for name in _MOVING if param.HasField(name)]
-        segnet = [name for name in _SEGNET if param.HasField(name)]
+        moving = [name for name in _MOVING if has_field(param, name)]
+        segnet = [name for name in _SEGNET if has_field(param, name)]
         if bool(moving) == bool(segnet):
             found = f"{moving[0]} and {segnet[0]} are fields of different Caffes" if moving else "no field is given"
             self.fail(
@@ -90,10 +90,10 @@ class BN(Layer):
             )
         return bool(moving)
 
-    def _filler(self, name: str, value: float) -> Any:
+    def _filler(self, name: str, value: float) -> FillerParameter:
         param = self.param.bn_param
-        filler = getattr(param, name)
-        return filler if param.HasField(name) else type(filler)(type="constant", value=value)
+        given: FillerParameter = getattr(param, name)
+        return given if has_field(param, name) else FillerParameter(type="constant", value=value)
 
     def _check_axes(self, shape: Shape) -> None:
         if len(shape) < 2:

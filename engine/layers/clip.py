@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layers.shared.neuron import BottomNeuron
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import has_field
 
 
 @register("Clip")
@@ -26,7 +27,7 @@ class Clip(BottomNeuron):
         """Checks the interval."""
         param = self.param.clip_param
         for field in ("min", "max"):
-            if not param.HasField(field):
+            if not has_field(param, field):
                 self.fail(f"clip_param needs {field}", "clip_param")
         if param.min > param.max:
             self.fail(f"min {param.min:g} is more than max {param.max:g}", "clip_param.min")

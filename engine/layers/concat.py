@@ -16,8 +16,8 @@ import torch
 
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.layers.shared.fields import joining_axis
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Concat")

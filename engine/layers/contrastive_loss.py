@@ -23,8 +23,8 @@ import torch
 
 from mgcaffe.engine.layer import exactly
 from mgcaffe.engine.layers.shared.loss import Loss
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("ContrastiveLoss")

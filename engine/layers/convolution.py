@@ -24,8 +24,9 @@ from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields
 from mgcaffe.engine.layers.shared.geometry import read_geometry
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import has_field
 
 
 class FilterLayer(Layer):
@@ -95,7 +96,7 @@ class FilterLayer(Layer):
         """The field that says the kernel's size along a spatial axis, and which of its numbers does."""
         param = self.param.convolution_param
         for place, name in enumerate(("kernel_h", "kernel_w")):
-            if param.HasField(name) and axis == place:
+            if has_field(param, name) and axis == place:
                 return f"convolution_param.{name}", 0
         return "convolution_param.kernel_size", axis if len(param.kernel_size) > 1 else 0
 

@@ -19,8 +19,8 @@ import torch
 
 from mgcaffe.engine.kernels import convolution
 from mgcaffe.engine.layers.convolution import FilterLayer
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Deconvolution")

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mgcaffe.engine.layers.convolution import Convolution
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import has_field
 
 
 @register("DepthwiseConvolution")
@@ -31,7 +32,7 @@ class DepthwiseConvolution(Convolution):
         axis = self.canonical_axis(param.axis, len(shape), "convolution_param.axis")
         channels = shape[axis]
         for name in ("group", "num_output"):
-            if param.HasField(name) and getattr(param, name) != channels:
+            if has_field(param, name) and getattr(param, name) != channels:
                 self.fail(
                     f"{name} is {getattr(param, name)}, but the bottom has {channels} channels, each with one filter",
                     f"convolution_param.{name}",

@@ -22,8 +22,8 @@ import torch
 from mgcaffe.engine.layer import TRAIN
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
 from mgcaffe.engine.layers.shared.neuron import Neuron
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Dropout")

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer, at_least
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 PROD, SUM, MAX = 0, 1, 2
 
@@ -110,9 +110,11 @@ class Eltwise(Layer):
     def _product_gradient(self, dy: torch.Tensor, index: int) -> torch.Tensor:
         bottoms, y = self.saved
         if y is not None:
-            return (y / bottoms[index]).mul_(dy)
+            quotient: torch.Tensor = y / bottoms[index]
+            return quotient.mul_(dy)
         others = [x for other, x in enumerate(bottoms) if other != index]
         return functools.reduce(torch.Tensor.mul, others, dy)
 
     def _largest_gradient(self, dy: torch.Tensor, index: int) -> torch.Tensor:
-        return dy * (self.saved == index).view(torch.uint8)
+        winner: torch.Tensor = self.saved
+        return dy * (winner == index).view(torch.uint8)

@@ -15,8 +15,8 @@ import torch
 
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
 from mgcaffe.engine.layers.shared.neuron import BottomNeuron, run_backward
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("ELU")

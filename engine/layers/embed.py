@@ -19,8 +19,8 @@ import torch
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.shared.rows import add_rows, read_rows
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Embed")

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layers.shared.loss import Loss
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("EuclideanLoss")

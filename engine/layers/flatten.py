@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 from mgcaffe.engine.layers.reshape import Reshaping
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Flatten")

@@ -27,8 +27,8 @@ import torch
 from numpy.typing import NDArray
 
 from mgcaffe.engine.layer import Layer, exactly
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError
 
 _CHUNK_BYTES = 1 << 20

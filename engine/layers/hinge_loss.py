@@ -20,8 +20,8 @@ import torch
 
 from mgcaffe.engine.layers.shared import labels
 from mgcaffe.engine.layers.shared.loss import Loss
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 L1, L2 = 1, 2
 

@@ -21,8 +21,8 @@ import torch
 from mgcaffe.engine.kernels import windows
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.shared.geometry import read_geometry
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Im2col")

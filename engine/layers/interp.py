@@ -22,8 +22,9 @@ import torch
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.layer import Layer, between
 from mgcaffe.engine.layers.shared.fields import refuse_empty_images
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import has_field
 
 _WAYS = "height and width, zoom_factor and/or shrink_factor, or a second bottom"
 
@@ -38,10 +39,10 @@ class Interp(Layer):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Checks that the size is said in one way."""
         param = self.param.interp_param
-        sides = [side for side in ("height", "width") if param.HasField(side)]
+        sides = [side for side in ("height", "width") if has_field(param, side)]
         if len(sides) == 1:
             self.fail("height and width go together", f"interp_param.{sides[0]}", hint="give both or neither")
-        factors = [name for name in ("zoom_factor", "shrink_factor") if param.HasField(name)]
+        factors = [name for name in ("zoom_factor", "shrink_factor") if has_field(param, name)]
         ways = [bool(sides), bool(factors), len(bottom_shapes) == 2]
         if sum(ways) != 1:
             found = "the size is said in more than one way" if any(ways) else "nothing says the size of the top"
@@ -102,7 +103,8 @@ class Interp(Layer):
         return [dx, None][: len(wanted)]
 
     def _spread(self, dy: torch.Tensor) -> torch.Tensor:
-        inner = torch.ops.aten.upsample_bilinear2d_backward(dy, self.size, (*self.shape[:2], *self.inner), True)
+        whole = (*self.shape[:2], *self.inner)
+        inner: torch.Tensor = torch.ops.aten.upsample_bilinear2d_backward(dy, self.size, whole, True)
         if self.inner == self.shape[2:]:
             return inner
         dx = torch.empty(self.shape, dtype=dy.dtype, device=dy.device, memory_format=self.saved).zero_()

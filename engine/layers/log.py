@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layers.shared.neuron import BottomNeuron, affine
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Log")

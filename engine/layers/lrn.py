@@ -18,8 +18,8 @@ import torch
 from mgcaffe.engine.kernels import lrn
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.shared.fields import refuse_empty_images
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("LRN")

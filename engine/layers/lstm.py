@@ -23,8 +23,8 @@ import torch
 
 from mgcaffe.engine.kernels import linear, lstm
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("LSTM")

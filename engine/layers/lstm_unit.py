@@ -18,8 +18,8 @@ import torch
 
 from mgcaffe.engine.kernels import lstm
 from mgcaffe.engine.layer import Layer, exactly
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("LSTMUnit")

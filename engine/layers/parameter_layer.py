@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer, exactly
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Parameter")

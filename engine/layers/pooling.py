@@ -30,13 +30,13 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels import pooling, stochastic_pooling
-from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.pooling import Pair, Window
-from mgcaffe.engine.layer import TEST, Layer, between
+from mgcaffe.engine.layer import Layer, between
 from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.layers.shared.pooling_methods import POOLING_METHODS
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import PoolingParameter, has_field
 
 _FORK_FIELDS = {
     "avg_include_pad": True,
@@ -58,16 +58,16 @@ class Pooling(Layer):
         """Checks the fields."""
         param = self.param.pooling_param
         refuse_fork_fields(self, param, "pooling_param", _FORK_FIELDS)
-        self.maximum = param.pool == param.MAX
-        self.stochastic = param.pool == param.STOCHASTIC
-        self.keeps_bottoms = self.reads_bottom_in_backward(param.PoolMethod.Name(param.pool), self.phase)
-        if len(self.param.top) > 1 and not self.maximum:
+        name = PoolingParameter.PoolMethod.Name(param.pool)
+        self.method = POOLING_METHODS[name](self)
+        self.keeps_bottoms = self.method.reads_bottom(self.phase)
+        if len(self.param.top) > 1 and not self.method.has_mask:
             self.fail("only MAX pooling has a second top", "top")
         self.ceil = self._rounds_up()
         self.stride = self._pair("stride", "stride", 1)
         self.pad = self._pair("pad", "pad", 0)
-        if self.stochastic and any(self.pad):
-            self.fail("STOCHASTIC pooling takes no pad", "pooling_param.pool", hint="remove pad, or use MAX or AVE")
+        if any(self.pad) and not self.method.takes_pad:
+            self.fail(f"{name} pooling takes no pad", "pooling_param.pool", hint="remove pad, or use MAX or AVE")
         if param.global_pooling:
             self._check_global()
             return
@@ -81,11 +81,6 @@ class Pooling(Layer):
                 where = self._field_of("pad", axis)
                 self.fail(f"pad {self.pad} has to be smaller than the kernel {self.kernel}", where)
 
-    @staticmethod
-    def reads_bottom_in_backward(method: str, phase: int) -> bool:
-        """Whether backward needs the bottom's values: only those of a STOCHASTIC mean."""
-        return method == "STOCHASTIC" and phase == TEST
-
     def _rounds_up(self) -> bool:
         """Whether sizes are rounded up, by whichever of the three fields says so."""
         param = self.param.pooling_param
@@ -94,7 +89,7 @@ class Pooling(Layer):
             "ceil_mode": param.ceil_mode,
             "torch_pooling": not param.torch_pooling,
         }
-        given = {name: answer for name, answer in answers.items() if param.HasField(name)}
+        given = {name: answer for name, answer in answers.items() if has_field(param, name)}
         if len(set(given.values())) > 1:
             where = f"pooling_param.{list(given)[-1]}"
             self.fail(f"{' and '.join(given)} say the opposite of each other about rounding", where)
@@ -104,26 +99,26 @@ class Pooling(Layer):
         """Rows and columns of a field that can be given once or as _h and _w."""
         param = self.param.pooling_param
         names = [f"{short}_h", f"{short}_w"]
-        given = [name for name in names if param.HasField(name)]
-        if given and param.HasField(field):
+        given = [name for name in names if has_field(param, name)]
+        if given and has_field(param, field):
             where = f"pooling_param.{given[0]}"
             self.fail(f"give either {field} or {names[0]} and {names[1]}, not both", where)
         if len(given) == 1:
             self.fail(f"{names[0]} and {names[1]} have to be given together", f"pooling_param.{given[0]}")
         if given:
             return getattr(param, names[0]), getattr(param, names[1])
-        value = getattr(param, field) if param.HasField(field) else default
+        value = getattr(param, field) if has_field(param, field) else default
         return value, value
 
     def _field_of(self, field: str, axis: int) -> str:
         """The field that says `field` for rows (axis 0) or columns (1)."""
         side = f"{field.removesuffix('_size')}_{'hw'[axis]}"
-        return f"pooling_param.{side if self.param.pooling_param.HasField(side) else field}"
+        return f"pooling_param.{side if has_field(self.param.pooling_param, side) else field}"
 
     def _check_global(self) -> None:
         param = self.param.pooling_param
         for name in ("kernel_size", "kernel_h", "kernel_w"):
-            if param.HasField(name):
+            if has_field(param, name):
                 self.fail(f"global_pooling takes no {name}: the window is the image", f"pooling_param.{name}")
         if any(self.pad) or self.stride != (1, 1):
             self.fail("global_pooling needs pad 0 and stride 1", "pooling_param.global_pooling")
@@ -144,41 +139,12 @@ class Pooling(Layer):
         return [(*shape[:2], *out)] * max(len(self.param.top), 1)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Pools; keeps the bottom's shape and, for MAX, the places of the maxima."""
-        x = bottoms[0]
-        if self.stochastic:
-            return [self._stochastic_forward(x)]
-        if not self.maximum:
-            self.saved = (x.shape, format_of(x), None)
-            return [pooling.average_forward(x, self.window)]
-        y, places = pooling.max_forward(x, self.window)
-        self.saved = (x.shape, format_of(x), places if self.backward_follows else None)
-        if len(self.param.top) < 2:
-            return [y]
-        return [y, pooling.mask_of(places, x.shape[2:], self.window).to(y.dtype)]
+        """Pool; keep what the method's backward needs."""
+        tops, self.saved = self.method.forward(bottoms[0], self.window, self.backward_follows)
+        return tops
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Hands each window's gradient to its maximum, or spreads it."""
+        """Hand each window's gradient on as the method does."""
         if not wanted[0]:
             return [None]
-        if self.stochastic:
-            return [self._stochastic_backward(top_diffs[0])]
-        shape, memory_format, places = self.saved
-        if self.maximum:
-            return [pooling.max_backward(top_diffs[0], places, shape, memory_format, self.window)]
-        return [pooling.average_backward(top_diffs[0], shape, memory_format, self.window)]
-
-    def _stochastic_forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Keeps the numbers of the pixels drawn, or the bottom."""
-        if self.phase == TEST:
-            self.saved = x if self.backward_follows else None
-            return stochastic_pooling.weighted_forward(x, self.window)
-        y, chosen = stochastic_pooling.sampled_forward(x, self.window, self.context.generator)
-        self.saved = (x.shape, chosen) if self.backward_follows else None
-        return y
-
-    def _stochastic_backward(self, dy: torch.Tensor) -> torch.Tensor:
-        if self.phase == TEST:
-            return stochastic_pooling.weighted_backward(dy, self.saved, self.window)
-        shape, chosen = self.saved
-        return stochastic_pooling.sampled_backward(dy, chosen, shape, self.window)
+        return [self.method.backward(top_diffs[0], self.saved, self.window)]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -26,8 +27,8 @@ import torch
 
 from mgcaffe.engine.host_blob import LayerBlob, ParameterBlob, as_sizes, write_back
 from mgcaffe.engine.layer import Layer, at_least
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module
 from mgcaffe.errors import NetError
 
@@ -111,6 +112,11 @@ class Python(Layer):
             for bottom, want in zip(bottoms, wanted, strict=True)
         ]
 
+    def describe(self) -> str:
+        """Return the layer's name, with the user's class and the place in the prototxt."""
+        param, place = self.param.python_param, self.location()
+        return f"{super().describe()} ({param.module}.{param.layer}{f', {place}' if place else ''})"
+
     # -- inside ------------------------------------------------------------------------------------------
 
     _is_set_up = False
@@ -122,6 +128,8 @@ class Python(Layer):
                 self.fail(f"python_param.{field} is missing", "python_param")
         try:
             module = load_module(param.module)
+        except KeyboardInterrupt as interrupt:
+            self._pass_on(interrupt, f"importing '{param.module}'")
         except ModuleNotFoundError as error:
             if error.name != param.module.partition(".")[0]:
                 self._fail_in_user_code(f"importing '{param.module}'", error)
@@ -130,7 +138,7 @@ class Python(Layer):
                 "python_param.module",
                 hint="it is looked for on PYTHONPATH and in the folder where the command runs",
             )
-        except Exception as error:
+        except BaseException as error:
             self._fail_in_user_code(f"importing '{param.module}'", error)
         found = getattr(module, param.layer, None)
         if not inspect.isclass(found):
@@ -164,16 +172,25 @@ class Python(Layer):
         return bottoms, tops
 
     def _call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls the user's code; its exceptions become errors that say where in it they came from."""
+        """Call the user's code; its exceptions, sys.exit too, become errors that say where in it they came from."""
         try:
             return function(*arguments)
-        except Exception as error:
+        except KeyboardInterrupt as interrupt:
+            self._pass_on(interrupt, name)
+        except BaseException as error:
             self._fail_in_user_code(name, error)
 
-    def _fail_in_user_code(self, what: str, error: Exception) -> NoReturn:
+    def _pass_on(self, interrupt: KeyboardInterrupt, what: str) -> NoReturn:
+        """Raise the interrupt unchanged, unless only the user's code can have raised it."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            raise interrupt  # it may be Ctrl-C
+        self._fail_in_user_code(what, interrupt)
+
+    def _fail_in_user_code(self, what: str, error: BaseException) -> NoReturn:
         kind = error_class(type(error))
         raise kind(
             f"{what} failed in {self.param.python_param.module}.{self.param.python_param.layer}"
             f" (layer '{self.name}', type {self.type}): {described(error)}",
             location=self.location("python_param"),
+            hint="a layer must not end the process: raise an exception" if isinstance(error, SystemExit) else None,
         ) from None

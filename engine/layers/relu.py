@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layers.shared.neuron import TopNeuron, run_backward
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("ReLU")
@@ -39,9 +39,9 @@ class ReLU(TopNeuron):
         """One pass."""
         if self.slope == 0:
             return torch.relu(x) if out is None else out.relu_()
-        if out is None:
-            return torch.ops.aten.leaky_relu(x, self.slope)
-        return torch.ops.aten.leaky_relu_(out, self.slope)
+        aten = torch.ops.aten
+        y: torch.Tensor = aten.leaky_relu(x, self.slope) if out is None else aten.leaky_relu_(out, self.slope)
+        return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """One pass."""

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layers.shared.neuron import Neuron, run_backward
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 HIGHEST = 6.0
 
@@ -43,9 +43,9 @@ class ReLU6(Neuron):
         """One pass, or two with a slope."""
         if self.slope == 0:
             return x.clamp(0, HIGHEST) if out is None else out.clamp_(0, HIGHEST)
-        if out is None:
-            return torch.ops.aten.leaky_relu(x, self.slope).clamp_(max=HIGHEST)
-        return torch.ops.aten.leaky_relu_(out, self.slope).clamp_(max=HIGHEST)
+        aten = torch.ops.aten
+        y: torch.Tensor = aten.leaky_relu(x, self.slope) if out is None else aten.leaky_relu_(out, self.slope)
+        return y.clamp_(max=HIGHEST)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """One pass, or two with a slope."""

@@ -18,8 +18,8 @@ import torch
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 class Reshaping(Layer):

@@ -22,8 +22,8 @@ import torch
 
 from mgcaffe.engine.kernels import linear
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("RNN")

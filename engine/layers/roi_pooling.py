@@ -26,8 +26,8 @@ import torch
 from mgcaffe.engine.kernels.formats import from_pixel_rows, pixel_rows
 from mgcaffe.engine.layer import Layer, exactly
 from mgcaffe.engine.layers.shared.fields import refuse_empty_images
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError
 
 # Values that are gathered at a time: some 64 MiB.

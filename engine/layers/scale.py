@@ -13,14 +13,15 @@ No differences from Caffe. (Caffe: scale_layer.cpp.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from mgcaffe.engine.kernels import channels
 from mgcaffe.engine.layers.shared.broadcast import BroadcastLayer
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import FillerParameter
 
 
 @register("Scale")
@@ -42,7 +43,7 @@ class Scale(BroadcastLayer):
             filler = param.bias_filler if param.HasField("bias_filler") else None
             self.bias = self.add_parameter(self.blob_shape, filler)
 
-    def filler(self) -> Any:
+    def filler(self) -> FillerParameter | None:
         """Ones, where the prototxt names no filler."""
         ones = type(self.param.scale_param.filler)(type="constant", value=1)
         return super().filler() or ones

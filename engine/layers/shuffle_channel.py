@@ -15,8 +15,8 @@ import torch
 
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("ShuffleChannel")
@@ -49,7 +49,7 @@ def _transposed(x: torch.Tensor, rows: int) -> torch.Tensor:
     """x with its channels, seen as a matrix with that many rows, transposed; in the same memory format."""
     if x.dim() == 4 and x.numel():
         return torch.channel_shuffle(x, rows)
-    matrix = x.unflatten(1, (rows, x.shape[1] // max(1, rows))).transpose(1, 2)
+    matrix: torch.Tensor = x.unflatten(1, (rows, x.shape[1] // max(1, rows))).transpose(1, 2)
     if format_of(x) == torch.contiguous_format:
         return matrix.reshape(x.shape)
     y = torch.empty_like(x, memory_format=torch.channels_last)

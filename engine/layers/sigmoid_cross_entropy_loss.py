@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layers.shared.loss import BATCH_SIZE, NormalizedLoss
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("SigmoidCrossEntropyLoss")

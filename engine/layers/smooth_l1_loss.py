@@ -22,8 +22,8 @@ import torch
 
 from mgcaffe.engine.layer import between
 from mgcaffe.engine.layers.shared.loss import Loss
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("SmoothL1Loss")

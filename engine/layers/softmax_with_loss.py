@@ -33,8 +33,8 @@ import torch
 from mgcaffe.engine.layer import between
 from mgcaffe.engine.layers.shared import labels
 from mgcaffe.engine.layers.shared.loss import NormalizedLoss
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 TINY = torch.finfo(torch.float32).tiny
 

@@ -21,8 +21,9 @@ import torch
 from mgcaffe.engine.kernels.pooling import Pair
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.pooling import Pooling
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.layers.shared.pooling_methods import POOLING_METHODS
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import LayerParameter
 
 # The windows of a level double in each direction; more levels than this no image could have.
@@ -44,7 +45,7 @@ class SPP(Layer):
                 "spp_param.pyramid_height",
             )
         self.method = param.PoolMethod.Name(param.pool)
-        self.keeps_bottoms = Pooling.reads_bottom_in_backward(self.method, self.phase)
+        self.keeps_bottoms = POOLING_METHODS[self.method].reads_bottom(self.phase)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """A pooling layer for each level, made for this image size."""
@@ -68,10 +69,10 @@ class SPP(Layer):
                 "spp_param.pyramid_height",
                 hint="lower pyramid_height, or give larger images",
             )
-        if self.method == "STOCHASTIC" and any(pad):
+        if any(pad) and not POOLING_METHODS[self.method].takes_pad:
             self.fail(
                 f"{bins} x {bins} windows cover an image of {shape[2]} x {shape[3]} with padding only, which"
-                " STOCHASTIC pooling does not take",
+                f" {self.method} pooling does not take",
                 "spp_param.pool",
                 hint="use MAX or AVE",
             )

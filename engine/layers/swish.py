@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layers.shared.neuron import BottomNeuron, run_backward
-from mgcaffe.engine.parameter import Shape
 from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
 
 
 @register("Swish")
@@ -29,7 +29,8 @@ class Swish(BottomNeuron):
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """The sigmoid, then the product; with beta 1 in one pass."""
         if self.beta == 1:
-            return torch.ops.aten.silu(x) if out is None else torch.ops.aten.silu_(out)
+            y: torch.Tensor = torch.ops.aten.silu(x) if out is None else torch.ops.aten.silu_(out)
+            return y
         gate = self._stretched(x).sigmoid()
         return torch.mul(x, gate, out=gate if out is None else out)
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
 
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
+from mgcaffe.prototxt import NetParameter, blob_array, blob_shape, fill_blob, has_field
 
 FROM_SCRATCH = "To learn this layer's parameters from scratch rather than copying from a saved net, rename the layer."
+_Named = TypeVar("_Named", Layer, "SavedLayer")
 _LEGACY_AXES = ("num", "channels", "height", "width")
 
 
@@ -87,15 +90,15 @@ class CopyReport:
         return "\n".join([f"weights from {self.source}:", *lines])
 
 
-def copy_message(layers: Sequence[Layer], net: Any, source: str) -> CopyReport:
+def copy_message(layers: Sequence[Layer], net: NetParameter, source: str) -> CopyReport:
     """Copies the blobs of a NetParameter message to the layers of the same names, as `copy_saved` does."""
-    from mgcaffe.prototxt import blob_array, blob_shape
-
     saved = [
         SavedLayer(
             layer.name,
             {
-                index: SavedBlob(blob_shape(blob), partial(blob_array, blob), any(map(blob.HasField, _LEGACY_AXES)))
+                index: SavedBlob(
+                    blob_shape(blob), partial(blob_array, blob), any(has_field(blob, axis) for axis in _LEGACY_AXES)
+                )
                 for index, blob in enumerate(layer.blobs)
             },
         )
@@ -149,7 +152,7 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
     return report
 
 
-def layers_to_proto(net: Any, layers: Sequence[Layer], diff: bool) -> None:
+def layers_to_proto(net: NetParameter, layers: Sequence[Layer], diff: bool) -> None:
     """Adds every layer with its blobs to a NetParameter message.
 
     Args:
@@ -157,8 +160,6 @@ def layers_to_proto(net: Any, layers: Sequence[Layer], diff: bool) -> None:
         layers: the layers.
         diff: whether to write the gradients as well.
     """
-    from mgcaffe.prototxt import fill_blob
-
     for layer in layers:
         message = net.layer.add()
         message.CopyFrom(layer.param)
@@ -171,9 +172,9 @@ def layers_to_proto(net: Any, layers: Sequence[Layer], diff: bool) -> None:
                 fill_blob(blob, parameter.diff.cpu().numpy(), diff=True)
 
 
-def _by_name(layers: Sequence[Any], blobs: str) -> dict[str, list[Any]]:
+def _by_name(layers: Sequence[_Named], blobs: str) -> dict[str, list[_Named]]:
     """The layers of each name that have any `blobs`, or else the first one of the name."""
-    named: dict[str, list[Any]] = {}
+    named: dict[str, list[_Named]] = {}
     for layer in layers:
         named.setdefault(layer.name, []).append(layer)
     return {name: [layer for layer in same if getattr(layer, blobs)] or same[:1] for name, same in named.items()}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,15 @@ __all__ = ["copy_file", "encode_hdf5", "is_hdf5", "load_hdf5", "save_hdf5"]
 _ASIDE = "layers"
 
 
-def save_hdf5(net: Any, path: str | os.PathLike[str], diff: bool = False) -> None:
+class HasLayers(Protocol):
+    """What of a net is read here."""
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Its layers in order."""
+
+
+def save_hdf5(net: HasLayers, path: str | os.PathLike[str], diff: bool = False) -> None:
     """Writes a net's weights.
 
     Args:
@@ -48,7 +56,7 @@ def save_hdf5(net: Any, path: str | os.PathLike[str], diff: bool = False) -> Non
         raise SnapshotError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
 
 
-def load_hdf5(net: Any, path: str | os.PathLike[str]) -> CopyReport:
+def load_hdf5(net: HasLayers, path: str | os.PathLike[str]) -> CopyReport:
     """Copies weights to the layers of the same names.
 
     Raises:

@@ -10,20 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
-
 from mgcaffe.prototxt import NetState, messages
 
 DESCRIPTOR = NetState.DESCRIPTOR.file
 
 
 def __getattr__(name: str) -> Any:
-    """Gives a message class, a top-level enum, or a value of one, by its name in the schema."""
-    if name in DESCRIPTOR.enum_types_by_name:
-        return EnumTypeWrapper(DESCRIPTOR.enum_types_by_name[name])
+    """Return a message class, a top-level enum, or a value of one, by its name in the schema."""
     return getattr(messages, name)
 
 
 def __dir__() -> Iterable[str]:
-    """Lists every name of the schema."""
-    return sorted({*dir(messages), *DESCRIPTOR.enum_types_by_name})
+    """List every name of the schema."""
+    return dir(messages)

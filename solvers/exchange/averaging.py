@@ -7,7 +7,6 @@ goes on meanwhile and nothing is computed twice. Which plan is in use does not c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mgcaffe.comm import (
     AffineCost,
@@ -33,6 +32,7 @@ from mgcaffe.comm.tuning.calibration import measure_wire
 from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
 from mgcaffe.engine import Net
 from mgcaffe.errors import CommError
+from mgcaffe.prototxt import CommParameter, SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, PlanChosen, Warned
 from mgcaffe.solvers.exchange.link_costs import WireCostSource
 from mgcaffe.solvers.monitor.stopwatch import Stopwatch
@@ -69,13 +69,13 @@ class GradientAveraging:
         self,
         net: Net,
         communicator: Communicator,
-        param: Any,
+        param: SolverParameter,
         schedule: str | None,
         emit: Emit,
     ) -> None:
         self._net = net
         self._communicator = communicator
-        self._schedule = schedule or requested_schedule(param)
+        self._schedule = str(schedule or requested_schedule(param))
         self._settings = param.comm_param
         self._clips: bool = param.clip_gradients >= 0
         self._overlap = self._requested_overlap(net.device.type == "cpu")
@@ -361,7 +361,7 @@ class GradientAveraging:
         )
 
 
-def requested_schedule(param: Any) -> str:
+def requested_schedule(param: SolverParameter) -> str:
     """The schedule that a solver asks for; Caffe's `layer_wise_reduce: false` means one at the end."""
     comm = param.comm_param
     if not comm.HasField("schedule") and not param.layer_wise_reduce:
@@ -369,6 +369,6 @@ def requested_schedule(param: Any) -> str:
     return str(type(comm).Schedule.Name(comm.schedule)).lower()
 
 
-def requested_wire(comm: Any, link: AffineCost | None) -> Wire:
+def requested_wire(comm: CommParameter, link: AffineCost | None) -> Wire:
     """How a comm_param asks for gradients to travel, on a link that is emulated, or not."""
     return Wire(type(comm).WireType.Name(comm.allreduce_type).lower(), comm.hierarchical, link=link)

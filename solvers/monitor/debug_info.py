@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 
 from mgcaffe.engine import Net
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import BlobStatistics, Emit, NetStatistics
 
 
@@ -33,7 +33,7 @@ class DebugInfo:
         emit: takes the events.
     """
 
-    def __init__(self, net: Net, param: Any, rank: int, emit: Emit) -> None:
+    def __init__(self, net: Net, param: SolverParameter, rank: int, emit: Emit) -> None:
         self._net, self._emit = net, emit
         self._wanted = bool(param.debug_info) and rank == 0
         self._showing = False
@@ -126,7 +126,7 @@ class DebugInfo:
         return None
 
 
-def watch_tests(nets: Sequence[Net], param: Any, rank: int, emit: Emit) -> None:
+def watch_tests(nets: Sequence[Net], param: SolverParameter, rank: int, emit: Emit) -> None:
     """Has the test nets, which keep their blobs, show their forward passes.
 
     Args:

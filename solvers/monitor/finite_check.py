@@ -22,6 +22,7 @@ import torch
 from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.errors import NotFiniteError
+from mgcaffe.prototxt import NanEffect, SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Warned
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
@@ -51,13 +52,11 @@ class FiniteCheck:
         emit: takes the events.
     """
 
-    def __init__(self, net: Net, communicator: Communicator, param: Any, emit: Emit) -> None:
+    def __init__(self, net: Net, communicator: Communicator, param: SolverParameter, emit: Emit) -> None:
         self._net = net
         self._communicator = communicator
         self._iter_size: int = param.iter_size
-        self._effect: str = (
-            param.DESCRIPTOR.fields_by_name["nan_effect"].enum_type.values_by_number[param.nan_effect].name
-        )
+        self._effect = NanEffect.Name(param.nan_effect)
         self._emit = emit
         self._skipped = 0
         self._explained = False

@@ -13,10 +13,9 @@ From max_iter on both stay where they are. Momentum policies are SGD's, as in th
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from mgcaffe.errors import Location, SolverError
-from mgcaffe.prototxt import nearest
+from mgcaffe.prototxt import SolverParameter, Source, nearest
 from mgcaffe.solvers.rates.warm_up import WarmUp
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update.rules import Numbers
@@ -40,7 +39,7 @@ class Schedules:
         SolverError: an unknown policy, a field outside its range, or a policy that the rule does not follow.
     """
 
-    def __init__(self, param: Any, solver_type: str, source: Any = None) -> None:
+    def __init__(self, param: SolverParameter, solver_type: str, source: Source | None = None) -> None:
         self._param = param
         self._source = source
         self.warnings: list[str] = []

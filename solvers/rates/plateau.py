@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from mgcaffe.errors import DataError
 from mgcaffe.errors.checked_json import parse_json
+from mgcaffe.prototxt import SolverParameter
 
 _NO_LOSS = 9.9e37
 """What forks begin with (1e38, or FLT_MAX) is above it, in float32 too."""
@@ -85,7 +85,7 @@ class Plateau:
         state: what a snapshot has to hold.
     """
 
-    def __init__(self, param: Any) -> None:
+    def __init__(self, param: SolverParameter) -> None:
         self._winsize: list[int] = list(param.plateau_winsize)
         self.state = PlateauState()
 

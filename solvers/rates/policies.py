@@ -11,39 +11,38 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
-from typing import Any
 
 from mgcaffe.errors import SolverError
-from mgcaffe.prototxt import nearest
+from mgcaffe.prototxt import SolverParameter, Source, has_field, nearest
 from mgcaffe.solvers.rates.plateau import Plateau, PlateauState
 from mgcaffe.solvers.rates.warm_up import WarmUp
 from mgcaffe.solvers.source import locate
 
-Formula = Callable[[Any, int], float]
-Check = Callable[[Any, Any], None]
+Formula = Callable[[SolverParameter, int], float]
+Check = Callable[[SolverParameter, Source | None], None]
 
 
-def fixed(param: Any, iteration: int) -> float:
+def fixed(param: SolverParameter, iteration: int) -> float:
     """Rate = base_lr."""
     return param.base_lr
 
 
-def step(param: Any, iteration: int) -> float:
+def step(param: SolverParameter, iteration: int) -> float:
     """Rate = base_lr * gamma ^ floor(iteration / stepsize)."""
     return param.base_lr * _power(param.gamma, iteration // param.stepsize)
 
 
-def exp(param: Any, iteration: int) -> float:
+def exp(param: SolverParameter, iteration: int) -> float:
     """Rate = base_lr * gamma ^ iteration."""
     return param.base_lr * _power(param.gamma, iteration)
 
 
-def inv(param: Any, iteration: int) -> float:
+def inv(param: SolverParameter, iteration: int) -> float:
     """Rate = base_lr * (1 + gamma * iteration) ^ -power."""
     return param.base_lr * _power(1 + param.gamma * iteration, -param.power)
 
 
-def multistep(param: Any, iteration: int) -> float:
+def multistep(param: SolverParameter, iteration: int) -> float:
     """Rate = base_lr * gamma ^ (number of leading stepvalues that are <= iteration).
 
     Caffe goes up by at most one step a call, which lags behind after a resume; this counts from the
@@ -52,7 +51,7 @@ def multistep(param: Any, iteration: int) -> float:
     return param.base_lr * _power(param.gamma, _steps_passed(param, iteration))
 
 
-def poly(param: Any, iteration: int) -> float:
+def poly(param: SolverParameter, iteration: int) -> float:
     """Rate = (base_lr - min_lr) * (1 - iteration / max_iter) ^ power + min_lr, with 0 ^ power from max_iter on.
 
     min_lr, 0 in Caffe, is NVIDIA's.
@@ -61,23 +60,23 @@ def poly(param: Any, iteration: int) -> float:
     return (param.base_lr - param.min_lr) * left + param.min_lr
 
 
-def sigmoid(param: Any, iteration: int) -> float:
+def sigmoid(param: SolverParameter, iteration: int) -> float:
     """Rate = base_lr / (1 + e ^ (-gamma * (iteration - stepsize))): falls where gamma is negative."""
     return param.base_lr / (1 + _power(math.e, -param.gamma * (iteration - param.stepsize)))
 
 
-def multifixed(param: Any, iteration: int) -> float:
+def multifixed(param: SolverParameter, iteration: int) -> float:
     """Rate = stagelr[k] for the first stage k with iteration <= stageiter[k], or else the last one (Intel's fork)."""
     stages = zip(param.stageiter, param.stagelr, strict=True)
     return next((rate for last, rate in stages if iteration <= last), param.stagelr[-1])
 
 
-def plateau(param: Any, steps: int) -> float:
+def plateau(param: SolverParameter, steps: int) -> float:
     """Rate = base_lr * gamma ^ steps, with a step down where the smoothed loss has stopped falling (SSD's fork)."""
     return param.base_lr * _power(param.gamma, steps)
 
 
-def _check_min_lr(param: Any, source: Any) -> None:
+def _check_min_lr(param: SolverParameter, source: Source | None) -> None:
     if param.min_lr > param.base_lr:
         raise SolverError(
             f"min_lr is {param.min_lr:g}, above base_lr {param.base_lr:g}; with lr_policy 'poly' the rate goes from"
@@ -86,7 +85,7 @@ def _check_min_lr(param: Any, source: Any) -> None:
         )
 
 
-def _check_windows(param: Any, source: Any) -> None:
+def _check_windows(param: SolverParameter, source: Source | None) -> None:
     if not param.plateau_winsize:
         raise SolverError(
             "lr_policy 'plateau' needs plateau_winsize: for each step of the rate, the iterations to wait for a lower"
@@ -100,7 +99,7 @@ def _check_windows(param: Any, source: Any) -> None:
             )
 
 
-def _check_stages(param: Any, source: Any) -> None:
+def _check_stages(param: SolverParameter, source: Source | None) -> None:
     if not param.stagelr or len(param.stagelr) != len(param.stageiter):
         raise SolverError(
             f"lr_policy 'multifixed' needs one stageiter for each stagelr; the solver has {len(param.stagelr)} stagelr"
@@ -162,7 +161,7 @@ class LearningRatePolicy:
         SolverError: the policy is missing or unknown, or a field lies outside its range.
     """
 
-    def __init__(self, param: Any, source: Any = None) -> None:
+    def __init__(self, param: SolverParameter, source: Source | None = None) -> None:
         self.name: str = param.lr_policy
         self._param = param
         if self.name not in POLICIES:
@@ -242,14 +241,14 @@ class LearningRatePolicy:
             reads = ("base_lr", *reads)
         return [field for field in reads if not _is_set(self._param, field)]
 
-    def _refuse(self, field: str, rule: str, source: Any) -> None:
+    def _refuse(self, field: str, rule: str, source: Source | None) -> None:
         raise SolverError(
             f"{field} is {getattr(self._param, field):g}; with lr_policy '{self.name}' it {rule}",
             location=locate(source, field),
         )
 
 
-def _refuse_unknown(param: Any, source: Any) -> None:
+def _refuse_unknown(param: SolverParameter, source: Source | None) -> None:
     known = ", ".join(POLICIES)
     if not param.lr_policy:
         raise SolverError("the solver gives no lr_policy", location=locate(source), hint=f"known policies: {known}")
@@ -262,7 +261,7 @@ def _refuse_unknown(param: Any, source: Any) -> None:
     )
 
 
-def _steps_passed(param: Any, iteration: int) -> int:
+def _steps_passed(param: SolverParameter, iteration: int) -> int:
     return sum(1 for _ in takewhile(lambda value: value <= iteration, param.stepvalue))
 
 
@@ -276,6 +275,6 @@ def _power(base: float, exponent: float) -> float:
         return math.inf
 
 
-def _is_set(param: Any, field: str) -> bool:
+def _is_set(param: SolverParameter, field: str) -> bool:
     value = getattr(param, field)
-    return param.HasField(field) if isinstance(value, (int, float)) else len(value) > 0
+    return has_field(param, field) if isinstance(value, (int, float)) else len(value) > 0

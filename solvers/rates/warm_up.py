@@ -8,9 +8,8 @@ The policy counts its iterations from 0 all the same: a `multistep` that goes do
 
 from __future__ import annotations
 
-from typing import Any
-
 from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.source import locate
 
 _LENGTHS = ("warmup_iter", "rampup_interval")
@@ -31,7 +30,7 @@ class WarmUp:
         SolverError: a field is negative, or both forks' fields are given.
     """
 
-    def __init__(self, param: Any, source: Any = None) -> None:
+    def __init__(self, param: SolverParameter, source: Source | None = None) -> None:
         for field in (*_LENGTHS, *_STARTS):
             if getattr(param, field) < 0:
                 raise SolverError(

@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
-from typing import Any
 
 import torch
 
 from mgcaffe.comm import Communicator
+from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.engine import Net, Shard, TestShard
+from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
-from mgcaffe.prototxt import print_text
+from mgcaffe.prototxt import SolverParameter, print_text
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Warned
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.setup.nets import NetChoice
 
 
-def choose_device(param: Any, communicator: Communicator, emit: Emit) -> torch.device:
+def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit) -> torch.device:
     """The device that solver_mode and device_id ask for; of several ranks on a host each takes its own GPU.
 
     `solver_mode: GPU` on a machine without a GPU warns and trains on the CPU. Caffe's default is the GPU too,
@@ -37,13 +39,15 @@ def choose_device(param: Any, communicator: Communicator, emit: Emit) -> torch.d
     return torch.device("cuda", param.device_id)
 
 
-def choose_seed(param: Any, communicator: Communicator) -> int:
+def choose_seed(param: SolverParameter, communicator: Communicator) -> int:
     """random_seed, or a number that rank 0 draws; the same on every rank."""
     drawn = int.from_bytes(os.urandom(4), "little")
     return communicator.broadcast_object(param.random_seed if param.random_seed >= 0 else drawn)
 
 
-def agree_on_inputs(param: Any, choices: Sequence[NetChoice], dtype: torch.dtype, communicator: Communicator) -> None:
+def agree_on_inputs(
+    param: SolverParameter, choices: Sequence[NetChoice], dtype: torch.dtype, communicator: Communicator
+) -> None:
     """Makes sure that all ranks were given the same solver, nets, versions and number type; collective.
 
     Raises:
@@ -99,6 +103,7 @@ def build_train_net(
         divisors: the same, on a channel of their own for the numbers that loss layers add up over the ranks.
         seed, dtype, device, keep_blobs: as for Net.
     """
+    statuses.doing("setting up: building the training net")
     deal = BatchShard if carried_state.reads_sequences(choice.param) else Shard
     return Net(
         choice.param,
@@ -113,6 +118,7 @@ def build_train_net(
         sum_over_ranks=divisors.sum_of,
         solver_ranks=ranks.size,
         keep_blobs=keep_blobs,
+        before_setup=partial(_note_setup, "setting up"),
     )
 
 
@@ -121,8 +127,10 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
 
     `opened` gets to know how to close them.
     """
-    nets = []
-    for choice in choices:
+    nets: list[Net] = []
+    for number, choice in enumerate(choices):
+        place = f"setting up, test net #{number}"
+        statuses.doing(place)
         # A state that goes on from batch to batch needs all batches: each rank runs the whole test.
         shard = (0, 1) if carried_state.carries_state(choice.param) else (ranks.rank, ranks.size)
         net = Net(
@@ -137,7 +145,14 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
             shard=TestShard(*shard, choice.test_iter),
             keep_blobs=train_net.keep_blobs,
             share_with=train_net,
+            before_setup=partial(_note_setup, place),
         )
         opened.callback(net.close)
         nets.append(net)
+    statuses.doing("setting up: the nets are built")
     return nets
+
+
+def _note_setup(place: str, layer: Layer) -> None:
+    """Record which layer is being set up, in case its setup is the last that this rank does."""
+    statuses.doing(f"{place}, {layer.describe()}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mgcaffe.errors import SolverError
-from mgcaffe.prototxt import check_names
+from mgcaffe.prototxt import SolverParameter, Source, check_names, has_field
 from mgcaffe.solvers.setup.idle_fields import idle_fields
 from mgcaffe.solvers.source import locate
 
@@ -40,7 +40,7 @@ _AT_LEAST = {
 }
 
 
-def check_fields(param: Any, source: Any = None) -> list[str]:
+def check_fields(param: SolverParameter, source: Source | None = None) -> list[str]:
     """Checks the fields that no other part of the solver checks.
 
     Returns:
@@ -72,11 +72,11 @@ def check_fields(param: Any, source: Any = None) -> list[str]:
     return _warnings(param, source)
 
 
-def _warnings(param: Any, source: Any) -> list[str]:
+def _warnings(param: SolverParameter, source: Source | None) -> list[str]:
     warnings = [
         f"{locate(source, name) or 'solver'}: {name} has no effect: {reason}"
         for name, reason in _WITHOUT_EFFECT.items()
-        if param.HasField(name)
+        if has_field(param, name)
     ]
     warnings += idle_fields(param, source)
     if param.debug_info and not param.display:

@@ -7,13 +7,13 @@ the choice that reads it does nothing, in Caffe without a word.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
+from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.rates.policies import POLICIES
 from mgcaffe.solvers.source import locate
 
 # Field: (whether it is read, and where it would be).
-_READ_BY: dict[str, tuple[Callable[[Any], bool], str]] = {
+_READ_BY: dict[str, tuple[Callable[[SolverParameter], bool], str]] = {
     "delta": (lambda param: param.type not in ("SGD", "Nesterov"), "AdaGrad, RMSProp, AdaDelta and Adam"),
     "larc_eta": (lambda param: param.larc, "larc"),
     "larc_policy": (lambda param: param.larc, "larc"),
@@ -33,7 +33,7 @@ _READ_BY: dict[str, tuple[Callable[[Any], bool], str]] = {
 _OF_EVERY_POLICY = {"max_iter"}
 
 
-def idle_fields(param: Any, source: Any = None) -> list[str]:
+def idle_fields(param: SolverParameter, source: Source | None = None) -> list[str]:
     """A warning for each field that is given, differs from its default, and is not read.
 
     Args:
@@ -43,7 +43,7 @@ def idle_fields(param: Any, source: Any = None) -> list[str]:
     return [f"{locate(source, field) or 'solver'}: {field} has no effect: {reason}" for field, reason in _idle(param)]
 
 
-def _idle(param: Any) -> Iterator[tuple[str, str]]:
+def _idle(param: SolverParameter) -> Iterator[tuple[str, str]]:
     given = {field.name for field, value in param.ListFields() if value != field.default_value}
     for field, (is_read, readers) in _READ_BY.items():
         if field in given and not is_read(param):

@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.errors import PrototxtError, SolverError
-from mgcaffe.prototxt import TEST, TRAIN, NetState, print_text, read_net_source
+from mgcaffe.prototxt import (
+    TEST,
+    TRAIN,
+    NetParameter,
+    NetSource,
+    NetState,
+    Phase,
+    SolverParameter,
+    SolverSource,
+    has_field,
+    print_text,
+    read_net_source,
+)
 from mgcaffe.solvers.setup.bad_records import hand_down
 from mgcaffe.solvers.source import locate
 
@@ -30,9 +41,9 @@ class NetChoice:
         test_iter: batches in one test; 0 for the training net.
     """
 
-    param: Any
-    sources: Any
-    phase: int
+    param: NetParameter
+    sources: NetSource | None
+    phase: Phase
     level: int
     stages: tuple[str, ...]
     test_iter: int = 0
@@ -52,11 +63,11 @@ class NetReader:
         strict: whether an unknown field in a net is an error.
     """
 
-    def __init__(self, param: Any, source: Any = None, strict: bool = False) -> None:
+    def __init__(self, param: SolverParameter, source: SolverSource | None = None, strict: bool = False) -> None:
         self._param = param
         self._source = source
         self._strict = strict
-        self._files: dict[str, Any] = {}
+        self._files: dict[str, NetSource] = {}
 
     def train_net(self) -> NetChoice:
         """The training net.
@@ -77,7 +88,7 @@ class NetReader:
             SolverError: test_iter, test_state or test_interval do not fit the test nets.
         """
         solver = self._param
-        loads: list[Callable[[], tuple[Any, Any]]] = []
+        loads: list[Callable[[], tuple[NetParameter, NetSource | None]]] = []
         for name in ("test_net_param", "test_net"):
             loads += [self._loader(name, index) for index in range(len(getattr(solver, name)))]
         generic = next((name for name in ("net_param", "net") if self._is_given(name)), None)
@@ -127,12 +138,12 @@ class NetReader:
         )
 
     def _is_given(self, name: str) -> bool:
-        return bool(self._param.HasField(name))
+        return bool(has_field(self._param, name))
 
-    def _loader(self, name: str, index: int) -> Callable[[], tuple[Any, Any]]:
+    def _loader(self, name: str, index: int) -> Callable[[], tuple[NetParameter, NetSource | None]]:
         return lambda: self._load(name, index)
 
-    def _load(self, name: str, index: int = 0) -> tuple[Any, Any]:
+    def _load(self, name: str, index: int = 0) -> tuple[NetParameter, NetSource | None]:
         """The message of a net that a field names or holds, and its source."""
         value = getattr(self._param, name)
         if name in ("test_net", "test_net_param"):
@@ -146,7 +157,7 @@ class NetReader:
         hand_down(self._param, source.param)
         return source.param, source
 
-    def _read(self, path: str, name: str, index: int) -> Any:
+    def _read(self, path: str, name: str, index: int) -> NetSource:
         if not Path(path).is_file():
             raise PrototxtError(
                 f"{name} names '{path}', and there is no such file",
@@ -159,5 +170,7 @@ class NetReader:
         raise SolverError(message, location=locate(self._source, field, index), hint=hint)
 
 
-def _choice(param: Any, sources: Any, phase: int, state: Any, test_iter: int = 0) -> NetChoice:
+def _choice(
+    param: NetParameter, sources: NetSource | None, phase: Phase, state: NetState, test_iter: int = 0
+) -> NetChoice:
     return NetChoice(param, sources, phase, state.level, tuple(state.stage), test_iter)

@@ -11,12 +11,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from mgcaffe.engine import Net
 from mgcaffe.errors import DataError, SolverError
 from mgcaffe.errors.checked_json import parse_json
-from mgcaffe.prototxt import nearest
+from mgcaffe.prototxt import Source, nearest
 from mgcaffe.solvers.events import OutputValue
 from mgcaffe.solvers.source import locate
 
@@ -78,7 +78,7 @@ class BestRule:
         SolverError: no test net has such an output of one number, or which way is better cannot be told.
     """
 
-    def __init__(self, text: str, test_nets: Sequence[Net], source: Any = None) -> None:
+    def __init__(self, text: str, test_nets: Sequence[Net], source: Source | None = None) -> None:
         self.best: BestScore | None = None
         self._source = source
         match = _FORM.fullmatch(text)

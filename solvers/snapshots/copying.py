@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from google.protobuf.message import EncodeError
@@ -16,7 +16,7 @@ from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.weights.by_name import layers_to_proto
 from mgcaffe.engine.weights.hdf5 import encode_hdf5
 from mgcaffe.errors import PrototxtError, SnapshotError
-from mgcaffe.prototxt import NetParameter
+from mgcaffe.prototxt import LayerParameter, NetParameter, Phase
 from mgcaffe.prototxt.whole_files import write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write, publish
 from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path
@@ -32,8 +32,8 @@ class _CopiedLayer:
     """What the weights' encoders read of a layer."""
 
     name: str
-    param: Any
-    phase: int
+    param: LayerParameter
+    phase: Phase
     parameters: Sequence[Parameter]
 
 

@@ -9,12 +9,12 @@ names end in `.h5`, by which Caffe tells. A snapshot counts once its solverstate
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import SolverParameter, SolverSource
 
 
-def snapshot_prefix(param: Any, source: Any = None) -> Path:
+def snapshot_prefix(param: SolverParameter, source: SolverSource | None = None) -> Path:
     """What the names of a solver's snapshots begin with.
 
     A missing snapshot_prefix means the solver's own path without its suffix; a folder means the solver's name
@@ -47,6 +47,6 @@ def state_path(prefix: Path, iteration: int, *, hdf5: bool = False) -> Path:
     return prefix.with_name(f"{prefix.name}_iter_{iteration}.solverstate{'.h5' if hdf5 else ''}")
 
 
-def is_hdf5(param: Any) -> bool:
+def is_hdf5(param: SolverParameter) -> bool:
     """Whether a solver's snapshots are HDF5."""
     return bool(param.snapshot_format == type(param).HDF5)

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.engine.weights.by_name import CopyReport
 from mgcaffe.engine.weights.hdf5_image import is_hdf5, open_image
 from mgcaffe.errors import EngineError, PrototxtError
-from mgcaffe.prototxt import read_net
+from mgcaffe.prototxt import SolverParameter, SolverSource, read_net
 from mgcaffe.solvers.events import Emit, NothingToRestore, Restored, Warned, WeightsCopied
 from mgcaffe.solvers.snapshots.manifest import check_file, read_manifest
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
@@ -107,7 +106,9 @@ def _check_complete(report: CopyReport, net: Net, weights: Path) -> None:
         )
 
 
-def newest_snapshot(param: Any, source: Any, communicator: Communicator, emit: Emit) -> str | None:
+def newest_snapshot(
+    param: SolverParameter, source: SolverSource | None, communicator: Communicator, emit: Emit
+) -> str | None:
     """The newest snapshot under a solver's prefix that can be used; collective, and the same on every rank.
 
     Args:

@@ -6,9 +6,10 @@ Caffe starts its data from the beginning, with new random numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mgcaffe.engine import Net
+from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Warned
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def seek_data(
     test_nets: Sequence[Net],
     records: dict[str, int] | None,
     *,
-    param: Any,
+    param: SolverParameter,
     iteration: int,
     world_size: int,
     emit: Emit,
@@ -61,7 +62,7 @@ def seek_data(
         )
 
 
-def take_seed(nets: Sequence[Net], seed: int, param: Any, emit: Emit) -> None:
+def take_seed(nets: Sequence[Net], seed: int, param: SolverParameter, emit: Emit) -> None:
     """Goes on with the seed of the run that is resumed, which all random numbers derive from.
 
     Args:
@@ -96,7 +97,7 @@ def _named(train_net: Net, test_nets: Sequence[Net]) -> Iterator[tuple[str, Data
             yield f"{index}:{layer.name}", layer, index
 
 
-def _tests_done(param: Any, iteration: int) -> int:
+def _tests_done(param: SolverParameter, iteration: int) -> int:
     """How many tests come before the update number `iteration` (the test due at that number comes after)."""
     if param.test_interval <= 0 or iteration == 0:
         return 0

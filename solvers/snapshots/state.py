@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from mgcaffe.comm.planning.plan import Plan
 from mgcaffe.engine.arena import ParameterArena
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError, SnapshotError
 from mgcaffe.errors.checked_json import parse_json
 from mgcaffe.prototxt import EngineState
@@ -167,7 +168,7 @@ def history_arrays(
             yield arena.view(flat, parameter).cpu().numpy()
 
 
-def engine_state(progress: Progress) -> Any:
+def engine_state(progress: Progress) -> EngineState:
     """What Caffe's own fields do not say, as an EngineState message."""
     message = EngineState(
         version=1,
@@ -190,7 +191,7 @@ def engine_state(progress: Progress) -> Any:
     return message
 
 
-def add_engine_state(progress: Progress, message: Any) -> None:
+def add_engine_state(progress: Progress, message: EngineState) -> None:
     """Fills in what an EngineState message says.
 
     Raises:

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.errors import SnapshotError
+from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import BestFound, Emit, Event, OutputValue, SnapshotWriting, SnapshotWritten, Warned
 from mgcaffe.solvers.snapshots.best import BestRule, BestScore
 from mgcaffe.solvers.snapshots.copying import SnapshotCopy
@@ -47,7 +47,7 @@ class Snapshots:
 
     def __init__(
         self,
-        param: Any,
+        param: SolverParameter,
         prefix: Callable[[], Path],
         net: Net,
         updater: Updater,

@@ -43,4 +43,4 @@ class StopPoll:
         a_round = max(seconds / self._ranks.size / self._rounds, 1e-9)
         self._next = int(min(max(_EXCHANGE_EVERY_S / a_round, 1.0), _MOST_ROUNDS))
         self._rounds, self._asked_at = 0, self._clock()
-        return wishes > 0
+        return bool(wishes > 0)

@@ -21,13 +21,12 @@ tensor; a norm is always that of a whole tensor, so it does not depend on how gr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.errors import SolverError
-from mgcaffe.prototxt import nearest
+from mgcaffe.prototxt import SolverParameter, Source, nearest
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update.norms import dot, l2_norm
 from mgcaffe.solvers.update.rules import Numbers
@@ -55,7 +54,9 @@ class LocalRates:
         SolverError: both kinds are wanted, the rule has none, or a field is out of range.
     """
 
-    def __init__(self, param: Any, solver_type: str, arena: ParameterArena, source: Any = None) -> None:
+    def __init__(
+        self, param: SolverParameter, solver_type: str, arena: ParameterArena, source: Source | None = None
+    ) -> None:
         _check(param, solver_type, source)
         self._param = param
         name = "larc" if param.larc else "local_lr_auto"
@@ -69,7 +70,7 @@ class LocalRates:
             )
 
     @staticmethod
-    def wanted(param: Any) -> bool:
+    def wanted(param: SolverParameter) -> bool:
         """Whether the solver asks for rates of this kind."""
         return bool(param.larc or param.local_lr_auto)
 
@@ -123,11 +124,11 @@ class LocalRates:
         return min(numbers.rate, factor) if param.larc and param.larc_policy == "clip" else numbers.rate * factor
 
 
-def _has_turbo(param: Any) -> bool:
+def _has_turbo(param: SolverParameter) -> bool:
     return bool(param.larc and param.larc_turbo)
 
 
-def _check(param: Any, solver_type: str, source: Any) -> None:
+def _check(param: SolverParameter, solver_type: str, source: Source | None) -> None:
     name, factor = ("larc", "larc_eta") if param.larc else ("local_lr_auto", "local_gw_ratio")
     if param.larc and param.local_lr_auto:
         raise SolverError(

@@ -13,7 +13,8 @@ def l2_norm(values: torch.Tensor) -> torch.Tensor:
     The squares of 61 M float32 values lose digits in one float32 sum.
     """
     parts = [torch.linalg.vector_norm(piece) for piece in values.split(_PIECE)]
-    return torch.linalg.vector_norm(torch.stack(parts).double())
+    norm: torch.Tensor = torch.linalg.vector_norm(torch.stack(parts).double())
+    return norm
 
 
 def dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.source import locate
 
 StepFunction = Callable[..., torch.Tensor]
@@ -32,7 +32,7 @@ class Numbers:
         history_momentum: `momentum` as SGD's history is multiplied with it, corrected while the rate warms up.
     """
 
-    param: Any
+    param: SolverParameter
     rate: float
     iteration: int
     momentum: float
@@ -40,7 +40,7 @@ class Numbers:
     history_momentum: float
 
 
-def _accept(param: Any, source: Any) -> list[str]:
+def _accept(param: SolverParameter, source: Source | None) -> list[str]:
     """Any fields will do."""
     return []
 
@@ -57,7 +57,7 @@ class Rule:
 
     step: StepFunction
     histories: int = 1
-    check: Callable[[Any, Any], list[str]] = _accept
+    check: Callable[[SolverParameter, Source | None], list[str]] = _accept
 
 
 def sgd(numbers: Numbers, eta: float, gradient: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
@@ -120,7 +120,7 @@ def adam(
     return torch.div(means, gradient, out=gradient).mul_(eta * correction)
 
 
-def _check_no_momentum(param: Any, source: Any) -> list[str]:
+def _check_no_momentum(param: SolverParameter, source: Source | None) -> list[str]:
     if param.momentum:
         raise SolverError(
             f"momentum is {param.momentum:g}; solver type {param.type} has no momentum",
@@ -130,7 +130,7 @@ def _check_no_momentum(param: Any, source: Any) -> list[str]:
     return []
 
 
-def _check_rmsprop(param: Any, source: Any) -> list[str]:
+def _check_rmsprop(param: SolverParameter, source: Source | None) -> list[str]:
     if not 0 <= param.rms_decay < 1:
         raise SolverError(
             f"rms_decay is {param.rms_decay:g} and must be at least 0 and below 1",
@@ -139,7 +139,7 @@ def _check_rmsprop(param: Any, source: Any) -> list[str]:
     return _check_no_momentum(param, source)
 
 
-def _check_adam(param: Any, source: Any) -> list[str]:
+def _check_adam(param: SolverParameter, source: Source | None) -> list[str]:
     for name in ("momentum", "momentum2"):
         if not 0 <= getattr(param, name) < 1:
             raise SolverError(

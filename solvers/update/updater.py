@@ -19,13 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import torch
 
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.errors import SolverError
-from mgcaffe.prototxt import nearest
+from mgcaffe.prototxt import SolverParameter, Source, nearest
 from mgcaffe.solvers.rates.momentum_and_decay import Schedules
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update import rules
@@ -83,7 +82,7 @@ class Updater:
         SolverError: an unknown type or regularization_type, or a field outside the rule's range.
     """
 
-    def __init__(self, param: Any, arena: ParameterArena, source: Any = None) -> None:
+    def __init__(self, param: SolverParameter, arena: ParameterArena, source: Source | None = None) -> None:
         self.name = solver_type(param, source)
         self.rule = rules.RULES[self.name]
         self.warnings = self.rule.check(param, source)
@@ -192,7 +191,7 @@ class Updater:
             gradient.add_(weights, alpha=decay)
 
 
-def solver_type(param: Any, source: Any = None) -> str:
+def solver_type(param: SolverParameter, source: Source | None = None) -> str:
     """The rule's name that a solver asks for.
 
     Raises:

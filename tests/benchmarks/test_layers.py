@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import layer_cases
+import layers
 import pytest
 import torch
 
 from mgcaffe.engine import registry
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import layer_cases
-import layers
 
 _RANDOM = {"Dropout"}
 

@@ -3,7 +3,7 @@ import torch
 
 from mgcaffe.engine.arena import ParameterArena, Run
 from mgcaffe.engine.parameter import Parameter
-from tests.engine.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net
 
 CPU = torch.device("cpu")
 

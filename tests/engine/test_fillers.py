@@ -6,7 +6,7 @@ import torch
 from mgcaffe.engine import fillers
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import FillerParameter, parse_text
-from tests.engine.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net
 
 TYPES = ("constant", "uniform", "gaussian", "positive_unitball", "xavier", "msra")
 SHAPES = ((4000,), (50, 80), (10, 20, 4, 5), (2, 20, 4, 5, 5))

@@ -1,8 +1,5 @@
 """Every golden layer case, run through the net: what a real Caffe computed (tests/golden/layers)."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -10,9 +7,7 @@ import torch
 from mgcaffe.engine import registry
 from mgcaffe.engine.net import TEST, TRAIN, Net
 from mgcaffe.prototxt import read_net_source
-
-CASES = Path(__file__).parents[1] / "golden" / "layers"
-NAMES = sorted(path.name for path in CASES.iterdir())
+from tests.support.golden import LAYERS, NAMES, read_case
 
 
 def check(what: str, found: torch.Tensor, expected: np.ndarray) -> None:
@@ -35,9 +30,8 @@ def fill(net: Net, case: dict[str, np.ndarray]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_case_agrees_with_caffe(name):
-    source = read_net_source(CASES / name / "net.prototxt")
-    case = dict(np.load(CASES / name / "case.npz"))
-    meta = json.loads(str(case.pop("meta")))
+    source = read_net_source(LAYERS / name / "net.prototxt")
+    case, meta = read_case(name)
     net = Net(source.param, phase=TRAIN if meta["phase"] == "train" else TEST, sources=source, seed=1)
     fill(net, case)
     for _ in range(meta["forwards"]):
@@ -68,6 +62,6 @@ def check_backward(net: Net, case: dict[str, np.ndarray], meta: dict) -> None:
 
 
 def test_the_cases_cover_the_layers_that_have_any():
-    types = {layer.type for name in NAMES for layer in read_net_source(CASES / name / "net.prototxt").param.layer}
+    types = {layer.type for name in NAMES for layer in read_net_source(LAYERS / name / "net.prototxt").param.layer}
     assert types <= set(registry.layer_types())
     assert len(NAMES) >= 60

@@ -5,12 +5,9 @@ whether memory formats change its results; whether its gradients are tensors tha
 """
 
 import functools
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -18,10 +15,10 @@ from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.net import TEST, TRAIN, Net
 from mgcaffe.prototxt import read_net_source
-from tests.engine.fork_nets import FORK_NETS
-from tests.engine.netkit import make_net
+from tests.support.fork_nets import FORK_NETS
+from tests.support.golden import LAYERS, NAMES, read_case
+from tests.support.netkit import make_net
 
-CASES = Path(__file__).parents[1] / "golden" / "layers"
 Tensors = list[torch.Tensor]
 Formatter = Callable[[torch.Tensor], torch.Tensor]
 
@@ -78,19 +75,19 @@ class Example:
 @functools.cache
 def _examples() -> dict[str, Example]:
     examples: dict[str, Example] = {}
-    for path in sorted(CASES.iterdir()):
-        source = read_net_source(path / "net.prototxt")
-        case = dict(np.load(path / "case.npz"))
-        phase = TRAIN if json.loads(str(case["meta"]))["phase"] == "train" else TEST
+    for case in NAMES:
+        source = read_net_source(LAYERS / case / "net.prototxt")
+        golden, meta = read_case(case)
+        phase = TRAIN if meta["phase"] == "train" else TEST
         net = Net(source.param, phase=phase, dtype=torch.float64, seed=1)
-        for key, values in case.items():
+        for key, values in golden.items():
             if key.startswith("in/"):
                 net.blobs[key[3:]].data.copy_(torch.from_numpy(values))
         for node in net.nodes:
             bottoms = [blob.data.clone() for blob in node.bottoms]
             net.forward(node.index, node.index + 1)
             if bottoms:
-                examples[f"{path.name}-{node.layer.name}"] = Example(node, net, bottoms)
+                examples[f"{case}-{node.layer.name}"] = Example(node, net, bottoms)
     for name, text in FORK_NETS.items():
         net = make_net(f"force_backward: true {text}")
         for blob in net.inputs:

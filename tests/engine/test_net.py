@@ -5,7 +5,7 @@ import torch
 
 from mgcaffe.engine.net import TEST, TRAIN
 from mgcaffe.errors import NetError
-from tests.engine.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net
 
 IP = 'inner_product_param {{ num_output: {n} weight_filler {{ type: "gaussian" std: 0.3 }} }}'
 

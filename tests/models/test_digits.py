@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 
 from examples.digits import make_lmdb
 from mgcaffe.prototxt import TEST, Datum, read_net, read_solver
-from tests.models.shapes import infer, layers_of
-from tests.mpi.launch import run_mpi
+from tests.support.mpirun import run_mpi
+from tests.support.paths import ROOT
+from tests.support.shapes import infer, layers_of
 
-ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits"
 
 
@@ -100,6 +100,8 @@ def train(folder: Path, ranks: int, batch: int) -> tuple[list[float], float]:
     return losses, tests[-1]["scores"]["accuracy"]
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_two_ranks_train_as_one_rank_does_with_twice_the_batch(tmp_path: Path) -> None:
     runs = []
     for ranks, batch in ((1, 64), (2, 32)):
@@ -113,5 +115,7 @@ def test_two_ranks_train_as_one_rank_does_with_twice_the_batch(tmp_path: Path) -
     assert two[:50] == pytest.approx(one[:50], rel=1e-4)
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_one_rank_learns_the_digits(tmp_path: Path) -> None:
     assert train(tmp_path, 1, 32)[1] >= 0.975

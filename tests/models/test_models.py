@@ -10,9 +10,8 @@ import pytest
 
 from mgcaffe.prototxt import read_net, read_solver
 from models import generate
-from tests.models.shapes import TEST, TRAIN, Shape, Shapes, infer, layers_of
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import MODELS
+from tests.support.shapes import TEST, TRAIN, Shape, Shapes, infer, layers_of
 
 
 class Published(NamedTuple):
@@ -63,7 +62,7 @@ MAPS = {
 def read(name: str, file: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return read_net(ROOT / "models" / name / f"{file}.prototxt", strict=True)
+        return read_net(MODELS / name / f"{file}.prototxt", strict=True)
 
 
 def train_shapes(name: str, phase: int = TRAIN) -> Shapes:
@@ -136,7 +135,7 @@ def test_googlenet_has_two_auxiliary_losses_of_weight_three_tenths() -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_solver_names_its_own_net_and_tests_whole_batches(name: str) -> None:
-    solver = read_solver(ROOT / "models" / name / "solver.prototxt", strict=True)
+    solver = read_solver(MODELS / name / "solver.prototxt", strict=True)
     assert solver.net == f"models/{name}/train_val.prototxt"
     assert solver.snapshot_prefix == f"models/{name}/{name}"
     (source,) = (layer for layer in layers_of(read(name, "train_val"), TEST) if layer.type == "Data")

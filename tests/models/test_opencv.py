@@ -14,9 +14,11 @@ import torch
 
 from mgcaffe.engine.net import TEST, Net
 from mgcaffe.prototxt import read_net, write_binary
+from tests.support.paths import MODELS
+
+pytestmark = pytest.mark.slow
 
 cv2 = pytest.importorskip("cv2")
-MODELS = Path(__file__).resolve().parents[2] / "models"
 BATCH = 2
 # Each net, and its last blob before the softmax.
 NETS = {"lenet": "ip2", "cifar10_full": "ip1", "alexnet": "fc8", "googlenet": "loss3/classifier", "resnet50": "fc1000"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ import torch
 from benchmarks import torch_models
 from mgcaffe.engine.net import Net
 from mgcaffe.prototxt import LayerParameter, read_net
-from tests.models.shapes import TRAIN, infer
+from tests.support.paths import MODELS
+from tests.support.shapes import TRAIN, infer
 
-ROOT = Path(__file__).resolve().parents[2]
 HEADS = ("loss1/", "loss2/")
 
 # Name, with auxiliary heads, batch of the comparison, parameters.
@@ -36,7 +35,7 @@ each_variant = pytest.mark.parametrize(
 
 def train_net(name: str, auxiliary: bool, batch: int) -> Any:
     """The train_val net with an Input layer for data and without Dropout, which draws random numbers."""
-    net = read_net(ROOT / "models" / name / "train_val.prototxt")
+    net = read_net(MODELS / name / "train_val.prototxt")
     layers = [
         layer
         for layer in net.layer
@@ -63,6 +62,7 @@ def test_parameters_fit_the_prototxt_by_name(name: str, auxiliary: bool, batch: 
     assert theirs == {(layer, index): shape for layer, shapes in ours.items() for index, shape in enumerate(shapes)}
 
 
+@pytest.mark.slow
 @each_variant
 def test_loss_and_gradients_are_those_of_the_engine(name: str, auxiliary: bool, batch: int, count: int) -> None:
     net = Net(train_net(name, auxiliary, batch), seed=1, dtype=torch.float64)
@@ -113,6 +113,7 @@ def test_batch_normalisation_takes_caffes_statistics_and_scale() -> None:
     assert torch.equal(state["bn2a_branch1.bias"], blobs["scale2a_branch1"][1])
 
 
+@pytest.mark.slow
 def test_names_with_slashes_can_be_traced_whole_by_torch_compile() -> None:
     model = torch_models.build("googlenet").eval()
     images = torch.randn(1, 3, 224, 224)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent / "command_lines.py"
+from tests.support.mpirun import parse_checks, run_mpi
+from tests.support.paths import PROGRAMS
+from tests.support.programs.command_lines import every_flag
+
+SCRIPT = PROGRAMS / "command_lines.py"
 ENGINE = (sys.executable, "-m", "mgcaffe.tools.main")
 TRAIN = ("train", "solver.prototxt")
 
@@ -33,22 +35,14 @@ FIELDS = {"best": "snapshot_best", "no_snapshot_background": "snapshot_backgroun
 
 
 @pytest.fixture(scope="module")
-def cases(launch):
+def cases():
     """What each rank said in each case of command_lines.py: {case: {rank: "exit code and message"}}."""
-    result = launch.run_mpi([SCRIPT], n=2, timeout=60)
+    result = run_mpi([SCRIPT], n=2, timeout=60)
     assert result.returncode == 0 and not result.hung, result.describe()
-    return launch.parse_checks(result.stdout)
+    return parse_checks(result.stdout)
 
 
-def _flags() -> list[str]:
-    spec = importlib.util.spec_from_file_location("mgcaffe_tests_mpi_command_lines", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return list(module.every_flag())
-
-
-@pytest.mark.parametrize("flag", _flags())
+@pytest.mark.parametrize("flag", every_flag())
 def test_a_flag_of_one_rank_is_refused_unless_it_concerns_that_rank_alone(cases, flag):
     first, second = cases[f"--{flag}"][0], cases[f"--{flag}"][1]
     if flag in FREE:
@@ -111,7 +105,7 @@ def test_wrong_usage_on_one_rank_ends_the_others(cases, case, first, second):
 
 
 @pytest.fixture
-def start(launch, tmp_path):
+def start(tmp_path):
     """Runs one mpirun with a command line for each rank; gives its exit code and standard error."""
     (tmp_path / "net.prototxt").write_text(NET)
     (tmp_path / "solver.prototxt").write_text(SOLVER)
@@ -120,9 +114,7 @@ def start(launch, tmp_path):
     def start(*lines: tuple[str, ...], options: tuple[str, ...] = ()) -> tuple[int, str]:
         first, *others = lines
         rest = [word for line in others for word in (":", "-n", "1", *ENGINE, *line)]
-        result = launch.run_mpi(
-            ["-m", "mgcaffe.tools.main", *first, *rest], n=1, timeout=60, cwd=tmp_path, options=options
-        )
+        result = run_mpi(["-m", "mgcaffe.tools.main", *first, *rest], n=1, timeout=60, cwd=tmp_path, options=options)
         assert not result.hung and result.seconds < 30, result.describe()
         return result.returncode, result.stderr
 

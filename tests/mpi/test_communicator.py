@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+from tests.support.mpirun import parse_checks, run_mpi
+from tests.support.paths import PROGRAMS
+
+CHECKS = PROGRAMS / "checks.py"
 _RESULTS: dict = {}
 
 
 def _check_names() -> list[str]:
-    tree = ast.parse((HERE / "checks.py").read_text())
+    tree = ast.parse(CHECKS.read_text())
     return [
         node.name
         for node in tree.body
@@ -21,16 +23,16 @@ def _check_names() -> list[str]:
 
 
 @pytest.fixture
-def job(launch, size):
+def job(size):
     if size not in _RESULTS:
-        _RESULTS[size] = launch.run_mpi([HERE / "checks.py"], n=size, timeout=60)
+        _RESULTS[size] = run_mpi([CHECKS], n=size, timeout=60)
     return _RESULTS[size]
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("name", _check_names())
-def test_on_every_rank(launch, job, size, name):
-    said = launch.parse_checks(job.stdout).get(name, {})
+def test_on_every_rank(job, size, name):
+    said = parse_checks(job.stdout).get(name, {})
     assert said == dict.fromkeys(range(size), "ok"), job.describe()
 
 

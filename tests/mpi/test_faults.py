@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
 
 import h5py
 import numpy as np
+import psutil
 import pytest
 
-SOAK = Path(__file__).parents[1] / "soak"
+from tests.support.jobs import RunningJob
+from tests.support.mpirun import AS_ROOT, run_mpi, start_mpi
+from tests.support.paths import PROGRAMS
+
+pytestmark = pytest.mark.slow
+
+ENGINE = PROGRAMS / "faulty_engine.py"
 RANKS = 3
 
 NET = """
@@ -41,10 +47,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_lowest_survivor_names_a_rank_that_was_killed(run_mpi, folder):
+def test_the_lowest_survivor_names_a_rank_that_was_killed(folder):
     environment = {"FAULT": "1:backward:kill:30", "RECORD": str(folder)}
     result = run_mpi(
-        [SOAK / "faulty_engine.py", "train", "solver.prototxt"],
+        [ENGINE, "train", "solver.prototxt"],
         n=RANKS, timeout=120, environment=environment, cwd=folder,
     )  # fmt: skip
     assert not result.hung and result.returncode != 0 and not result.left_behind, result.describe()
@@ -54,7 +60,7 @@ def test_the_lowest_survivor_names_a_rank_that_was_killed(run_mpi, folder):
     assert "iteration: 29" in block and "doing:     backward, layer 'ip1'" in block
 
 
-def test_one_ranks_nan_stops_all_before_the_update(run_mpi, folder):
+def test_one_ranks_nan_stops_all_before_the_update(folder):
     with h5py.File(folder / "data.h5", "a") as file:
         # Record 4 * 3 * 10 + 1 is the first one that rank 1 reads in iteration 10.
         file["data"][121, 0] = np.nan
@@ -70,32 +76,16 @@ def test_one_ranks_nan_stops_all_before_the_update(run_mpi, folder):
 
 
 @pytest.mark.parametrize("how", ["stop file", "SIGUSR1"])
-def test_all_ranks_stop_at_one_iteration(launch, folder, how):
-    environment = {
-        **os.environ,
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "RECORD": str(folder),
-    }
-    command = [launch.MPIRUN, "--oversubscribe", "--bind-to", "none", "-n", str(RANKS), sys.executable]
-    process = subprocess.Popen(
-        [*command, SOAK / "faulty_engine.py", "train", "solver.prototxt"],
-        cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 120
-        while not (folder / "net_iter_20.solverstate").exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+def test_all_ranks_stop_at_one_iteration(folder, how):
+    arguments = [ENGINE, "train", "solver.prototxt"]
+    with start_mpi(arguments, n=RANKS, environment={"RECORD": str(folder)}, cwd=folder) as job:
+        assert job.await_((folder / "net_iter_20.solverstate").exists, 120)
         if how == "stop file":
             (folder / "net.stop").touch()
         else:
-            process.send_signal(signal.SIGUSR1)
-        _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 75, said
+            job.process.send_signal(signal.SIGUSR1)
+        result = job.end(60)
+    assert result.returncode == 75, result.describe()
     ends = {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)}
     assert len(ends) == 1
     assert (folder / f"net_iter_{ends.pop().split()[0]}.solverstate").exists()
@@ -105,12 +95,12 @@ def test_all_ranks_stop_at_one_iteration(launch, folder, how):
 @pytest.mark.parametrize(
     ("fault", "lowest", "iteration"), [("0:backward:kill:31", 1, 30), ("2:forward:kill:48", 0, 47)]
 )
-def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(run_mpi, folder, fault, lowest, iteration):
+def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(folder, fault, lowest, iteration):
     dead = fault[0]
 
     def train(*words, fault="", options=()):
         return run_mpi(
-            [SOAK / "faulty_engine.py", "train", "solver.prototxt", *words],
+            [ENGINE, "train", "solver.prototxt", *words],
             n=RANKS, timeout=120, environment={"FAULT": fault, "RECORD": str(folder)}, cwd=folder, options=options,
         )  # fmt: skip
 
@@ -130,3 +120,38 @@ def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(run_mpi, folder, fa
     assert (folder / f"net_iter_{iteration}.caffemodel").read_bytes() == rescued[f"net_iter_{iteration}.caffemodel"]
     result = train(f"--max_iter={iteration + 20}")
     assert {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)} == resumed
+
+
+def _rank_pids(job):
+    """Return the processes of a job's ranks, by rank."""
+    pids = {}
+    for pid in job.members():
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if process.name().startswith("python") and (rank := process.environ().get("OMPI_COMM_WORLD_RANK")):
+                pids[int(rank)] = pid
+    return pids
+
+
+@pytest.mark.parametrize(
+    ("way", "number", "code"),
+    [("launcher", signal.SIGTERM, 75), ("mpirun", signal.SIGTERM, 75), ("launcher", signal.SIGQUIT, 69)],
+)
+def test_a_signal_to_one_rank_is_enough(folder, way, number, code):
+    if way == "mpirun":
+        job = start_mpi(["-m", "mgcaffe.tools.main", "train", "solver.prototxt"], cwd=folder)
+    else:
+        command = [sys.executable, "-m", "mgcaffe.tools.main", "train", "-np", "2", "solver.prototxt"]
+        job = RunningJob(command, environment=AS_ROOT, cwd=folder)
+    with job:
+        assert job.await_(lambda: (folder / "net_iter_20.solverstate").exists(), 120)
+        os.kill(_rank_pids(job)[1], number)
+        result = job.end(60)
+    said = result.stderr
+    assert result.returncode == code, result.describe()
+    if number == signal.SIGTERM:
+        assert "Optimization stopped early." in said and "error: " not in said
+        assert re.search(r"\(go on with --snapshot=net_iter_\d+\.solverstate\)", said)
+    else:
+        assert "most recent call first" in said
+        assert f"error: rank 1 of 2 on {os.uname().nodename}" in said and "was ended by signal 3 (SIGQUIT)" in said

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 
-FAIL = Path(__file__).parent / "fail.py"
+from tests.support.mpirun import run_mpi
+from tests.support.paths import PROGRAMS
+
+FAIL = PROGRAMS / "fail.py"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,7 @@ FAIL = Path(__file__).parent / "fail.py"
         ("in_backward", 65, "error: rank 1 (HOST): backward of layer 'conv1'"),
     ],
 )
-def test_a_failure_ends_the_job_with_one_message_and_its_exit_code(run_mpi, way, code, message):
+def test_a_failure_ends_the_job_with_one_message_and_its_exit_code(way, code, message):
     result = run_mpi([FAIL, way], n=2, timeout=20)
     assert not result.hung and result.returncode == code, result.describe()
     assert result.stderr.count("error: ") == (2 if way == "raises_internal" else 1), result.describe()
@@ -33,28 +35,28 @@ def test_a_failure_ends_the_job_with_one_message_and_its_exit_code(run_mpi, way,
     assert result.seconds < 10 and result.left_behind == ()
 
 
-def test_different_failures_of_all_ranks_come_in_one_message(run_mpi):
+def test_different_failures_of_all_ranks_come_in_one_message():
     result = run_mpi([FAIL, "all_different"], n=3, timeout=20)
     assert result.returncode == 65 and result.stderr.count("error: ") == 1, result.describe()
     for rank in range(3):
         assert f"cannot read mean file of rank {rank}" in result.stderr
 
 
-def test_a_common_exit_code_needs_no_message(run_mpi):
+def test_a_common_exit_code_needs_no_message():
     result = run_mpi([FAIL, "all_return_75"], n=2, timeout=20)
     assert result.returncode == 75 and "error" not in result.stderr, result.describe()
 
 
-def test_a_killed_rank_ends_the_job(run_mpi):
+def test_a_killed_rank_ends_the_job():
     result = run_mpi([FAIL, "killed"], n=2, timeout=20)
     assert not result.hung and result.returncode != 0 and result.left_behind == (), result.describe()
 
 
-def test_success_ends_with_zero(run_mpi):
+def test_success_ends_with_zero():
     result = run_mpi([FAIL, "fine"], n=2, timeout=20)
     assert result.returncode == 0 and result.stdout.count("sum 2.0") == 2, result.describe()
 
 
-def test_the_runner_tells_a_hang_from_an_exit_code(run_mpi):
+def test_the_runner_tells_a_hang_from_an_exit_code():
     result = run_mpi([FAIL, "computing"], n=2, timeout=2.0)
     assert result.hung and result.left_behind == ()

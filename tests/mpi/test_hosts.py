@@ -5,19 +5,20 @@ The second host has a /dev/shm of its own, so that the launcher cannot see its r
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
+import functools
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
-ENGINE = ROOT / "tests/soak/faulty_engine.py"
+from benchmarks.shaped_network import NetworkUnavailable, ShapedNetwork
+from tests.support.jobs import RunningJob
+from tests.support.launcher import launch_command
+from tests.support.paths import PROGRAMS
+
+pytestmark = pytest.mark.slow
 
 NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {
@@ -29,13 +30,6 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: 
 SOLVER = """
 net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" max_iter: 10000000 snapshot: 20 snapshot_prefix: "net"
 random_seed: 7 solver_mode: CPU comm_param { schedule: WFBP deterministic: true }
-"""
-LAUNCH = """
-import sys
-from mgcaffe.tools import main
-from mgcaffe.tools.launcher import launcher
-launcher.launch = lambda flags, launch=launcher.launch: launch(flags, sys.argv[1:3])
-sys.exit(main.main(["train", *sys.argv[3:]]))
 """
 # What starts a command on the other host: AGENT HOST COMMAND...
 SECOND_HOST = """#!/bin/sh
@@ -49,14 +43,10 @@ exit $code' sh "$@"
 
 
 @pytest.fixture
-def network(launch):
-    path = ROOT / "benchmarks/shaped_network.py"
-    spec = importlib.util.spec_from_file_location("mgcaffe_benchmarks_shaped_network", path)
-    shaped_network = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(shaped_network)
+def network():
     try:
-        network = shaped_network.ShapedNetwork(hosts=2, rate="1gbit").__enter__()
-    except shaped_network.NetworkUnavailable as error:
+        network = ShapedNetwork(hosts=2, rate="1gbit").__enter__()
+    except NetworkUnavailable as error:
         pytest.skip(str(error))
     yield network
     network.remove()
@@ -64,7 +54,7 @@ def network(launch):
 
 @pytest.fixture
 def start(network, tmp_path, monkeypatch):
-    """`start(hosts, fault)` launches a job from the first host; returns the launcher's process."""
+    """`start(hosts, fault)` launches a job from the first host; returns it."""
     for name in [name for name in os.environ if name.startswith(("OMPI_", "PMIX_", "MGCAFFE_"))]:
         monkeypatch.delenv(name)
     (tmp_path / "net.prototxt").write_text(NET)
@@ -75,58 +65,40 @@ def start(network, tmp_path, monkeypatch):
     agent.write_text(SECOND_HOST.format(agent=inner, left=tmp_path / "left"))
     agent.chmod(0o755)
     arguments = f"--prtemca plm_ssh_agent {agent} --mca pml ob1 --mca btl tcp,self -x FAULT -x RECORD"
-    processes = []
+    program = PROGRAMS / "faulty_engine.py"
 
-    def launch_job(hosts, fault=""):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "RECORD": str(tmp_path)}
-        environment["PRTE_MCA_prte_remote_tmpdir_base"] = str(tmp_path)
-        words = [sys.executable, "-c", LAUNCH, sys.executable, str(ENGINE), "-H", hosts, "--mpirun_args", arguments]
-        process = network.popen(
-            0, [*words, "solver.prototxt"],
-            cwd=tmp_path, env={**environment, "FAULT": fault},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        processes.append(process)
-        return process
+    with contextlib.ExitStack() as jobs:
 
-    yield launch_job
-    for process in processes:
-        process.kill()
-        process.wait()
+        def launch_job(hosts, fault=""):
+            variables = {"RECORD": str(tmp_path), "FAULT": fault, "PRTE_MCA_prte_remote_tmpdir_base": str(tmp_path)}
+            job = RunningJob(
+                launch_command(program, "-H", hosts, "--mpirun_args", arguments, "solver.prototxt"),
+                environment=variables, cwd=tmp_path, places_files=False, popen=functools.partial(network.popen, 0),
+            )  # fmt: skip
+            return jobs.enter_context(job)
 
-
-def left_behind(folder):
-    """The processes that work in a folder, two seconds later at most."""
-    deadline = time.monotonic() + 2
-    while left := [process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(folder)]:
-        if time.monotonic() > deadline:
-            return left
-        time.sleep(0.02)
-    return []
+        yield launch_job
 
 
 def test_ctrl_c_stops_the_ranks_of_both_hosts_after_a_snapshot(start, tmp_path):
-    process = start("host0:1,host1:1")
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "net_iter_20.solverstate").exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
+    job = start("host0:1,host1:1")
+    assert job.await_((tmp_path / "net_iter_20.solverstate").exists, 60)
     began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 75, said
+    job.process.send_signal(signal.SIGINT)
+    result = job.end(60, patience_s=2.0)
+    assert result.returncode == 75, result.describe()
     assert time.monotonic() - began < 10
-    assert "SIGINT: asking the ranks to stop after this iteration, with a snapshot" in said
+    assert "SIGINT: asking the ranks to stop after this iteration, with a snapshot" in result.stderr
     ends = {(tmp_path / f"stopped.{rank}").read_text() for rank in range(2)}
     assert len(ends) == 1 and (tmp_path / f"net_iter_{ends.pop().split()[0]}.solverstate").exists()
-    assert left_behind(tmp_path) == []
+    assert result.left_behind == ()
     assert "mgcaffe" not in (tmp_path / "left").read_text()
 
 
 def test_a_rank_that_is_killed_on_the_other_host_is_named_at_the_end(start, tmp_path):
-    process = start("host0:1,host1:2", fault="2:backward:kill:30")
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 69, said
+    result = start("host0:1,host1:2", fault="2:backward:kill:30").end(60, patience_s=2.0)
+    said = result.stderr
+    assert result.returncode == 69, said
     assert time.time() - float((tmp_path / "struck").read_text()) < 10
     last = said[said.rindex("error: ") :]
     assert last.startswith("error: rank 2 of 3 on host1 (process "), said
@@ -136,4 +108,4 @@ def test_a_rank_that_is_killed_on_the_other_host_is_named_at_the_end(start, tmp_
         "  doing:     backward, layer 'ip1'",
         "  the other ranks end with it",
     ]
-    assert left_behind(tmp_path) == []
+    assert result.left_behind == ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.support.jobs import RunningJob
+from tests.support.mpirun import start_mpi
 
 SLEEPER = """
 import sys, time
@@ -28,41 +29,26 @@ MPI.COMM_WORLD.Barrier()
 MEMORY = Path("/dev/shm")
 
 
-def _files(launch, mpirun: int, temporary: Path) -> set[Path]:
+def _files(job: RunningJob, temporary: Path) -> set[Path]:
     """The files that a job has in shared memory and in the temporary folder."""
+    mpirun = job.process.pid
     (records,) = MEMORY.glob(f"mgcaffe-{os.getuid()}-prterun-*-{mpirun}@1")
     made = {records, temporary / f"ompi.{mpirun}"}
-    for pid in launch._session_members(mpirun):
+    for pid in job.members():
         mapped = [line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
         made |= {Path(name) for name in mapped if name.startswith(f"{MEMORY}/sm_segment.")}
     return made
 
 
 @contextlib.contextmanager
-def _job(launch, temporary: Path, end: Path) -> Iterator[tuple[subprocess.Popen[bytes], set[Path]]]:
+def _job(temporary: Path, end: Path) -> Iterator[tuple[RunningJob, set[Path]]]:
     """An mpirun of two ranks, and the files that came with it; it ends once the file `end` is there."""
-    command = [launch.MPIRUN, "--oversubscribe", "--bind-to", "none", "-n", "2", sys.executable, "-c", SLEEPER, end]
-    environment = {
-        **os.environ,
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "TMPDIR": str(temporary),
-    }
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 60
-        while not Path(f"{end}.up").exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
-        yield process, _files(launch, process.pid, temporary)
-    finally:
-        for pid in launch._session_members(process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait()
+    with start_mpi(["-c", SLEEPER, end], environment={"TMPDIR": str(temporary)}, places_files=False) as job:
+        assert job.await_(Path(f"{end}.up").exists, 60)
+        yield job, _files(job, temporary)
 
 
-def test_the_next_run_removes_what_killed_ones_left(launch, tmp_path):
+def test_the_next_run_removes_what_killed_ones_left(tmp_path):
     # One net, one iteration: the next run, of one process.
     (tmp_path / "net.prototxt").write_text(
         'layer { name: "x" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 2 } } }\n'
@@ -74,8 +60,8 @@ def test_the_next_run_removes_what_killed_ones_left(launch, tmp_path):
     )
     next_run = [sys.executable, "-m", "mgcaffe.tools.main", "train", "solver.prototxt"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with _job(launch, tmp_path, tmp_path / "end.living") as (living, its_files):
-        with _job(launch, tmp_path, tmp_path / "end.killed") as (_, left):
+    with _job(tmp_path, tmp_path / "end.living") as (living, its_files):
+        with _job(tmp_path, tmp_path / "end.killed") as (_, left):
             pass
         kinds = sorted(path.name.partition(".")[0].partition("-")[0] for path in left)
         assert kinds == ["mgcaffe", "ompi", "sm_segment", "sm_segment"], left
@@ -84,4 +70,4 @@ def test_the_next_run_removes_what_killed_ones_left(launch, tmp_path):
         assert not any(path.exists() for path in left), left
         assert len(its_files) == 4 and all(path.exists() for path in its_files)
         (tmp_path / "end.living").touch()
-        assert living.wait(30) == 0
+        assert living.end(30).returncode == 0

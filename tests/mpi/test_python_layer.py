@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from mgcaffe.prototxt import blob_array, read_net
+from tests.support.mpirun import run_mpi
+
+pytestmark = pytest.mark.slow
 
 LAYER = """
 import caffe
@@ -37,7 +40,7 @@ layer {{ name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "label" top: "l
 SOLVER = 'net: "net{0}.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 8 snapshot_prefix: "ranks{0}"'
 
 
-def test_two_ranks_train_as_one_with_twice_the_batch(run_mpi, tmp_path):
+def test_two_ranks_train_as_one_with_twice_the_batch(tmp_path):
     (tmp_path / "rows_layer.py").write_text(LAYER)
     weights = []
     for ranks in (1, 2):
@@ -53,7 +56,7 @@ def test_two_ranks_train_as_one_with_twice_the_batch(run_mpi, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [2])
-def test_a_mistake_in_it_ends_all_ranks_with_one_message(run_mpi, tmp_path, ranks):
+def test_a_mistake_in_it_ends_all_ranks_with_one_message(tmp_path, ranks):
     (tmp_path / "rows_layer.py").write_text(LAYER.replace("self.next += 1", "self.next.count += 1"))
     (tmp_path / "net2.prototxt").write_text(NET.format(4))
     (tmp_path / "solver2.prototxt").write_text(SOLVER.format(2))

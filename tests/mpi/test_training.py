@@ -3,31 +3,31 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+from tests.support.mpirun import run_mpi
+from tests.support.paths import ROOT
+from tests.support.solverkit import write_data
+
+pytestmark = pytest.mark.slow
+
 SCHEDULES = ("single", "wfbp", "threshold", "mgwfbp", "optimal", "auto", "foreground")
 
 
 @pytest.fixture(scope="module")
-def results(run_mpi, tmp_path_factory):
+def results(tmp_path_factory):
     """(of the one rank alone, [of rank 0, of rank 1], [of each of four ranks])."""
     folder = tmp_path_factory.mktemp("training")
-    writer = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path; from solverkit import write_data\n"
-        "for name, ignored in (('plain', 0), ('ignored', 1)):\n"
-        "    folder = Path(sys.argv[2]) / name; folder.mkdir()\n"
-        "    write_data(folder, records=203, classes=3, ignored=ignored)\n"
-    )
-    subprocess.run([sys.executable, "-c", writer, str(HERE.parent / "solvers"), str(folder)], check=True)
-    subprocess.run([sys.executable, str(HERE / "train.py"), str(folder), "8"], check=True, timeout=120)
-    result = run_mpi([HERE / "train.py", folder, "8"], n=2, timeout=120)
+    for name, ignored in (("plain", 0), ("ignored", 1)):
+        (folder / name).mkdir()
+        write_data(folder / name, records=203, classes=3, ignored=ignored)
+    train = ["-m", "tests.support.programs.train", str(folder), "8"]
+    subprocess.run([sys.executable, *train], check=True, timeout=120, cwd=ROOT)
+    result = run_mpi(train, n=2, timeout=120, cwd=ROOT)
     assert result.returncode == 0 and not result.hung, result.describe()
     assert not result.left_behind
-    four = run_mpi([HERE / "train.py", folder, "8"], n=4, timeout=120)
+    four = run_mpi(train, n=4, timeout=120, cwd=ROOT)
     assert four.returncode == 0 and not four.hung, four.describe()
 
     def read(name):

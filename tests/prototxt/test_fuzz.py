@@ -9,11 +9,11 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import messages
 
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt import NetParameter, parse_binary, parse_text, print_text
 from mgcaffe.prototxt.files import _net_source, _solver_source
+from tests.support.strategies import messages
 
 NET = b"""
 name: "net" # a comment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorS
 import mgcaffe.prototxt
 from mgcaffe.prototxt import build_schema, message_class, messages, schema_tables
 from mgcaffe.prototxt.messages import message_facts
+from tests.support.paths import ROOT
 
 DATA = Path(__file__).parent / "data"
-ROOT = Path(__file__).parents[2]
 
 
 def facts(name: str) -> list[dict[str, str]]:
@@ -29,7 +30,28 @@ def test_shipped_files_are_built_from_the_tables():
     built = build_schema.build()
     assert (build_schema.HERE / "caffe.binpb").read_bytes() == built["caffe.binpb"]
     assert (build_schema.HERE / "caffe.proto").read_bytes() == built["caffe.proto"]
+    assert (build_schema.HERE / "messages.pyi").read_bytes() == built["messages.pyi"]
     assert (ROOT / "docs" / "fields.md").read_bytes() == built["fields.md"]
+
+
+def test_a_text_about_a_field_that_does_not_exist_is_refused(tmp_path):
+    for table in build_schema.HERE.glob("*.csv"):
+        shutil.copy(table, tmp_path)
+    with (tmp_path / "caffe_docs.csv").open("a") as docs:
+        docs.write("PoolingParameter,kernel,The window.\n")
+    with pytest.raises(ValueError, match="PoolingParameter"):
+        build_schema.build(tmp_path)
+
+
+def test_every_field_of_caffe_and_of_ours_says_what_it_means():
+    docs = schema_tables.read_docs(build_schema.HERE / "caffe_docs.csv")
+    silent = [
+        f"{field.message}.{field.name}"
+        for field in schema_tables.read_fields(build_schema.HERE / "caffe_fields.csv")
+        if field.origin in ("bvlc", "mgcaffe") and field.message not in ("V0LayerParameter", "V1LayerParameter")
+        if (field.message, field.name) not in docs and (field.type, "") not in docs
+    ]
+    assert not silent
 
 
 def described_messages():

@@ -8,7 +8,6 @@ import pytest
 from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import messages
 
 from mgcaffe.prototxt import (
     BlobProto,
@@ -20,6 +19,7 @@ from mgcaffe.prototxt import (
     print_float,
     print_text,
 )
+from tests.support.strategies import messages
 
 
 @settings(max_examples=150, deadline=None)

@@ -5,8 +5,6 @@ test_layer_type_list.py, test_nccl.py, test_net_spec.py), so that each is found 
 anew. The rest of those tests is in test_bvlc_net.py.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,9 +13,8 @@ from mgcaffe.prototxt import read_net
 from mgcaffe.pycaffe import layers as L
 from mgcaffe.pycaffe import params as P
 from mgcaffe.pycaffe.coord_map import coord_map_from_to, crop
-from tests.pycaffe.nets import write
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+from tests.support.pycaffe_nets import write
 
 
 def spec(ks=3, stride=1, pad=0, pool=2, dstride=2, dpad=0):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mgcaffe.pycaffe as caffe
-from tests.pycaffe.nets import SIMPLE, net, write
+from tests.support.pycaffe_nets import SIMPLE, net, write
 
 CLASSES = 13
 

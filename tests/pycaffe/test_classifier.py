@@ -6,7 +6,7 @@ from PIL import Image
 
 import mgcaffe.pycaffe as caffe
 from mgcaffe.errors import UsageError
-from tests.pycaffe.nets import DEPLOY, write
+from tests.support.pycaffe_nets import DEPLOY, write
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from mgcaffe.pycaffe import NetSpec
 from mgcaffe.pycaffe import layers as L
 from mgcaffe.pycaffe import params as P
 from mgcaffe.pycaffe.coord_map import coord_map, coord_map_from_to, crop, crop_params
-from tests.pycaffe.nets import write
+from tests.support.pycaffe_nets import write
 
 
 def spec(ks=3, stride=1, pad=0, pool=2, dstride=2, dpad=0):

@@ -8,7 +8,7 @@ import pytest
 
 import mgcaffe.pycaffe as caffe
 from mgcaffe.engine import host_blob
-from tests.pycaffe.nets import DEPLOY, SIMPLE, net, write
+from tests.support.pycaffe_nets import DEPLOY, SIMPLE, net, write
 
 
 @pytest.fixture(autouse=True)

@@ -1,17 +1,16 @@
 """draw: every net gives a graph, and what is not installed is named."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from mgcaffe.errors import UsageError
 from mgcaffe.prototxt import TEST, TRAIN, parse_net, read_net
 from mgcaffe.pycaffe import draw
-from tests.pycaffe.nets import DEPLOY, SIMPLE
+from tests.support.paths import MODELS
+from tests.support.pycaffe_nets import DEPLOY, SIMPLE
 
-MODELS = sorted((Path(__file__).parents[2] / "models").glob("*/*.prototxt"))
-NETS = [path for path in MODELS if path.name != "solver.prototxt"]
+NETS = [path for path in sorted(MODELS.glob("*/*.prototxt")) if path.name != "solver.prototxt"]
 
 
 @pytest.mark.parametrize("path", NETS, ids=[f"{path.parent.name}/{path.name}" for path in NETS])

@@ -1,21 +1,17 @@
 """Every golden layer case through caffe.Net, as a script would run it (tests/golden/layers)."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import mgcaffe.pycaffe as caffe
 from mgcaffe.engine import registry
 from mgcaffe.prototxt import read_net
+from tests.support import golden
+from tests.support.golden import LAYERS, read_case
 
-CASES = Path(__file__).parents[1] / "golden" / "layers"
 TYPES = set(registry.layer_types())
 NAMES = [
-    path.name
-    for path in sorted(CASES.iterdir())
-    if {layer.type for layer in read_net(path / "net.prototxt").layer} <= TYPES
+    name for name in golden.NAMES if {layer.type for layer in read_net(LAYERS / name / "net.prototxt").layer} <= TYPES
 ]
 
 
@@ -34,10 +30,9 @@ def parameter_blob(net, key):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_case_agrees_with_caffe(name):
-    case = dict(np.load(CASES / name / "case.npz"))
-    meta = json.loads(str(case.pop("meta")))
+    case, meta = read_case(name)
     phase = caffe.TRAIN if meta["phase"] == "train" else caffe.TEST
-    net = caffe.Net(str(CASES / name / "net.prototxt"), phase)
+    net = caffe.Net(str(LAYERS / name / "net.prototxt"), phase)
     parts: dict[str, dict[str, np.ndarray]] = {}
     for key, values in case.items():
         kind, _, blob = key.partition("/")

@@ -7,7 +7,7 @@ import pytest
 
 import mgcaffe.pycaffe as caffe
 from mgcaffe.errors import DataError, NetError, UsageError
-from tests.pycaffe.nets import DEPLOY, SIMPLE, net, write
+from tests.support.pycaffe_nets import DEPLOY, SIMPLE, net, write
 
 
 @pytest.fixture

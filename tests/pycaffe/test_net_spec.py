@@ -9,7 +9,7 @@ from mgcaffe.prototxt import parse_net, print_text
 from mgcaffe.pycaffe import NetSpec
 from mgcaffe.pycaffe import layers as L
 from mgcaffe.pycaffe import params as P
-from tests.pycaffe.nets import write
+from tests.support.pycaffe_nets import write
 
 
 def lenet(batch_size):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mgcaffe.pycaffe as caffe
-from tests.pycaffe.nets import net
+from tests.support.pycaffe_nets import net
 
 MODULE = """
 import caffe

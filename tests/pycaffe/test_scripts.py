@@ -11,9 +11,11 @@ from PIL import Image
 
 import mgcaffe.pycaffe as caffe
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_USAGE
+from tests.support.paths import MODELS
+
+pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).parent / "scripts"
-MODELS = Path(__file__).parents[2] / "models"
 
 
 def run(folder, *arguments):

@@ -8,7 +8,7 @@ import pytest
 import mgcaffe.pycaffe as caffe
 from mgcaffe.errors import SolverError
 from mgcaffe.solvers.update.rules import RULES
-from tests.pycaffe.nets import SIMPLE, write
+from tests.support.pycaffe_nets import SIMPLE, write
 
 SOLVER = """
 net: "net.prototxt" test_iter: 2 test_interval: 10 base_lr: 0.01 momentum: 0 weight_decay: 0.0005

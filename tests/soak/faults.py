@@ -57,7 +57,6 @@ def check(fault: str) -> str | None:
         job = Job(folder, [f"--stall_timeout={STALL_S if how == 'stop' else 600}"], fault=fault)
         result = job.end()
         ended = time.time()
-        left = job.left_behind()
         if not (folder / "struck").exists():
             return f"the fault did not happen (exit code {result.code}): {result.output[-2000:]}"
         seconds = ended - float((folder / "struck").read_text())
@@ -73,6 +72,6 @@ def check(fault: str) -> str | None:
         problems.append(f"ended after {seconds:.1f} s")
     if how == "stop" and "warning: no progress" not in result.output:
         problems.append("no warning before the end")
-    if left:
-        problems.append(f"processes {left} were left behind")
+    if result.left_behind:
+        problems.append(f"processes {result.left_behind} were left behind")
     return f"{'; '.join(problems)}:\n{result.output[-2000:]}" if problems else None

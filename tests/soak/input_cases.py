@@ -10,11 +10,11 @@ from typing import Any
 
 import h5py
 import numpy as np
+from tests.engine.data.datakit import file_bytes, images, numbered
+from tests.engine.fork_nets import FORK_NETS
 
 from mgcaffe.prototxt import BlobProto, NetParameter, SolverParameter, parse_text
 from mgcaffe.prototxt.blobs import fill_blob
-from tests.engine.data.datakit import file_bytes, images, numbered
-from tests.engine.fork_nets import FORK_NETS
 from tests.soak.mutations import mutate_bytes, mutate_json, mutate_json_lines, mutate_message, mutate_table
 
 Case = tuple[list[str], str]

@@ -1,21 +1,19 @@
-"""Starts jobs of three ranks through the launcher, with faults in them, and tells how they ended."""
+"""Jobs of three ranks through the launcher, with faults in them."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
+from tests.support.jobs import JobResult, RunningJob
+from tests.support.launcher import launch_command
+from tests.support.paths import PROGRAMS
 
 RANKS = 3
-ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 150.0
 """A job that takes longer hangs: on a busy machine the set-up alone can take half a minute."""
+_PATIENCE_S = 1.0
+"""For so long after the end of a job one of its processes may still be there."""
 
 _NET = """
 name: "small"
@@ -35,26 +33,8 @@ test_iter: 30 test_interval: 50 snapshot: 40 snapshot_keep: 2 snapshot_prefix: "
 comm_param {{ schedule: WFBP }}
 """
 
-_LAUNCH = """
-import sys
-from mgcaffe.tools import main
-from mgcaffe.tools.launcher import launcher
-program = sys.argv[1:3]
-launcher.launch = lambda flags, launch=launcher.launch: launch(flags, program)
-sys.exit(main.main(["train", *sys.argv[3:]]))
-"""
 
-
-@dataclass(frozen=True)
-class Result:
-    """How a job ended: its code, all its output, and how long it took."""
-
-    code: int | None
-    output: str
-    seconds: float
-
-
-class Job:
+class Job(RunningJob):
     """One job in a folder of its own.
 
     Args:
@@ -65,65 +45,19 @@ class Job:
     """
 
     def __init__(self, folder: Path, words: Sequence[str] = (), *, fault: str = "", max_iter: int = 10_000_000) -> None:
-        self.folder = folder
         (folder / "net.prototxt").write_text(_NET)
         (folder / "solver.prototxt").write_text(_SOLVER.format(max_iter=max_iter))
-        environment: Mapping[str, str] = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-            "RECORD": str(folder),
-            "FAULT": fault,
-        }
-        self._log = folder / "log"
-        program = [sys.executable, str(Path(__file__).with_name("faulty_engine.py"))]
-        self._began = time.monotonic()
-        with self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _LAUNCH, *program, "-np", str(RANKS), *words, "solver.prototxt"],
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        super().__init__(
+            launch_command(PROGRAMS / "faulty_engine.py", "-np", str(RANKS), *words, "solver.prototxt"),
+            environment={"RECORD": str(folder), "FAULT": fault},
+            cwd=folder,
+            places_files=False,
+        )
 
-    def output(self) -> str:
-        """What the job has printed so far."""
-        return self._log.read_text(errors="replace")
+    def await_(self, condition: Callable[[], bool], timeout: float = LONGEST_S) -> bool:
+        """Wait until something holds; False if the job ended first or it took longer."""
+        return super().await_(condition, timeout)
 
-    def await_(self, condition: Callable[[], bool]) -> bool:
-        """Waits until something holds, at most `LONGEST_S`; False if the job ended first or it took longer."""
-        deadline = time.monotonic() + LONGEST_S
-        while not condition():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                return condition()
-            time.sleep(0.005)
-        return True
-
-    def end(self) -> Result:
-        """Waits for the end; a job that hangs is killed and has no code."""
-        try:
-            code: int | None = self.process.wait(LONGEST_S)
-        except subprocess.TimeoutExpired:
-            code = None
-            self.process.kill()
-            self.process.wait()
-        return Result(code, self.output(), time.monotonic() - self._began)
-
-    def left_behind(self) -> list[int]:
-        """Processes that work in the job's folder a second after its end; they are killed."""
-        deadline = time.monotonic() + 1.0
-        while left := [process for process in psutil.process_iter() if self._is_here(process)]:
-            if time.monotonic() > deadline:
-                for process in left:
-                    process.kill()
-                return [process.pid for process in left]
-            time.sleep(0.05)
-        return []
-
-    def _is_here(self, process: psutil.Process) -> bool:
-        try:
-            return process.pid != os.getpid() and Path(process.cwd()) == self.folder.resolve()
-        except (psutil.Error, OSError):
-            return False
+    def end(self, timeout: float = LONGEST_S, *, patience_s: float = _PATIENCE_S) -> JobResult:
+        """Wait for the end; a job that hangs is killed and has no code."""
+        return super().end(timeout, patience_s=patience_s)

@@ -43,8 +43,8 @@ def check(early: bool, delay: float) -> str | None:
         time.sleep(delay)
         job.process.send_signal(signal.SIGINT)
         result = job.end()
-        if left := job.left_behind():
-            return f"processes {left} were left behind"
+        if result.left_behind:
+            return f"processes {result.left_behind} were left behind"
         if result.code != STOPPED:
             return f"exit code {result.code}: {result.output[-2000:]}"
         if "error: " in result.output:

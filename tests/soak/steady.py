@@ -11,10 +11,6 @@ models/lenet reads two LMDBs of random images. Both ranks write down their resid
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +22,9 @@ import numpy as np
 from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 from mgcaffe.prototxt import Datum
 from tests.soak import Row, count
-from tests.soak.jobs import LONGEST_S, ROOT
+from tests.soak.jobs import LONGEST_S
+from tests.support.mpirun import run_mpi
+from tests.support.paths import MODELS, PROGRAMS
 
 NAME = "steady"
 RANKS = 2
@@ -36,7 +34,6 @@ MOST_GROWTH = 1 << 20
 FEWEST_SAMPLES = 20
 _SLOWEST_S = 1.0
 """How long an iteration may take on a busy machine before the job counts as hung."""
-_ENGINE = Path(__file__).with_name("measured_engine.py")
 
 _SOLVER = """
 net: "{net}" base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 power: 0.75
@@ -93,31 +90,14 @@ def train(folder: Path, iterations: int) -> tuple[int | None, str, list[list[Sam
     """
     for part, records in (("train", 1000), ("test", 500)):
         _write_images(folder / f"examples/mnist/mnist_{part}_lmdb", records)
-    net = ROOT / "models/lenet/train_val.prototxt"
+    net = MODELS / "lenet/train_val.prototxt"
     text = _SOLVER.format(net=net, iterations=iterations, interval=iterations // SNAPSHOTS)
     (folder / "solver.prototxt").write_text(text)
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "RECORD": str(folder),
-    }
-    beside = Path(sys.executable).with_name("mpirun")
-    mpirun = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(RANKS)]
-    mpirun += ["--oversubscribe", "--bind-to", "none", "--prtemca", "prte_tmpdir_base", str(folder)]
-    words = ["train", "solver.prototxt", "--json_log=run.json", "--log_dir=logs"]
-    log = folder / "log"
-    with log.open("w") as file:
-        try:
-            code: int | None = subprocess.run(
-                [*mpirun, sys.executable, str(_ENGINE), *words],
-                cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                timeout=LONGEST_S + _SLOWEST_S * iterations,
-            ).returncode  # fmt: skip
-        except subprocess.TimeoutExpired:
-            code = None
-    return code, log.read_text(errors="replace"), [_read(folder / f"held.{rank}") for rank in range(RANKS)]
+    result = run_mpi(
+        [PROGRAMS / "measured_engine.py", "train", "solver.prototxt", "--json_log=run.json", "--log_dir=logs"],
+        n=RANKS, timeout=LONGEST_S + _SLOWEST_S * iterations, environment={"RECORD": str(folder)}, cwd=folder,
+    )  # fmt: skip
+    return result.code, result.output, [_read(folder / f"held.{rank}") for rank in range(RANKS)]
 
 
 def _read(path: Path) -> list[Sample]:

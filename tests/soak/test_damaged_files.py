@@ -1,6 +1,10 @@
 """A seeded tenth of the damages; `python -m tests.soak damage` makes all."""
 
+import pytest
+
 from tests.soak import damaged_files
+
+pytestmark = pytest.mark.slow
 
 
 def test_damage_is_found_and_named_and_costs_no_memory():

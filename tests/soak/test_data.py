@@ -1,6 +1,10 @@
 """A seeded tenth of the damages; `python -m tests.soak data` makes all."""
 
+import pytest
+
 from tests.soak import data
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_damaged_database_is_an_error_or_correct_never_a_crash():

@@ -1,6 +1,10 @@
 """A seeded tenth of the resumes; `python -m tests.soak resume` runs all."""
 
+import pytest
+
 from tests.soak import resumed_runs
+
+pytestmark = pytest.mark.slow
 
 
 def test_stopped_and_resumed_equals_never_stopped():

@@ -8,6 +8,8 @@ from tests.soak import steady
 from tests.soak.steady import Sample
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_lenet_on_two_ranks_holds_no_more_memory_and_files_as_it_goes_on():
     (row,) = steady.run(full=False)
     assert row.cases == 1

@@ -4,12 +4,12 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from solverkit import Recorder, make_solver, weights_of
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.prototxt import BlobProto, SolverState
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Displayed, Restored, Tested, Warned
+from tests.support.solverkit import Recorder, make_solver, weights_of
 
 STEPS, STREAMS, FEATURES = 4, 2, 3
 FIELDS = "momentum: 0.9"

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from solverkit import Recorder
 
 from mgcaffe.prototxt import NetParameter, SolverState, blob_array, read_solver_source
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Warned
+from tests.support.paths import GOLDEN
+from tests.support.solverkit import Recorder
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "solvers"
+SOLVERS = GOLDEN / "solvers"
 CASES = [
     "sgd",
     "sgd_clip",
@@ -35,7 +36,7 @@ CASES = [
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Makes the solver of a case, started from Caffe's own weights and writing to tmp_path."""
-    monkeypatch.chdir(GOLDEN)
+    monkeypatch.chdir(SOLVERS)
     solvers = []
 
     def build(case, weights=None, recorder=None):
@@ -66,7 +67,7 @@ def assert_parameters(solver, trajectory, iteration):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_follows_caffes(case, make):
-    trajectory = np.load(GOLDEN / case / "trajectory.npz")
+    trajectory = np.load(SOLVERS / case / "trajectory.npz")
     stored = {int(key.split("/")[0][4:]) for key in trajectory if key.startswith("iter")}
     solver = make(case)
     assert_parameters(solver, trajectory, 0)
@@ -82,7 +83,7 @@ def test_a_run_follows_caffes(case, make):
 
 @pytest.mark.parametrize("case", CASES)
 def test_caffes_own_snapshot_is_resumed(case, make):
-    trajectory = np.load(GOLDEN / case / "trajectory.npz")
+    trajectory = np.load(SOLVERS / case / "trajectory.npz")
     recorder = Recorder()
     solver = make(case, weights=[], recorder=recorder)
     # The state names its weights by a path of the machine that wrote it; they lie beside it.
@@ -118,14 +119,14 @@ def test_our_snapshots_hold_what_caffes_hold(case, make, tmp_path):
     solver = make(case)
     solver.step(5)
     ours = read_plainly(tmp_path / "snap_iter_5.solverstate", SolverState())
-    caffes = read_plainly(GOLDEN / case / "snap_iter_5.solverstate", SolverState())
+    caffes = read_plainly(SOLVERS / case / "snap_iter_5.solverstate", SolverState())
     assert (ours.iter, ours.current_step) == (caffes.iter, caffes.current_step)
     assert ours.learned_net == str(tmp_path / "snap_iter_5.caffemodel")
     assert len(ours.history) == len(caffes.history) == 4 * len(solver._updater.histories)
     for mine, theirs in zip(ours.history, caffes.history, strict=True):
         assert_blob(mine, theirs)
     ours = read_plainly(tmp_path / "snap_iter_5.caffemodel", NetParameter())
-    caffes = read_plainly(GOLDEN / case / "snap_iter_5.caffemodel", NetParameter())
+    caffes = read_plainly(SOLVERS / case / "snap_iter_5.caffemodel", NetParameter())
     assert [describe(layer) for layer in ours.layer] == [describe(layer) for layer in caffes.layer]
     for mine, theirs in zip(ours.layer, caffes.layer, strict=True):
         assert [list(blob.shape.dim) for blob in mine.blobs] == [list(blob.shape.dim) for blob in theirs.blobs]

@@ -8,7 +8,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from solverkit import data_layer, make_solver, weights_of, write_data
+
+from tests.support.solverkit import data_layer, make_solver, weights_of, write_data
 
 BATCH = 4
 

@@ -4,7 +4,6 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, NetError, SnapshotError, SolverError
 from mgcaffe.prototxt import NetParameter, SolverState, blob_array
@@ -22,6 +21,7 @@ from mgcaffe.solvers.events import (
     Warned,
     WeightsCopied,
 )
+from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 
 @pytest.fixture

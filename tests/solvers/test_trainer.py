@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.solvers.events import Finished, IterationDone, Tested, Warned
+from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 FIELDS = "momentum: 0.9 weight_decay: 0.01 test_iter: 2 test_interval: 5 "
 SHARED = CLASSIFIER.replace(

@@ -69,6 +69,8 @@ def test_a_field_that_does_not_belong_beside_the_solver_is_refused(engine):
     _check(engine.run("train", "solver.prototxt"), 65, ["solver.engine.prototxt:2:1", "base_lr"])
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_a_rank_that_raises_ends_the_job_with_its_message(engine):
     """The second rank's training fails in iteration 3, while the first one waits for its gradients."""
     script = engine.write(
@@ -108,6 +110,8 @@ def test_a_mistake_of_ours_shows_its_traceback_and_asks_for_a_report(engine):
     assert "please report it" in result.stderr
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_two_ranks_with_different_nets_end_with_code_76(engine):
     engine.write("other.prototxt", engine.solver.replace('"net.', '"net2.'))
     engine.write("net2.prototxt", engine.net.replace("num_output: 4", "num_output: 5"))
@@ -124,12 +128,15 @@ def test_two_ranks_with_different_nets_end_with_code_76(engine):
     _check(result, 76, ["num_output", "rank"])
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_a_bad_net_under_mpirun_is_told_once(engine):
     engine.write("net.prototxt", engine.net.replace('"InnerProduct"', '"InerProduct"'))
     result = engine.mpirun(2, "train", "solver.prototxt")
     _check(result, 65, ["unknown layer type 'InerProduct'"])
 
 
+@pytest.mark.mpi
 def test_subcommands_for_one_process_refuse_several_ranks(engine):
     _check(engine.mpirun(2, "summary", "net.prototxt"), 2, ["engine summary runs as one process"])
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from mgcaffe.tools.main import COMMANDS
+from mgcaffe.tools.running.session import Session
 
 _PROBE = """
 import sys
@@ -89,3 +90,17 @@ def test_memory_that_is_not_there_is_no_mistake_of_ours(monkeypatch, capsys, err
     assert message in said
     assert "lower batch_size" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("code", [None, 0])
+def test_a_run_that_is_left_by_sys_exit_is_not_taken_for_complete(monkeypatch, capsys, code):
+    from mgcaffe.tools.commands import train
+    from mgcaffe.tools.main import main
+
+    def leave(flags: object, session: Session) -> int:
+        session.connect()
+        sys.exit(code)
+
+    monkeypatch.setattr(train, "run", leave)
+    assert main(["train", "solver.prototxt"]) == 1
+    assert capsys.readouterr().err == "error: sys.exit was called before the end of the run\n"

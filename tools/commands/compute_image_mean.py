@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
@@ -11,7 +11,7 @@ from mgcaffe.tools.lmdb_records import read_image
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
-    from mgcaffe.engine.data.batches import Array
+    from mgcaffe.engine.types import Array
 
 _TELL_EVERY = 10000
 
@@ -58,7 +58,7 @@ def mean_image(folder: str) -> Array:
     from mgcaffe.engine.data.lmdb.source import open_lmdb
 
     source = open_lmdb(folder)
-    total: Any = None
+    total: Array | None = None
     for record in range(len(source)):
         image, _ = read_image(source, record)
         if total is None:
@@ -72,7 +72,9 @@ def mean_image(folder: str) -> Array:
         total += image
         if (record + 1) % _TELL_EVERY == 0:
             log_line(f"Processed {record + 1} files.", "compute_image_mean.cpp:97")
-    return total / len(source)
+    assert total is not None  # open_lmdb refuses an empty database
+    mean: Array = total / len(source)
+    return mean
 
 
 def write_mean(path: str, mean: Array) -> None:

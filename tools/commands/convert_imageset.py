@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_OK, DataError, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from
@@ -19,7 +19,11 @@ from mgcaffe.tools.listeners.glog import log_line, start_logging
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
+    from mgcaffe.engine.types import Array
     from mgcaffe.errors import Location
+    from mgcaffe.prototxt import Datum
+
+    Made = tuple[Datum, tuple[int, ...]]
 
 # OpenCV's quality, with which Caffe writes JPEG files.
 _JPEG_QUALITY = 95
@@ -143,9 +147,9 @@ def read_entries(listed: str) -> list[tuple[str, int, Location]]:
 
 def _converted(
     root: str, entries: Sequence[tuple[str, int, Location]], form: ImageForm, threads: int
-) -> Iterator[tuple[int, tuple[str, int, Location], Any]]:
+) -> Iterator[tuple[int, tuple[str, int, Location], Made | DataError]]:
     """Each entry with its number and what became of it, in order, made by several threads a little ahead."""
-    waiting: deque[tuple[int, Future[Any]]] = deque()
+    waiting: deque[tuple[int, Future[Made | DataError]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for number, (path, label, _) in enumerate(entries):
             waiting.append((number, pool.submit(_attempt, root + path, label, form)))
@@ -157,14 +161,14 @@ def _converted(
             yield first, entries[first], future.result()
 
 
-def _attempt(path: str, label: int, form: ImageForm) -> Any:
+def _attempt(path: str, label: int, form: ImageForm) -> Made | DataError:
     try:
         return make_datum(path, label, form)
     except DataError as error:
         return error
 
 
-def make_datum(path: str, label: int, form: ImageForm) -> tuple[Any, tuple[int, ...]]:
+def make_datum(path: str, label: int, form: ImageForm) -> Made:
     """The Datum of an image file, and the shape that the image has.
 
     Raises:
@@ -197,7 +201,7 @@ def _has_color(content: bytes) -> bool:
     return len(decode_image(content)) == 3
 
 
-def _encode(pixels: Any, form: str) -> bytes:
+def _encode(pixels: Array, form: str) -> bytes:
     """An image file; `pixels` are channels x height x width in the order B, G, R."""
     import io
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_model_flags, add_shape_flag, require
 from mgcaffe.tools.running.session import Session
-from mgcaffe.tools.table import format_bytes, format_shape, format_table
+from mgcaffe.tools.table import format_bytes, format_shape, output_width, table_lines, wrap_text
 
 if TYPE_CHECKING:
+    from mgcaffe.engine.graph.node import Node
     from mgcaffe.engine.net import Net
 
 _VALUE_BYTES = 4
@@ -31,7 +32,8 @@ def parser() -> FlagParser:
     add_model_flags(flags)
     add_shape_flag(flags)
     flags.flag("phase", "the phase to build the net for", choices=("TRAIN", "TEST"), default="TRAIN")
-    flags.flag("json", "write the same figures to this file", metavar="FILE")
+    flags.switch("all", "list the Split layers that a net gets by itself where a blob has several readers, too")
+    flags.flag("json", "write the same figures to this file, those of all layers", metavar="FILE")
     return flags
 
 
@@ -74,7 +76,7 @@ class Totals:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Prints the table and the totals."""
+    """Print the table and the totals, no line of them wider than standard output."""
     session.refuse_ranks("summary")
     from mgcaffe.tools.model import build_outline
 
@@ -85,8 +87,12 @@ def run(flags: Flags, session: Session) -> int:
         totals = total(net, figures)
     finally:
         net.close()
-    print(f"{net.name or model} ({flags.phase})\n\n{_table(figures)}\n")
-    print(_totals_text(totals))
+    width = output_width()
+    shown = figures if flags.all else without_splits(figures)
+    left_out = len(figures) - len(shown)
+    notes = [f"{left_out} automatic Split layer{'s' * (left_out != 1)} left out (--all shows them)"] if left_out else []
+    lines = [f"{net.name or model} ({flags.phase})", "", *_table(shown, width), "", *notes, *_totals(totals)]
+    print("\n".join(part for line in lines for part in (wrap_text(line, width) if len(line) > width else [line])))
     if flags.json:
         rows = [asdict(row) for row in figures]
         write_json(flags.json, {"net": net.name, "phase": flags.phase, "layers": rows, "totals": asdict(totals)})
@@ -98,7 +104,7 @@ def layer_figures(net: Net) -> list[LayerFigures]:
     return [_figures(node) for node in net.nodes]
 
 
-def _figures(node: Any) -> LayerFigures:
+def _figures(node: Node) -> LayerFigures:
     layer = node.layer
     owned = [parameter for parameter in layer.parameters if parameter.owner is None]
     count = sum(parameter.count for parameter in owned)
@@ -138,22 +144,79 @@ def total(net: Net, figures: Sequence[LayerFigures]) -> Totals:
     )
 
 
-def _table(figures: Sequence[LayerFigures]) -> str:
-    headers = ("layer", "type", "bottoms", "tops", "shapes", "parameters", "MACs", "memory")
-    rows = [
-        (
-            row.name,
-            row.type,
-            ", ".join(row.bottoms),
-            ", ".join(row.tops),
-            ", ".join(map(format_shape, row.top_shapes)),
-            _parameters_text(row),
-            f"{row.macs:,}" if row.macs else "",
-            format_bytes(row.activation_bytes) if row.activation_bytes else "",
+def without_splits(figures: Sequence[LayerFigures]) -> list[LayerFigures]:
+    """Leave out the Split layers that nobody wrote, and name the blobs that they copy where copies are read."""
+    originals: dict[str, str] = {}
+    rows = []
+    for row in figures:
+        bottoms = [originals.get(name, name) for name in row.bottoms]
+        if _is_automatic_split(row):
+            originals.update((name, bottoms[0]) for name in row.tops)
+        else:
+            rows.append(replace(row, bottoms=bottoms, tops=[originals.get(name, name) for name in row.tops]))
+    return rows
+
+
+def _is_automatic_split(row: LayerFigures) -> bool:
+    """Whether a layer has the names that Caffe gives (insert_splits.cpp): BLOB_LAYER_0_split, BLOB_LAYER_0_split_1."""
+    if row.type != "Split" or not row.name.startswith(f"{row.bottoms[0]}_") or not row.name.endswith("_split"):
+        return False
+    return row.tops == [f"{row.name}_{copy}" for copy in range(len(row.tops))]
+
+
+def _table(rows: Sequence[LayerFigures], width: int) -> list[str]:
+    """Return the table's lines: with the blobs' names beside or beneath each layer, or as a paragraph for each."""
+    right = ("parameters", "MACs", "memory")
+    beside = _joined(
+        table_lines(
+            ("layer", "type", "bottoms", "tops", "shapes", *right),
+            [(row.name, row.type, ", ".join(row.bottoms), ", ".join(row.tops), _shapes(row), *_costs(row))
+             for row in rows],
+            right,
         )
-        for row in figures
-    ]
-    return format_table(headers, rows, right=("parameters", "MACs", "memory"))
+    )  # fmt: skip
+    if _widest(beside) <= width:
+        return beside
+    head, *blocks = table_lines(
+        ("layer", "type", "shapes", *right),
+        [(row.name, row.type, "\n".join(map(format_shape, row.top_shapes)), *_costs(row)) for row in rows],
+        right,
+    )
+    names = [wrap_text(_blobs_text(row), width, indent="    ") for row in rows]
+    if _widest(_joined([head, *blocks])) <= width:
+        return _joined([head, *(block + name for block, name in zip(blocks, names, strict=True))])
+    return _joined([_paragraph(row, name, width) for row, name in zip(rows, names, strict=True)])
+
+
+def _paragraph(row: LayerFigures, names: list[str], width: int) -> list[str]:
+    """Return a layer's lines for where no table fits: name and type, blobs, shapes and costs."""
+    costs = zip(_costs(row), (" parameters", " MACs", ""), strict=True)
+    figures = [_shapes(row), *(f"{text}{unit}" for text, unit in costs if text)]
+    text = "; ".join(text for text in figures if text)
+    return wrap_text(f"{row.name} ({row.type})", width) + names + wrap_text(text, width, indent="    ")
+
+
+def _blobs_text(row: LayerFigures) -> str:
+    """`a, b -> c`; a layer without bottoms or without tops has nothing on that side of the arrow."""
+    return f"{', '.join(row.bottoms)} -> {', '.join(row.tops)}".strip()
+
+
+def _shapes(row: LayerFigures) -> str:
+    return ", ".join(map(format_shape, row.top_shapes))
+
+
+def _costs(row: LayerFigures) -> tuple[str, str, str]:
+    """The texts of parameters, multiply-accumulates and memory; empty where there are none."""
+    macs = f"{row.macs:,}" if row.macs else ""
+    return _parameters_text(row), macs, format_bytes(row.activation_bytes) if row.activation_bytes else ""
+
+
+def _joined(blocks: Sequence[Sequence[str]]) -> list[str]:
+    return [line for block in blocks for line in block]
+
+
+def _widest(lines: Sequence[str]) -> int:
+    return max(map(len, lines), default=0)
 
 
 def _parameters_text(row: LayerFigures) -> str:
@@ -164,16 +227,16 @@ def _parameters_text(row: LayerFigures) -> str:
     return f"{row.parameters:,}" if row.parameters else ""
 
 
-def _totals_text(totals: Totals) -> str:
+def _totals(totals: Totals) -> list[str]:
     statistics = f" and ({totals.statistics:,}) statistics of BatchNorm" if totals.statistics else ""
-    return (
-        f"Parameters: {totals.parameters:,}{statistics}; [shared] ones are counted where they are owned\n"
+    return [
+        f"Parameters: {totals.parameters:,}{statistics}; [shared] ones are counted where they are owned",
         f"Multiply-accumulates, forward: {totals.macs:,} for {totals.batch_size} images, "
-        f"{totals.macs_per_image / 1e6:,.2f} million an image\n"
+        f"{totals.macs_per_image / 1e6:,.2f} million per image",
         f"Memory in float32: {format_bytes(totals.activation_bytes)} of blobs, "
         f"{format_bytes(totals.parameter_bytes)} of parameters (training adds as much for gradients and for "
-        "each history)"
-    )
+        "each history)",
+    ]
 
 
 def write_json(path: str, value: object) -> None:

@@ -100,11 +100,14 @@ def run(flags: Flags, session: Session) -> int:
 
         return launch(flags)
     session.watch = watch = RankWatch(flags)
-    communicator = session.connect()
-    if flags.dry_run:
-        from mgcaffe.tools.running.dry_run import dry_run
+    try:
+        communicator = session.connect()
+        if flags.dry_run:
+            from mgcaffe.tools.running.dry_run import dry_run
 
-        return dry_run(flags, path, communicator)
-    from mgcaffe.tools.running.training_run import train
+            return dry_run(flags, path, communicator)
+        from mgcaffe.tools.running.training_run import train
 
-    return train(flags, path, communicator, watch)
+        return train(flags, path, communicator, watch)
+    finally:
+        watch.requests.end()

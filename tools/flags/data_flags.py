@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from
+
+if TYPE_CHECKING:
+    from mgcaffe.prototxt import SolverParameter
 
 _BAD_RECORD = ("stop", "skip")
 
@@ -22,11 +25,13 @@ def add_data_flags(parser: FlagParser) -> None:
     parser.switch("debug_info", "show the mean size of every blob and gradient at each display, as debug_info does")
 
 
-def apply_data_flags(solver: Any, flags: Flags) -> None:
+def apply_data_flags(solver: SolverParameter, flags: Flags) -> None:
     """Sets the solver's fields that the flags give."""
+    from mgcaffe.prototxt import DataParameter
+
     if flags.debug_info:
         solver.debug_info = True
     if flags.bad_record:
-        solver.bad_record = _BAD_RECORD.index(flags.bad_record)
+        solver.bad_record = DataParameter.BadRecord.Value(flags.bad_record.upper())
     if flags.bad_record_limit is not None:
         solver.bad_record_limit = flags.bad_record_limit

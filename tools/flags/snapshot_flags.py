@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.solvers.events import Event, SolverListener
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from
+
+if TYPE_CHECKING:
+    from mgcaffe.prototxt import SolverParameter, SolverSource
 
 _AUTO = "auto"
 _ERRORS = ("warn", "stop")
@@ -39,7 +42,7 @@ def add_snapshot_flags(parser: FlagParser) -> None:
     )
 
 
-def apply_snapshot_flags(solver: Any, flags: Flags) -> None:
+def apply_snapshot_flags(solver: SolverParameter, flags: Flags) -> None:
     """Puts the flags' values into the solver's fields (the SolverParameter message is changed in place)."""
     if flags.snapshot_errors is not None:
         solver.snapshot_errors = type(solver).SnapshotErrors.Value(flags.snapshot_errors.upper())
@@ -54,7 +57,7 @@ def is_auto(flags: Flags) -> bool:
 
 
 def chosen_snapshot(
-    flags: Flags, source: Any, communicator: Communicator, listeners: Sequence[SolverListener]
+    flags: Flags, source: SolverSource, communicator: Communicator, listeners: Sequence[SolverListener]
 ) -> str | None:
     """The solverstate to go on from, the same on every rank; None to start anew. Collective.
 

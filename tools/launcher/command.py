@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shlex
 import shutil
 import socket
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mgcaffe.comm.supervision.status import FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE
-from mgcaffe.errors import UsageError
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.launcher.files import place_files
 
@@ -28,6 +29,8 @@ _HANDED_ON = (
 # A rank whose connection breaks is ended by MPI in the same instant. A second later, mpirun has heard of the rank that
 # broke it, and takes that one for the cause.
 _ABORT_DELAY = "mpi_abort_delay"
+# Two ranks of Open MPI 5.0 write files of more than 100,000 bytes, and hang or crash in ways of their own at less.
+_MIN_FILE_SIZE = 1 << 20
 _LOCAL = ("localhost", "127.0.0.1")
 
 
@@ -66,6 +69,7 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
 
     Raises:
         UsageError: there is no mpirun, or not Open MPI's, or it has arguments that cannot be split into words.
+        EngineError: (exit code 73) the limit on file sizes does not let it write its files.
     """
     ranks = count_ranks(flags)
     rank = [*program, "train", *words]
@@ -75,6 +79,7 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
         extra = shlex.split(flags.mpirun_args)
     except ValueError as error:
         raise UsageError(f"--mpirun_args {flags.mpirun_args}: {str(error).lower()}", hint="see to its quotes") from None
+    _check_file_sizes()
     command = [find_mpirun(), "-n", str(ranks)]
     if flags.H:
         command += ["--host", flags.H]
@@ -114,6 +119,17 @@ def rank_environment(
         environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
         environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
     return environment
+
+
+def _check_file_sizes() -> None:
+    """Refuse to start an mpirun that the limit on file sizes would end by SIGXFSZ, or leave hanging."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY and limit < _MIN_FILE_SIZE:
+        raise EngineError(
+            f"mpirun cannot write its files: files may have {limit} bytes (ulimit -f), and it needs {_MIN_FILE_SIZE}",
+            hint="raise the limit, or train with one rank, without -np",
+            exit_code=EXIT_CANNOT_WRITE,
+        )
 
 
 def find_mpirun() -> str:

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
 from mgcaffe.comm.supervision import leftovers
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.supervision.peers import Peers
 from mgcaffe.comm.transport.environment import detect
-from mgcaffe.errors import EXIT_FAILED, EXIT_STOPPED_BY_SIGNAL, UsageError
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_FAILED, EXIT_STOPPED_BY_SIGNAL, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.launcher.command import PROGRAM, are_elsewhere, count_ranks, rank_command, rank_environment
 from mgcaffe.tools.launcher.ending import Ending, judge, read_last_word
@@ -50,6 +51,7 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
 
     Raises:
         UsageError: this process is a rank already, or there is no mpirun.
+        EngineError: (exit code 73) the limit on file sizes leaves no room for what the launcher or mpirun writes.
     """
     if statuses.FOLDER_VARIABLE in os.environ or detect().size > 1:
         raise UsageError(
@@ -75,7 +77,7 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
             wishes.sleep(delay)
             if wishes.stop:
                 log_line(f"{wishes.cause}: not starting again")
-                return EXIT_STOPPED_BY_SIGNAL
+                return EXIT_FAILED if wishes.at_once else EXIT_STOPPED_BY_SIGNAL
             words = restarts.words(words_for_ranks(flags.words))
     if reason := restarts.why_not(ending.code):
         log_line(reason)
@@ -98,6 +100,7 @@ class _Wishes:
             signal.SIGTERM: "stop",
             signal.SIGUSR1: "stop",
             signal.SIGUSR2: "snapshot",
+            signal.SIGQUIT: "end",
         }
         self._before: dict[signal.Signals, object] = {}
 
@@ -128,8 +131,8 @@ class _Wishes:
         effect = self._effects[number]
         if effect == "snapshot":
             self.snapshot = number.name
-        elif effect == "stop":
-            self.at_once = self.at_once or (self.stop and number == signal.SIGINT)
+        elif effect in ("stop", "end"):
+            self.at_once = self.at_once or effect == "end" or (self.stop and number == signal.SIGINT)
             self.stop, self.cause = True, self.cause or number.name
 
 
@@ -143,7 +146,7 @@ class _Job:
         self._elsewhere = are_elsewhere(flags)
         self._rescues = flags.rescue
         leftovers.sweep()
-        self._folder = statuses.new_folder()
+        self._folder = _new_folder()
         self._peers = Peers(self._folder, ranks)
         self._lost: list[statuses.Place] = []
         self._noted: set[str] = set()
@@ -260,6 +263,16 @@ class _Job:
             is_mpirun=self._command[0] != sys.executable,
             named=cause_named(said, places, self._ranks),
         )
+
+
+def _new_folder() -> Path:
+    try:
+        return statuses.new_folder()
+    except OSError as error:
+        raise EngineError(
+            f"cannot write the file that the ranks' records need: {error.strerror or error}",
+            exit_code=EXIT_CANNOT_WRITE,
+        ) from None
 
 
 def _say(text: str) -> None:

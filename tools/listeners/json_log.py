@@ -111,6 +111,7 @@ class JsonLog:
             overlap_forward=plan.overlaps_forward if plan else None,
             groups=groups,
             predicted_from=event.decision.predicted_from if event.decision else None,
+            predicted=_predicted(plan) if plan else None,
             trials=[_trial(trial) for trial in trials],
         )
 
@@ -153,6 +154,14 @@ class JsonLog:
         with suppress(OSError):  # what is left in its buffer cannot be written either
             self._file.close()
         _log.warning("cannot write the JSON log %s any more: %s", self.path, error.strerror)
+
+
+def _predicted(plan: Any) -> dict[str, float] | None:
+    """What a plan (comm.Plan) says of an iteration, in ms; None where it was made without measured times."""
+    if plan.backward_end <= 0:
+        return None
+    times = {"backward_ms": plan.backward_end, "communication_ms": plan.busy, "exposed_ms": plan.exposed}
+    return {name: seconds * 1e3 for name, seconds in times.items()}
 
 
 def _trial(trial: Any) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteratio
     ys = [y for each in shown for _, y in each.points]
     low, high = min(ys), max(ys)
     low = 0.0 if 0 <= low <= 0.6 * high else low
-    across = Scale(min(xs), max(xs), 46, 540)
+    across = Scale(min(xs), max(xs), 46, 530)
     up = Scale(low, high + 0.04 * (high - low or abs(high) or 1.0), 218, 40)
     _axes(drawing, across, up, x_label)
     for each in sorted(shown, key=lambda one: not one.faint):

@@ -16,14 +16,23 @@ _LEFT, _RIGHT = 124, 1092
 _SHADES = {"forward": ("#56B4E9", "#8FCBEF"), "backward": ("#E69F00", "#F2BE4F")}
 
 
-def iteration_picture(timeline: TimelineData, iteration: int) -> str:
-    """The picture of one iteration, on all ranks, over rank 0's clock."""
-    ranks = min(len(timeline.ranks), _MOST_RANKS)
+def iteration_picture(
+    timeline: TimelineData, iteration: int, *, max_ranks: int = _MOST_RANKS, min_length: float = 0.0
+) -> str:  # fmt: skip
+    """Return the picture of one iteration over rank 0's clock.
+
+    Args:
+        timeline: the recorded iterations.
+        iteration: the number of one of them.
+        max_ranks: how many ranks are drawn at most.
+        min_length: the milliseconds that the axis has at least, so that pictures of several runs share one scale.
+    """
+    ranks = min(len(timeline.ranks), max_ranks)
     spans = [span for rank in range(ranks) if (span := timeline.span_of(iteration, rank)) is not None]
     begin, end = min(span.start for span in spans), max(span.end for span in spans)
     lanes = _COMPUTE + (_COMM if timeline.plan else 0) + _GAP
     drawing = Drawing(1120, 30 + lanes * ranks, f"timeline of iteration {iteration}")
-    across = Scale(0, (end - begin) * 1.005, _LEFT, _RIGHT)
+    across = Scale(0, max(end - begin, min_length) * 1.005, _LEFT, _RIGHT)
     for tick in across.ticks(10):
         drawing.line(across(tick), 6, across(tick), 10 + lanes * ranks, "#ECECEC")
         text = f"{number_text(tick)} ms"

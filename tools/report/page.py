@@ -63,12 +63,19 @@ def make_page(run: RunLog, timeline: TimelineData | None, *, plan: Sequence[dict
         _curves(run),
         _notes(run, log),
     ]
+    footer = (
+        f"Made by engine report from {run.path}{f' and {timeline.path}' if timeline else ''}. "
+        "Rest the mouse on a bar for its numbers."
+    )
+    return html_page(title, "".join(sections), footer)
+
+
+def html_page(title: str, body: str, footer: str) -> str:
+    """Return a page that needs no other file: `body` is HTML, the other two are texts."""
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><main>'
-        f"{''.join(sections)}<footer>Made by engine report from {escape(str(run.path))}"
-        f"{f' and {escape(str(timeline.path))}' if timeline else ''}. Rest the mouse on a bar for its numbers."
-        "</footer></main></body></html>\n"
+        f"{body}<footer>{escape(footer)}</footer></main></body></html>\n"
     )
 
 

@@ -7,10 +7,9 @@ Caffe's text parser refuses fields that it doesn't know. A solver that must stay
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.errors import PrototxtError
-from mgcaffe.prototxt import CommParameter, read_solver_source
+from mgcaffe.prototxt import CommParameter, SolverParameter, read_solver_source
 from mgcaffe.tools.flags.parsing import Flags
 
 _FIRST_OF_OURS = 1000
@@ -26,7 +25,7 @@ _SAME_NAMES = (
 )
 
 
-def apply_comm_settings(solver: Any, path: str | Path, flags: Flags) -> None:
+def apply_comm_settings(solver: SolverParameter, path: str | Path, flags: Flags) -> None:
     """Completes the solver's own fields from the file beside it, and `comm_param` from the flags.
 
     Args:
@@ -64,6 +63,6 @@ def sidecar(solver: Path) -> Path:
     return solver.with_name(solver.name.removesuffix(".prototxt") + ".engine.prototxt")
 
 
-def schedule_name(solver: Any) -> str:
+def schedule_name(solver: SolverParameter) -> str:
     """The schedule in force, in the flag's spelling."""
     return str(CommParameter.Schedule.Name(solver.comm_param.schedule)).lower()

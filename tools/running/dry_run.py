@@ -15,14 +15,13 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.errors import EXIT_OK, SnapshotError
-from mgcaffe.prototxt import print_text
+from mgcaffe.prototxt import SolverParameter, print_text
 from mgcaffe.solvers import events
 from mgcaffe.solvers.snapshots import names
 from mgcaffe.solvers.solver import Solver
@@ -129,7 +128,7 @@ def _make_scratch(prefix: Path, communicator: Communicator) -> Path:
     return Path(made)
 
 
-def _once(param: Any, prefix: Path | None) -> None:
+def _once(param: SolverParameter, prefix: Path | None) -> None:
     """Changes a solver so that it does everything once, where and when it is told to."""
     if prefix is not None:
         param.snapshot_prefix = str(prefix)
@@ -195,7 +194,7 @@ def _of_step(solver: Solver, notes: _Notes, start: int) -> list[str]:
     return lines
 
 
-def _of_snapshots(param: Any, prefix: Path, size: int, start: int) -> list[str]:
+def _of_snapshots(param: SolverParameter, prefix: Path, size: int, start: int) -> list[str]:
     """What the run's snapshots will take.
 
     Args:

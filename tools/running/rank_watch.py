@@ -57,7 +57,9 @@ class RankWatch:
         )
         self._watch.start()
         if threading.current_thread() is threading.main_thread():
-            self.requests.listen(flags.sigint_effect, flags.sighup_effect, self.launched)
+            self.requests.listen(
+                flags.sigint_effect, flags.sighup_effect, launched=self.launched, has_peers=launch.size > 1
+            )
         statuses.doing("setting up: loading libraries and joining the other ranks")
 
     def look_for(self, stop_file: Path) -> None:
@@ -68,11 +70,16 @@ class RankWatch:
         """
         self._watch.add_task(StopFile(stop_file, self.requests).look)
 
-    def close(self) -> None:
-        """Stops watching; the record stays for the launcher, if there is one."""
-        self.requests.tell()
+    def close(self, *, process_ends: bool = False) -> None:
+        """Stop watching; the record stays for the launcher, if there is one.
+
+        Args:
+            process_ends: whether signals stay as the end of the run has left them (`Requests.end`).
+        """
+        self.requests.tell(all_of_them=True)
         self._watch.close()
-        self.requests.restore()
+        if not process_ends:
+            self.requests.restore()
         statuses.use(statuses.Status())
 
 

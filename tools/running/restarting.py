@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.prototxt import SolverSource
 from mgcaffe.solvers.events import Event, SolverListener
 from mgcaffe.solvers.snapshots.reading import newest_snapshot
 from mgcaffe.tools.flags.parsing import Flags
@@ -14,7 +14,7 @@ from mgcaffe.tools.flags.snapshot_flags import chosen_snapshot
 
 
 def snapshot_after_restart(
-    flags: Flags, source: Any, communicator: Communicator, listeners: Sequence[SolverListener]
+    flags: Flags, source: SolverSource, communicator: Communicator, listeners: Sequence[SolverListener]
 ) -> str | None:
     """The solverstate to go on from, the same on every rank; None to start anew. Collective.
 

@@ -36,6 +36,10 @@ class Session:
             PeerFailure: another rank has ended by an error without joining.
         """
         self.communicator = communicator = connect()
+        if communicator.size > 1:
+            from mgcaffe.comm.transport.mpi import refuse_finalize
+
+            refuse_finalize()
         compare(communicator, self.command_line)
         return communicator
 
@@ -61,10 +65,10 @@ class Session:
         self.communicator = communicator
         compare(communicator, replace(self.command_line, ends=True, failed=failed))
 
-    def close(self) -> None:
-        """Ends what the subcommand left running."""
+    def close(self, *, process_ends: bool) -> None:
+        """End what the subcommand left running; signals get their old meaning only where the process goes on."""
         if self.watch is not None:
-            self.watch.close()
+            self.watch.close(process_ends=process_ends)
 
     def refuse_ranks(self, command: str) -> None:
         """Makes sure that a subcommand for one process was not started as several.

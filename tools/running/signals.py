@@ -1,4 +1,4 @@
-"""What signals, and a stop file, ask of a training run (Caffe: signal_handler.cpp).
+r"""What signals, and a stop file, ask of a training run (Caffe: signal_handler.cpp).
 
 | signal  | effect                          | who sends it                                                    |
 |---------|---------------------------------|-----------------------------------------------------------------|
@@ -7,10 +7,12 @@
 | SIGTERM | stop                            | `kill`, Slurm at a job's end                                    |
 | SIGUSR1 | stop                            | mpirun hands it on to all ranks; Slurm's --signal=USR1@300      |
 | SIGUSR2 | snapshot                        | likewise                                                        |
+| SIGQUIT | end this process at once        | Ctrl-\ (its Python stacks are shown first)                      |
 
 Stop means: after this iteration (a test is left early), a snapshot, and exit code 75. One rank's wish counts for all,
-in the same iteration. Under the launcher `engine train -np` ranks get SIGUSR1 and SIGUSR2 from it alone, and SIGTERM
-only when the job is being ended; the launcher says which signal the user sent, and the ranks that it asks.
+in the same iteration. Under the launcher `engine train -np` ranks get SIGUSR1 and SIGUSR2 from it alone; the launcher
+logs which signal the user sent, and the ranks that it asks. SIGTERM comes to one of several ranks from a user, or from
+mpirun, which kills it a moment later; so it is logged only once that moment has passed.
 
 A handler merely notes the wish; it is told from the watching thread, since a handler may interrupt the very write
 it would print with.
@@ -19,8 +21,10 @@ it would print with.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import signal
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Literal, Protocol
@@ -31,6 +35,11 @@ Effect = Literal["stop", "snapshot", "none"]
 
 REQUEUE_SIGNALS = ("SIGUSR1", "SIGTERM")
 """What Slurm sends before a job's time is up."""
+
+_MPIRUN_KILLS_AFTER_S = 1.5
+"""How long after SIGTERM mpirun has killed a rank for certain, if it was mpirun that sent it."""
+
+_STANDARD_ERROR = 2
 
 _log = logging.getLogger(__name__)
 
@@ -56,20 +65,21 @@ class Requests:
         self.cause = ""
         self._snapshot = False
         self._solver: Wishes | None = None
-        self._untold: list[str] = []
+        self._untold: list[tuple[float, str]] = []
         self._before: dict[signal.Signals, object] = {}
+        self._quit_before: object = None
 
-    def stop(self, cause: str) -> None:
-        """Asks for a stop."""
+    def stop(self, cause: str, delay_s: float = 0.0) -> None:
+        """Ask for a stop, and log it after so many seconds."""
         self.cause = self.cause or cause
-        self._untold.append(f"{cause}: stopping after this iteration")
+        self._untold.append((time.monotonic() + delay_s, f"{cause}: stopping after this iteration"))
         if self._solver is not None:
             self._solver.request_stop()
 
     def snapshot(self, cause: str) -> None:
         """Asks for a snapshot."""
         self._snapshot = True
-        self._untold.append(f"{cause}: a snapshot follows this iteration")
+        self._untold.append((time.monotonic(), f"{cause}: a snapshot follows this iteration"))
         if self._solver is not None:
             self._solver.request_snapshot()
 
@@ -81,34 +91,51 @@ class Requests:
         if self._snapshot:
             solver.request_snapshot()
 
-    def tell(self) -> None:
-        """Logs what has been asked for and not been told yet."""
+    def tell(self, *, all_of_them: bool = False) -> None:
+        """Log what has been asked for and not been logged yet, also before its time if `all_of_them`."""
         while self._solver is not None and self._untold:
-            _log.warning("%s", self._untold.pop(0))
+            due, text = self._untold[0]
+            if due > time.monotonic() and not all_of_them:
+                return
+            del self._untold[0]
+            _log.warning("%s", text)
 
-    def listen(self, sigint: Effect, sighup: Effect, launched: bool = False) -> None:
+    def listen(self, sigint: Effect, sighup: Effect, *, launched: bool = False, has_peers: bool = False) -> None:
         """Takes the signals over, from the main thread.
 
         Args:
             sigint, sighup: what these two do.
             launched: whether the launcher `engine train -np` translates the signals.
+            has_peers: whether mpirun, or another launcher, may send SIGTERM because another rank has failed.
         """
         self._handle(signal.SIGUSR1, "stop", "the launcher asks" if launched else "")
         self._handle(signal.SIGUSR2, "snapshot", "the launcher asks" if launched else "")
-        self._handle(signal.SIGTERM, "note" if launched else "stop")
+        self._handle(signal.SIGTERM, "stop", delay_s=_MPIRUN_KILLS_AFTER_S if has_peers else 0.0)
         self._handle(signal.SIGINT, sigint)
         self._handle(signal.SIGHUP, sighup)
+        self._handle(signal.SIGXFSZ, "none")  # a file that is too large is an error of the write
+        # A shell starts what runs in its background with SIGQUIT ignored.
+        self._quit_before = signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+        faulthandler.register(signal.SIGQUIT, file=_STANDARD_ERROR, chain=True)
+
+    def end(self) -> None:
+        """Ignore from now on what can only ask a run for something: this one is over, and its exit code stands."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
 
     def restore(self) -> None:
-        """Gives the signals back."""
+        """Give the signals back."""
+        if self._quit_before is not None:
+            faulthandler.unregister(signal.SIGQUIT)
+            signal.signal(signal.SIGQUIT, self._quit_before)  # type: ignore[arg-type]
+            self._quit_before = None
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._before.clear()
 
-    def _handle(self, number: signal.Signals, effect: Effect | Literal["note"], cause: str = "") -> None:
-        """Gives a signal an effect; `cause` is what the user is told in place of its name."""
-        before = signal.getsignal(number)
-        self._before[number] = before
+    def _handle(self, number: signal.Signals, effect: Effect, cause: str = "", delay_s: float = 0.0) -> None:
+        """Give a signal an effect; a stop is logged after a delay, with `cause` in place of the signal's name."""
+        self._before[number] = signal.getsignal(number)
         if effect == "none":
             signal.signal(number, signal.SIG_IGN)
             return
@@ -116,11 +143,11 @@ class Requests:
         def request(received: int, frame: FrameType | None) -> None:
             if effect == "snapshot":
                 self.snapshot(cause or number.name)
-            elif effect == "stop":
-                self.stop(cause or number.name)
+            else:
+                self.stop(cause or number.name, delay_s)
                 if number == signal.SIGINT:
-                    # So that Ctrl-C twice ends a run that hangs.
-                    signal.signal(number, before)
+                    # So that Ctrl-C twice ends a run that hangs, also one that was started with SIGINT ignored.
+                    signal.signal(number, signal.default_int_handler)
 
         signal.signal(number, request)
 

@@ -51,7 +51,7 @@ def follow(solver: Solver, status: statuses.Status) -> None:
 
 def _follow_net(net: Net, status: statuses.Status, place: str) -> None:
     def writer(direction: str) -> Callable[[int], None]:
-        texts = [statuses.encode(f"{place}{direction}, layer '{layer.name}'") for layer in net.layers]
+        texts = [statuses.encode(f"{place}{direction}, {layer.describe()}") for layer in net.layers]
         return lambda index: status.doing(texts[index])
 
     net.before_forward.append(writer("forward"))

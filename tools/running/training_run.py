@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL
-from mgcaffe.prototxt import print_text, read_solver_source
+from mgcaffe.prototxt import NanEffect, SolverParameter, print_text, read_solver_source
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.events import Event, Finished, SolverListener
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
@@ -132,8 +131,7 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
     apply_comm_settings(solver, path, flags)
     apply_snapshot_flags(solver, flags)
     if flags.nan_effect:
-        enum = solver.DESCRIPTOR.fields_by_name["nan_effect"].enum_type
-        solver.nan_effect = enum.values_by_name[flags.nan_effect.upper()].number
+        solver.nan_effect = NanEffect.Value(flags.nan_effect.upper())
     if flags.decoupled_weight_decay:
         solver.decoupled_weight_decay = True
     if flags.max_iter is not None:
@@ -154,7 +152,7 @@ def _shows_progress(flags: Flags) -> bool:
 
 
 def _listeners(
-    flags: Flags, solver: Any, communicator: Communicator, shows_progress: bool, stack: ExitStack
+    flags: Flags, solver: SolverParameter, communicator: Communicator, shows_progress: bool, stack: ExitStack
 ) -> list[SolverListener]:
     """Those that tell the user what happens; rank 0 speaks, the others only in log files. The stack closes them."""
     if communicator.rank != 0:

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
 _DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
 
-def decode_image(encoded: bytes, color: bool | None = None, size: tuple[int, int] | None = None) -> NDArray[Any]:
+def decode_image(encoded: bytes, color: bool | None = None, size: tuple[int, int] | None = None) -> Array:
     """Decodes an image.
 
     Args:
@@ -52,7 +52,7 @@ def decode_image(encoded: bytes, color: bool | None = None, size: tuple[int, int
     return planes[[2, 1, 0, 3]] if len(planes) == 4 else planes[::-1]
 
 
-def resized(image: NDArray[Any], height: int, width: int) -> NDArray[Any]:
+def resized(image: Array, height: int, width: int) -> Array:
     """An image (uint8, channels x height x width) at another size, as `decode_image` gives it."""
     from PIL import Image
 
@@ -69,7 +69,7 @@ def _mode(mode: str, color: bool | None) -> str:
     return "RGBA" if mode in _ALPHA_MODES else "RGB"
 
 
-def _resized_planes(planes: Sequence[Any], height: int, width: int) -> NDArray[Any]:
+def _resized_planes(planes: Sequence[Any], height: int, width: int) -> Array:
     """As OpenCV's INTER_LINEAR: no smoothing before an image is made smaller, unlike Pillow's own resize."""
     from PIL import Image
 
@@ -79,4 +79,5 @@ def _resized_planes(planes: Sequence[Any], height: int, width: int) -> NDArray[A
         plane.convert("F").transform((width, height), Image.Transform.AFFINE, scale, Image.Resampling.BILINEAR)
         for plane in planes
     ]
-    return np.rint(np.stack([np.asarray(plane) for plane in resized_planes])).astype(np.uint8)
+    rounded: Array = np.rint(np.stack([np.asarray(plane) for plane in resized_planes]))
+    return rounded.astype(np.uint8)

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from mgcaffe.engine.data.batches import Array
+from mgcaffe.engine.types import Array
 
 _CUBIC = -0.75
 _LANCZOS_LOBES = 4
@@ -49,9 +49,9 @@ def resize(image: Array, height: int, width: int, mode: str) -> Array:
 def _weighted(image: Array, axis: int, taps: Taps) -> Array:
     """The weighted sums of pixels along an axis."""
     shape = (-1, 1) if axis == 1 else (-1,)
-    total = None
+    total: Array | None = None
     for numbers, weights in zip(*taps, strict=True):
-        part = np.take(image, numbers, axis=axis) * weights.reshape(shape)
+        part: Array = np.take(image, numbers, axis=axis) * weights.reshape(shape)
         total = part if total is None else np.add(total, part, out=total)
     assert total is not None
     return total
@@ -114,4 +114,5 @@ def _cubic(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def _lanczos(x: NDArray[np.float64]) -> NDArray[np.float64]:
     distances = x[None] + (_LANCZOS_LOBES - 1 - np.arange(2 * _LANCZOS_LOBES))[:, None]
     weights = np.sinc(distances) * np.sinc(distances / _LANCZOS_LOBES)
-    return weights / weights.sum(0)
+    normalized: NDArray[np.float64] = weights / weights.sum(0)
+    return normalized

@@ -21,15 +21,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
-from mgcaffe.engine.data.batches import Array
 from mgcaffe.engine.data.images.interpolation import resize
 from mgcaffe.engine.data.images.resizing import MAX_SIDE, Misfit
+from mgcaffe.engine.types import Array
+from mgcaffe.prototxt import TransformationParameter, has_field
 
 FIELDS = (
     *("img_rand_resize_lower", "img_rand_resize_upper", "rand_resize_ratio_lower", "rand_resize_ratio_upper"),
@@ -96,7 +96,8 @@ class RandomResizing:
         sides[:, 0] *= _between(self.vertical, records, stream ^ _VERTICAL)
         sides[:, 1] *= _between(self.horizontal, records, stream ^ _HORIZONTAL)
         new = np.maximum(np.floor(sides + np.float32(0.5)).astype(np.int64), np.array(self.crop))
-        return np.minimum(new, MAX_SIDE if self.may_grow else given)
+        limited: NDArray[np.int64] = np.minimum(new, MAX_SIDE if self.may_grow else given)
+        return limited
 
     def _set_ratio(self, sides: NDArray[np.float32], records: Sequence[int], stream: int) -> None:
         assert self.ratios is not None
@@ -115,7 +116,7 @@ def _between(bounds: Range, records: Sequence[int], stream: int) -> NDArray[np.f
     return (low + (high - low) * steps / (_STEPS - 1)).astype(np.float32)
 
 
-def read_random_resizing(param: Any, crop: tuple[int, int]) -> RandomResizing | None:
+def read_random_resizing(param: TransformationParameter, crop: tuple[int, int]) -> RandomResizing | None:
     """Return what a TransformationParameter message asks for, None if nothing of this kind.
 
     Args:
@@ -130,7 +131,7 @@ def read_random_resizing(param: Any, crop: tuple[int, int]) -> RandomResizing | 
     vertical, horizontal = (_stretch(param, f"{side}_stretch") for side in ("vertical", "horizontal"))
     if sizes is None and ratios is None and vertical == horizontal == (1, 1):
         return None
-    field = next(name for name in FIELDS if param.HasField(name))
+    field = next(name for name in FIELDS if has_field(param, name))
     if not any(crop):
         raise Misfit(
             field, f"{field} gives each image a size of its own", "set crop_size, so that a batch has one size"
@@ -150,7 +151,7 @@ def read_random_resizing(param: Any, crop: tuple[int, int]) -> RandomResizing | 
     )
 
 
-def _sizes(param: Any) -> tuple[int, int] | None:
+def _sizes(param: TransformationParameter) -> tuple[int, int] | None:
     low, high = param.img_rand_resize_lower, param.img_rand_resize_upper
     if not low and not high:
         return None
@@ -164,7 +165,7 @@ def _sizes(param: Any) -> tuple[int, int] | None:
     return low, high
 
 
-def _ratios(param: Any) -> Range | None:
+def _ratios(param: TransformationParameter) -> Range | None:
     low, high = param.rand_resize_ratio_lower, param.rand_resize_ratio_upper
     if not low and not high:
         return None
@@ -177,7 +178,7 @@ def _ratios(param: Any) -> Range | None:
     return None if high == 1 else (low, high)
 
 
-def _stretch(param: Any, name: str) -> Range:
+def _stretch(param: TransformationParameter, name: str) -> Range:
     low, high = getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper")
     for field, value in ((f"{name}_lower", low), (f"{name}_upper", high)):
         if not (0 < value <= MAX_SIDE and math.isfinite(value)):

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mgcaffe.engine.data.batches import Array
 from mgcaffe.engine.data.images.interpolation import resize
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
+from mgcaffe.prototxt import ResizeParameter
 
 MAX_SIDE = 1 << 16
 """The most pixels of a side that an image is resized to."""
@@ -103,7 +102,8 @@ class Resizing:
         above, left = (self.height - height) // 2, (self.width - width) // 2
         margins = ((0, 0), (above, self.height - height - above), (left, self.width - width - left))
         if self.pad_mode in _NUMPY_PADS:
-            return np.pad(resized, margins, mode=_NUMPY_PADS[self.pad_mode])  # type: ignore[call-overload]
+            padded: Array = np.pad(resized, margins, mode=_NUMPY_PADS[self.pad_mode])  # type: ignore[call-overload]
+            return padded
         return self._on_ground(resized, above, left)
 
     def _on_ground(self, image: Array, above: int, left: int) -> Array:
@@ -116,7 +116,7 @@ class Resizing:
         return padded
 
 
-def read_resizing(param: Any) -> Resizing:
+def read_resizing(param: ResizeParameter) -> Resizing:
     """What a ResizeParameter message asks for.
 
     Raises:

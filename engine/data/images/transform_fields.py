@@ -6,21 +6,19 @@ import logging
 import math
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-from mgcaffe.engine.data.batches import Array
 from mgcaffe.engine.data.images.random_resizing import FIELDS, RandomResizing, read_random_resizing
 from mgcaffe.engine.data.images.resizing import Misfit, Resizing, read_resizing
 from mgcaffe.engine.data.images.transformer import Transformer
 from mgcaffe.engine.layer import TRAIN, Layer
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError, PrototxtError
 from mgcaffe.errors.file_names import refuse_device
-from mgcaffe.prototxt import BlobProto
+from mgcaffe.prototxt import BlobProto, TransformationParameter, has_field
 from mgcaffe.prototxt.blobs import blob_array
 
 _HONOURED = {
@@ -35,7 +33,7 @@ DEFAULT_CHANNELS = 3
 _log = logging.getLogger("mgcaffe.engine")
 
 
-def refuse_other_fields(layer: Layer, message: Any, path: str, honoured: Collection[str]) -> None:
+def refuse_other_fields(layer: Layer, message: Message, path: str, honoured: Collection[str]) -> None:
     """Refuses every field of `message` that is given a value other than its default and is not honoured."""
     defaults = {field.name: field.default_value for field in message.DESCRIPTOR.fields if field.name not in honoured}
     refuse_fork_fields(layer, message, path, defaults)
@@ -78,7 +76,7 @@ def _crop(layer: Layer) -> int | tuple[int, int]:
     return int(param.crop_h), int(param.crop_w)
 
 
-def transformed_shape(param: Any, shape: Shape) -> Shape:
+def transformed_shape(param: TransformationParameter, shape: Shape) -> Shape:
     """The shape that an image of `shape` (channels, height, width) gets by a TransformationParameter message alone.
 
     Raises:
@@ -98,7 +96,7 @@ def _random_resizing(layer: Layer) -> RandomResizing | None:
     except Misfit as error:
         layer.fail(error.message, f"transform_param.{error.field}", hint=error.hint)
     for name in FIELDS if resizing is None else ():
-        if param.HasField(name):
+        if has_field(param, name):
             where = layer.location(f"transform_param.{name}")
             what = f"{name} has no effect without img_rand_resize_lower and its kin (layer '{layer.name}')"
             _log.warning("%s%s", f"{where}: " if where else "", what)

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mgcaffe.engine.data import random_numbers
-from mgcaffe.engine.data.batches import Array, BatchForm, empty
+from mgcaffe.engine.data.batches import BatchForm, empty
 from mgcaffe.engine.data.images.random_resizing import RandomResizing
 from mgcaffe.engine.data.images.resizing import Misfit, Resizing
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
 
 __all__ = ["Misfit", "Transformer"]

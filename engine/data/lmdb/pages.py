@@ -95,7 +95,8 @@ class Index:
     @property
     def big(self) -> NDArray[np.bool_]:
         """Which values fill pages of their own."""
-        return (self.places % self.meta.page_size == 0) & (self.sizes > 0)
+        big: NDArray[np.bool_] = (self.places % self.meta.page_size == 0) & (self.sizes > 0)
+        return big
 
 
 def read_exactly(file: int, size: int, place: int) -> bytes:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from mgcaffe.engine.layer import Layer, between
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import FillerParameter
 
 
 class BroadcastLayer(Layer):
@@ -41,7 +41,7 @@ class BroadcastLayer(Layer):
         if self.learned:
             self.add_parameter(self.blob_shape, self.filler())
 
-    def filler(self) -> Any:
+    def filler(self) -> FillerParameter | None:
         """The learned blob's filler."""
         message = getattr(self.param, self.path)
         return message.filler if message.HasField("filler") else None

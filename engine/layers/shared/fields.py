@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf.message import Message
+
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
+from mgcaffe.prototxt import has_field
 
 
-def refuse_fork_fields(layer: Layer, message: Any, path: str, neutral: dict[str, Any]) -> None:
+def refuse_fork_fields(layer: Layer, message: Message, path: str, neutral: dict[str, Any]) -> None:
     """Refuses fields of Caffe's forks that would change the result and that this layer cannot honour.
 
     Args:
@@ -51,7 +54,7 @@ def joining_axis(layer: Layer, path: str, old_name: str, rank: int) -> int:
         rank: how many axes the blob has.
     """
     message = getattr(layer.param, path)
-    if not message.HasField(old_name):
+    if not has_field(message, old_name):
         return layer.canonical_axis(message.axis, rank, f"{path}.axis")
     if message.HasField("axis"):
         layer.fail(f"{old_name} is the old name of axis: give one of them only", f"{path}.{old_name}")

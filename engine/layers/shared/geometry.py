@@ -7,10 +7,9 @@ base_conv_layer.cpp.)
 
 from __future__ import annotations
 
-from typing import Any
-
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.layer import Layer
+from mgcaffe.prototxt import ConvolutionParameter, has_field
 
 _PATH = "convolution_param"
 
@@ -30,13 +29,19 @@ def read_geometry(layer: Layer, spatial_axes: int) -> Geometry:
 
 
 def _read(
-    layer: Layer, message: Any, field: str, short: str | None, axes: int, default: int | None, least: int
+    layer: Layer,
+    message: ConvolutionParameter,
+    field: str,
+    short: str | None,
+    axes: int,
+    default: int | None,
+    least: int,
 ) -> tuple[int, ...]:
     """One number an axis; `default` None means that the field has to be given, `short` names its _h and _w."""
     values = [int(value) for value in getattr(message, field)]
     names = [field] * len(values)
     pair = [f"{short}_{side}" for side in "hw"] if short else []
-    given = [name for name in pair if message.HasField(name)]
+    given = [name for name in pair if has_field(message, name)]
     if given:
         if axes != 2:
             layer.fail(f"{' and '.join(pair)} need 2 spatial axes, the bottom has {axes}", f"{_PATH}.{given[0]}")

@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 import torch
 
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError
 
 

@@ -19,7 +19,7 @@ import torch
 
 from mgcaffe.engine.layer import TRAIN, Layer, exactly
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
 
 __all__ = ["BATCH_SIZE", "FULL", "NONE", "VALID", "Loss", "NormalizedLoss"]
 

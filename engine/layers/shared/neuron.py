@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.parameter import Shape
+from mgcaffe.engine.types import Shape
 
 
 class Neuron(Layer):
@@ -69,10 +69,8 @@ class BottomNeuron(Neuron):
 
 def run_backward(operator: Any, dy: torch.Tensor, *arguments: Any, out: torch.Tensor | None) -> torch.Tensor:
     """Calls one of PyTorch's backward operators, in place if `out` is given."""
-    if out is None:
-        result: torch.Tensor = operator(dy, *arguments)
-        return result
-    return operator.grad_input(dy, *arguments, grad_input=out)
+    dx: torch.Tensor = operator(dy, *arguments) if out is None else operator.grad_input(dy, *arguments, grad_input=out)
+    return dx
 
 
 def affine(x: torch.Tensor, scale: float, shift: float, out: torch.Tensor | None = None) -> torch.Tensor:

@@ -24,7 +24,8 @@ import torch
 
 from mgcaffe.engine.kernels import linear
 from mgcaffe.engine.layer import Layer, between
-from mgcaffe.engine.parameter import Parameter, Shape
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.types import Shape
 
 _log = logging.getLogger("mgcaffe.engine")
 

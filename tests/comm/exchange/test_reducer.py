@@ -7,6 +7,7 @@ from mgcaffe.comm.exchange.reducer import Reducer
 from mgcaffe.comm.transport.communicator import SingleCommunicator, Waiting
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError
+from tests.support.communicators import Broken
 
 
 class Gate(SingleCommunicator):
@@ -90,13 +91,6 @@ def test_the_thread_hurries_while_it_is_waited_for():
 
 
 def test_an_error_of_the_thread_is_raised_where_it_is_waited_for():
-    class Broken(SingleCommunicator):
-        def allreduce(self, buffer, op="sum") -> None:
-            raise CommError("the wire broke")
-
-        def duplicate(self, waiting=None):
-            return self
-
     reducer = Reducer(Broken(), numpy.ones(2))
     reducer.submit(0, 0, 2)
     reducer.submit(1, 0, 2)

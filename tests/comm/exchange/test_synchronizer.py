@@ -14,6 +14,7 @@ from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError, RankDisagreement
+from tests.support.communicators import Broken
 
 SEGMENTS = [Segment("conv1", 0, 4), Segment("relu", 4, 0), Segment("conv2", 4, 3), Segment("fc", 7, 5)]
 
@@ -204,13 +205,6 @@ def test_segments_must_fit_the_buffer():
 
 
 def test_an_error_of_the_reducer_surfaces_in_wait():
-    class Broken(SingleCommunicator):
-        def allreduce(self, buffer, op="sum") -> None:
-            raise CommError("the wire broke")
-
-        def duplicate(self, waiting=None):
-            return self
-
     sync = started(ranks=Broken())
     sync.begin_iteration()
     for index in (3, 2, 1, 0):

@@ -1,15 +1,15 @@
 """The cost of an all-reduce by algorithm and number of workers, and how users write it."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost
 from mgcaffe.comm.planning.networks import ALGORITHMS, Link, parse_network
 from mgcaffe.errors import CommError, DataError, UsageError
+from tests.support.paths import GOLDEN
 
-OSU = Path(__file__).parents[2] / "golden" / "traces" / "osu_allreduce_10gbe.csv"
+OSU = GOLDEN / "traces" / "osu_allreduce_10gbe.csv"
 LINK = Link(alpha=3.0, beta=5.0, gamma=7.0)
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import time
-from pathlib import Path
 
 import numpy
 import pytest
@@ -13,8 +12,9 @@ from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
 from mgcaffe.errors import CommError
+from tests.support.paths import GOLDEN
 
-TRACES = Path(__file__).parents[2] / "golden" / "traces"
+TRACES = GOLDEN / "traces"
 
 
 def ranges(plan):

@@ -1,15 +1,14 @@
 """The simulator against the published speedups: the tables of mgwfbp.md, sections 2.6 and 4.2."""
 
-from pathlib import Path
-
 import pytest
 
 from mgcaffe.comm.planning.networks import parse_network
 from mgcaffe.comm.planning.simulator import forward_seconds, simulate
 from mgcaffe.comm.planning.trace import Trace, TraceLayer, read_trace
 from mgcaffe.errors import CommError
+from tests.support.paths import GOLDEN
 
-GOOGLENET = Path(__file__).parents[2] / "golden" / "traces" / "googlenet_k80_batch64.csv"
+GOOGLENET = GOLDEN / "traces" / "googlenet_k80_batch64.csv"
 LINK = "alpha=45.25e-6,beta=9.93e-10,gamma=2.5e-9"
 SCHEDULES = ("wfbp", "single", "mgwfbp", "optimal")
 

@@ -1,14 +1,13 @@
 """Traces: read, written, and turned into what a schedule decides on."""
 
-from pathlib import Path
-
 import pytest
 
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.planning.trace import Trace, TraceLayer, fold, read_trace, write_trace
 from mgcaffe.errors import DataError, EngineError
+from tests.support.paths import GOLDEN
 
-GOOGLENET = Path(__file__).parents[2] / "golden" / "traces" / "googlenet_k80_batch64.csv"
+GOOGLENET = GOLDEN / "traces" / "googlenet_k80_batch64.csv"
 
 
 def test_the_authors_trace_of_googlenet():

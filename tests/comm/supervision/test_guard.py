@@ -50,6 +50,15 @@ def test_a_bug_shows_its_traceback(capsys):
     assert shown.startswith("error: internal error: ZeroDivisionError: oops\nTraceback")
 
 
+def test_an_exception_without_a_text_is_reported_too(capsys):
+    class Mute(Exception):
+        def __str__(self):
+            raise ValueError
+
+    assert run_guarded(raising(Mute()), SingleCommunicator) == 1
+    assert capsys.readouterr().err.startswith("error: internal error: Mute (its __str__ raises ValueError)\nTraceback")
+
+
 def test_an_unconnected_rank_names_itself_and_rank_0_does_not_wait(monkeypatch):
     monkeypatch.setattr("mgcaffe.comm.supervision.guard._ALONE_PATIENCE_S", 0.01)
     monkeypatch.setenv("PMI_SIZE", "2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -77,6 +78,17 @@ def test_each_job_has_a_folder_of_its_own(environ):
 def test_the_launchers_folder_comes_first(tmp_path):
     environ = {status.FOLDER_VARIABLE: str(tmp_path), "PMIX_NAMESPACE": "x"}
     assert status.job_folder(environ) == tmp_path
+
+
+def test_a_folder_that_cannot_be_filled_is_not_left(tmp_path, monkeypatch):
+    def refuse(*words, **options):
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+    monkeypatch.setattr(status, "_parent", lambda: tmp_path)
+    monkeypatch.setattr(status.Path, "write_text", refuse)
+    with pytest.raises(OSError, match="File too large"):
+        status.new_folder()
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_last_rank_of_a_host_leaves_no_folder(tmp_path, monkeypatch):

@@ -178,6 +178,18 @@ def test_sigterm_is_noted_while_the_main_thread_does_something_else(watch):
         signal.signal(signal.SIGTERM, before)
 
 
+def test_a_rank_that_outlives_sigterm_is_a_cause_again_when_it_dies(watch):
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        record, _, left = watch()
+        signal.raise_signal(signal.SIGTERM)
+        await_(lambda: record.read().terminated)
+        await_(lambda: not record.read().terminated)
+        assert not left
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_tasks_are_called(watch):
     calls = []
     watch(tasks=[lambda: calls.append(1)])

@@ -1,9 +1,9 @@
 """Fields that nothing reads are told, those that would change the result refused, and none is dropped in silence."""
 
 import csv
-from pathlib import Path
 
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from mgcaffe import prototxt
 from mgcaffe.engine import registry
@@ -13,8 +13,9 @@ from mgcaffe.engine.layer import LayerContext
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EngineError, NetError
 from mgcaffe.prototxt import LayerParameter
-from tests.engine.layers.harness import make_layer
-from tests.engine.netkit import inputs, make_net
+from tests.support.layerkit import make_layer
+from tests.support.netkit import inputs, make_net
+from tests.support.paths import ROOT
 
 RELU = 'layer {{ name: "r" type: "ReLU" bottom: "x" top: "y" {extra} }}\n'
 
@@ -104,7 +105,7 @@ def test_a_field_that_is_no_number_is_refused(extra, field):
 
 # -- no field of a fork is dropped in silence ------------------------------------------------------------
 
-FIELDS = Path(__file__).parents[2] / "prototxt" / "data" / "schema_fields.csv"
+FIELDS = ROOT / "tests" / "prototxt" / "data" / "schema_fields.csv"
 CONV = "num_output: 2 kernel_size: 1 "
 # use_weight_bias: false is what is computed; true is refused, see the layer's tests.
 _HONOURED = {"scale_bias", "scale_filler", "bias_filler", "use_global_stats", "use_weight_bias"}
@@ -169,9 +170,11 @@ def another_value(message: str, name: str) -> str:
     """The field in prototxt, with a value that is not its default."""
     field = getattr(prototxt, message).DESCRIPTOR.fields_by_name[name]
     if field.type == field.TYPE_MESSAGE:
-        required = [inner.name for inner in field.message_type.fields if inner.is_required]
-        inside = " ".join(another_value(field.message_type.name, inner) for inner in required)
-        return f"{name} {{ {inside} }}"
+        inside = DescriptorProto()
+        field.message_type.CopyToProto(inside)
+        required = [inner.name for inner in inside.field if inner.label == inner.LABEL_REQUIRED]
+        values = " ".join(another_value(field.message_type.name, inner) for inner in required)
+        return f"{name} {{ {values} }}"
     if field.type == field.TYPE_ENUM:
         others = [value.name for value in field.enum_type.values if value.number != field.default_value]
         return f"{name}: {others[0]}"

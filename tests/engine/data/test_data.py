@@ -10,7 +10,7 @@ from PIL import Image
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import DataError, NetError
-from tests.engine.data.datakit import (
+from tests.support.datakit import (
     data_layer,
     datum,
     encoded,

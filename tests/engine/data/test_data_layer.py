@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,10 +12,10 @@ import torch
 from mgcaffe.engine.data.prefetcher import Prefetcher
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.shard import Shard, TestShard
-from tests.engine.data.datakit import data_layer, datum, images, labels, make, numbered, write_lmdb
+from tests.support.datakit import data_layer, datum, images, labels, make, numbered, write_lmdb
+from tests.support.paths import ROOT
 
 RECORDS = 23
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -136,9 +135,7 @@ def test_the_thread_ends_with_a_forgotten_layer(source):
 
 
 def test_an_interpreter_that_exits_does_not_hang(source):
-    code = (
-        f"from tests.engine.data.datakit import data_layer\nlayer = data_layer({str(source)!r}, 2)\nlayer.forward([])\n"
-    )
+    code = f"from tests.support.datakit import data_layer\nlayer = data_layer({str(source)!r}, 2)\nlayer.forward([])\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
 

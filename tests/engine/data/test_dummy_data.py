@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.data.datakit import make
+from tests.support.datakit import make
 
 
 def dummy(tops, fields, **context):

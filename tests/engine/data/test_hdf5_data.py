@@ -1,7 +1,5 @@
 """The HDF5Data layer, also on the files that a real Caffe was trained with."""
 
-from pathlib import Path
-
 import h5py
 import numpy as np
 import pytest
@@ -10,9 +8,10 @@ import torch
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.shard import Shard
 from mgcaffe.errors import DataError, NetError
-from tests.engine.data.datakit import make
+from tests.support.datakit import make
+from tests.support.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "solvers"
+SOLVERS = GOLDEN / "solvers"
 
 
 def write(folder, *files, names=None):
@@ -40,7 +39,7 @@ def numbers(layer, batches):
 
 
 def test_golden_files_are_read_relative_to_the_working_directory(monkeypatch):
-    monkeypatch.chdir(GOLDEN)
+    monkeypatch.chdir(SOLVERS)
     with h5py.File("train.h5") as opened:
         data, label = opened["data"][...], opened["label"][...]
     net = Net.from_file("net.prototxt", phase=0)

@@ -5,7 +5,7 @@ import pytest
 
 from mgcaffe.engine.shard import Shard
 from mgcaffe.errors import DataError, NetError
-from tests.engine.data.datakit import file_bytes, images, labels, make
+from tests.support.datakit import file_bytes, images, labels, make
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from mgcaffe.engine.shard import Shard
 from mgcaffe.errors import DataError, NetError
-from tests.engine.data.datakit import make
+from tests.support.datakit import make
 
 TEXT = (
     'name: "m" type: "MemoryData" top: "data" top: "label"'

@@ -4,7 +4,7 @@ import pytest
 
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.shard import Shard
-from tests.engine.data.datakit import labels, make, numbered
+from tests.support.datakit import labels, make, numbered
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from mgcaffe.engine.data.record_loader import BadRecordRule, RecordLoader
 from mgcaffe.engine.shard import Shard
 from mgcaffe.errors import DataError
-from tests.engine.data.datakit import datum, encoded, file_bytes, images, labels, make, write_lmdb
+from tests.support.datakit import datum, encoded, file_bytes, images, labels, make, write_lmdb
 
 BAD = {2, 3, 9}
 

@@ -9,7 +9,7 @@ import pytest
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.errors import DataError, NetError
-from tests.engine.data.datakit import file_bytes, images, labels, make, write_mean
+from tests.support.datakit import file_bytes, images, labels, make, write_mean
 
 HEIGHT, WIDTH = 40, 60
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.engine.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net
 
 IMAGE = inputs(x=(2, 3, 6, 6), y=(2, 4))
 HEAD = (

@@ -1,12 +1,11 @@
 """Phase rules and Split insertion (Caffe's FilterNetTest and SplitLayerInsertionTest behaviours)."""
 
-from pathlib import Path
-
 import pytest
 
 from mgcaffe.engine.graph import rules as graph
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import TEST, TRAIN, NetParameter, parse_text, read_net
+from tests.support.paths import MODELS
 
 
 def specs(text: str) -> list[graph.LayerSpec]:
@@ -159,7 +158,7 @@ def test_a_loss_weight_alone_makes_no_split():
 
 
 def test_alexnet_trains_without_a_split():
-    net = read_net(Path(__file__).parents[3] / "models" / "alexnet" / "train_val.prototxt")
+    net = read_net(MODELS / "alexnet" / "train_val.prototxt")
     kept = graph.filter_layers([graph.LayerSpec(layer) for layer in net.layer], graph.make_state(TRAIN))
     assert len(kept) > 20
     assert [spec.param for spec in graph.insert_splits(kept)] == [spec.param for spec in kept]

@@ -5,7 +5,7 @@ import torch
 
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import NetParameter
-from tests.engine.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net
 
 PARAM = (
     'layer {{ name: "{name}" type: "InnerProduct" bottom: "{bottom}" top: "{top}" param {{ {first} }} {more}'

@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 
 from mgcaffe.engine.kernels import batch_norm
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layouts import LAYOUTS, random_input
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -8,7 +8,7 @@ from mgcaffe.engine.kernels import convolution, onednn, windows
 from mgcaffe.engine.kernels.formats import dense
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.parameter import Parameter
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layouts import LAYOUTS, random_input
 
 GEOMETRIES = {
     "pixel": Geometry((1, 1), (1, 1), (0, 0), (1, 1)),

@@ -1,7 +1,7 @@
 import torch
 
 from mgcaffe.engine.kernels.formats import format_of, from_pixel_rows, pixel_rows, preferred_memory_format
-from tests.engine.layers.inputs import random_input
+from tests.support.layouts import random_input
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mgcaffe.engine.kernels import linear, onednn
-from tests.engine.layers.inputs import random_input
+from tests.support.layouts import random_input
 
 
 @pytest.mark.parametrize("fast", [True, False])

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import forward_backward, make_layer
-from tests.engine.netkit import inputs, make_net
+from tests.support.layerkit import forward_backward, make_layer
+from tests.support.netkit import inputs, make_net
 
 
 def test_the_slope_at_zero_is_zero():

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layerkit import make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 SHAPE = (3, 4, 5, 2)
 

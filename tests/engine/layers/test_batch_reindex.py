@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from mgcaffe.errors import DataError, NetError
-from tests.engine.layers.harness import check_gradients, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
-from tests.engine.layers.oracle import check_against_autograd
+from tests.support.autograd import check_against_autograd
+from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 SHAPE = (5, 4, 3, 2)
 ORDER = torch.tensor([2.0, 4, 0, 0, 2, 2], dtype=torch.float64)

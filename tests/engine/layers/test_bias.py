@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from tests.engine.layers.harness import check_gradients, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 
 def text(fields: str, bottoms: int = 1) -> str:

@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.engine.layers.harness import forward_backward, make_layer
+from tests.support.layerkit import forward_backward, make_layer
 
 
 def test_extreme_values_neither_overflow_nor_lose_their_slope():

@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import check_gradients, forward_backward, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 GAUSSIAN = 'weight_filler { type: "gaussian" std: 0.5 } bias_filler { type: "gaussian" std: 0.5 }'
 

@@ -3,9 +3,9 @@ import torch
 from torch.nn import functional
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import check_gradients, forward_backward, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
 from tests.engine.layers.test_convolution import text
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 
 def deconv(fields: str, bottoms: int = 1) -> str:

@@ -4,9 +4,9 @@ import pytest
 from torch.nn import functional
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import check_gradients, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
-from tests.engine.layers.oracle import check_against_autograd
+from tests.support.autograd import check_against_autograd
+from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 SHAPE = (2, 4, 7, 6)
 TYPES = ("DepthwiseConvolution", "ConvolutionDepthwise")

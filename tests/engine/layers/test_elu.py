@@ -3,8 +3,8 @@
 import pytest
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import make_layer
-from tests.engine.layers.inputs import random_input
+from tests.support.layerkit import make_layer
+from tests.support.layouts import random_input
 
 
 def elu(fields: str):

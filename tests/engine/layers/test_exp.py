@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import make_layer
+from tests.support.layerkit import make_layer
 
 
 def exp(fields: str):

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import check_gradients, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
-from tests.engine.layers.oracle import check_against_autograd
-from tests.engine.netkit import inputs, make_net
+from tests.support.autograd import check_against_autograd
+from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layouts import LAYOUTS, random_input
+from tests.support.netkit import inputs, make_net
 
 CHOICE = torch.tensor([0.0, 1, 0, -2], dtype=torch.float64).view(4, 1, 1, 1)
 

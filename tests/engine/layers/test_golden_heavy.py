@@ -1,8 +1,5 @@
 """The filter, pooling and normalisation layers against what Caffe computed, each layer by itself."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -10,8 +7,8 @@ import torch
 from mgcaffe.engine import registry
 from mgcaffe.engine.layer import LayerContext
 from mgcaffe.prototxt import NetParameter, parse_text
+from tests.support.golden import LAYERS, read_case
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "layers"
 CASES = """bias bn_global bn_test bn_train conv_1d conv_1x1_nobias conv_depthwise conv_dilation2 conv_group2 conv_k3
 conv_k3_s2_p1 deconv_k4_s2_p1 ip ip_axis_neg1 ip_nobias ip_transpose lrn_across lrn_within pool_ave_k3_s2
 pool_ave_pad1 pool_global_ave pool_global_max pool_max_floor pool_max_k2_s2_ceil pool_max_k3_s2 pool_max_pad1 scale
@@ -27,9 +24,8 @@ def _agrees(ours: torch.Tensor | None, caffes: np.ndarray) -> None:
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("case", CASES)
 def test_agrees_with_caffe(case: str, memory_format: torch.memory_format) -> None:
-    net = parse_text((GOLDEN / case / "net.prototxt").read_text(), NetParameter)
-    data = {name: values for name, values in np.load(GOLDEN / case / "case.npz").items()}
-    meta = json.loads(str(data["meta"]))
+    net = parse_text((LAYERS / case / "net.prototxt").read_text(), NetParameter)
+    data, meta = read_case(case)
     (param,) = (layer for layer in net.layer if layer.type != "Input")
     bottoms = [torch.tensor(data[f"in/{name}"]) for name in param.bottom]
     bottoms = [x.contiguous(memory_format=memory_format) if x.dim() == 4 else x for x in bottoms]

@@ -1,17 +1,13 @@
 """The neuron, routing and loss layers against what Caffe computed, run one after the other without a net."""
 
-import json
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 
 from mgcaffe.engine import registry
 from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.prototxt import NetParameter, parse_text
+from tests.support.golden import LAYERS, read_case
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "layers"
 CASES = """accuracy accuracy_ignore accuracy_spatial accuracy_top3 concat concat_axis0 concat_axis_neg contrastive
 dropout_test eltwise_max eltwise_prod eltwise_sum euclidean euclidean_w flatten power_0 power_1 power_2 power_generic
 prelu relu relu_leaky reshape reshape_axis sigmoid sigmoidce sigmoidce_none slice_even softmax softmax_big softmaxloss
@@ -23,9 +19,8 @@ class Case:
     """One golden case: its layers, and the values that Caffe saw and computed."""
 
     def __init__(self, name: str, memory_format: torch.memory_format) -> None:
-        net = parse_text((GOLDEN / name / "net.prototxt").read_text(), NetParameter)
-        data = dict(np.load(GOLDEN / name / "case.npz"))
-        self.meta = json.loads(str(data.pop("meta")))
+        net = parse_text((LAYERS / name / "net.prototxt").read_text(), NetParameter)
+        data, self.meta = read_case(name)
         self.data = {key: torch.tensor(values) for key, values in data.items()}
         self.params = [param for param in net.layer if param.type != "Input"]
         self.context = LayerContext(phase=0 if self.meta["phase"] == "train" else 1)

@@ -15,9 +15,9 @@ from mgcaffe.engine.layer import LayerContext
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.errors import DataError, NetError
-from tests.engine.data.datakit import make as make_data
-from tests.engine.layers.harness import make_layer
-from tests.engine.layers.inputs import random_input
+from tests.support.datakit import make as make_data
+from tests.support.layerkit import make_layer
+from tests.support.layouts import random_input
 
 
 def text(path):

@@ -5,8 +5,8 @@ import torch
 
 from mgcaffe.errors import DataError, NetError
 from mgcaffe.prototxt import BlobProto, fill_blob, write_binary
-from tests.engine.layers.harness import check_gradients, forward_backward, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 SHAPE = (3, 5, 2, 4)
 ONE = torch.ones((), dtype=torch.float64)

@@ -5,7 +5,7 @@ import torch
 
 from mgcaffe.engine.layer import LayerContext
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import make_layer
+from tests.support.layerkit import make_layer
 
 TWO = 'name: "i" type: "Input" top: "a" top: "b" input_param { '
 ONE_SHAPE = "shape { dim: 2 dim: 3 } "

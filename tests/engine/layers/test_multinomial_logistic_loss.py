@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from mgcaffe.errors import DataError, NetError
-from tests.engine.layers.harness import check_gradients, forward_backward, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 LABELS = torch.tensor([0.0, 4, 2], dtype=torch.float64)
 ONE = torch.ones((), dtype=torch.float64)

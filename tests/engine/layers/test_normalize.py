@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import check_gradients, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
-from tests.engine.layers.oracle import check_against_autograd
+from tests.support.autograd import check_against_autograd
+from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 FIELDS = [f"across_spatial: {a} channel_shared: {b}" for a in ("true", "false") for b in ("true", "false")]
 UNEQUAL = 'scale_filler { type: "uniform" min: 1 max: 20 } eps: 0.01'

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import make_layer
-from tests.engine.netkit import inputs, make_net
+from tests.support.layerkit import make_layer
+from tests.support.netkit import inputs, make_net
 
 TEXT = 'name: "p" type: "Parameter" top: "w" parameter_param { shape { dim: 2 dim: 3 } }'
 

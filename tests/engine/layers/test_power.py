@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.engine.layers.harness import forward_backward, make_layer
+from tests.support.layerkit import forward_backward, make_layer
 
 
 def power(fields: str, x: list[float]):

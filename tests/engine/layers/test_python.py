@@ -1,5 +1,6 @@
 """Python layers: the protocol, their blobs, their place in nets that free their blobs, and errors of users."""
 
+import signal
 import textwrap
 
 import numpy as np
@@ -10,9 +11,10 @@ from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import parse_net
-from tests.engine.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net
 
 MODULE = """
+import sys
 from mgcaffe.engine.user_layer import UserLayer as Layer
 
 class Ten(Layer):
@@ -87,6 +89,30 @@ class Raising(Layer):
 
     def helper(self, table):
         return table["missing"]
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+class Stop(BaseException):
+    pass
+
+class Choosy(Exception):
+    def __init__(self, *words):
+        if len(words) < 2:
+            raise LookupError("two words")
+
+class Ending(Layer):
+    def reshape(self, bottom, top):
+        top[0].reshape(1)
+
+    def forward(self, bottom, top):
+        if self.param_str == "exit":
+            sys.exit(0)
+        raise {"mute": Mute(), "stop": Stop("enough"), "choosy": Choosy(1, 2), "generator": GeneratorExit(),
+               "interrupt": KeyboardInterrupt()}[self.param_str]
 
 class Silent(Layer):
     def reshape(self, bottom, top):
@@ -292,6 +318,39 @@ def test_an_exception_shows_the_users_lines_and_not_ours():
 
 
 @pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("exit", "SystemExit: 0\n"),
+        ("mute", "Mute (its __str__ raises ValueError)\n"),
+        ("stop", "Stop: enough\n"),
+        ("choosy", "Choosy: (1, 2)\n"),
+        ("generator", "GeneratorExit\n"),
+    ],
+)
+def test_whatever_it_raises_is_a_failure_of_the_layer(how, message):
+    net = located(python("Ending", bottom="", param_str=how))
+    with pytest.raises(NetError) as caught:
+        net.forward()
+    text = str(caught.value)
+    assert f"net.prototxt:2:3: forward failed in user_layers.Ending (layer 'py', type Python): {message}" in text
+    assert ", in forward\n" in text
+    assert ("must not end the process" in text) == (how == "exit")
+
+
+def test_an_interrupt_is_a_failure_of_the_layer_unless_it_may_be_ctrl_c():
+    net = located(python("Ending", bottom="", param_str="interrupt"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            net.forward()
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+        with pytest.raises(NetError, match=r"forward failed in user_layers\.Ending .* KeyboardInterrupt"):
+            net.forward()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
     ("layer", "module", "message"),
     [
         ("Ten", "user_nowhere", "there is no Python module 'user_nowhere'"),
@@ -317,7 +376,11 @@ def test_a_missing_backward_is_named():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("def f(:\n", "SyntaxError"), ("import nothing_of_this_name\n", "No module named 'nothing_of_this_name'")],
+    [
+        ("def f(:\n", "SyntaxError"),
+        ("import nothing_of_this_name\n", "No module named 'nothing_of_this_name'"),
+        ("import sys\nsys.exit()\n", "importing 'user_broken' failed in user_broken.Ten .* SystemExit"),
+    ],
 )
 def test_a_module_that_cannot_be_imported_is_named(tmp_path, content, message):
     (tmp_path / "user_broken.py").write_text(content)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.engine.layers.harness import forward_backward, make_layer
+from tests.support.layerkit import forward_backward, make_layer
 
 PLAIN = 'name: "r" type: "ReLU" bottom: "x" top: "x"'
 LEAKY = PLAIN + " relu_param { negative_slope: 0.01 }"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.layers.harness import check_gradients, forward_backward, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 SLOPES = ("", "negative_slope: 0.125", "negative_slope: -0.5", "negative_slope: -8")
 

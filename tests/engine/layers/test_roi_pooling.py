@@ -8,8 +8,8 @@ import torch
 
 from mgcaffe.engine.layers import roi_pooling
 from mgcaffe.errors import DataError, NetError
-from tests.engine.layers.harness import check_gradients, forward_backward, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 SHAPE = (2, 3, 9, 11)
 RECTANGLES = [

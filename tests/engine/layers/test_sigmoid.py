@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.engine.layers.harness import make_layer
+from tests.support.layerkit import make_layer
 
 
 def test_extreme_values_give_zero_and_one():

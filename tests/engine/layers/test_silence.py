@@ -1,7 +1,7 @@
 """Silence: no tops, zero gradients."""
 
-from tests.engine.layers.harness import forward_backward, make_layer
-from tests.engine.layers.inputs import random_input
+from tests.support.layerkit import forward_backward, make_layer
+from tests.support.layouts import random_input
 
 
 def test_has_no_tops_and_zero_gradients():

@@ -7,9 +7,9 @@ from torch.nn import functional
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import NetParameter, parse_text
-from tests.engine.layers.harness import check_gradients, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
-from tests.engine.layers.oracle import check_against_autograd
+from tests.support.autograd import check_against_autograd
+from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 
 def text(fields):

@@ -8,9 +8,9 @@ import torch
 
 from mgcaffe.engine.net import Net
 from mgcaffe.prototxt import NetParameter, parse_text
-from tests.engine.layers.harness import check_gradients, forward_backward, make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
-from tests.engine.layers.oracle import check_against_autograd
+from tests.support.autograd import check_against_autograd
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import LAYOUTS, random_input
 
 TRAIN, TEST = 0, 1
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.engine.layers.harness import forward_backward, make_layer
+from tests.support.layerkit import forward_backward, make_layer
 
 
 def test_no_overflow():

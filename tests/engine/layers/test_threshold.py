@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import make_layer
-from tests.engine.layers.inputs import LAYOUTS, random_input
-from tests.engine.netkit import inputs, make_net
+from tests.support.layerkit import make_layer
+from tests.support.layouts import LAYOUTS, random_input
+from tests.support.netkit import inputs, make_net
 
 
 def threshold(fields: str, shape):

@@ -9,7 +9,7 @@ import torch
 from mgcaffe.engine.weights.by_name import SavedBlob
 from mgcaffe.errors import NetError, PrototxtError
 from mgcaffe.prototxt import NetParameter, blob_array
-from tests.engine.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net
 
 NET = (
     inputs(data=(2, 3, 6, 6))

@@ -12,9 +12,8 @@ import torch
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights.hdf5 import load_hdf5, save_hdf5
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, NetError, SnapshotError
-from tests.engine.netkit import inputs, make_net
-
-MODELS = Path(__file__).parents[3] / "models"
+from tests.support.netkit import inputs, make_net
+from tests.support.paths import MODELS
 
 
 def ip(name: str, bottom: str, top: str, more: str = "") -> str:

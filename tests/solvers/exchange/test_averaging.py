@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from solverkit import CLASSIFIER, data_layer, make_solver, train_ranks, weights_of, write_data
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.comm.planning.forward_overlap import overlapping
@@ -14,6 +13,7 @@ from mgcaffe.errors import CommError, UsageError
 from mgcaffe.prototxt import NetParameter
 from mgcaffe.solvers.events import Noted, PlanChosen, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
+from tests.support.solverkit import CLASSIFIER, data_layer, make_solver, train_ranks, weights_of, write_data
 
 TRIALS = 4 + (4 + 2 * MOST_OVERLAPPED) * (FIRST_ROUNDS + MOST_SECOND_ROUNDS)
 """Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting), and of those that
@@ -25,6 +25,7 @@ def train(size, folder, comm, *, iterations=TRIALS, restore=None):
     return train_ranks(size, folder, fields, iterations=iterations, restore=restore)
 
 
+@pytest.mark.slow
 def test_auto_is_the_default_tries_plans_and_changes_no_bit(tmp_path):
     tried, fixed = train(2, tmp_path, ""), train(2, tmp_path, "schedule: SINGLE")
     for (weights, recorder, plan), (others, _, _) in zip(tried, fixed, strict=True):
@@ -139,6 +140,7 @@ def test_deterministic_goes_on_with_a_plan_that_was_found_earlier(tmp_path):
 SLOW_LINK = 'emulate_link: "a=2e-3,b=1e-6"'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wish", "kinds", "more"),
     [

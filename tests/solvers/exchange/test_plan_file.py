@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from solverkit import train_ranks
 
 from mgcaffe.comm import AffineCost, PlanBasis, Segment, make_plan, plan_text
 from mgcaffe.errors import CommError, DataError
 from mgcaffe.solvers.events import PlanChosen, Warned
+from tests.support.solverkit import train_ranks
 
 # ip1: 4 x 6 + 6, ip2: 6 x 3 + 3
 SEGMENTS = [Segment("ip1", 0, 30), Segment("ip2", 30, 21)]

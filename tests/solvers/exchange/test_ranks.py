@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import RankDisagreement
 from mgcaffe.solvers.events import Displayed, Finished, IterationDone, PlanChosen, Tested, Warned
 from mgcaffe.solvers.setup.building import agree_on_shapes
+from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 SCHEDULES = ["single", "wfbp", "mgwfbp", "optimal"]
 FIELDS = "momentum: 0.9 weight_decay: 0.01 comm_param { calibration_iterations: 3 }"

@@ -8,7 +8,7 @@ import torch
 from mgcaffe.prototxt import parse_net, parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import BlobStatistics, Displayed, IterationDone, NetStatistics, Tested, Testing
-from tests.solvers.solverkit import Recorder
+from tests.support.solverkit import Recorder
 
 NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {

@@ -1,10 +1,7 @@
 """Snapshots are read with their manifest or without, and the newest whole one is found."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 from mgcaffe.comm import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
@@ -12,8 +9,10 @@ from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
 from mgcaffe.prototxt import NetParameter, SolverParameter
 from mgcaffe.solvers.events import NothingToRestore, Restored, Warned
 from mgcaffe.solvers.snapshots.reading import newest_snapshot, read_snapshot
+from tests.support.paths import GOLDEN
+from tests.support.solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "solvers"
+SOLVERS = GOLDEN / "solvers"
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_all_ranks_agree_on_the_one_that_rank_0_finds(snapshots, tmp_path):
 
 
 def test_a_snapshot_of_caffe_needs_no_manifest():
-    state, weights = read_snapshot(GOLDEN / "sgd" / "snap_iter_5.solverstate")
+    state, weights = read_snapshot(SOLVERS / "sgd" / "snap_iter_5.solverstate")
     assert state.progress.iteration == 5
     assert weights.name == "snap_iter_5.caffemodel"
 

@@ -13,8 +13,9 @@ from mgcaffe.prototxt import SolverState, blob_array
 from mgcaffe.solvers.snapshots.best import BestScore
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.state_file import encode_state, read_state
+from tests.support.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "solvers"
+SOLVERS = GOLDEN / "solvers"
 SHAPES = [(4, 3), (5,), (2, 2, 2, 1)]
 
 
@@ -71,7 +72,7 @@ def test_history_blobs_come_in_caffes_order_with_their_shapes(tmp_path):
 
 
 def test_caffes_own_state_is_read_and_says_nothing_of_ours():
-    state = read_state(GOLDEN / "sgd_momentum" / "snap_iter_5.solverstate")
+    state = read_state(SOLVERS / "sgd_momentum" / "snap_iter_5.solverstate")
     assert state.progress == Progress(iteration=5)
     assert state.learned_net.endswith("snap_iter_5.caffemodel")
     assert len(state.history) == 4
@@ -124,10 +125,10 @@ def test_old_histories_with_four_axes_fit(tmp_path):
 def test_what_is_no_solverstate_is_refused(tmp_path):
     assert "No such file" in refusal(tmp_path / "missing.solverstate")
     weights = tmp_path / "a.caffemodel"
-    weights.write_bytes((GOLDEN / "sgd" / "snap_iter_5.caffemodel").read_bytes())
+    weights.write_bytes((SOLVERS / "sgd" / "snap_iter_5.caffemodel").read_bytes())
     assert "is a caffemodel" in refusal(weights)
     assert "--weights" in refusal(weights)
-    whole = (GOLDEN / "sgd" / "snap_iter_5.solverstate").read_bytes()
+    whole = (SOLVERS / "sgd" / "snap_iter_5.solverstate").read_bytes()
     short = tmp_path / "short.solverstate"
     short.write_bytes(whole[:-20])
     assert "cut short" in refusal(short)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import EXIT_CANNOT_WRITE, SnapshotError, SolverError
@@ -18,6 +17,7 @@ from mgcaffe.solvers.snapshots.copying import SnapshotCopy
 from mgcaffe.solvers.snapshots.manifest import read_manifest
 from mgcaffe.solvers.snapshots.reading import read_snapshot
 from mgcaffe.solvers.snapshots.state_file import read_state
+from tests.support.solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.solvers.events import Tested, Warned
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.testing.stop_poll import StopPoll
+from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 FIELDS = "momentum: 0.9 test_iter: 7 test_interval: 2 snapshot_after_train: true max_iter: 6"
 

@@ -169,6 +169,8 @@ def test_converting_a_leveldb_without_plyvel_or_a_leveldb_is_an_error(engine, mo
     assert (result.returncode, "pip install 'mgcaffe[leveldb]'" in result.stderr) == (2, True)
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_training_skips_bad_records_behind_its_flag(engine, pictures):
     convert(engine, "my images/", "list.txt", "db")
     file = engine.folder / "db" / "data.mdb"

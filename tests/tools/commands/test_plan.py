@@ -78,6 +78,8 @@ def test_a_measured_cost_is_shown_with_its_line(two_layers):
     assert "a measured curve, fitted by" in result.stdout
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_two_ranks_train_by_an_exported_plan_and_by_an_edited_one(two_layers):
     exported = two_layers.run(
         "plan", "solver.prototxt", LINE, "--workers=2", "--trace=trace.csv", "--schedule=wfbp", "--export=plan.json"
@@ -101,6 +103,8 @@ def test_two_ranks_train_by_an_exported_plan_and_by_an_edited_one(two_layers):
         assert (plan["schedule"], plan["groups"], plan["iter"]) == (schedule, groups, 0)
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_a_plan_of_another_net_ends_training_with_one_message_on_all_ranks(two_layers):
     two_layers.run("plan", "--trace=trace.csv", LINE, "--workers=2", "--export=plan.json")
     text = (two_layers.folder / "plan.json").read_text()
@@ -137,6 +141,8 @@ def test_mistakes_are_told_in_one_message(two_layers, words, code, message):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_a_cost_file_of_training_serves_as_measured_cost(two_layers):
     trained = two_layers.mpirun(
         2, "train", "solver.prototxt", "--max_iter=3", "--schedule=optimal", "--calibration_iterations=2",
@@ -151,6 +157,8 @@ def test_a_cost_file_of_training_serves_as_measured_cost(two_layers):
     assert result.returncode == 65 and "measured with 2 workers, not with 3" in result.stderr
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_the_emulated_link_is_planned_for_as_it_is_trained_on(two_layers):
     result = two_layers.run(
         "plan", "--trace=trace.csv", "--emulate_link=a=1e-3,b=2e-9", "--workers=2", "--schedule=single"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 import pytest
 
 from mgcaffe.tools import main, speedup_plot
 from mgcaffe.tools.flags.workers import worker_counts
+from tests.support.paths import GOLDEN
 
-TRACE = str(Path(__file__).parents[2] / "golden" / "traces" / "googlenet_k80_batch64.csv")
+TRACE = str(GOLDEN / "traces" / "googlenet_k80_batch64.csv")
 RING = "ring:alpha=45.25e-6,beta=9.93e-10,gamma=2.5e-9"
 
 

@@ -57,6 +57,8 @@ def test_a_run_logs_caffes_lines_and_json_and_leaves_its_snapshots(engine, run_j
     assert [line["loss"] for line in resumed] == [line["loss"] for line in iterations[10:]]
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_two_ranks_show_their_communication_and_only_rank_0_speaks(engine, run_json):
     engine.write("solver.engine.prototxt", "comm_param { schedule: MGWFBP calibration_iterations: 3 }")
     result = engine.mpirun(2, "train", "solver.prototxt", "--json_log=run.json")
@@ -91,6 +93,7 @@ def test_weights_are_copied_and_told(engine):
     assert "Finetuning from tiny_iter_1.caffemodel" in _log(result)
 
 
+@pytest.mark.slow
 def test_sigint_stops_after_a_snapshot_with_code_75(engine):
     engine.write("solver.prototxt", engine.solver.replace("max_iter: 20", "max_iter: 10000000"))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

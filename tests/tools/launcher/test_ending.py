@@ -1,10 +1,9 @@
-"""How the launcher judges a job's end, and whether it starts the job again."""
+"""How the launcher judges a job's end."""
 
 import pytest
 
 from mgcaffe.comm.supervision.status import ENDED, FAILED, RUNNING, Place
 from mgcaffe.tools.launcher.ending import Ending, judge, read_last_word
-from mgcaffe.tools.launcher.restarts import Restarts
 
 
 def place(rank, state=RUNNING, code=0, **changes):
@@ -25,6 +24,7 @@ def place(rank, state=RUNNING, code=0, **changes):
         (65, [place(0), place(1, FAILED, 65)], [], 65, "rank 1 of 2 on a (process 11) failed with exit code 65"),
         (65, [place(0)], [place(1, ENDED, 65)], 65, ""),
         (-9, [place(0)], [], 69, "mpirun was ended by signal 9"),
+        (-25, [place(0)], [], 73, "one is larger than the limit on file sizes (ulimit -f)"),
         (213, [], [], 1, "mpirun could not start the ranks"),
         (137, [], [place(0, ENDED, 69)], 69, "a rank on another host was killed by signal 9"),
         (1, [], [], 1, ""),
@@ -43,23 +43,3 @@ def test_what_a_rank_said_last_counts_most(tmp_path):
     said = read_last_word(tmp_path)
     assert said == Ending(70, "no progress\nat all")
     assert judge(1, [place(0)], {}, said, is_mpirun=True) == said
-
-
-def test_restarts_are_limited_and_wait_longer_each_time():
-    restarts = Restarts(8)
-    delays = [restarts.delay_after(69) for _ in range(9)]
-    assert delays == [1, 2, 4, 8, 16, 32, 60, 60, None]
-    assert "restart 8 of 8" in restarts.announce(69, 60)
-    assert restarts.why_not(69) == "Exit code 69 after 8 of 8 restarts: giving up"
-
-
-@pytest.mark.parametrize("code", [0, 2, 65, 71, 73, 75, 76])
-def test_what_would_come_again_is_not_started_again(code):
-    restarts = Restarts(3)
-    assert restarts.delay_after(code) is None
-    assert bool(restarts.why_not(code)) == (code not in (0, 75))
-
-
-@pytest.mark.parametrize("code", [1, 69, 70])
-def test_what_may_pass_is_started_again(code):
-    assert Restarts(1).delay_after(code) == 1

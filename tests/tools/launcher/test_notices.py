@@ -176,6 +176,7 @@ def test_a_slow_reader_of_standard_error_gets_everything():
     assert got == LINES
 
 
+@pytest.mark.slow
 def test_a_reader_that_takes_a_line_now_and_then_is_waited_for_longer():
     few = LINES[: 1 << 14]
     with read_within(3, few) as got, _feed(few) as stream:

@@ -13,6 +13,8 @@ from mgcaffe.tools.listeners.glog import log_line, start_logging
 from mgcaffe.tools.logs.reader import read_logs
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_each_rank_has_a_file_of_its_own_with_glogs_name_and_head(engine):
     result = engine.mpirun(2, "train", "solver.prototxt", "--log_dir=logs")
     assert result.returncode == 0, result.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 
 def files(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
@@ -38,6 +40,8 @@ def test_it_goes_on_from_a_snapshot(engine):
     assert files(engine.folder) == before
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 def test_two_ranks_try_together_and_rank_0_reports(engine):
     before = files(engine.folder)
     result = engine.mpirun(2, "train", "solver.prototxt", "--dry_run")

@@ -78,6 +78,7 @@ print(faults() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 @pytest.mark.parametrize(("offer", "how"), [("always [madvise] never", "huge pages"), ("[never]", "kept")])
 def test_memory_is_not_mapped_anew_page_by_page(tmp_path, offer, how):

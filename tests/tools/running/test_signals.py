@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -63,12 +65,70 @@ def test_the_signals_of_mpirun_and_slurm_may_come_more_than_once(requests):
     assert solver.heard == ["snapshot", "stop", "stop", "stop"] and requests.cause == "SIGUSR1"
 
 
-def test_under_the_launcher_sigterm_asks_for_nothing(requests):
+def test_sigterm_to_one_of_several_ranks_stops_and_is_logged_once_mpirun_would_have_killed(
+    requests, caplog, monkeypatch
+):
+    now = 100.0
+    monkeypatch.setattr("mgcaffe.tools.running.signals.time.monotonic", lambda: now)
     solver = Wishes()
-    requests.listen("stop", "snapshot", launched=True)
+    requests.listen("stop", "snapshot", has_peers=True)
     requests.attach(solver)
     signal.raise_signal(signal.SIGTERM)
-    assert solver.heard == []
+    requests.tell()
+    assert solver.heard == ["stop"] and caplog.messages == []
+    now += 2
+    requests.tell()
+    signal.raise_signal(signal.SIGTERM)
+    requests.tell(all_of_them=True)
+    assert caplog.messages == ["SIGTERM: stopping after this iteration"] * 2
+
+
+def test_a_second_sigint_interrupts_a_run_that_was_started_with_sigint_ignored(requests):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests.listen("stop", "snapshot")
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_after_the_end_signals_change_nothing(requests):
+    solver = Wishes()
+    requests.listen("stop", "snapshot")
+    requests.attach(solver)
+    signal.raise_signal(signal.SIGINT)
+    requests.end()
+    for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+        signal.raise_signal(number)
+    assert solver.heard == ["stop"]
+
+
+def test_a_file_that_is_too_large_is_an_error_and_no_signal(requests):
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        requests.listen("stop", "snapshot")
+        assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
+        requests.restore()
+        assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGXFSZ, before)
+
+
+_QUIT = """
+import signal
+from mgcaffe.tools.running.signals import Requests
+signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+def train():
+    signal.raise_signal(signal.SIGQUIT)
+    print("goes on")
+Requests().listen("stop", "snapshot")
+train()
+"""
+
+
+def test_sigquit_shows_the_stacks_and_ends_the_process():
+    result = subprocess.run([sys.executable, "-c", _QUIT], capture_output=True, text=True, timeout=60)
+    assert result.returncode == -signal.SIGQUIT and result.stdout == ""
+    assert "most recent call first" in result.stderr and "in train" in result.stderr
 
 
 def test_under_the_launcher_it_is_the_launcher_who_asks(requests, caplog):
@@ -95,11 +155,12 @@ def test_wishes_from_the_set_up_wait_for_the_solver_and_are_told_then(requests, 
 
 
 def test_signals_are_given_back():
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGQUIT)
+    before = [signal.getsignal(number) for number in numbers]
     requests = Requests()
     requests.listen("stop", "snapshot")
     requests.restore()
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_a_stop_file_asks_once_and_is_removed(requests, tmp_path):

@@ -24,6 +24,8 @@ def slices(events, category, rank=0):
     return sorted(found, key=lambda event: event["ts"])
 
 
+@pytest.mark.mpi
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", ["", "overlap_forward: true"])
 def test_two_ranks_write_one_file_with_everything_that_happened(engine, overlap):
     net = engine.net.replace('layer {\n  name: "accuracy"', (

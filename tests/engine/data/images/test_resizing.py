@@ -12,7 +12,7 @@ from mgcaffe.engine.data.images.transform_fields import transformed_shape
 from mgcaffe.engine.data.images.transformer import Transformer
 from mgcaffe.errors import DataError, NetError
 from mgcaffe.prototxt import TransformationParameter, parse_text
-from tests.engine.data.datakit import data_layer, datum, images, write_lmdb
+from tests.support.datakit import data_layer, images
 
 FORM = BatchForm(np.dtype(np.float64), stream=77)
 PADS = {"CONSTANT": "constant", "MIRRORED": "reflect", "REPEAT_NEAREST": "edge"}
@@ -106,11 +106,6 @@ def test_float_images_stay_floats():
 
 
 # -- the fields ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def source(tmp_path):
-    return write_lmdb(tmp_path / "db", [datum(image) for image in images(2)])
 
 
 @pytest.mark.parametrize(

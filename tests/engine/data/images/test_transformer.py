@@ -6,7 +6,7 @@ import pytest
 from mgcaffe.engine.data.batches import BatchForm
 from mgcaffe.engine.data.images.transformer import Misfit, Transformer
 from mgcaffe.errors import DataError, NetError
-from tests.engine.data.datakit import data_layer, datum, images, write_lmdb, write_mean
+from tests.support.datakit import data_layer, datum, images, write_lmdb, write_mean
 
 FORM = BatchForm(np.dtype(np.float64), stream=77)
 POSITIONS = [5, 3, 1000, 7, 8, 9, 10, 2**40]
@@ -111,11 +111,6 @@ def test_a_later_image_that_does_not_fit_is_described():
 
 
 # -- the fields of transform_param -----------------------------------------------------------------------
-
-
-@pytest.fixture
-def source(tmp_path):
-    return write_lmdb(tmp_path / "db", [datum(image) for image in images(2)])
 
 
 def test_the_mean_file_is_subtracted(source, tmp_path):

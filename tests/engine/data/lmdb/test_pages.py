@@ -10,7 +10,7 @@ import pytest
 from mgcaffe.engine.data.lmdb import pages as lmdb_pages
 from mgcaffe.engine.data.lmdb.source import open_lmdb
 from mgcaffe.errors import DataError
-from tests.engine.data.datakit import datum, images, write_lmdb
+from tests.support.datakit import datum, images, write_lmdb
 
 PAGE = 4096
 BRANCH, LEAF, VALUE = 1, 2, 4

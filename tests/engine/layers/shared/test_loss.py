@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from mgcaffe.engine.layer import TEST, TRAIN, LayerContext
-from tests.engine.layers.harness import forward_backward, make_layer
-from tests.engine.layers.inputs import random_input
+from tests.support.layerkit import forward_backward, make_layer
+from tests.support.layouts import random_input
 
 CLASSES = 4
 MATRIX = random_input((CLASSES, CLASSES), seed=9)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from mgcaffe.errors import NetError
-from tests.engine.layers.harness import check_gradients, forward_backward, make_layer
-from tests.engine.layers.inputs import random_input
-from tests.engine.layers.oracle import check_against_autograd
-from tests.engine.layers.recurrentkit import FILLERS, HIDDEN, data, plain, recurrent
-from tests.engine.netkit import inputs, make_net
+from tests.support.autograd import check_against_autograd
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import random_input
+from tests.support.netkit import inputs, make_net
+from tests.support.recurrentkit import FILLERS, HIDDEN, data, plain, recurrent
 
 KINDS = ["LSTM", "RNN"]
 

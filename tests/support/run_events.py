@@ -1,0 +1,30 @@
+"""The events of a short run on two ranks, as the listeners get them."""
+
+from __future__ import annotations
+
+from mgcaffe.comm.planning.plan import Group, Plan
+from mgcaffe.solvers import events
+
+_LOSS = events.OutputValue(0, "loss", 0.26041234, 1.0)
+_PLAN = Plan("mgwfbp", 2, (Group(0, 1, 0, 512, 2048, 0.004, 0.004, 0.005),), 0.004)
+RUN = [
+    events.Started("LeNet", "SGD", "inv", 0, 200, 64, 431080, 2, 1),
+    events.Testing(0, 0),
+    events.Tested(
+        0, 0, (events.OutputValue(0, "accuracy", 0.0975), events.OutputValue(1, "loss", 2.4, 1.0)), 2.4, 0.5
+    ),
+    events.Displayed(0, 2.3, 0.0, 0.25, 100, (_LOSS,), 0.0, 0.002),
+    events.LearningRate(0, 0.01),
+    events.IterationDone(0, 2.3, 2.3, 0.01, 64, 0.02, 0.001, 0.003, 0.001),
+    events.PlanChosen(10, "mgwfbp", _PLAN, None),
+    events.Displayed(100, 0.2604, 50.1, 1.99, 100, (_LOSS,), 0.3, 0.1),
+    events.LearningRate(100, 0.00992565),
+    events.IterationDone(100, float("nan"), 0.26, 0.00992565, 64, 0.02, 0.0, 0.0, 0.0),
+    events.Warned("something"),
+    events.SnapshotWriting(200, "x_iter_200.caffemodel", "weights"),
+    events.SnapshotWriting(200, "x_iter_200.solverstate", "state"),
+    events.SnapshotWritten(200, "x_iter_200.caffemodel", "x_iter_200.solverstate"),
+    events.Displayed(200, 0.1, None, None, None, ()),
+    events.Finished(200, False, 4.0, 12800, 0.6, 0.2, "x_iter_200.solverstate",
+                    ((events.OutputValue(0, "accuracy", 0.985),),)),
+]  # fmt: skip

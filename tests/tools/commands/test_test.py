@@ -1,0 +1,55 @@
+"""`engine test`: what it prints, on one rank and on two."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mgcaffe.engine.net import TEST, Net
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_test_prints_batches_loss_and_means(engine):
+    assert engine.run("train", "solver.prototxt", "--max_iter=2").returncode == 0
+    words = ["test", "-model=net.prototxt", "-weights", "tiny_iter_2.caffemodel", "-iterations=3"]
+    results = [engine.run(*words), engine.mpirun(2, *words)]
+    for result in results:
+        assert result.returncode == 0, result.stderr
+        lines = [line.partition("] ")[2] for line in result.stderr.splitlines()]
+        assert "Running for 3 iterations." in lines
+        batches = [line for line in lines if line.startswith("Batch ")]
+        assert [line.split(" =")[0] for line in batches] == [
+            f"Batch {batch}, {name}" for batch in range(3) for name in ("accuracy", "loss")
+        ]
+        assert any(re.fullmatch(r"Loss: \S+", line) for line in lines)
+        assert any(re.fullmatch(r"accuracy = \S+", line) for line in lines)
+        assert any(re.fullmatch(r"loss = (\S+) \(\* 1 = \1 loss\)", line) for line in lines)
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_a_state_that_goes_on_from_batch_to_batch_does_so_on_two_ranks(engine):
+    shapes = "shape { dim: 4 dim: 2 dim: 3 } shape { dim: 4 dim: 2 }"
+    (engine.folder / "lstm.prototxt").write_text(
+        'layer { name: "data" type: "DummyData" top: "x" top: "cont"'
+        f' dummy_data_param {{ {shapes} data_filler {{ type: "constant" value: 1 }} }} }}\n'
+        'layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "h"'
+        ' recurrent_param { num_output: 5 weight_filler { type: "uniform" min: -1 } } }\n'
+        'layer { name: "mean" type: "Reduction" bottom: "h" top: "mean" reduction_param { operation: MEAN } }\n'
+    )
+    net = Net.from_file(engine.folder / "lstm.prototxt", phase=TEST, seed=3)
+    (engine.folder / "lstm.caffemodel").write_bytes(net.to_proto().SerializeToString())
+    words = ["test", "-model=lstm.prototxt", "-weights", "lstm.caffemodel", "-iterations=4"]
+    logs = [result.stderr.splitlines() for result in (engine.run(*words), engine.mpirun(2, *words))]
+    scores = [[line.partition("] ")[2] for line in log if "] Batch " in line] for log in logs]
+    assert len(set(scores[0])) == 4
+    assert len({line.partition(" = ")[2] for line in scores[0]}) == 4
+    assert scores[1] == scores[0]
+
+
+def test_test_needs_weights(engine):
+    result = engine.run("test", "net.prototxt")
+    assert result.returncode == 2
+    assert "a file of weights is missing" in result.stderr

@@ -1,0 +1,64 @@
+"""What a run's events look like as JSON lines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mgcaffe.comm.planning.plan import Group, Plan
+from mgcaffe.errors import EngineError
+from mgcaffe.solvers import events
+from mgcaffe.tools.listeners.json_log import JsonLog
+from tests.support.run_events import RUN
+
+
+def test_json_lines_hold_every_iteration_test_and_snapshot(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text('{"event": "earlier run"}\n')
+    log = JsonLog(path)
+    for event in RUN:
+        log.on_event(event)
+    log.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    kinds = [line["event"] for line in lines]
+    assert kinds == ["earlier run", "start", "test", "iteration", "plan", "iteration", "warning", "snapshot",
+                     "finish"]  # fmt: skip
+    first = lines[3]
+    assert first["iter"] == 0
+    assert first["loss"] == 2.3
+    assert first["lr"] == 0.01
+    assert first["images_per_s"] == pytest.approx(3200)
+    assert first["data_wait_ms"] == pytest.approx(1)
+    assert (first["comm_hidden_ms"], first["comm_exposed_ms"]) == (pytest.approx(3), pytest.approx(1))
+    assert lines[5]["loss"] is None  # NaN is no JSON
+    assert lines[2]["scores"] == {"accuracy": 0.0975, "loss": 2.4}
+    assert lines[7]["state"] == "x_iter_200.solverstate"
+    assert lines[8]["hidden_share"] == pytest.approx(0.75)
+
+
+def test_a_json_log_says_what_a_plan_predicts(tmp_path):
+    group = Group(0, 3, 0, 250, 1000, ready_at=0.004, start_at=0.004, end_at=0.007)
+    log = JsonLog(tmp_path / "run.json")
+    log.on_event(events.PlanChosen(10, "single", Plan("single", 4, (group,), backward_end=0.005), None))
+    log.on_event(events.PlanChosen(0, "single", Plan("single", 4, (group,), backward_end=0.0), None))
+    log.close()
+    measured, unmeasured = (json.loads(line) for line in (tmp_path / "run.json").read_text().splitlines())
+    assert measured["predicted"] == pytest.approx({"backward_ms": 5.0, "communication_ms": 3.0, "exposed_ms": 2.0})
+    assert unmeasured["predicted"] is None
+
+
+def test_an_unwritable_json_log_ends_with_code_73(tmp_path):
+    with pytest.raises(EngineError, match=r"cannot write the JSON log .*No such file") as error:
+        JsonLog(tmp_path / "absent" / "run.json")
+    assert error.value.exit_code == 73
+
+
+def test_a_json_log_on_a_full_disk_is_given_up_with_one_warning(caplog):
+    log = JsonLog("/dev/full")
+    for _ in range(3):
+        log.on_event(events.Warned("x"))
+    log.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot write the JSON log /dev/full any more: No space left on device"
+    ]

@@ -1,0 +1,27 @@
+"""Input shapes from the command line, and noise in place of data."""
+
+from __future__ import annotations
+
+import pytest
+
+from mgcaffe.errors import UsageError
+from mgcaffe.prototxt import parse_net
+from mgcaffe.tools.model import apply_input_shapes, feed_noise
+from tests.support.engine_command import LMDB_NET
+
+
+def test_input_shapes_go_where_the_net_reads_them():
+    net = parse_net(
+        LMDB_NET + 'layer { name: "in" type: "Input" top: "a" top: "b" input_param { shape { dim: 1 } } }'
+    ).param
+    records = apply_input_shapes(net, [("image", (9, 3, 8, 8)), ("b", (5, 2))])
+    assert records == {"data": (3, 8, 8)}
+    assert net.layer[0].data_param.batch_size == 9
+    assert [list(shape.dim) for shape in net.layer[-1].input_param.shape] == [[1], [5, 2]]
+    with pytest.raises(UsageError, match="no such input") as error:
+        apply_input_shapes(net, [("imag", (1,))])
+    assert "image, label, a, b" in str(error.value)
+    feed_noise(net, records)
+    dummy = net.layer[0]
+    assert dummy.type == "DummyData"
+    assert [list(shape.dim) for shape in dummy.dummy_data_param.shape] == [[9, 3, 6, 6], [9]]
