@@ -19,7 +19,6 @@ class GroupTimes:
         start: when its all-reduce started.
         end: when it ended.
         number: which of the plan's groups it is.
-        taken: when the computing thread found it reduced, having waited for it, or for it and others, or not.
     """
 
     bytes: int
@@ -27,7 +26,6 @@ class GroupTimes:
     start: float
     end: float
     number: int = 0
-    taken: float = 0.0
 
 
 @dataclass(frozen=True)

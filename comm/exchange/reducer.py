@@ -27,7 +27,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mgcaffe.comm.exchange.emulation import emulate
@@ -41,13 +40,34 @@ from mgcaffe.errors import CommError
 _JOIN_S = 5.0
 
 
-@dataclass(frozen=True)
 class Reduction:
-    """One group that was reduced: its number, and the clock before and after."""
+    """The handle of a submitted group.
 
-    number: int
-    start: float
-    end: float
+    Attributes:
+        group: its index in the plan.
+        start, end: the clock before and after its all-reduce, once it is done.
+    """
+
+    def __init__(self, reducer: Reducer, group: int) -> None:
+        self._reducer = reducer
+        self.group = group
+        self.start = self.end = 0.0
+        self.is_reduced = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the group is reduced, or never will be: `wait` returns or raises at once."""
+        return self.is_reduced or self._reducer.has_failed
+
+    def wait(self) -> None:
+        """Return when this group and those submitted before it are reduced.
+
+        What the computing thread does next sees their means.
+
+        Raises:
+            Exception: what went wrong on the reducer's thread.
+        """
+        self._reducer.wait_for(self)
 
 
 class Reducer:
@@ -78,64 +98,46 @@ class Reducer:
         self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum), wire)
         self.element_bytes = self._path.element_bytes
         self._clock = clock
-        self._queue: queue.SimpleQueue[tuple[int, int, int, Any] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Reduction, int, int, Any] | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
-        self._submitted = 0
-        self._awaited = 0
-        self._done: list[Reduction] = []
+        self._awaited: Reduction | None = None
         self._error: BaseException | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="mgcaffe reducer", daemon=True)
         self._thread.start()
 
-    def submit(self, number: int, offset: int, count: int) -> None:
-        """Hand over a slice whose gradients are complete; returns at once.
+    def submit(self, group: int, offset: int, count: int) -> Reduction:
+        """Hand over a slice of the buffer whose gradients are complete; return its handle at once.
 
         Raises:
             CommError: the reducer is closed.
         """
         if self._closed:
             raise CommError("a gradient was handed to the reducer after it was closed")
-        self._submitted += 1
-        self._queue.put((number, offset, count, self._path.mark(offset, count)))
+        handle = Reduction(self, group)
+        self._queue.put((handle, offset, count, self._path.mark(offset, count)))
+        return handle
 
-    def wait_for(self, count: int) -> list[Reduction]:
-        """Return when `count` of the slices submitted since the last `wait` are reduced; a record of each that is.
-
-        What the computing thread does next sees their means.
-
-        Raises:
-            Exception: what went wrong on the reducer's thread.
-        """
+    def wait_for(self, handle: Reduction) -> None:
+        """Return when a group is reduced; the thread wakes the caller for this one alone. See `Reduction.wait`."""
         with self._changed:
-            if len(self._done) < count and self._error is None:
-                self._awaited = count
+            if not handle.is_done:
+                self._awaited = handle
                 hurry(self._sum, True)
-                self._changed.wait_for(lambda: self._error is not None or len(self._done) >= count)
+                self._changed.wait_for(lambda: handle.is_done)
                 hurry(self._sum, False)
             if self._error is not None:
                 raise self._error
-            done = list(self._done)
         self._path.finish()
-        return done
 
-    def wait(self) -> list[Reduction]:
-        """Return when all that was submitted is reduced, with a record of each, and start counting anew.
-
-        Raises:
-            Exception: what went wrong on the reducer's thread.
-        """
-        done = self.wait_for(self._submitted)
-        self._done, self._submitted = [], 0
-        return done
+    @property
+    def has_failed(self) -> bool:
+        """Whether the thread ended with an error, so that nothing more is reduced."""
+        return self._error is not None
 
     def hurry(self, hurried: bool) -> None:
-        """Say whether the computing thread has nothing to do but wait, though it is not in `wait_for`."""
+        """Say whether the computing thread has nothing to do but wait, though it waits for no group."""
         hurry(self._sum, hurried)
-
-    def is_done(self, count: int) -> bool:
-        """Whether at least `count` of the slices are reduced, or never will be."""
-        return self._error is not None or len(self._done) >= count
 
     def sample(self, wanted: bool) -> None:
         """Say whether rounding errors are measured from now on; while nothing is being reduced."""
@@ -163,8 +165,8 @@ class Reducer:
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
-            number, offset, count, token = item
-            start = self._clock()
+            handle, offset, count, token = item
+            handle.start = self._clock()
             try:
                 self._path.reduce(offset, count, token)
             except BaseException as error:
@@ -174,6 +176,7 @@ class Reducer:
                     self._changed.notify_all()
                 return
             with self._changed:
-                self._done.append(Reduction(number, start, self._clock()))
-                if len(self._done) >= self._awaited:
+                handle.end = self._clock()
+                handle.is_reduced = True
+                if handle is self._awaited:
                     self._changed.notify_all()

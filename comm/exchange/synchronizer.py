@@ -24,7 +24,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes, OnGroup
+from mgcaffe.comm.exchange.comm_report import CommReport, OnGroup
+from mgcaffe.comm.exchange.iteration import Iteration, name_segment
 from mgcaffe.comm.exchange.reducer import Reducer
 from mgcaffe.comm.exchange.sums.base import Wire
 from mgcaffe.comm.planning.plan import Plan, Segment
@@ -155,21 +156,10 @@ class MergedAllReduce:
         self._clock = clock
         self._reducer: Reducer | None = None
         self._segments: list[Segment] = []
-        self._order: Sequence[int] = ()
-        self._next_layer: int | None = None
-        self._next_group = 0
-        self._next_sent = 0
-        self._iterations = 0
-        self._began = 0.0
-        self._backward_end: float | None = None
-        self._ready: list[float] = []
-        self._taken: list[float] = []
-        self._exposed = 0.0
-        self._waits: list[tuple[float, float, int]] = []
-        self._on_group: OnGroup | None = None
-        self._is_deferred = False
-        self._is_leisurely = False
         self._is_held = False
+        self._iterations = 0
+        self._iteration: Iteration | None = None
+        self._yields_core = False
         self._late: CommReport | None = None
 
     @property
@@ -208,9 +198,9 @@ class MergedAllReduce:
             CommError: called inside an iteration, or the plan doesn't fit the buffer.
             RankDisagreement: the ranks have different plans.
         """
-        if self._is_deferred:
+        if self._iteration is not None and self._iteration.is_deferred:
             self._late = self.finish()
-        if self._next_layer is not None:
+        if self._iteration is not None:
             raise CommError("the plan cannot change within an iteration")
         if self._reducer is not None:
             compare_plans(self._communicator, plan)
@@ -219,7 +209,6 @@ class MergedAllReduce:
                 self._reducer.set_waiting(Waiting(blocking=plan.blocking))
         self._plan = plan
         self._is_held = afterwards
-        self._order = plan.order
 
     def begin_iteration(self) -> None:
         """Expect the gradients of a new iteration.
@@ -229,16 +218,11 @@ class MergedAllReduce:
         """
         if self._reducer is None or self._plan is None:
             raise CommError("gradients cannot be reduced before start() and without a plan")
-        if self._next_layer is not None:
+        if self._iteration is not None:
             raise CommError("an iteration began before the gradients of the last one were waited for")
-        self._next_layer = len(self._segments) - 1
-        self._next_group = self._next_sent = 0
-        self._ready, self._taken, self._waits = [], [], []
-        self._exposed = 0.0
-        self._backward_end = None
         self._reducer.sample(self._iterations % SAMPLED_EVERY == 0)
         self._iterations += 1
-        self._began = self._clock()
+        self._iteration = Iteration(self._plan, self._segments, self._reducer, self._clock, is_held=self._is_held)
 
     def gradients_ready(self, index: int) -> None:
         """Learn that layer `index` is ready and start the group that this completes, if any.
@@ -246,16 +230,10 @@ class MergedAllReduce:
         Raises:
             CommError: the layer is not the next one downwards.
         """
-        if index != self._next_layer or index < 0:
-            raise CommError(f"the gradient of {self._name(index)} came out of order; {self._expected()}")
-        self._next_layer = index - 1
-        assert self._plan is not None and self._reducer is not None
-        groups = self._plan.groups
-        if self._next_group < len(groups) and groups[self._next_group].first_layer == index:
-            self._ready.append(self._clock())
-            self._next_group += 1
-            if not self._is_held:
-                self._send()
+        if self._iteration is None:
+            name = name_segment(self._segments, index)
+            raise CommError(f"the gradient of {name} came out of order; no iteration has begun")
+        self._iteration.gradients_ready(index)
 
     def backward_done(self) -> None:
         """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once.
@@ -264,13 +242,11 @@ class MergedAllReduce:
         it does so at leisure, and the reducer's thread eagerly: two threads that both test without a pause would be
         in each other's way.
         """
-        self._backward_end = self._clock()
-        assert self._reducer is not None
-        self._send()
-        if not self._reducer.is_done(self._next_sent):
+        assert self._iteration is not None and self._reducer is not None
+        if self._iteration.backward_done():
             self._reducer.hurry(True)
             self._communicator.hurry(False)
-            self._is_leisurely = True
+            self._yields_core = True
 
     def wait(self, on_group: OnGroup | None = None) -> CommReport:
         """Wait for what is still being reduced; `on_group` gets each group as soon as its means have come.
@@ -279,8 +255,7 @@ class MergedAllReduce:
             CommError: no iteration runs, or a layer's gradient has not come.
             Exception: what went wrong on the reducer's thread.
         """
-        self._end_backward(on_group)
-        return self._complete()
+        return self._complete(self._end_backward(on_group))
 
     def defer(self, on_group: OnGroup) -> None:
         """Let communication run on; `settle` and `finish` give its groups to `on_group`.
@@ -288,10 +263,10 @@ class MergedAllReduce:
         Raises:
             CommError: as for `wait`.
         """
-        self._end_backward(on_group)
+        iteration = self._end_backward(on_group)
         assert self._reducer is not None
         self._reducer.hurry(False)  # the computing thread goes on computing
-        self._is_deferred = True
+        iteration.is_deferred = True
 
     def settle(self, index: int) -> None:
         """Wait for the group of layer `index`, and those sent before it, if they were deferred.
@@ -299,14 +274,8 @@ class MergedAllReduce:
         Raises:
             Exception: what went wrong on the reducer's thread.
         """
-        if not self._is_deferred:
-            return
-        assert self._plan is not None
-        for position in range(len(self._taken), len(self._order)):
-            group = self._plan.groups[self._order[position]]
-            if group.first_layer <= index <= group.last_layer:
-                self._take(position + 1)
-                return
+        if self._iteration is not None and self._iteration.is_deferred:
+            self._iteration.wait_for_segment(index)
 
     def finish(self) -> CommReport | None:
         """Wait for all that was deferred.
@@ -314,103 +283,29 @@ class MergedAllReduce:
         Raises:
             Exception: what went wrong on the reducer's thread.
         """
-        if not self._is_deferred:
+        if self._iteration is None or not self._iteration.is_deferred:
             report, self._late = self._late, None
             return report
-        self._is_deferred = False
-        return self._complete()
+        return self._complete(self._iteration)
 
-    def _send(self) -> None:
-        """Hand over the groups whose turn it is."""
-        assert self._plan is not None and self._reducer is not None
-        while self._next_sent < len(self._order) and self._order[self._next_sent] < self._next_group:
-            number = self._order[self._next_sent]
-            group = self._plan.groups[number]
-            self._reducer.submit(number, group.offset, group.count)
-            self._next_sent += 1
-
-    def _end_backward(self, on_group: OnGroup | None) -> None:
-        if self._next_layer is None or self._next_layer >= 0 or self._is_deferred:
-            raise CommError(f"gradients were waited for too early; {self._expected()}")
-        now = self._clock()
-        if self._is_leisurely:
+    def _end_backward(self, on_group: OnGroup | None) -> Iteration:
+        if self._iteration is None:
+            raise CommError("gradients were waited for too early; no iteration has begun")
+        if self._yields_core:
             self._communicator.hurry(True)
-            self._is_leisurely = False
-        if self._backward_end is None:
-            self._backward_end = now
-        self._send()
-        # What the computing thread did since (the ranks agreeing on a number) was waiting as well.
-        assert self._reducer is not None
-        if not self._reducer.is_done(self._next_sent):
-            self._exposed = now - self._backward_end
-        elif self._next_sent:
-            self._exposed = max(0.0, self._reducer.wait_for(self._next_sent)[-1].end - self._backward_end)
-        self._on_group = on_group
+            self._yields_core = False
+        self._iteration.end_backward(on_group)
+        return self._iteration
 
-    def _take(self, count: int) -> None:
-        """Wait until `count` groups are reduced, and give each to `on_group` as it comes."""
-        assert self._plan is not None and self._reducer is not None
-        while len(self._taken) < count:
-            now = before = self._clock()
-            # Nobody wants the groups one by one without `on_group`, and each waking takes the reducer's time.
-            wanted = count if self._on_group is None else len(self._taken) + 1
-            is_there = self._reducer.is_done(wanted)
-            done = self._reducer.wait_for(wanted)
-            if not is_there:
-                now = self._clock()
-                self._exposed += now - before
-                number = self._order[wanted - 1]
-                self._waits.append((before - self._began, now - self._began, number))
-            for reduction in done[len(self._taken) : count]:
-                self._taken.append(now)
-                if self._on_group is not None:
-                    group = self._plan.groups[reduction.number]
-                    self._on_group(group.offset, group.count)
-
-    def _complete(self) -> CommReport:
-        """Take the rest and return the report."""
-        assert self._plan is not None and self._reducer is not None and self._backward_end is not None
-        self._take(len(self._order))
-        done = self._reducer.wait()
-        self._next_layer, self._on_group = None, None
-        total = sum(reduction.end - reduction.start for reduction in done)
-        groups = [
-            GroupTimes(
-                self._plan.groups[reduction.number].count * self._reducer.element_bytes,
-                self._ready[reduction.number] - self._began,
-                reduction.start - self._began,
-                reduction.end - self._began,
-                reduction.number,
-                taken - self._began,
-            )
-            for reduction, taken in zip(done, self._taken, strict=True)
-        ]
-        return CommReport(
-            total,
-            self._exposed,
-            max(0.0, total - self._exposed),
-            groups,
-            self._began,
-            self._backward_end - self._began,
-            self._reducer.take_rounding(),
-            self._waits,
-            self._plan,
-        )
+    def _complete(self, iteration: Iteration) -> CommReport:
+        report = iteration.complete()
+        self._iteration = None
+        return report
 
     def close(self) -> None:
         """End the reducer's thread."""
         if self._reducer is not None:
             self._reducer.close()
-
-    def _name(self, index: int) -> str:
-        return f"layer '{self._segments[index].name}'" if 0 <= index < len(self._segments) else f"layer {index}"
-
-    def _expected(self) -> str:
-        if self._next_layer is None:
-            return "no iteration has begun"
-        if self._next_layer < 0:
-            return "all layers have come already"
-        return f"next is {self._name(self._next_layer)}, number {self._next_layer} of {len(self._segments)}"
 
 
 def compare_plans(communicator: Communicator, plan: Plan) -> None:
