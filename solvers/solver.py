@@ -252,7 +252,7 @@ class Solver:
         Where the plan overlaps the forward pass, the weights of the layers whose groups have not come are those before
         the update. `step`, tests and snapshots settle by themselves; listeners who read weights call it. Collective.
         """
-        report = self._trainer.settle()
+        report = self._trainer.complete_update()
         if report is not None:
             self._meter.communicated(report)
 
