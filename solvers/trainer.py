@@ -34,7 +34,7 @@ class Pass:
     data_wait_s: float
 
 
-class Observer(Protocol):
+class IterationObserver(Protocol):
     """Whoever wants to know when things happen (`tools.timeline`)."""
 
     def communicated(self, comm: CommReport) -> None:
@@ -81,7 +81,7 @@ class Trainer:
         self.net = net
         self.updater = updater
         self.averaging = averaging
-        self.observer: Observer | None = None
+        self.observer: IterationObserver | None = None
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
         self._rank = rank

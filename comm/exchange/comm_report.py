@@ -18,14 +18,14 @@ class GroupTimes:
         ready: when its last gradient was ready.
         start: when its all-reduce started.
         end: when it ended.
-        number: which of the plan's groups it is.
+        group: its index in the plan.
     """
 
     bytes: int
     ready: float
     start: float
     end: float
-    number: int = 0
+    group: int = 0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mgcaffe.errors import CommError, UsageError
 
 if TYPE_CHECKING:
     from mgcaffe.comm.exchange.gradient_path import GradientPath
-    from mgcaffe.comm.exchange.sums.base import Wire
+    from mgcaffe.comm.exchange.sums.base import TransferSettings
 
 _TESTED_S = 3e-4
 
@@ -38,11 +38,11 @@ def parse_link(text: str) -> AffineCost:
         ) from None
 
 
-def emulate(path: GradientPath, wire: Wire) -> GradientPath:
-    """Return the path as slow as `wire.link` says, or as it is where no link is emulated."""
-    if wire.link is None:
+def emulate(path: GradientPath, transfer: TransferSettings) -> GradientPath:
+    """Return the path as slow as `transfer.link` says, or as it is where no link is emulated."""
+    if transfer.link is None:
         return path
-    return EmulatedPath(path, wire.link, path.element_bytes if wire.type == "float32" else 2)
+    return EmulatedPath(path, transfer.link, path.element_bytes if transfer.type == "float32" else 2)
 
 
 class EmulatedPath:
@@ -51,13 +51,13 @@ class EmulatedPath:
     Args:
         path: does the work.
         cost: a + bM of the link.
-        wire_bytes: the bytes of an element that travel.
+        sent_bytes: the bytes that travel of each element.
     """
 
-    def __init__(self, path: GradientPath, cost: AffineCost, wire_bytes: int) -> None:
+    def __init__(self, path: GradientPath, cost: AffineCost, sent_bytes: int) -> None:
         self._path = path
         self._cost = cost
-        self._wire_bytes = wire_bytes
+        self._sent_bytes = sent_bytes
         self.element_bytes = path.element_bytes
 
     def mark(self, offset: int, count: int) -> Any:
@@ -68,7 +68,7 @@ class EmulatedPath:
         """Reduce the slice, and sleep until a + bM seconds have passed."""
         if token is not None:
             token.synchronize()  # on a GPU the gradients may yet have to be computed
-        deadline = time.perf_counter() + self._cost(count * self._wire_bytes)
+        deadline = time.perf_counter() + self._cost(count * self._sent_bytes)
         self._path.reduce(offset, count, token)
         sleep_until(deadline)
 

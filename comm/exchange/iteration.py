@@ -36,7 +36,7 @@ class Iteration:
         self._is_held = is_held
         self.is_deferred = False
         self._expected = len(segments) - 1
-        self._completed_by = {group.first_layer: number for number, group in enumerate(plan.groups)}
+        self._completed_by = {group.first_segment: number for number, group in enumerate(plan.groups)}
         self._ready_at: dict[int, float] = {}
         self._unsent = deque(plan.order)
         self._sent: list[Reduction] = []
@@ -106,7 +106,7 @@ class Iteration:
         """
         for place, handle in enumerate(self._untaken):
             group = self._plan.groups[handle.group]
-            if group.first_layer <= segment <= group.last_layer:
+            if group.first_segment <= segment <= group.last_segment:
                 self._take(self._untaken[: place + 1])
                 return
 

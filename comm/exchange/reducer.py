@@ -3,8 +3,8 @@
 Nonblocking MPI collectives make no progress by themselves, so some thread must drive them, and the computing
 thread has other work. How the reducer's thread waits is `Waiting`: by default it starts MPI's nonblocking
 call and tests it, without a pause for 50 us, then every 0.2 ms, and from 20 ms on with pauses of a hundredth of what
-it has waited, up to 1 ms. Once the computing thread itself waits (`hurry`), its core is free, and the reducer tests
-without a pause for the first 5 ms.
+it has waited, up to 1 ms. Once the computing thread itself waits, its core is free, and the reducer tests
+without a pause for the first 5 ms (busy polling).
 
 Measured on one machine of two cores without a GPU, two ranks, 30 layers of 3 ms with 18 MB of gradients
 (`mpirun --bind-to none -n 2 python benchmarks/contention.py`, Open MPI 5.0.11), ms an iteration:
@@ -31,7 +31,7 @@ from typing import Any
 
 from mgcaffe.comm.exchange.emulation import emulate
 from mgcaffe.comm.exchange.gradient_path import GradientPath, make_path
-from mgcaffe.comm.exchange.sums.base import Rounding, Wire, hurry, set_waiting
+from mgcaffe.comm.exchange.sums.base import Rounding, TransferSettings, set_busy_polling, set_waiting
 from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
@@ -77,7 +77,7 @@ class Reducer:
         communicator: the ranks; the reducer uses a duplicate.
         flat: the flat gradient buffer, a tensor (any device) or a numpy array.
         waiting: how its thread waits for the peers.
-        wire: in which type and by which way gradients travel.
+        transfer: in which type and by which way gradients travel.
         segments: the layers' places in the buffer.
         clock: seconds, for the records.
     """
@@ -88,14 +88,14 @@ class Reducer:
         flat: Any,
         *,
         waiting: Waiting | None = None,
-        wire: Wire | None = None,
+        transfer: TransferSettings | None = None,
         segments: Sequence[Segment] = (),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._communicator = communicator.duplicate(waiting)
-        wire = wire if wire is not None else Wire()
-        self._sum = make_sum(self._communicator, wire, segments)
-        self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum), wire)
+        transfer = transfer if transfer is not None else TransferSettings()
+        self._sum = make_sum(self._communicator, transfer, segments)
+        self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum), transfer)
         self.element_bytes = self._path.element_bytes
         self._clock = clock
         self._queue: queue.SimpleQueue[tuple[Reduction, int, int, Any] | None] = queue.SimpleQueue()
@@ -123,9 +123,9 @@ class Reducer:
         with self._changed:
             if not handle.is_done:
                 self._awaited = handle
-                hurry(self._sum, True)
+                set_busy_polling(self._sum, True)
                 self._changed.wait_for(lambda: handle.is_done)
-                hurry(self._sum, False)
+                set_busy_polling(self._sum, False)
             if self._error is not None:
                 raise self._error
         self._path.finish()
@@ -135,9 +135,9 @@ class Reducer:
         """Whether the thread ended with an error, so that nothing more is reduced."""
         return self._error is not None
 
-    def hurry(self, hurried: bool) -> None:
+    def set_busy_polling(self, enabled: bool) -> None:
         """Say whether the computing thread has nothing to do but wait, though it waits for no group."""
-        hurry(self._sum, hurried)
+        set_busy_polling(self._sum, enabled)
 
     def sample(self, wanted: bool) -> None:
         """Say whether rounding errors are measured from now on; while nothing is being reduced."""

@@ -2,14 +2,14 @@
 
     sync.start(arena.diff, segments)          once
     sync.begin_iteration()                    every iteration
-    sync.gradients_ready(index)               last micro-batch, layer by layer downwards
+    sync.gradients_ready(segment)             last micro-batch, layer by layer downwards
     report = sync.wait()                      before the update
 
 `wait(on_group)` calls a function with each group's place in the buffer as soon as its means have come, while later
 groups are still on their way: there it can be updated. Or the tail is left to run on beside the next forward pass:
 
     sync.defer(on_group)                      instead of wait
-    sync.settle(index)                        before a layer's forward pass: its group, and those sent before it
+    sync.wait_for_segment(segment)            before a layer's forward pass: its group, and those sent before it
     report = sync.finish()                    before anything else that needs all means
 
 Groups go out in the plan's order (`Plan.order`): first ready, first sent, or, if the tail is to run on, in that in
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 from mgcaffe.comm.exchange.comm_report import CommReport, OnGroup
 from mgcaffe.comm.exchange.iteration import Iteration, name_segment
 from mgcaffe.comm.exchange.reducer import Reducer
-from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.planning.plan import Plan, Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting, name_ranks
 from mgcaffe.errors import CommError, RankDisagreement
@@ -53,8 +53,8 @@ class Synchronizer(Protocol):
     def begin_iteration(self) -> None:
         """Expect the gradients of a new iteration."""
 
-    def gradients_ready(self, index: int) -> None:
-        """Learn that segment `index` holds its complete gradient; called downwards, for every segment."""
+    def gradients_ready(self, segment: int) -> None:
+        """Take note that a segment holds its complete gradient; called downwards, for every segment."""
 
     def backward_done(self) -> None:
         """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once."""
@@ -63,10 +63,10 @@ class Synchronizer(Protocol):
         """Return when the whole buffer holds the means over the ranks; `on_group` gets each group as it comes."""
 
     def defer(self, on_group: OnGroup) -> None:
-        """Leave the rest to `settle` and `finish`, which call `on_group` with each group."""
+        """Leave the rest to `wait_for_segment` and `finish`, which call `on_group` with each group."""
 
-    def settle(self, index: int) -> None:
-        """Return when what was deferred of segment `index` has come."""
+    def wait_for_segment(self, segment: int) -> None:
+        """Return when what was deferred of a segment has come."""
 
     def finish(self) -> CommReport | None:
         """Return when all that was deferred has come; None where nothing was."""
@@ -94,7 +94,7 @@ class NoSynchronizer:
     def begin_iteration(self) -> None:
         """Do nothing."""
 
-    def gradients_ready(self, index: int) -> None:
+    def gradients_ready(self, segment: int) -> None:
         """Do nothing."""
 
     def backward_done(self) -> None:
@@ -111,7 +111,7 @@ class NoSynchronizer:
         """Wait: there is nothing to wait for."""
         self.wait(on_group)
 
-    def settle(self, index: int) -> None:
+    def wait_for_segment(self, segment: int) -> None:
         """Do nothing: nothing is ever deferred."""
 
     def finish(self) -> None:
@@ -136,7 +136,7 @@ class MergedAllReduce:
         communicator: the ranks.
         plan: the merged groups; may also be set later, but before the first iteration.
         waiting: how the reducer's thread waits (`reducer.py`), whatever the plan says; None: as the plan says.
-        wire: in which type and by which way gradients travel.
+        transfer: in which type and by which way gradients travel.
         clock: seconds, for the report.
     """
 
@@ -146,13 +146,13 @@ class MergedAllReduce:
         plan: Plan | None = None,
         *,
         waiting: Waiting | None = None,
-        wire: Wire | None = None,
+        transfer: TransferSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._communicator = communicator
         self._plan = plan
         self._waiting = waiting
-        self._wire = wire
+        self._transfer = transfer
         self._clock = clock
         self._reducer: Reducer | None = None
         self._segments: list[Segment] = []
@@ -181,7 +181,7 @@ class MergedAllReduce:
             self._communicator,
             flat_diff,
             waiting=self._waiting,
-            wire=self._wire,
+            transfer=self._transfer,
             segments=self._segments,
             clock=self._clock,
         )
@@ -224,16 +224,16 @@ class MergedAllReduce:
         self._iterations += 1
         self._iteration = Iteration(self._plan, self._segments, self._reducer, self._clock, is_held=self._is_held)
 
-    def gradients_ready(self, index: int) -> None:
-        """Learn that layer `index` is ready and start the group that this completes, if any.
+    def gradients_ready(self, segment: int) -> None:
+        """Take note that a segment's gradient is complete, and send the group that this completes, if any.
 
         Raises:
-            CommError: the layer is not the next one downwards.
+            CommError: the segment is not the next one downwards.
         """
         if self._iteration is None:
-            name = name_segment(self._segments, index)
+            name = name_segment(self._segments, segment)
             raise CommError(f"the gradient of {name} came out of order; no iteration has begun")
-        self._iteration.gradients_ready(index)
+        self._iteration.gradients_ready(segment)
 
     def backward_done(self) -> None:
         """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once.
@@ -244,8 +244,8 @@ class MergedAllReduce:
         """
         assert self._iteration is not None and self._reducer is not None
         if self._iteration.backward_done():
-            self._reducer.hurry(True)
-            self._communicator.hurry(False)
+            self._reducer.set_busy_polling(True)
+            self._communicator.set_busy_polling(False)
             self._yields_core = True
 
     def wait(self, on_group: OnGroup | None = None) -> CommReport:
@@ -258,24 +258,24 @@ class MergedAllReduce:
         return self._complete(self._end_backward(on_group))
 
     def defer(self, on_group: OnGroup) -> None:
-        """Let communication run on; `settle` and `finish` give its groups to `on_group`.
+        """Let communication run on; `wait_for_segment` and `finish` give its groups to `on_group`.
 
         Raises:
             CommError: as for `wait`.
         """
         iteration = self._end_backward(on_group)
         assert self._reducer is not None
-        self._reducer.hurry(False)  # the computing thread goes on computing
+        self._reducer.set_busy_polling(False)  # the computing thread goes on computing
         iteration.is_deferred = True
 
-    def settle(self, index: int) -> None:
-        """Wait for the group of layer `index`, and those sent before it, if they were deferred.
+    def wait_for_segment(self, segment: int) -> None:
+        """Wait for the group of a segment, and those sent before it, if they were deferred.
 
         Raises:
             Exception: what went wrong on the reducer's thread.
         """
         if self._iteration is not None and self._iteration.is_deferred:
-            self._iteration.wait_for_segment(index)
+            self._iteration.wait_for_segment(segment)
 
     def finish(self) -> CommReport | None:
         """Wait for all that was deferred.
@@ -292,7 +292,7 @@ class MergedAllReduce:
         if self._iteration is None:
             raise CommError("gradients were waited for too early; no iteration has begun")
         if self._yields_core:
-            self._communicator.hurry(True)
+            self._communicator.set_busy_polling(True)
             self._yields_core = False
         self._iteration.end_backward(on_group)
         return self._iteration

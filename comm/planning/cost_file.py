@@ -1,4 +1,4 @@
-"""Files of measured all-reduce costs, so that the wire need not be measured at the start of every run.
+"""Files of measured all-reduce costs, so that a run need not begin with measuring.
 
     {
      "all_reduce_costs": [
@@ -32,12 +32,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts, cost_from_json, line_error
+from mgcaffe.comm.planning.cost import AllReduceCost, AllReduceCosts, cost_from_json, line_error
 from mgcaffe.comm.planning.csv_rows import read_text, what_is_wrong
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError
 
 _HEAD = "all_reduce_costs"
+
+# The names of the curves in the file, and in `AllReduceCosts`.
+_CURVES = {"polled": "polled", "hurried": "busy_polled", "blocking": "blocking"}
 
 _TRANSPORT_VARIABLES = (
     "OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_coll",
@@ -81,7 +84,7 @@ class CostEntry:
     """A measurement with its key."""
 
     key: CostKey
-    costs: WireCosts
+    costs: AllReduceCosts
 
 
 def read_cost_file(path: str | Path) -> list[CostEntry]:
@@ -125,13 +128,13 @@ def parse_costs(record: Any) -> list[CostEntry]:
 def _parse_entry(entry: Mapping[str, Any]) -> CostEntry:
     hosts = {str(host): int(ranks) for host, ranks in entry["hosts"].items()}
     key = CostKey(hosts, int(entry["ranks"]), str(entry["mpi"]), str(entry["transport"]))
-    curves = [cost_from_json(entry[field.name]) for field in fields(WireCosts)]
-    if not all(isinstance(curve, AllReduceCost) for curve in curves):
+    curves = {field: cost_from_json(entry[name]) for name, field in _CURVES.items()}
+    if not all(isinstance(curve, AllReduceCost) for curve in curves.values()):
         raise CommError("these are no measured costs: one of them is no curve")
-    return CostEntry(key, WireCosts(*curves))  # type: ignore[arg-type]
+    return CostEntry(key, AllReduceCosts(**curves))  # type: ignore[arg-type]
 
 
-def find_costs(entries: Sequence[CostEntry], key: CostKey) -> tuple[WireCosts | None, str]:
+def find_costs(entries: Sequence[CostEntry], key: CostKey) -> tuple[AllReduceCosts | None, str]:
     """Return the costs measured under a key; or None, and how the nearest measurement differs."""
     for entry in entries:
         if entry.key == key:
@@ -189,12 +192,12 @@ def write_cost_file(path: str | Path, entries: Sequence[CostEntry], new: CostEnt
 
 
 def _row(entry: CostEntry) -> str:
-    a, b, fit = entry.costs.hurried.affine()
-    mean, worst, size = line_error(entry.costs.hurried)
+    a, b, fit = entry.costs.busy_polled.affine()
+    mean, worst, size = line_error(entry.costs.busy_polled)
     record = {
         **asdict(entry.key),
         "fit": {"a": a, "b": b, "r2": fit, "mean_error": mean, "worst_error": worst, "worst_bytes": size},
-        **{field.name: getattr(entry.costs, field.name).to_json() for field in fields(WireCosts)},
+        **{name: getattr(entry.costs, field).to_json() for name, field in _CURVES.items()},
     }
     lines = [f"   {json.dumps(name)}: {json.dumps(value)}" for name, value in record.items()]
     return "  {\n" + ",\n".join(lines) + "\n  }"

@@ -221,7 +221,7 @@ def read_network(path: Path) -> Network:
         raise DataError(str(error), location=Location(str(path))) from None
 
 
-_LEAST_BYTES = 1024
+_MIN_BYTES = 1024
 
 
 def _read_table(path: Path, text: str) -> dict[int, AllReduceCost]:
@@ -232,8 +232,8 @@ def _read_table(path: Path, text: str) -> dict[int, AllReduceCost]:
             nodes, size, latency = int(row["nodes"]), float(row["bytes"]), float(row["latency_us"])
         except ValueError:
             raise DataError(f"{', '.join(row.values())} should be numbers", location=location) from None
-        if size >= _LEAST_BYTES:
+        if size >= _MIN_BYTES:
             points.setdefault(nodes, []).append((size, latency * 1e-6))
     if not points:
-        raise DataError(f"no all-reduce of {_LEAST_BYTES} bytes or more", location=Location(str(path)))
+        raise DataError(f"no all-reduce of {_MIN_BYTES} bytes or more", location=Location(str(path)))
     return {nodes: AllReduceCost(rows) for nodes, rows in points.items()}

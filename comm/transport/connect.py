@@ -22,7 +22,7 @@ def connect() -> Communicator:
     mpi = load_mpi()
     check_place(launch, mpi.COMM_WORLD.Get_rank(), mpi.COMM_WORLD.Get_size(), library_name(mpi))
     communicator = MpiCommunicator(mpi.COMM_WORLD.Dup(), launcher=launch.launcher)
-    communicator.hurry(True)
+    communicator.set_busy_polling(True)
     return communicator
 
 

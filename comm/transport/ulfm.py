@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = "OMPI_MCA_mpi_ft_enable"
 _NAMES = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
-_HEARSAY_S = 1.0
+_FAILURE_PROPAGATION_S = 1.0
 
 _communicators: list[MPI.Intracomm] = []
 
@@ -55,7 +55,7 @@ def peer_failure(mpi: Any, error: Any, comm: MPI.Intracomm | None) -> PeerFailur
 
 def _failed_ranks(mpi: Any, comm: MPI.Intracomm) -> frozenset[int]:
     """The ranks known to be dead; one that was merely told to give up waits a moment to learn of them."""
-    deadline = time.monotonic() + _HEARSAY_S
+    deadline = time.monotonic() + _FAILURE_PROPAGATION_S
     while True:
         group = comm.Get_failed()
         if group.Get_size() or time.monotonic() > deadline:

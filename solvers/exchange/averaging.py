@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from mgcaffe.comm import CommReport, Communicator, MergedAllReduce, NoSynchronizer, Plan, Segment, Synchronizer
 from mgcaffe.comm.exchange.comm_report import OnGroup
-from mgcaffe.comm.planning.cost import WireCosts
+from mgcaffe.comm.planning.cost import AllReduceCosts
 from mgcaffe.comm.planning.forward_overlap import Overlap
 from mgcaffe.comm.planning.timings import IterationTimes
-from mgcaffe.comm.tuning.calibration import measure_wire
+from mgcaffe.comm.tuning.calibration import measure_allreduce_costs
 from mgcaffe.comm.tuning.tuner import Decision, Tuner
 from mgcaffe.engine import Net
 from mgcaffe.errors import CommError
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, PlanChosen
+from mgcaffe.solvers.exchange.allreduce_costs import AllReduceCostSource
 from mgcaffe.solvers.exchange.exchange_settings import ExchangeSettings
-from mgcaffe.solvers.exchange.link_costs import WireCostSource
 from mgcaffe.solvers.monitor.stopwatch import Stopwatch
 
 
@@ -138,14 +138,14 @@ class GradientAveraging:
         return self._report
 
     def defer(self, on_group: OnGroup) -> None:
-        """Leaves the tail of communication to `settle` and `finish`, which give its groups to `on_group`."""
+        """Leaves the tail of communication to `wait_for_segment` and `finish`, which give its groups to `on_group`."""
         self._synchronizer.defer(on_group)
         if self._laps_wanted:
             self._stopwatch.lap()
 
-    def settle(self, segment: int) -> None:
+    def wait_for_segment(self, segment: int) -> None:
         """Returns once the gradients of a segment of the arena have been given to `on_group`, if deferred."""
-        self._synchronizer.settle(segment)
+        self._synchronizer.wait_for_segment(segment)
 
     def finish(self) -> CommReport | None:
         """Returns once all that was deferred has been given to `on_group`; None where nothing was."""
@@ -196,9 +196,8 @@ class GradientAveraging:
 
     def plan_decided(self, decision: Decision) -> None:
         """A plan was found."""
-        self._emit(
-            PlanChosen(self._iterations_done, self._settings.schedule, decision.plan, decision.wire.hurried, decision)
-        )  # fmt: skip
+        cost = decision.wire.busy_polled
+        self._emit(PlanChosen(self._iterations_done, self._settings.schedule, decision.plan, cost, decision))
 
     def plan_outdated(self, exposed: float, expected: float) -> None:
         """The plan no longer holds what it promised."""
@@ -216,7 +215,7 @@ class GradientAveraging:
         if pinned is not None:
             pinned = self._settings.allowed(pinned)
         plan = pinned or self._settings.first_plan(self._segments, self._element_bytes)
-        self._synchronizer = MergedAllReduce(self._communicator, plan, wire=self._settings.transfer)
+        self._synchronizer = MergedAllReduce(self._communicator, plan, transfer=self._settings.transfer)
         self._synchronizer.start(self._net.arena.diff, self._segments)
         if pinned is not None:
             self._plan = pinned
@@ -229,7 +228,7 @@ class GradientAveraging:
     def _begin_search(self, plan: Plan) -> None:
         """Begin to measure, unless nothing is to be measured; then the first plan stays."""
         dtype = str(self._net.arena.diff.dtype).removeprefix("torch.")
-        source = WireCostSource(
+        source = AllReduceCostSource(
             self._communicator,
             self._settings.cost_file,
             self._settings.transport(dtype),
@@ -244,8 +243,10 @@ class GradientAveraging:
         self._tuner = Tuner(self._communicator, self._synchronizer, self._segments, settings, source.find, self)
         self._tuner.search()
 
-    def _measure_allreduce(self) -> WireCosts:
+    def _measure_allreduce(self) -> AllReduceCosts:
         for segment in range(len(self._segments)):
-            self._synchronizer.settle(segment)  # measuring writes over the gradients
+            self._synchronizer.wait_for_segment(segment)  # measuring writes over the gradients
         flat = self._net.arena.diff[: self._net.arena.trainable]
-        return measure_wire(self._communicator, flat, wire=self._settings.transfer, segments=self._segments)
+        return measure_allreduce_costs(
+            self._communicator, flat, transfer=self._settings.transfer, segments=self._segments
+        )

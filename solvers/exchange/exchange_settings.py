@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mgcaffe.comm import AffineCost, Communicator, Plan, Segment, make_plan, read_plan
 from mgcaffe.comm.exchange.emulation import parse_link
-from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.sums.hierarchy import number_hosts
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, waiting
 from mgcaffe.comm.planning.schedules import check_schedule
@@ -164,6 +164,6 @@ def requested_schedule(param: SolverParameter) -> str:
     return str(type(comm).Schedule.Name(comm.schedule)).lower()
 
 
-def requested_transfer(comm: CommParameter, link: AffineCost | None) -> Wire:
+def requested_transfer(comm: CommParameter, link: AffineCost | None) -> TransferSettings:
     """Return how a comm_param asks for gradients to travel, on a link that is emulated, or not."""
-    return Wire(type(comm).WireType.Name(comm.allreduce_type).lower(), comm.hierarchical, link=link)
+    return TransferSettings(type(comm).WireType.Name(comm.allreduce_type).lower(), comm.hierarchical, link=link)

@@ -99,4 +99,4 @@ class ForwardOverlap:
             if self._is_timed:
                 self._clock.needs(segment)
             if self._is_pending:
-                self._averaging.settle(segment)
+                self._averaging.wait_for_segment(segment)

@@ -16,7 +16,7 @@ from mgcaffe.errors import UsageError
 
 Flags = argparse.Namespace
 
-WIRE_TYPES = ("float32", "float16", "bfloat16")
+TRANSFER_TYPES = ("float32", "float16", "bfloat16")
 SCHEDULES = ("auto", "optimal", "mgwfbp", "wfbp", "single", "threshold")
 
 
@@ -263,7 +263,7 @@ def add_comm_flags(parser: FlagParser) -> None:
     )  # fmt: skip
     parser.flag(
         "allreduce_type", "type that gradients travel in; 16 bits are added up in float32 (default: float32)",
-        choices=WIRE_TYPES,
+        choices=TRANSFER_TYPES,
     )  # fmt: skip
     parser.setting("hierarchical", "add up gradients within each host first, then between hosts")
     parser.switch(

@@ -11,11 +11,11 @@ from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
 from mgcaffe.errors import CommError
 
-WIRE_TYPES = ("float32", "float16", "bfloat16")
+TRANSFER_TYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
-class Wire:
+class TransferSettings:
     """What the user chooses.
 
     Attributes:
@@ -32,8 +32,10 @@ class Wire:
     link: AffineCost | None = None
 
     def __post_init__(self) -> None:
-        if self.type not in WIRE_TYPES:
-            raise CommError(f"gradients cannot travel as '{self.type}'", hint=f"known types: {', '.join(WIRE_TYPES)}")
+        if self.type not in TRANSFER_TYPES:
+            raise CommError(
+                f"gradients cannot travel as '{self.type}'", hint=f"known types: {', '.join(TRANSFER_TYPES)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def set_waiting(summing: Sum, waiting: Waiting) -> None:
         channel.set_waiting(waiting)
 
 
-def hurry(summing: Sum, hurried: bool) -> None:
-    """Tell all channels of a sum whether somebody waits for it."""
+def set_busy_polling(summing: Sum, enabled: bool) -> None:
+    """Have all channels of a sum poll without a pause, or not: see `Communicator.set_busy_polling`."""
     for channel in summing.channels:
-        channel.hurry(hurried)
+        channel.set_busy_polling(enabled)

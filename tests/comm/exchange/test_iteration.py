@@ -44,7 +44,7 @@ def test_a_group_waits_for_those_that_are_sent_before_it(reducer, submitted):
         seen.append(list(submitted))
     assert seen == [[0], [0], [0, 2, 1]]
     iteration.end_backward(None)
-    assert [group.number for group in iteration.complete().groups] == [0, 2, 1]
+    assert [group.group for group in iteration.complete().groups] == [0, 2, 1]
 
 
 def test_held_groups_are_sent_when_the_backward_pass_ends(reducer, submitted):

@@ -19,7 +19,7 @@ class Gate(SingleCommunicator):
         super().__init__()
         self.entered = threading.Semaphore(0)
         self.opened = threading.Semaphore(0)
-        self.hurried: list[bool] = []
+        self.polls_busily: list[bool] = []
         self.waiting: Waiting | None = None
 
     def allreduce(self, buffer, op="sum") -> None:
@@ -27,8 +27,8 @@ class Gate(SingleCommunicator):
         assert self.opened.acquire(timeout=10)
         buffer *= 2
 
-    def hurry(self, hurried: bool) -> None:
-        self.hurried.append(hurried)
+    def set_busy_polling(self, enabled: bool) -> None:
+        self.polls_busily.append(enabled)
 
     def duplicate(self, waiting=None):
         self.waiting = waiting
@@ -102,15 +102,15 @@ def test_the_waiting_thread_is_woken_only_for_the_group_that_it_waits_for():
     assert len(wakings) == 1
 
 
-def test_the_thread_hurries_while_it_is_waited_for():
+def test_the_thread_polls_without_a_pause_while_it_is_waited_for():
     gate = Gate()
     reducer = Reducer(gate, numpy.ones(2), waiting=Waiting(blocking=True))
     assert gate.waiting == Waiting(blocking=True)
     handle = reducer.submit(0, 0, 2)
-    assert gate.hurried == []
+    assert gate.polls_busily == []
     threading.Timer(0.1, gate.opened.release).start()
     handle.wait()
-    assert gate.hurried == [True, False]
+    assert gate.polls_busily == [True, False]
     reducer.close()
 
 

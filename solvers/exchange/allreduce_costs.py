@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mgcaffe.comm import Communicator
-from mgcaffe.comm.planning.cost import WireCosts
+from mgcaffe.comm.planning.cost import AllReduceCosts
 from mgcaffe.comm.planning.cost_file import CostEntry, find_costs, find_key, read_cost_file, write_cost_file
 from mgcaffe.errors import EXIT_CANNOT_WRITE, CommError
 from mgcaffe.solvers.events import Emit, Noted, Warned
 
 
-class WireCostSource:
+class AllReduceCostSource:
     """The costs of this job's all-reduce.
 
     Args:
@@ -29,7 +29,7 @@ class WireCostSource:
     """
 
     def __init__(
-        self, communicator: Communicator, path: str, transport: str, measure: Callable[[], WireCosts], emit: Emit
+        self, communicator: Communicator, path: str, transport: str, measure: Callable[[], AllReduceCosts], emit: Emit
     ) -> None:
         self._communicator = communicator
         self._path = path
@@ -40,7 +40,7 @@ class WireCostSource:
             read_cost_file(path)
             _probe(Path(path))
 
-    def find(self, anew: bool) -> WireCosts:
+    def find(self, anew: bool) -> AllReduceCosts:
         """Returns the same costs on every rank, and says where they come from; a collective call.
 
         Args:
@@ -54,7 +54,7 @@ class WireCostSource:
             found, difference = find_costs(read_cost_file(self._path), key)
         found, difference = self._communicator.broadcast_object((found, difference))
         if found is not None:
-            self._emit(Noted(f"All-reduce costs are those of {self._path}; the wire is not measured"))
+            self._emit(Noted(f"All-reduce costs are those of {self._path}; the all-reduce is not measured"))
             return found
         costs = self._measure()
         written = self._write(CostEntry(key, costs)) if self._communicator.rank == 0 else False
