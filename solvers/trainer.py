@@ -35,16 +35,16 @@ class Pass:
 
 
 class IterationObserver(Protocol):
-    """Whoever wants to know when things happen (`tools.timeline`)."""
+    """Takes the times of communication and updates (`tools/timeline/recorder.py`)."""
 
     def communicated(self, comm: CommReport) -> None:
-        """Takes the report of an exchange."""
+        """Take the report of an exchange."""
 
     def agreed(self, start: float, end: float) -> None:
-        """Takes the clock before and after the ranks agreed on the loss, once their backward passes had ended."""
+        """Take the clock before and after the ranks agreed on the loss, once their backward passes had ended."""
 
     def updated(self, start: float, end: float, offset: int, count: int) -> None:
-        """Takes the clock before and after an update of elements `offset` to `offset + count` of the arena."""
+        """Take the clock before and after an update of elements `offset` to `offset + count` of the arena."""
 
 
 class Trainer:
@@ -61,8 +61,8 @@ class Trainer:
     By a plan that overlaps the forward pass, take_gradients does not wait at all: the next forward pass completes the
     update layer by layer (`exchange/forward_overlap.py`), or `complete_update` before weights are read.
 
-    All ways give the same bits. The computing thread makes the updates: until backward ends it is what everything
-    waits for, so those of the groups that have come meanwhile are made then, while the last groups are reduced.
+    All ways give the same bits. The computing thread makes the updates: until backward ends everything
+    waits for it, so those of the groups that have come meanwhile are made then, while the last groups are reduced.
 
     Args:
         net: the training net.
@@ -72,7 +72,7 @@ class Trainer:
         rank: this rank's number; each rank draws its own random numbers.
 
     Attributes:
-        observer: is told when updates and communication happen; None: nobody.
+        observer: is called when updates and communication happen; None: there is none.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Trainer:
         return self._iter_size * max((layer.batch_size for layer in self.net.data_layers), default=0)
 
     def compute_gradients(self, seed: int, iteration: int) -> Pass:
-        """Sums up the gradients of the micro-batches in the arena; their means over the ranks are on their way then.
+        """Sum up the gradients of the micro-batches in the arena and begin to average them over the ranks.
 
         The net's random stream starts anew from (seed, rank, iteration, micro-batch) each time, so that
         nothing random has to be stored in a snapshot.
@@ -124,22 +124,22 @@ class Trainer:
         return Pass(loss / self._iter_size, self._data_wait() - waited)
 
     def wait(self) -> CommReport:
-        """Returns once all gradients are means over the ranks; `take_gradients` then updates none of them."""
+        """Return once all gradients are means over the ranks; `take_gradients` then updates none of them."""
         if self._waited is None:
             self._waited = self.averaging.wait()
             self._observed(self._waited)
         return self._waited
 
     def take_gradients(self, rate: float, iteration: int, *, together: bool = False) -> tuple[CommReport, bool]:
-        """Sees to it that gradients are means over the ranks, and updates the weights group by group if it may.
+        """Wait for the gradients' means, and update the weights group by group where nothing needs all of them first.
 
         Args:
             rate: the learning rate.
             iteration: updates done before this one.
-            together: whether somebody else needs all gradients before the first weight changes.
+            together: whether something else needs all gradients before the first weight changes.
 
         Returns:
-            The communication that ended in this iteration, and whether the update is made, or in the hands of the
+            The communication that ended in this iteration, and whether the update is made, or left to the
             next forward pass; if not, it is left to `apply_update`.
         """
         earlier, self._earlier = self._earlier, None
@@ -170,7 +170,7 @@ class Trainer:
         return report
 
     def _update_of(self, rate: float, iteration: int) -> OnGroup:
-        """Updates a slice of the arena."""
+        """Return a function that updates a slice of the arena."""
 
         def update(offset: int, count: int) -> None:
             began = time.perf_counter()
@@ -182,7 +182,7 @@ class Trainer:
         return update
 
     def loss_without_trace(self, seed: int, iteration: int) -> float:
-        """The loss of this rank on the batch that comes next, which stays the next one."""
+        """Return the loss of this rank on the batch that comes next, which stays the next one."""
         statistics = [(values, values.clone()) for values in changed_by_forward(self.net)]
         positions = [(layer, layer.position()) for layer in self.net.data_layers]
         self.net.reseed(seed, self._rank, iteration, 0)
@@ -195,7 +195,7 @@ class Trainer:
         return loss
 
     def apply_update(self, rate: float, iteration: int) -> None:
-        """Clips the summed gradients, divides them by iter_size and updates the weights, in Caffe's order."""
+        """Clip the summed gradients, divide them by iter_size and update the weights, in Caffe's order."""
         began = time.perf_counter()
         scale = clip_factor(self.net.arena, self._clip_gradients) / self._iter_size
         self.updater.apply(rate, iteration, scale)
@@ -207,7 +207,7 @@ class Trainer:
 
 
 def _together(earlier: CommReport | None, report: CommReport) -> CommReport:
-    """A report with the totals of both, where two exchanges ended in one iteration."""
+    """Return a report with the totals of both, where two exchanges ended in one iteration."""
     if earlier is None:
         return report
     return replace(

@@ -1,4 +1,4 @@
-"""What is told of the communication of an iteration, and who gets the groups as they come."""
+"""The report on an iteration's communication, and the type of the callback that gets the groups as they come."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A slower network than there is: an all-reduce takes at least a + bM seconds, and the rest of them is slept.
+"""Emulates a slower network: an all-reduce takes at least a + bM seconds, the rest of which is slept.
 
-It shows on one machine what a schedule does on a link with a large start-up cost. What it gives is an emulation
-and is called so wherever it is shown: the sums are real, the time is that of a straight line.
+It shows on one machine what a schedule does on a link with a large start-up cost. Results are marked as emulated
+wherever they are shown: the sums are real, the time is that of a straight line.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EmulatedPath:
         self.element_bytes = path.element_bytes
 
     def mark(self, offset: int, count: int) -> Any:
-        """Take note, as the path does."""
+        """Do as the path does."""
         return self._path.mark(offset, count)
 
     def reduce(self, offset: int, count: int, token: Any) -> None:
@@ -73,7 +73,7 @@ class EmulatedPath:
         sleep_until(deadline)
 
     def finish(self) -> None:
-        """Finish, as the path does."""
+        """Do as the path does."""
         self._path.finish()
 
 

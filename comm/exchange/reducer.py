@@ -1,4 +1,4 @@
-"""The background reducer: one thread that takes complete groups from a queue and reduces one after the other.
+"""The background reducer: a thread that takes complete groups from a queue and averages one after the other.
 
 Nonblocking MPI collectives make no progress by themselves, so some thread must drive them, and the computing
 thread has other work. How the reducer's thread waits is `Waiting`: by default it starts MPI's nonblocking
@@ -7,7 +7,7 @@ it has waited, up to 1 ms. Once the computing thread itself waits, its core is f
 without a pause for the first 5 ms (busy polling).
 
 Measured on one machine of two cores without a GPU, two ranks, 30 layers of 3 ms with 18 MB of gradients
-(`mpirun --bind-to none -n 2 python benchmarks/contention.py`, Open MPI 5.0.11), ms an iteration:
+(`mpirun --bind-to none -n 2 python benchmarks/contention.py`, Open MPI 5.0.11), ms per iteration:
 
 | communication             | blocking | polled every 0.2 ms | polled every 1 ms |
 |---------------------------|----------|---------------------|-------------------|
@@ -17,8 +17,8 @@ Measured on one machine of two cores without a GPU, two ranks, 30 layers of 3 ms
 | 1 group after backward    |    104.1 |               100.7 |             100.4 |
 
 A blocking call spins until the peer comes, on a core that the backward pass needs. Polling every 1 ms costs
-small messages 2 ms and more, every 0.2 ms 0.9 ms, so 0.2 ms is the default. Where computation is someone
-else's work (a GPU), a blocking call has the lowest latency: `Waiting(blocking=True)`.
+small messages 2 ms and more, every 0.2 ms 0.9 ms, so 0.2 ms is the default. Where a GPU
+computes, a blocking call has the lowest latency: `Waiting(blocking=True)`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Reducer:
         self._thread.start()
 
     def submit(self, group: int, offset: int, count: int) -> Reduction:
-        """Hand over a slice of the buffer whose gradients are complete; return its handle at once.
+        """Queue a slice of the buffer whose gradients are complete; return its handle at once.
 
         Raises:
             CommError: the reducer is closed.
@@ -136,11 +136,11 @@ class Reducer:
         return self._error is not None
 
     def set_busy_polling(self, enabled: bool) -> None:
-        """Say whether the computing thread has nothing to do but wait, though it waits for no group."""
+        """Poll without a pause at first, or not, while the computing thread waits for no group."""
         set_busy_polling(self._sum, enabled)
 
     def sample(self, wanted: bool) -> None:
-        """Say whether rounding errors are measured from now on; while nothing is being reduced."""
+        """Measure rounding errors from now on, or not; to be called while nothing is being reduced."""
         self._sum.sample(wanted)
 
     def take_rounding(self) -> Rounding | None:
@@ -170,7 +170,7 @@ class Reducer:
             try:
                 self._path.reduce(offset, count, token)
             except BaseException as error:
-                # Whatever it is, it belongs to the computing thread, which gets it from wait().
+                # Of any kind: the computing thread raises it in wait().
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What the solver talks to: gradients in while the backward pass runs, means over the ranks out.
+"""Hands each group of a plan to the background reducer while the backward pass runs; the solver gets the means.
 
     sync.start(arena.diff, segments)          once
     sync.begin_iteration()                    every iteration
@@ -48,7 +48,7 @@ class Synchronizer(Protocol):
         """The plan in use, if any."""
 
     def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
-        """Learn the flat gradient buffer and where each layer lies in it, by layer."""
+        """Take the flat gradient buffer and each layer's segment of it, by layer."""
 
     def begin_iteration(self) -> None:
         """Expect the gradients of a new iteration."""
@@ -57,7 +57,7 @@ class Synchronizer(Protocol):
         """Take note that a segment holds its complete gradient; called downwards, for every segment."""
 
     def backward_done(self) -> None:
-        """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once."""
+        """Take note that the backward pass has ended, if `wait` or `defer` don't follow at once."""
 
     def wait(self, on_group: OnGroup | None = None) -> CommReport:
         """Return when the whole buffer holds the means over the ranks; `on_group` gets each group as it comes."""
@@ -88,7 +88,7 @@ class NoSynchronizer:
         self._segments: list[Segment] = []
 
     def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
-        """Learn the segments."""
+        """Keep the segments."""
         self._segments = list(segments)
 
     def begin_iteration(self) -> None:
@@ -108,7 +108,7 @@ class NoSynchronizer:
         return CommReport()
 
     def defer(self, on_group: OnGroup) -> None:
-        """Wait: there is nothing to wait for."""
+        """Give all segments to `on_group`."""
         self.wait(on_group)
 
     def wait_for_segment(self, segment: int) -> None:
@@ -236,11 +236,11 @@ class MergedAllReduce:
         self._iteration.gradients_ready(segment)
 
     def backward_done(self) -> None:
-        """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once.
+        """Take note that the backward pass has ended, if `wait` or `defer` don't follow at once.
 
         Until then the computing thread only exchanges small things with its peers. While groups are being reduced
-        it does so at leisure, and the reducer's thread eagerly: two threads that both test without a pause would be
-        in each other's way.
+        it polls infrequently, and the reducer's thread without a pause: two threads that both poll without a pause
+        would slow each other down.
         """
         assert self._iteration is not None and self._reducer is not None
         if self._iteration.backward_done():

@@ -97,7 +97,7 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rounded(seconds: float) -> float:
-    """Leave out what nobody measured or reads."""
+    """Round to nanoseconds, which is finer than any measurement."""
     return round(seconds, 9)
 
 

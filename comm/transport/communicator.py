@@ -1,7 +1,7 @@
-"""What a group of ranks can do together, and the group of one.
+"""The interface of a communicator (a group of ranks), and the communicator of a single rank.
 
-`connect.py` returns a `SingleCommunicator` (no MPI needed) or an `MpiCommunicator`. Nothing above this file asks which
-one it was given.
+`connect.py` returns a `SingleCommunicator` (no MPI needed) or an `MpiCommunicator`. Their users never ask which
+one they have.
 """
 
 from __future__ import annotations

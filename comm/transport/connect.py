@@ -1,4 +1,4 @@
-"""The first thing that a rank does: find the ranks of its job and connect to them."""
+"""Connects a process to the ranks of its job, which is the first thing that it does."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _set_defaults_of_openmpi() -> None:
     """Choose what Open MPI chooses badly for us, wherever neither the user nor mpirun has chosen.
 
     Its nonblocking all-reduce takes a tree; reducing scattered parts and gathering them (Rabenseifner) takes
-    a third of the time at 16 MB on two ranks, and two thirds on four. Opening libfabric costs a second at
+    a third of the time at 16 MB on two ranks, and two thirds on four. Opening libfabric costs 1 s at
     start and serves one-sided transfers only, so within one host it is left out.
     """
     os.environ.setdefault("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner")
@@ -219,7 +219,7 @@ class MpiCommunicator:
         return part
 
     def set_busy_polling(self, enabled: bool) -> None:
-        """Poll eagerly, or leave the core to the computation."""
+        """Poll without a pause at first, or leave the core to the computation."""
         self._polls_busily = enabled
 
     def set_waiting(self, waiting: Waiting) -> None:

@@ -1,4 +1,4 @@
-"""Where the costs of an all-reduce come from: `comm_param.cost_file`, or else measured, and then written there."""
+"""Finds the costs of an all-reduce: in `comm_param.cost_file`, or else by measuring, and writes them there."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AllReduceCostSource:
             _probe(Path(path))
 
     def find(self, anew: bool) -> AllReduceCosts:
-        """Returns the same costs on every rank, and says where they come from; a collective call.
+        """Return the same costs on every rank, with an event that says where they come from; a collective call.
 
         Args:
             anew: whether they are to be measured in any case.
@@ -63,7 +63,7 @@ class AllReduceCostSource:
         return costs
 
     def _write(self, entry: CostEntry) -> bool:
-        """A file that cannot be written is no reason to end a training that goes on well."""
+        """Write the file and return whether that worked; if not, training goes on with a warning."""
         try:
             write_cost_file(self._path, read_cost_file(self._path), entry)
         except CommError as error:

@@ -1,6 +1,6 @@
-"""Averages the gradients over the ranks while backward runs, by a plan found on the first iterations.
+"""Averages the gradients over the ranks while backward runs, by a plan found in the first iterations.
 
-Until a plan is found (`comm.tuner`) the gradients travel by those that are being measured or tried, so training
+Until a plan is found (`comm/tuning`) the gradients travel by those that are being measured or tried, so training
 goes on meanwhile and nothing is computed twice. Which plan is in use does not change the means.
 """
 
@@ -35,7 +35,7 @@ class GradientAveraging:
     Attributes:
         plan: the plan to be stored: one that was found, pinned, or taken over from a snapshot; else None.
         on_ready: is called with the place (offset, count) of gradients in the arena that are complete on this rank,
-            before they are sent; None: nobody.
+            before they are sent; None: there is no such function.
 
     Raises:
         CommError: an unknown schedule; (on rank 0, which alone reads it) a plan file that doesn't fit the net.
@@ -106,7 +106,7 @@ class GradientAveraging:
         return plan is not None and plan.overlaps_forward
 
     def begin(self) -> None:
-        """The backward pass that completes an iteration's gradients is about to start."""
+        """Begin an iteration of the exchange, before the backward pass that completes its gradients."""
         self._times = None
         self._synchronizer.begin_iteration()
         self._laps_wanted = self.is_searching
@@ -114,7 +114,7 @@ class GradientAveraging:
             self._stopwatch.start()
 
     def layer_done(self, layer: int) -> None:
-        """A layer's gradients are complete; called for every layer, downwards."""
+        """Hand over the complete gradients of a layer; called for every layer, downwards."""
         segment = self._segment_of.get(layer)
         if segment is None:
             return
@@ -125,53 +125,53 @@ class GradientAveraging:
         self._synchronizer.gradients_ready(segment)
 
     def backward_done(self) -> None:
-        """The backward pass has ended; the rest of the communication is waited for later."""
+        """Take note that the backward pass has ended; the rest of the communication is waited for later."""
         if self._laps_wanted:
             self._stopwatch.lap()
         self._synchronizer.backward_done()
 
     def wait(self, on_group: OnGroup | None = None) -> CommReport:
-        """Returns once the gradients are means over the ranks; `on_group` gets each group as soon as it is."""
+        """Return once the gradients are means over the ranks; `on_group` gets each group as soon as it is."""
         self._report = self._synchronizer.wait(on_group)
         if self._laps_wanted:
             self._stopwatch.lap()
         return self._report
 
     def defer(self, on_group: OnGroup) -> None:
-        """Leaves the tail of communication to `wait_for_segment` and `finish`, which give its groups to `on_group`."""
+        """Leave the rest to `wait_for_segment` and `finish`, which give its groups to `on_group`."""
         self._synchronizer.defer(on_group)
         if self._laps_wanted:
             self._stopwatch.lap()
 
     def wait_for_segment(self, segment: int) -> None:
-        """Returns once the gradients of a segment of the arena have been given to `on_group`, if deferred."""
+        """Return once the gradients of a segment of the arena have been given to `on_group`, if deferred."""
         self._synchronizer.wait_for_segment(segment)
 
     def finish(self) -> CommReport | None:
-        """Returns once all that was deferred has been given to `on_group`; None where nothing was."""
+        """Return once all that was deferred has been given to `on_group`; None where nothing was."""
         report = self._synchronizer.finish()
         if report is not None:
             self._report = report
         return report
 
     def iteration_took(self, times: IterationTimes) -> None:
-        """Takes what was measured of this iteration, for `after_update`."""
+        """Keep what was measured of this iteration, for `after_update`."""
         self._times = times
 
     def after_update(self, iterations_done: int) -> None:
-        """Between two iterations, the gradients used up: may choose another plan; collective."""
+        """Let the tuner choose another plan between two iterations, the gradients used up; collective."""
         self._iterations_done = iterations_done
         if self._tuner is not None:
             laps = self._stopwatch.laps() if self._laps_wanted else []
             self._tuner.iteration_done(laps, self._report, self._times)
 
     def iteration_skipped(self) -> None:
-        """Instead of `after_update`: on all ranks the gradients were given up."""
+        """Do instead of `after_update` where all ranks discarded the gradients."""
         if self._tuner is not None:
             self._tuner.iteration_skipped()
 
     def adopt(self, text: str) -> None:
-        """Takes over the plan that an earlier run found, if it is one of this schedule; collective."""
+        """Take over the plan that an earlier run found, if it is one of this schedule; collective."""
         if self._communicator.size == 1 or self._is_pinned or not text:
             return
         plan = Plan.from_json(text)
@@ -189,21 +189,21 @@ class GradientAveraging:
             self._plan = plan
 
     def close(self) -> None:
-        """Ends the exchange."""
+        """End the exchange."""
         self._synchronizer.close()
 
-    # -- what a tuner tells ------------------------------------------------------------------------------
+    # -- called by the tuner -------------------------------------------------------------------------------
 
     def plan_decided(self, decision: Decision) -> None:
-        """A plan was found."""
+        """Emit the plan that was found."""
         cost = decision.wire.busy_polled
         self._emit(PlanChosen(self._iterations_done, self._settings.schedule, decision.plan, cost, decision))
 
     def plan_outdated(self, exposed: float, expected: float) -> None:
-        """The plan no longer holds what it promised."""
+        """Say that communication is exposed for longer than the plan predicted."""
         self._emit(
             Noted(
-                f"Communication is waited for {exposed * 1e3:.3f} ms an iteration where {expected * 1e3:.3f} ms"
+                f"Communication is waited for {exposed * 1e3:.3f} ms per iteration where {expected * 1e3:.3f} ms"
                 " were expected: measuring and planning again"
             )
         )

@@ -1,4 +1,4 @@
-"""What a way of summing gradients over the ranks is: what the user chooses of it, and what all ways have in common."""
+"""The interface of a sum over the ranks, the settings that choose one, and the plain all-reduce."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRANSFER_TYPES = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class TransferSettings:
-    """What the user chooses.
+    """How gradients travel, as the user chooses it.
 
     Attributes:
         type: the type that gradients travel in: `float32` (as they are, whatever the net's type), `float16` or
@@ -82,7 +82,7 @@ class Sum(Protocol):
         """Replace `part`, which begins at element `offset` of the buffer, by its sum; equal to the bit on all ranks."""
 
     def sample(self, wanted: bool) -> None:
-        """Say whether rounding errors are to be measured from now on."""
+        """Measure rounding errors from now on, or not."""
 
     def take_rounding(self) -> Rounding | None:
         """Return what was sampled since the last call, None where nothing was."""

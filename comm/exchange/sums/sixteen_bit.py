@@ -157,7 +157,7 @@ class SixteenBitSum:
     def _encode_all(
         self, values: numpy.ndarray, blocks: numpy.ndarray, shares: Sequence[_Share]
     ) -> tuple[numpy.ndarray, float]:
-        """What is sent to the ranks one after the other, and the sum of the squared errors where it is sampled."""
+        """Return what is sent, rank after rank, and the sum of the squared errors where it is sampled."""
         pieces, error = [], 0.0
         for share in shares:
             part = values[share.start : share.start + share.count]
@@ -242,6 +242,6 @@ def _repeat(factors: numpy.ndarray, starts: numpy.ndarray, count: int) -> numpy.
 
 
 def _square(values: numpy.ndarray) -> float:
-    """The sum of the squares of the finite values."""
+    """Return the sum of the squares of the finite values."""
     squares = values.astype(numpy.float64)
     return float(numpy.dot(squares, squares)) if numpy.isfinite(squares).all() else 0.0
