@@ -228,13 +228,8 @@ class GradientAveraging:
     def _begin_search(self, plan: Plan) -> None:
         """Begin to measure, unless nothing is to be measured; then the first plan stays."""
         dtype = str(self._net.arena.diff.dtype).removeprefix("torch.")
-        source = AllReduceCostSource(
-            self._communicator,
-            self._settings.cost_file,
-            self._settings.transport(dtype),
-            self._measure_allreduce,
-            self._emit,
-        )
+        cost_file, transport = self._settings.cost_file, self._settings.transport(dtype)
+        source = AllReduceCostSource(self._communicator, cost_file, transport, self._measure_allreduce, self._emit)
         if self._settings.prevents_measuring:
             self._plan = plan
             self._settings.warn_of_schedule(self._emit)

@@ -11,7 +11,7 @@ from mgcaffe.comm.exchange.sums.hierarchy import number_hosts
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, waiting
 from mgcaffe.comm.planning.schedules import check_schedule
 from mgcaffe.comm.tuning.tuner import AUTO, TunerSettings
-from mgcaffe.prototxt import CommParameter, SolverParameter
+from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, Warned
 
 # Schedules that merge by the layers' sizes alone; the others start as `single`.
@@ -46,7 +46,8 @@ class ExchangeSettings:
         self.overlap = self._requested_overlap()
         check_schedule(self.schedule, AUTO)
         link = parse_link(self._comm.emulate_link) if self._comm.emulate_link else None
-        self.transfer = requested_transfer(self._comm, link)
+        allreduce_type = type(self._comm).WireType.Name(self._comm.allreduce_type).lower()
+        self.transfer = TransferSettings(allreduce_type, self._comm.hierarchical, link=link)
         self.cost_file: str = self._comm.cost_file
         self.prevents_measuring = ""
         if self._comm.deterministic:
@@ -92,14 +93,8 @@ class ExchangeSettings:
 
     def tuner_settings(self, element_bytes: int) -> TunerSettings:
         """Return how to look for a plan."""
-        return TunerSettings(
-            self.schedule,
-            element_bytes,
-            self._comm.calibration_iterations,
-            self._bucket_bytes,
-            self._on_host,
-            self.overlap,
-        )
+        iterations = self._comm.calibration_iterations
+        return TunerSettings(self.schedule, element_bytes, iterations, self._bucket_bytes, self._on_host, self.overlap)
 
     def transport(self, dtype: str) -> str:
         """Return how gradients of a type travel, as the key of a cost file says it."""
@@ -115,33 +110,22 @@ class ExchangeSettings:
     def announce(self, communicator: Communicator, emit: Emit) -> None:
         """Say that a link is emulated, and warn of what was asked for and has no effect; a collective call."""
         if self._comm.emulate_link:
-            emit(
-                Noted(
-                    f"EMULATED LINK {self._comm.emulate_link}: each all-reduce of gradients sleeps until it"
-                    " has taken a + bM seconds; times of this run are no measurements of a network"
-                )
-            )
+            text = "each all-reduce of gradients sleeps until it has taken a + bM seconds; times of this run are no"
+            emit(Noted(f"EMULATED LINK {self._comm.emulate_link}: {text} measurements of a network"))
         if self.transfer.hierarchical:
             hosts = len(set(number_hosts(communicator, self.transfer.hosts)))
             if hosts == 1 or hosts == communicator.size:
                 where = "all ranks run on one host" if hosts == 1 else "each rank runs on a host of its own"
                 emit(Warned(f"hierarchical has no effect: {where}"))
         if self._comm.overlap_forward and self._clips:
-            emit(
-                Warned(
-                    "overlap_forward has no effect: clip_gradients needs all gradients before the first update"
-                )
-            )  # fmt: skip
+            why = "clip_gradients needs all gradients before the first update"
+            emit(Warned(f"overlap_forward has no effect: {why}"))
 
     def warn_of_schedule(self, emit: Emit) -> None:
         """Warn where the schedule needs times and nothing is measured."""
         if self.first_schedule != self.schedule:
-            emit(
-                Warned(
-                    f"{self.prevents_measuring}, so schedule '{self.schedule}' has nothing to plan with:"
-                    f" gradients are sent as by '{self.first_schedule}'"
-                )
-            )
+            why = f"{self.prevents_measuring}, so schedule '{self.schedule}' has nothing to plan with"
+            emit(Warned(f"{why}: gradients are sent as by '{self.first_schedule}'"))
 
     @property
     def _bucket_bytes(self) -> float:
@@ -162,8 +146,3 @@ def requested_schedule(param: SolverParameter) -> str:
     if not comm.HasField("schedule") and not param.layer_wise_reduce:
         return "single"
     return str(type(comm).Schedule.Name(comm.schedule)).lower()
-
-
-def requested_transfer(comm: CommParameter, link: AffineCost | None) -> TransferSettings:
-    """Return how a comm_param asks for gradients to travel, on a link that is emulated, or not."""
-    return TransferSettings(type(comm).WireType.Name(comm.allreduce_type).lower(), comm.hierarchical, link=link)
