@@ -22,12 +22,12 @@ from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import make_plan
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
 from mgcaffe.comm.transport.connect import connect
-from mgcaffe.comm.tuning.calibration import measure_wire
+from mgcaffe.comm.tuning.calibration import measure_allreduce_costs
 from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
 
 WAYS = {
     "blocking": Waiting(blocking=True),
-    "polled every 0.2 ms": Waiting(most_sleep_s=0.0),
+    "polled every 0.2 ms": Waiting(max_sleep_s=0.0),
     "polled every 1 ms": Waiting(sleep_s=1e-3),
 }
 
@@ -82,8 +82,8 @@ def time_iteration(ranks: Communicator, sync: Synchronizer, layer: Callable[[], 
 
 def _print_costs(ranks: Communicator, rounds: int = 5) -> None:
     ways = {name: ranks.duplicate(waiting) for name, waiting in WAYS.items()}
-    ways["polled, hurried"] = ranks.duplicate()
-    ways["polled, hurried"].hurry(True)
+    ways["busy polling"] = ranks.duplicate()
+    ways["busy polling"].set_busy_polling(True)
     _print(ranks, f"{'bytes':>10}" + "".join(f"{name:>22}" for name in ways) + "   (us)")
     for size in (1 << shift for shift in range(10, 27, 2)):
         medians = [
@@ -133,7 +133,7 @@ class _Auto:
         sync = MergedAllReduce(ranks)
         sync.start(flat, segments)
         settings = TunerSettings(AUTO, element_bytes=4, calibration_iterations=20)
-        tuner = Tuner(ranks, sync, segments, settings, lambda _: measure_wire(ranks, flat), self)
+        tuner = Tuner(ranks, sync, segments, settings, lambda _: measure_allreduce_costs(ranks, flat), self)
         tuner.search()
         layer = make_layer()
         while tuner.is_searching:

@@ -60,7 +60,9 @@ class OurSide:
             self.solver.request_stop()
         if isinstance(event, self._iteration_done):
             averaging = self.solver._averaging
-            self.seen.append((averaging._synchronizer._began, averaging._report))
+            # By a plan that overlaps the forward pass, the iteration is still under way.
+            iteration = averaging._synchronizer._iteration or averaging._report
+            self.seen.append((iteration.began, averaging._report))
 
     def settle(self) -> int:
         """Trains until `auto` has chosen; returns how many iterations that took."""

@@ -51,7 +51,7 @@ def work(rounds: int, file: str) -> None:
     plan = make_plan("threshold", segments, ready, free, element_bytes=4, bucket_bytes=BUCKET)
     sides = {}
     for name, (shortest, longest) in WAYS.items():
-        waiting = Waiting(sleep_s=shortest * 1e-3, most_sleep_s=longest * 1e-3)
+        waiting = Waiting(sleep_s=shortest * 1e-3, max_sleep_s=longest * 1e-3)
         sides[name] = MergedAllReduce(ranks, plan, waiting=waiting)
         sides[name].start(numpy.ones(LAYERS * ELEMENTS, dtype=numpy.float32), segments)
     taken: dict[str, list[list[float]]] = {name: [] for name in WAYS}

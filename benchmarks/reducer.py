@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy
 from contention import make_layer
 
-from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Plan, Segment, ready_times
@@ -47,11 +47,11 @@ def side(
     plan: Plan,
     *,
     waiting: Waiting | None = None,
-    wire: Wire | None = None,
+    transfer: TransferSettings | None = None,
     agrees: str = "at leisure",
 ) -> Callable[[], float]:
     """A function that runs one iteration and returns its seconds."""
-    sync = MergedAllReduce(ranks, plan, waiting=waiting or Waiting(), wire=wire)
+    sync = MergedAllReduce(ranks, plan, waiting=waiting or Waiting(), transfer=transfer)
     sync.start(numpy.ones(LAYERS * ELEMENTS, dtype=numpy.float32), SEGMENTS)
     loss = numpy.zeros(4)
 
@@ -120,7 +120,7 @@ def main() -> None:
         ranks,
         "The type that gradients travel in",
         {
-            f"{groups}, {kind}": side(ranks, layer, plans[groups], wire=Wire(kind))
+            f"{groups}, {kind}": side(ranks, layer, plans[groups], transfer=TransferSettings(kind))
             for groups in ("3 groups", "1 group")
             for kind in ("float32", "float16", "bfloat16")
         },

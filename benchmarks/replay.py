@@ -38,10 +38,15 @@ import numpy
 from mgcaffe.comm import AffineCost, Communicator, MergedAllReduce, Plan, Trace, connect, make_plan, read_trace
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.comm.exchange.emulation import parse_link, sleep_until
-from mgcaffe.comm.exchange.sums.base import Wire
-from mgcaffe.comm.planning.cost import WireCosts
+from mgcaffe.comm.exchange.sums.base import TransferSettings
+from mgcaffe.comm.planning.cost import AllReduceCosts
 from mgcaffe.comm.planning.schedules import SCHEDULES, predict_groups
-from mgcaffe.comm.tuning.calibration import WIRE_BUDGET_S, agree_least_times, agree_times, measure_wire
+from mgcaffe.comm.tuning.calibration import (
+    CALIBRATION_BUDGET_S,
+    agree_least_times,
+    agree_times,
+    measure_allreduce_costs,
+)
 from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
 
 TRACE = Path(__file__).parents[1] / "tests/golden/traces/googlenet_k80_batch64.csv"
@@ -92,8 +97,8 @@ class Replay:
         self._flat = flat
         self._segments, self._ready = trace.segments()
         self.backward = trace.backward_s
-        self._wire = Wire(link=link)
-        self._sync = MergedAllReduce(ranks, self.plan("single"), wire=self._wire)
+        self._transfer = TransferSettings(link=link)
+        self._sync = MergedAllReduce(ranks, self.plan("single"), transfer=self._transfer)
         self._sync.start(flat, self._segments)
         self._decision: Decision | None = None
 
@@ -105,7 +110,7 @@ class Replay:
 
     def predicted(self, plan: Plan) -> Plan:
         """A plan of other origin with the times for the trace and a + bM."""
-        ranges = [(group.first_layer, group.last_layer) for group in plan.groups]
+        ranges = [(group.first_segment, group.last_segment) for group in plan.groups]
         groups = predict_groups(ranges, self._segments, self._ready, self._link, 4)
         return Plan(plan.schedule, plan.layers, groups, self.backward, plan.blocking)
 
@@ -133,7 +138,7 @@ class Replay:
         laps, report = self._iterate()
         hidden = 0.0
         for times in report.groups:
-            group = plan.groups[times.number]
+            group = plan.groups[times.group]
             share = (min(times.end, report.backward_end) - times.start) / (times.end - times.start)
             planned = max(0.0, min(group.end_at, self.backward) - group.start_at)
             hidden += min(max(0.0, share) * (group.end_at - group.start_at), planned)
@@ -143,10 +148,12 @@ class Replay:
         """Ends the reducer."""
         self._sync.close()
 
-    def _measure(self, anew: bool) -> WireCosts:
+    def _measure(self, anew: bool) -> AllReduceCosts:
         # Time is scaled, so is what may be spent.
-        budget_s = WIRE_BUDGET_S * self._time_scale
-        return measure_wire(self._ranks, self._flat, wire=self._wire, segments=self._segments, budget_s=budget_s)
+        budget_s = CALIBRATION_BUDGET_S * self._time_scale
+        return measure_allreduce_costs(
+            self._ranks, self._flat, transfer=self._transfer, segments=self._segments, budget_s=budget_s
+        )
 
     def _iterate(self) -> tuple[list[float], CommReport]:
         """Sleeps through a backward pass; returns the laps that `Profiler.record` takes, and the report."""
@@ -165,9 +172,9 @@ class Replay:
         return [after - before for before, after in pairwise(marks)], report
 
 
-def find_time_scale(real: WireCosts, link: AffineCost) -> float:
+def find_time_scale(real: AllReduceCosts, link: AffineCost) -> float:
     """The least K (in tenths) by which an emulated all-reduce takes three times as long as a real one, at any size."""
-    curves = (real.polled, real.hurried, real.blocking)
+    curves = (real.polled, real.busy_polled, real.blocking)
     ratio = max(TIMES_REAL * seconds / link(size) for curve in curves for size, seconds in curve.points)
     return max(1.0, float(numpy.ceil(10 * ratio)) / 10)
 
@@ -280,7 +287,7 @@ def main() -> None:
     ranks = connect()
     trace = read_trace(arguments.trace)
     links = {text: text for text in arguments.emulate_link} or LINKS
-    real = measure_wire(ranks, numpy.zeros(trace.elements, dtype=numpy.float32), budget_s=9.0)
+    real = measure_allreduce_costs(ranks, numpy.zeros(trace.elements, dtype=numpy.float32), budget_s=9.0)
     rows: list[Row] = []
     for name, text in links.items():
         link = parse_link(text)

@@ -44,7 +44,7 @@ from mgcaffe.solvers.snapshots.writer import Snapshots
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.testing import tester
 from mgcaffe.solvers.testing.test_runs import TestRuns
-from mgcaffe.solvers.trainer import Observer, Trainer
+from mgcaffe.solvers.trainer import IterationObserver, Trainer
 from mgcaffe.solvers.update.updater import Updater
 
 
@@ -242,7 +242,7 @@ class Solver:
         self._on_start.append(on_start)
         self._on_gradients_ready.append(on_gradients_ready)
 
-    def observe(self, observer: Observer) -> None:
+    def observe(self, observer: IterationObserver) -> None:
         """Has somebody told when updates and communication happen."""
         self._trainer.observer = observer
 
@@ -252,7 +252,7 @@ class Solver:
         Where the plan overlaps the forward pass, the weights of the layers whose groups have not come are those before
         the update. `step`, tests and snapshots settle by themselves; listeners who read weights call it. Collective.
         """
-        report = self._trainer.settle()
+        report = self._trainer.complete_update()
         if report is not None:
             self._meter.communicated(report)
 

@@ -9,12 +9,13 @@ import time
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from mgcaffe.comm import CommReport, Plan
+from mgcaffe.comm import CommReport
 from mgcaffe.comm.exchange.comm_report import OnGroup
 from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
+from mgcaffe.solvers.exchange.forward_overlap import ForwardOverlap
 from mgcaffe.solvers.exchange.iteration_clock import IterationClock
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
 from mgcaffe.solvers.update.updater import Updater, clip_factor
@@ -33,17 +34,17 @@ class Pass:
     data_wait_s: float
 
 
-class Observer(Protocol):
-    """Whoever wants to know when things happen (`tools.timeline`)."""
+class IterationObserver(Protocol):
+    """Takes the times of communication and updates (`tools/timeline/recorder.py`)."""
 
     def communicated(self, comm: CommReport) -> None:
-        """Takes the report of an exchange."""
+        """Take the report of an exchange."""
 
     def agreed(self, start: float, end: float) -> None:
-        """Takes the clock before and after the ranks agreed on the loss, once their backward passes had ended."""
+        """Take the clock before and after the ranks agreed on the loss, once their backward passes had ended."""
 
     def updated(self, start: float, end: float, offset: int, count: int) -> None:
-        """Takes the clock before and after an update of elements `offset` to `offset + count` of the arena."""
+        """Take the clock before and after an update of elements `offset` to `offset + count` of the arena."""
 
 
 class Trainer:
@@ -57,11 +58,11 @@ class Trainer:
                                 where nothing needs all gradients together (clipping does)
         apply_update            updates all weights where take_gradients has not
 
-    By a plan that overlaps the forward pass, take_gradients does not wait at all: the next forward pass lets each layer
-    wait for its own parameters, and updates them; `settle` ends that before anybody looks at weights.
+    By a plan that overlaps the forward pass, take_gradients does not wait at all: the next forward pass completes the
+    update layer by layer (`exchange/forward_overlap.py`), or `complete_update` before weights are read.
 
-    All ways give the same bits. The computing thread makes the updates: until backward ends it is what everything
-    waits for, so those of the groups that have come meanwhile are made then, while the last groups are reduced.
+    All ways give the same bits. The computing thread makes the updates: until backward ends everything
+    waits for it, so those of the groups that have come meanwhile are made then, while the last groups are reduced.
 
     Args:
         net: the training net.
@@ -71,7 +72,7 @@ class Trainer:
         rank: this rank's number; each rank draws its own random numbers.
 
     Attributes:
-        observer: is told when updates and communication happen; None: nobody.
+        observer: is called when updates and communication happen; None: there is none.
     """
 
     def __init__(
@@ -80,18 +81,15 @@ class Trainer:
         self.net = net
         self.updater = updater
         self.averaging = averaging
-        self.observer: Observer | None = None
+        self.observer: IterationObserver | None = None
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
         self._rank = rank
-        self._is_pending = False
+        self._overlap = ForwardOverlap(net, averaging)
+        self._clock = IterationClock()
         self._earlier: CommReport | None = None
         self._waited: CommReport | None = None
         self._passes_ended = 0.0
-        self._needed: dict[int, list[int]] | None = None
-        self._clock = IterationClock()
-        self._settling: tuple[Plan | None, float] = None, 0.0
-        self._is_timed = False
 
     @property
     def records_per_iteration(self) -> int:
@@ -99,20 +97,14 @@ class Trainer:
         return self._iter_size * max((layer.batch_size for layer in self.net.data_layers), default=0)
 
     def compute_gradients(self, seed: int, iteration: int) -> Pass:
-        """Sums up the gradients of the micro-batches in the arena; their means over the ranks are on their way then.
+        """Sum up the gradients of the micro-batches in the arena and begin to average them over the ranks.
 
         The net's random stream starts anew from (seed, rank, iteration, micro-batch) each time, so that
         nothing random has to be stored in a snapshot.
         """
         self._waited = None
         waited = self._data_wait()
-        self._is_timed = self.averaging.wants_times
-        if self._is_timed:
-            self._hook()
-        # What was waited for between two iterations counts, unless it was another plan's.
-        plan, seconds = self._settling
-        self._clock = IterationClock(self._data_wait, seconds if plan is self.averaging.plan_in_use else 0.0)
-        self._settling = None, 0.0
+        self._clock = self._overlap.begin_iteration(self._data_wait)
         self.net.clear_param_diffs()
         loss = 0.0
         for micro_batch in range(self._iter_size):
@@ -120,34 +112,34 @@ class Trainer:
             loss += self.net.forward()
             if micro_batch == 0:
                 # Every parameter is up to date now; backward is about to write over the gradients.
-                self._earlier = self._settle()
+                self._earlier = self._observed(self._overlap.complete())
                 self._clock.first_forward = self._clock.now()
             if micro_batch < self._iter_size - 1:
                 self.net.backward()
-                continue
-            self._clock.forward = self._clock.now()
-            self.averaging.begin()
-            self.net.backward(self.averaging.layer_done)
-            self.averaging.backward_done()
+        self._clock.forward = self._clock.now()
+        self.averaging.begin()
+        self.net.backward(self.averaging.layer_done)
+        self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
         return Pass(loss / self._iter_size, self._data_wait() - waited)
 
     def wait(self) -> CommReport:
-        """Returns once all gradients are means over the ranks; `take_gradients` then updates none of them."""
+        """Return once all gradients are means over the ranks; `take_gradients` then updates none of them."""
         if self._waited is None:
-            self._waited = self._observed(self.averaging.wait())
+            self._waited = self.averaging.wait()
+            self._observed(self._waited)
         return self._waited
 
     def take_gradients(self, rate: float, iteration: int, *, together: bool = False) -> tuple[CommReport, bool]:
-        """Sees to it that gradients are means over the ranks, and updates the weights group by group if it may.
+        """Wait for the gradients' means, and update the weights group by group where nothing needs all of them first.
 
         Args:
             rate: the learning rate.
             iteration: updates done before this one.
-            together: whether somebody else needs all gradients before the first weight changes.
+            together: whether something else needs all gradients before the first weight changes.
 
         Returns:
-            The communication that ended in this iteration, and whether the update is made, or in the hands of the
+            The communication that ended in this iteration, and whether the update is made, or left to the
             next forward pass; if not, it is left to `apply_update`.
         """
         earlier, self._earlier = self._earlier, None
@@ -159,37 +151,26 @@ class Trainer:
             return _together(earlier, self.wait()), False
         update = self._update_of(rate, iteration)
         if self.averaging.overlaps_forward:
-            self._hook()
-            self._is_pending = True
-            self.averaging.defer(update)
+            self._overlap.defer(update)
             report = earlier or CommReport()
         else:
-            report = _together(earlier, self._observed(self.averaging.wait(update)))
-        if self._is_timed:
-            self.averaging.iteration_took(self._clock.times(len(self.net.arena.segments())))
+            report = self.averaging.wait(update)
+            self._observed(report)
+            report = _together(earlier, report)
+        self._overlap.end_iteration()
         return report, True
 
-    def settle(self) -> CommReport | None:
-        """Completes the update that was left to the next forward pass; None where there was none."""
-        plan, began = self.averaging.plan_in_use, time.perf_counter()
-        report = self._settle()
-        self._settling = plan, self._settling[1] + time.perf_counter() - began
-        return report
+    def complete_update(self) -> CommReport | None:
+        """Complete the update that was left to the next forward pass; return None where there was none."""
+        return self._observed(self._overlap.complete_early())
 
-    def _settle(self) -> CommReport | None:
-        if not self._is_pending:
-            return None
-        self._is_pending = False
-        report = self.averaging.finish()
-        return self._observed(report) if report is not None else None
-
-    def _observed(self, report: CommReport) -> CommReport:
-        if self.observer is not None:
+    def _observed(self, report: CommReport | None) -> CommReport | None:
+        if self.observer is not None and report is not None:
             self.observer.communicated(report)
         return report
 
     def _update_of(self, rate: float, iteration: int) -> OnGroup:
-        """Updates a slice of the arena."""
+        """Return a function that updates a slice of the arena."""
 
         def update(offset: int, count: int) -> None:
             began = time.perf_counter()
@@ -200,36 +181,8 @@ class Trainer:
 
         return update
 
-    def _hook(self) -> None:
-        """Sees to it that layers wait for their parameters from the next forward pass on, if any are on their way."""
-        if self._needed is None:
-            self._needed = self._find_needed()
-            self.net.before_forward.append(self._await_parameters)
-
-    def _find_needed(self) -> dict[int, list[int]]:
-        """By the number that hooks get: the segments of the arena whose parameters that step reads."""
-        segments = self.net.arena.segments()
-        owners = {id(piece.parameter): piece.offset for piece in self.net.arena.slices}
-        needed: dict[int, list[int]] = {}
-        for step in self.net.steps:
-            parameters = [each for member in step.members for each in self.net.layers[member].parameters]
-            offsets = {owners[id(each.owner or each)] for each in parameters}
-            needed[step.index] = [
-                index for index, (_, _, start, count) in enumerate(segments)
-                if any(start <= offset < start + count for offset in offsets)
-            ]  # fmt: skip
-        return needed
-
-    def _await_parameters(self, layer: int) -> None:
-        assert self._needed is not None
-        for segment in self._needed[layer]:
-            if self._is_timed:
-                self._clock.needs(segment)
-            if self._is_pending:
-                self.averaging.settle(segment)
-
     def loss_without_trace(self, seed: int, iteration: int) -> float:
-        """The loss of this rank on the batch that comes next, which stays the next one."""
+        """Return the loss of this rank on the batch that comes next, which stays the next one."""
         statistics = [(values, values.clone()) for values in changed_by_forward(self.net)]
         positions = [(layer, layer.position()) for layer in self.net.data_layers]
         self.net.reseed(seed, self._rank, iteration, 0)
@@ -242,7 +195,7 @@ class Trainer:
         return loss
 
     def apply_update(self, rate: float, iteration: int) -> None:
-        """Clips the summed gradients, divides them by iter_size and updates the weights, in Caffe's order."""
+        """Clip the summed gradients, divide them by iter_size and update the weights, in Caffe's order."""
         began = time.perf_counter()
         scale = clip_factor(self.net.arena, self._clip_gradients) / self._iter_size
         self.updater.apply(rate, iteration, scale)
@@ -254,7 +207,7 @@ class Trainer:
 
 
 def _together(earlier: CommReport | None, report: CommReport) -> CommReport:
-    """A report with the totals of both, where two exchanges ended in one iteration."""
+    """Return a report with the totals of both, where two exchanges ended in one iteration."""
     if earlier is None:
         return report
     return replace(

@@ -1,1 +1,1 @@
-"""The way of a gradient: from the layer that has computed it through the background reducer to its mean."""
+"""The exchange of gradients: groups of layers, the background reducer that averages them, and what is reported."""

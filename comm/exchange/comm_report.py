@@ -1,4 +1,4 @@
-"""What is told of the communication of an iteration, and who gets the groups as they come."""
+"""The report on an iteration's communication, and the type of the callback that gets the groups as they come."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ class GroupTimes:
         ready: when its last gradient was ready.
         start: when its all-reduce started.
         end: when it ended.
-        number: which of the plan's groups it is.
-        taken: when the computing thread found it reduced, having waited for it, or for it and others, or not.
+        group: its index in the plan.
     """
 
     bytes: int
     ready: float
     start: float
     end: float
-    number: int = 0
-    taken: float = 0.0
+    group: int = 0
 
 
 @dataclass(frozen=True)

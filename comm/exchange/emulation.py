@@ -1,7 +1,7 @@
-"""A slower network than there is: an all-reduce takes at least a + bM seconds, and the rest of them is slept.
+"""Emulates a slower network: an all-reduce takes at least a + bM seconds, the rest of which is slept.
 
-It shows on one machine what a schedule does on a link with a large start-up cost. What it gives is an emulation
-and is called so wherever it is shown: the sums are real, the time is that of a straight line.
+It shows on one machine what a schedule does on a link with a large start-up cost. Results are marked as emulated
+wherever they are shown: the sums are real, the time is that of a straight line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mgcaffe.errors import CommError, UsageError
 
 if TYPE_CHECKING:
     from mgcaffe.comm.exchange.gradient_path import GradientPath
-    from mgcaffe.comm.exchange.sums.base import Wire
+    from mgcaffe.comm.exchange.sums.base import TransferSettings
 
 _TESTED_S = 3e-4
 
@@ -38,11 +38,11 @@ def parse_link(text: str) -> AffineCost:
         ) from None
 
 
-def emulate(path: GradientPath, wire: Wire) -> GradientPath:
-    """Return the path as slow as `wire.link` says, or as it is where no link is emulated."""
-    if wire.link is None:
+def emulate(path: GradientPath, transfer: TransferSettings) -> GradientPath:
+    """Return the path as slow as `transfer.link` says, or as it is where no link is emulated."""
+    if transfer.link is None:
         return path
-    return EmulatedPath(path, wire.link, path.element_bytes if wire.type == "float32" else 2)
+    return EmulatedPath(path, transfer.link, path.element_bytes if transfer.type == "float32" else 2)
 
 
 class EmulatedPath:
@@ -51,29 +51,29 @@ class EmulatedPath:
     Args:
         path: does the work.
         cost: a + bM of the link.
-        wire_bytes: the bytes of an element that travel.
+        sent_bytes: the bytes that travel of each element.
     """
 
-    def __init__(self, path: GradientPath, cost: AffineCost, wire_bytes: int) -> None:
+    def __init__(self, path: GradientPath, cost: AffineCost, sent_bytes: int) -> None:
         self._path = path
         self._cost = cost
-        self._wire_bytes = wire_bytes
+        self._sent_bytes = sent_bytes
         self.element_bytes = path.element_bytes
 
     def mark(self, offset: int, count: int) -> Any:
-        """Take note, as the path does."""
+        """Do as the path does."""
         return self._path.mark(offset, count)
 
     def reduce(self, offset: int, count: int, token: Any) -> None:
         """Reduce the slice, and sleep until a + bM seconds have passed."""
         if token is not None:
             token.synchronize()  # on a GPU the gradients may yet have to be computed
-        deadline = time.perf_counter() + self._cost(count * self._wire_bytes)
+        deadline = time.perf_counter() + self._cost(count * self._sent_bytes)
         self._path.reduce(offset, count, token)
         sleep_until(deadline)
 
     def finish(self) -> None:
-        """Finish, as the path does."""
+        """Do as the path does."""
         self._path.finish()
 
 

@@ -1,4 +1,4 @@
-"""The way of a slice of gradients over the wire: to the host, sum over the ranks (`sums/make.py`), mean, back.
+"""Replaces a slice of gradients by its mean: copy to the host, sum over the ranks (`sums/make.py`), divide, copy back.
 
 The reducer and the calibration use this one function, so what is measured is what happens.
 
@@ -26,7 +26,7 @@ class GradientPath(Protocol):
     element_bytes: int
 
     def mark(self, offset: int, count: int) -> Any:
-        """Take note that these elements have been computed; called by the thread that computes.
+        """Record that these elements have been computed; called by the thread that computes.
 
         Returns a token for `reduce`.
         """

@@ -1,13 +1,13 @@
-"""The background reducer: one thread that takes complete groups from a queue and reduces one after the other.
+"""The background reducer: a thread that takes complete groups from a queue and averages one after the other.
 
 Nonblocking MPI collectives make no progress by themselves, so some thread must drive them, and the computing
 thread has other work. How the reducer's thread waits is `Waiting`: by default it starts MPI's nonblocking
 call and tests it, without a pause for 50 us, then every 0.2 ms, and from 20 ms on with pauses of a hundredth of what
-it has waited, up to 1 ms. Once the computing thread itself waits (`hurry`), its core is free, and the reducer tests
-without a pause for the first 5 ms.
+it has waited, up to 1 ms. Once the computing thread itself waits, its core is free, and the reducer tests
+without a pause for the first 5 ms (busy polling).
 
 Measured on one machine of two cores without a GPU, two ranks, 30 layers of 3 ms with 18 MB of gradients
-(`mpirun --bind-to none -n 2 python benchmarks/contention.py`, Open MPI 5.0.11), ms an iteration:
+(`mpirun --bind-to none -n 2 python benchmarks/contention.py`, Open MPI 5.0.11), ms per iteration:
 
 | communication             | blocking | polled every 0.2 ms | polled every 1 ms |
 |---------------------------|----------|---------------------|-------------------|
@@ -17,8 +17,8 @@ Measured on one machine of two cores without a GPU, two ranks, 30 layers of 3 ms
 | 1 group after backward    |    104.1 |               100.7 |             100.4 |
 
 A blocking call spins until the peer comes, on a core that the backward pass needs. Polling every 1 ms costs
-small messages 2 ms and more, every 0.2 ms 0.9 ms, so 0.2 ms is the default. Where computation is someone
-else's work (a GPU), a blocking call has the lowest latency: `Waiting(blocking=True)`.
+small messages 2 ms and more, every 0.2 ms 0.9 ms, so 0.2 ms is the default. Where a GPU
+computes, a blocking call has the lowest latency: `Waiting(blocking=True)`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mgcaffe.comm.exchange.emulation import emulate
 from mgcaffe.comm.exchange.gradient_path import GradientPath, make_path
-from mgcaffe.comm.exchange.sums.base import Rounding, Wire, hurry, set_waiting
+from mgcaffe.comm.exchange.sums.base import Rounding, TransferSettings, set_busy_polling, set_waiting
 from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
@@ -41,13 +40,34 @@ from mgcaffe.errors import CommError
 _JOIN_S = 5.0
 
 
-@dataclass(frozen=True)
 class Reduction:
-    """One group that was reduced: its number, and the clock before and after."""
+    """The handle of a submitted group.
 
-    number: int
-    start: float
-    end: float
+    Attributes:
+        group: its index in the plan.
+        start, end: the clock before and after its all-reduce, once it is done.
+    """
+
+    def __init__(self, reducer: Reducer, group: int) -> None:
+        self._reducer = reducer
+        self.group = group
+        self.start = self.end = 0.0
+        self.is_reduced = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the group is reduced, or never will be: `wait` returns or raises at once."""
+        return self.is_reduced or self._reducer.has_failed
+
+    def wait(self) -> None:
+        """Return when this group and those submitted before it are reduced.
+
+        What the computing thread does next sees their means.
+
+        Raises:
+            Exception: what went wrong on the reducer's thread.
+        """
+        self._reducer.wait_for(self)
 
 
 class Reducer:
@@ -57,7 +77,7 @@ class Reducer:
         communicator: the ranks; the reducer uses a duplicate.
         flat: the flat gradient buffer, a tensor (any device) or a numpy array.
         waiting: how its thread waits for the peers.
-        wire: in which type and by which way gradients travel.
+        transfer: in which type and by which way gradients travel.
         segments: the layers' places in the buffer.
         clock: seconds, for the records.
     """
@@ -68,77 +88,59 @@ class Reducer:
         flat: Any,
         *,
         waiting: Waiting | None = None,
-        wire: Wire | None = None,
+        transfer: TransferSettings | None = None,
         segments: Sequence[Segment] = (),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._communicator = communicator.duplicate(waiting)
-        wire = wire if wire is not None else Wire()
-        self._sum = make_sum(self._communicator, wire, segments)
-        self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum), wire)
+        transfer = transfer if transfer is not None else TransferSettings()
+        self._sum = make_sum(self._communicator, transfer, segments)
+        self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum), transfer)
         self.element_bytes = self._path.element_bytes
         self._clock = clock
-        self._queue: queue.SimpleQueue[tuple[int, int, int, Any] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Reduction, int, int, Any] | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
-        self._submitted = 0
-        self._awaited = 0
-        self._done: list[Reduction] = []
+        self._awaited: Reduction | None = None
         self._error: BaseException | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="mgcaffe reducer", daemon=True)
         self._thread.start()
 
-    def submit(self, number: int, offset: int, count: int) -> None:
-        """Hand over a slice whose gradients are complete; returns at once.
+    def submit(self, group: int, offset: int, count: int) -> Reduction:
+        """Queue a slice of the buffer whose gradients are complete; return its handle at once.
 
         Raises:
             CommError: the reducer is closed.
         """
         if self._closed:
             raise CommError("a gradient was handed to the reducer after it was closed")
-        self._submitted += 1
-        self._queue.put((number, offset, count, self._path.mark(offset, count)))
+        handle = Reduction(self, group)
+        self._queue.put((handle, offset, count, self._path.mark(offset, count)))
+        return handle
 
-    def wait_for(self, count: int) -> list[Reduction]:
-        """Return when `count` of the slices submitted since the last `wait` are reduced; a record of each that is.
-
-        What the computing thread does next sees their means.
-
-        Raises:
-            Exception: what went wrong on the reducer's thread.
-        """
+    def wait_for(self, handle: Reduction) -> None:
+        """Return when a group is reduced; the thread wakes the caller for this one alone. See `Reduction.wait`."""
         with self._changed:
-            if len(self._done) < count and self._error is None:
-                self._awaited = count
-                hurry(self._sum, True)
-                self._changed.wait_for(lambda: self._error is not None or len(self._done) >= count)
-                hurry(self._sum, False)
+            if not handle.is_done:
+                self._awaited = handle
+                set_busy_polling(self._sum, True)
+                self._changed.wait_for(lambda: handle.is_done)
+                set_busy_polling(self._sum, False)
             if self._error is not None:
                 raise self._error
-            done = list(self._done)
         self._path.finish()
-        return done
 
-    def wait(self) -> list[Reduction]:
-        """Return when all that was submitted is reduced, with a record of each, and start counting anew.
+    @property
+    def has_failed(self) -> bool:
+        """Whether the thread ended with an error, so that nothing more is reduced."""
+        return self._error is not None
 
-        Raises:
-            Exception: what went wrong on the reducer's thread.
-        """
-        done = self.wait_for(self._submitted)
-        self._done, self._submitted = [], 0
-        return done
-
-    def hurry(self, hurried: bool) -> None:
-        """Say whether the computing thread has nothing to do but wait, though it is not in `wait_for`."""
-        hurry(self._sum, hurried)
-
-    def is_done(self, count: int) -> bool:
-        """Whether at least `count` of the slices are reduced, or never will be."""
-        return self._error is not None or len(self._done) >= count
+    def set_busy_polling(self, enabled: bool) -> None:
+        """Poll without a pause at first, or not, while the computing thread waits for no group."""
+        set_busy_polling(self._sum, enabled)
 
     def sample(self, wanted: bool) -> None:
-        """Say whether rounding errors are measured from now on; while nothing is being reduced."""
+        """Measure rounding errors from now on, or not; to be called while nothing is being reduced."""
         self._sum.sample(wanted)
 
     def take_rounding(self) -> Rounding | None:
@@ -163,17 +165,18 @@ class Reducer:
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
-            number, offset, count, token = item
-            start = self._clock()
+            handle, offset, count, token = item
+            handle.start = self._clock()
             try:
                 self._path.reduce(offset, count, token)
             except BaseException as error:
-                # Whatever it is, it belongs to the computing thread, which gets it from wait().
+                # Of any kind: the computing thread raises it in wait().
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()
                 return
             with self._changed:
-                self._done.append(Reduction(number, start, self._clock()))
-                if len(self._done) >= self._awaited:
+                handle.end = self._clock()
+                handle.is_reduced = True
+                if handle is self._awaited:
                     self._changed.notify_all()

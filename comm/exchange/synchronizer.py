@@ -1,15 +1,15 @@
-"""What the solver talks to: gradients in while the backward pass runs, means over the ranks out.
+"""Hands each group of a plan to the background reducer while the backward pass runs; the solver gets the means.
 
     sync.start(arena.diff, segments)          once
     sync.begin_iteration()                    every iteration
-    sync.gradients_ready(index)               last micro-batch, layer by layer downwards
+    sync.gradients_ready(segment)             last micro-batch, layer by layer downwards
     report = sync.wait()                      before the update
 
 `wait(on_group)` calls a function with each group's place in the buffer as soon as its means have come, while later
 groups are still on their way: there it can be updated. Or the tail is left to run on beside the next forward pass:
 
     sync.defer(on_group)                      instead of wait
-    sync.settle(index)                        before a layer's forward pass: its group, and those sent before it
+    sync.wait_for_segment(segment)            before a layer's forward pass: its group, and those sent before it
     report = sync.finish()                    before anything else that needs all means
 
 Groups go out in the plan's order (`Plan.order`): first ready, first sent, or, if the tail is to run on, in that in
@@ -24,9 +24,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes, OnGroup
+from mgcaffe.comm.exchange.comm_report import CommReport, OnGroup
+from mgcaffe.comm.exchange.iteration import Iteration, name_segment
 from mgcaffe.comm.exchange.reducer import Reducer
-from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.planning.plan import Plan, Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting, name_ranks
 from mgcaffe.errors import CommError, RankDisagreement
@@ -47,25 +48,25 @@ class Synchronizer(Protocol):
         """The plan in use, if any."""
 
     def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
-        """Learn the flat gradient buffer and where each layer lies in it, by layer."""
+        """Take the flat gradient buffer and each layer's segment of it, by layer."""
 
     def begin_iteration(self) -> None:
         """Expect the gradients of a new iteration."""
 
-    def gradients_ready(self, index: int) -> None:
-        """Learn that segment `index` holds its complete gradient; called downwards, for every segment."""
+    def gradients_ready(self, segment: int) -> None:
+        """Take note that a segment holds its complete gradient; called downwards, for every segment."""
 
     def backward_done(self) -> None:
-        """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once."""
+        """Take note that the backward pass has ended, if `wait` or `defer` don't follow at once."""
 
     def wait(self, on_group: OnGroup | None = None) -> CommReport:
         """Return when the whole buffer holds the means over the ranks; `on_group` gets each group as it comes."""
 
     def defer(self, on_group: OnGroup) -> None:
-        """Leave the rest to `settle` and `finish`, which call `on_group` with each group."""
+        """Leave the rest to `wait_for_segment` and `finish`, which call `on_group` with each group."""
 
-    def settle(self, index: int) -> None:
-        """Return when what was deferred of segment `index` has come."""
+    def wait_for_segment(self, segment: int) -> None:
+        """Return when what was deferred of a segment has come."""
 
     def finish(self) -> CommReport | None:
         """Return when all that was deferred has come; None where nothing was."""
@@ -87,13 +88,13 @@ class NoSynchronizer:
         self._segments: list[Segment] = []
 
     def start(self, flat_diff: torch.Tensor | numpy.ndarray, segments: Sequence[Segment]) -> None:
-        """Learn the segments."""
+        """Keep the segments."""
         self._segments = list(segments)
 
     def begin_iteration(self) -> None:
         """Do nothing."""
 
-    def gradients_ready(self, index: int) -> None:
+    def gradients_ready(self, segment: int) -> None:
         """Do nothing."""
 
     def backward_done(self) -> None:
@@ -107,10 +108,10 @@ class NoSynchronizer:
         return CommReport()
 
     def defer(self, on_group: OnGroup) -> None:
-        """Wait: there is nothing to wait for."""
+        """Give all segments to `on_group`."""
         self.wait(on_group)
 
-    def settle(self, index: int) -> None:
+    def wait_for_segment(self, segment: int) -> None:
         """Do nothing: nothing is ever deferred."""
 
     def finish(self) -> None:
@@ -135,7 +136,7 @@ class MergedAllReduce:
         communicator: the ranks.
         plan: the merged groups; may also be set later, but before the first iteration.
         waiting: how the reducer's thread waits (`reducer.py`), whatever the plan says; None: as the plan says.
-        wire: in which type and by which way gradients travel.
+        transfer: in which type and by which way gradients travel.
         clock: seconds, for the report.
     """
 
@@ -145,31 +146,20 @@ class MergedAllReduce:
         plan: Plan | None = None,
         *,
         waiting: Waiting | None = None,
-        wire: Wire | None = None,
+        transfer: TransferSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._communicator = communicator
         self._plan = plan
         self._waiting = waiting
-        self._wire = wire
+        self._transfer = transfer
         self._clock = clock
         self._reducer: Reducer | None = None
         self._segments: list[Segment] = []
-        self._order: Sequence[int] = ()
-        self._next_layer: int | None = None
-        self._next_group = 0
-        self._next_sent = 0
-        self._iterations = 0
-        self._began = 0.0
-        self._backward_end: float | None = None
-        self._ready: list[float] = []
-        self._taken: list[float] = []
-        self._exposed = 0.0
-        self._waits: list[tuple[float, float, int]] = []
-        self._on_group: OnGroup | None = None
-        self._is_deferred = False
-        self._is_leisurely = False
         self._is_held = False
+        self._iterations = 0
+        self._iteration: Iteration | None = None
+        self._yields_core = False
         self._late: CommReport | None = None
 
     @property
@@ -191,7 +181,7 @@ class MergedAllReduce:
             self._communicator,
             flat_diff,
             waiting=self._waiting,
-            wire=self._wire,
+            transfer=self._transfer,
             segments=self._segments,
             clock=self._clock,
         )
@@ -208,9 +198,9 @@ class MergedAllReduce:
             CommError: called inside an iteration, or the plan doesn't fit the buffer.
             RankDisagreement: the ranks have different plans.
         """
-        if self._is_deferred:
+        if self._iteration is not None and self._iteration.is_deferred:
             self._late = self.finish()
-        if self._next_layer is not None:
+        if self._iteration is not None:
             raise CommError("the plan cannot change within an iteration")
         if self._reducer is not None:
             compare_plans(self._communicator, plan)
@@ -219,7 +209,6 @@ class MergedAllReduce:
                 self._reducer.set_waiting(Waiting(blocking=plan.blocking))
         self._plan = plan
         self._is_held = afterwards
-        self._order = plan.order
 
     def begin_iteration(self) -> None:
         """Expect the gradients of a new iteration.
@@ -229,48 +218,35 @@ class MergedAllReduce:
         """
         if self._reducer is None or self._plan is None:
             raise CommError("gradients cannot be reduced before start() and without a plan")
-        if self._next_layer is not None:
+        if self._iteration is not None:
             raise CommError("an iteration began before the gradients of the last one were waited for")
-        self._next_layer = len(self._segments) - 1
-        self._next_group = self._next_sent = 0
-        self._ready, self._taken, self._waits = [], [], []
-        self._exposed = 0.0
-        self._backward_end = None
         self._reducer.sample(self._iterations % SAMPLED_EVERY == 0)
         self._iterations += 1
-        self._began = self._clock()
+        self._iteration = Iteration(self._plan, self._segments, self._reducer, self._clock, is_held=self._is_held)
 
-    def gradients_ready(self, index: int) -> None:
-        """Learn that layer `index` is ready and start the group that this completes, if any.
+    def gradients_ready(self, segment: int) -> None:
+        """Take note that a segment's gradient is complete, and send the group that this completes, if any.
 
         Raises:
-            CommError: the layer is not the next one downwards.
+            CommError: the segment is not the next one downwards.
         """
-        if index != self._next_layer or index < 0:
-            raise CommError(f"the gradient of {self._name(index)} came out of order; {self._expected()}")
-        self._next_layer = index - 1
-        assert self._plan is not None and self._reducer is not None
-        groups = self._plan.groups
-        if self._next_group < len(groups) and groups[self._next_group].first_layer == index:
-            self._ready.append(self._clock())
-            self._next_group += 1
-            if not self._is_held:
-                self._send()
+        if self._iteration is None:
+            name = name_segment(self._segments, segment)
+            raise CommError(f"the gradient of {name} came out of order; no iteration has begun")
+        self._iteration.gradients_ready(segment)
 
     def backward_done(self) -> None:
-        """Learn that the backward pass has ended, if `wait` or `defer` don't follow at once.
+        """Take note that the backward pass has ended, if `wait` or `defer` don't follow at once.
 
         Until then the computing thread only exchanges small things with its peers. While groups are being reduced
-        it does so at leisure, and the reducer's thread eagerly: two threads that both test without a pause would be
-        in each other's way.
+        it polls infrequently, and the reducer's thread without a pause: two threads that both poll without a pause
+        would slow each other down.
         """
-        self._backward_end = self._clock()
-        assert self._reducer is not None
-        self._send()
-        if not self._reducer.is_done(self._next_sent):
-            self._reducer.hurry(True)
-            self._communicator.hurry(False)
-            self._is_leisurely = True
+        assert self._iteration is not None and self._reducer is not None
+        if self._iteration.backward_done():
+            self._reducer.set_busy_polling(True)
+            self._communicator.set_busy_polling(False)
+            self._yields_core = True
 
     def wait(self, on_group: OnGroup | None = None) -> CommReport:
         """Wait for what is still being reduced; `on_group` gets each group as soon as its means have come.
@@ -279,34 +255,27 @@ class MergedAllReduce:
             CommError: no iteration runs, or a layer's gradient has not come.
             Exception: what went wrong on the reducer's thread.
         """
-        self._end_backward(on_group)
-        return self._complete()
+        return self._complete(self._end_backward(on_group))
 
     def defer(self, on_group: OnGroup) -> None:
-        """Let communication run on; `settle` and `finish` give its groups to `on_group`.
+        """Let communication run on; `wait_for_segment` and `finish` give its groups to `on_group`.
 
         Raises:
             CommError: as for `wait`.
         """
-        self._end_backward(on_group)
+        iteration = self._end_backward(on_group)
         assert self._reducer is not None
-        self._reducer.hurry(False)  # the computing thread goes on computing
-        self._is_deferred = True
+        self._reducer.set_busy_polling(False)  # the computing thread goes on computing
+        iteration.is_deferred = True
 
-    def settle(self, index: int) -> None:
-        """Wait for the group of layer `index`, and those sent before it, if they were deferred.
+    def wait_for_segment(self, segment: int) -> None:
+        """Wait for the group of a segment, and those sent before it, if they were deferred.
 
         Raises:
             Exception: what went wrong on the reducer's thread.
         """
-        if not self._is_deferred:
-            return
-        assert self._plan is not None
-        for position in range(len(self._taken), len(self._order)):
-            group = self._plan.groups[self._order[position]]
-            if group.first_layer <= index <= group.last_layer:
-                self._take(position + 1)
-                return
+        if self._iteration is not None and self._iteration.is_deferred:
+            self._iteration.wait_for_segment(segment)
 
     def finish(self) -> CommReport | None:
         """Wait for all that was deferred.
@@ -314,103 +283,29 @@ class MergedAllReduce:
         Raises:
             Exception: what went wrong on the reducer's thread.
         """
-        if not self._is_deferred:
+        if self._iteration is None or not self._iteration.is_deferred:
             report, self._late = self._late, None
             return report
-        self._is_deferred = False
-        return self._complete()
+        return self._complete(self._iteration)
 
-    def _send(self) -> None:
-        """Hand over the groups whose turn it is."""
-        assert self._plan is not None and self._reducer is not None
-        while self._next_sent < len(self._order) and self._order[self._next_sent] < self._next_group:
-            number = self._order[self._next_sent]
-            group = self._plan.groups[number]
-            self._reducer.submit(number, group.offset, group.count)
-            self._next_sent += 1
+    def _end_backward(self, on_group: OnGroup | None) -> Iteration:
+        if self._iteration is None:
+            raise CommError("gradients were waited for too early; no iteration has begun")
+        if self._yields_core:
+            self._communicator.set_busy_polling(True)
+            self._yields_core = False
+        self._iteration.end_backward(on_group)
+        return self._iteration
 
-    def _end_backward(self, on_group: OnGroup | None) -> None:
-        if self._next_layer is None or self._next_layer >= 0 or self._is_deferred:
-            raise CommError(f"gradients were waited for too early; {self._expected()}")
-        now = self._clock()
-        if self._is_leisurely:
-            self._communicator.hurry(True)
-            self._is_leisurely = False
-        if self._backward_end is None:
-            self._backward_end = now
-        self._send()
-        # What the computing thread did since (the ranks agreeing on a number) was waiting as well.
-        assert self._reducer is not None
-        if not self._reducer.is_done(self._next_sent):
-            self._exposed = now - self._backward_end
-        elif self._next_sent:
-            self._exposed = max(0.0, self._reducer.wait_for(self._next_sent)[-1].end - self._backward_end)
-        self._on_group = on_group
-
-    def _take(self, count: int) -> None:
-        """Wait until `count` groups are reduced, and give each to `on_group` as it comes."""
-        assert self._plan is not None and self._reducer is not None
-        while len(self._taken) < count:
-            now = before = self._clock()
-            # Nobody wants the groups one by one without `on_group`, and each waking takes the reducer's time.
-            wanted = count if self._on_group is None else len(self._taken) + 1
-            is_there = self._reducer.is_done(wanted)
-            done = self._reducer.wait_for(wanted)
-            if not is_there:
-                now = self._clock()
-                self._exposed += now - before
-                number = self._order[wanted - 1]
-                self._waits.append((before - self._began, now - self._began, number))
-            for reduction in done[len(self._taken) : count]:
-                self._taken.append(now)
-                if self._on_group is not None:
-                    group = self._plan.groups[reduction.number]
-                    self._on_group(group.offset, group.count)
-
-    def _complete(self) -> CommReport:
-        """Take the rest and return the report."""
-        assert self._plan is not None and self._reducer is not None and self._backward_end is not None
-        self._take(len(self._order))
-        done = self._reducer.wait()
-        self._next_layer, self._on_group = None, None
-        total = sum(reduction.end - reduction.start for reduction in done)
-        groups = [
-            GroupTimes(
-                self._plan.groups[reduction.number].count * self._reducer.element_bytes,
-                self._ready[reduction.number] - self._began,
-                reduction.start - self._began,
-                reduction.end - self._began,
-                reduction.number,
-                taken - self._began,
-            )
-            for reduction, taken in zip(done, self._taken, strict=True)
-        ]
-        return CommReport(
-            total,
-            self._exposed,
-            max(0.0, total - self._exposed),
-            groups,
-            self._began,
-            self._backward_end - self._began,
-            self._reducer.take_rounding(),
-            self._waits,
-            self._plan,
-        )
+    def _complete(self, iteration: Iteration) -> CommReport:
+        report = iteration.complete()
+        self._iteration = None
+        return report
 
     def close(self) -> None:
         """End the reducer's thread."""
         if self._reducer is not None:
             self._reducer.close()
-
-    def _name(self, index: int) -> str:
-        return f"layer '{self._segments[index].name}'" if 0 <= index < len(self._segments) else f"layer {index}"
-
-    def _expected(self) -> str:
-        if self._next_layer is None:
-            return "no iteration has begun"
-        if self._next_layer < 0:
-            return "all layers have come already"
-        return f"next is {self._name(self._next_layer)}, number {self._next_layer} of {len(self._segments)}"
 
 
 def compare_plans(communicator: Communicator, plan: Plan) -> None:

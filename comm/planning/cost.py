@@ -212,22 +212,22 @@ def _point(point: Json) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class WireCosts:
+class AllReduceCosts:
     """What an all-reduce costs by the way in which the reducer's thread waits (`communicator.Waiting`).
 
     Attributes:
         polled: tested now and then, as beside the backward pass.
-        hurried: tested without a pause at first, as when the computing thread itself waits.
+        busy_polled: tested without a pause at first, as when the computing thread itself waits.
         blocking: by MPI's blocking call.
     """
 
     polled: AllReduceCost
-    hurried: AllReduceCost
+    busy_polled: AllReduceCost
     blocking: AllReduceCost
 
     def alone(self, blocking: bool) -> AllReduceCost:
         """Return the cost of an all-reduce that the computing thread waits for."""
-        return self.blocking if blocking else self.hurried
+        return self.blocking if blocking else self.busy_polled
 
     def beside(self, blocking: bool) -> AllReduceCost:
         """Return the cost of one in the background."""

@@ -1,4 +1,4 @@
-"""Files of measured all-reduce costs, so that the wire need not be measured at the start of every run.
+"""Files of measured all-reduce costs, so that a run need not begin with measuring.
 
     {
      "all_reduce_costs": [
@@ -32,13 +32,16 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts, line_error, read_cost
+from mgcaffe.comm.planning.cost import AllReduceCost, AllReduceCosts, line_error, read_cost
 from mgcaffe.comm.planning.csv_rows import read_text
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError, DataError
 from mgcaffe.errors.checked_json import Json, parse_json
 
 _HEAD = "all_reduce_costs"
+
+# The names of the curves in the file, and in `AllReduceCosts`.
+_CURVES = {"polled": "polled", "hurried": "busy_polled", "blocking": "blocking"}
 
 _TRANSPORT_VARIABLES = (
     "OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_coll",
@@ -82,7 +85,7 @@ class CostEntry:
     """A measurement with its key."""
 
     key: CostKey
-    costs: WireCosts
+    costs: AllReduceCosts
 
 
 def read_cost_file(path: str | Path) -> list[CostEntry]:
@@ -123,7 +126,7 @@ def parse_costs(document: Json) -> list[CostEntry]:
 def _parse_entry(entry: Json) -> CostEntry:
     hosts = {host: ranks.integer(least=1) for host, ranks in entry["hosts"].members().items()}
     key = CostKey(hosts, entry["ranks"].integer(least=1), entry["mpi"].text(), entry["transport"].text())
-    return CostEntry(key, WireCosts(*(_curve(entry[field.name]) for field in fields(WireCosts))))
+    return CostEntry(key, AllReduceCosts(**{field: _curve(entry[name]) for name, field in _CURVES.items()}))
 
 
 def _curve(value: Json) -> AllReduceCost:
@@ -133,7 +136,7 @@ def _curve(value: Json) -> AllReduceCost:
     return cost
 
 
-def find_costs(entries: Sequence[CostEntry], key: CostKey) -> tuple[WireCosts | None, str]:
+def find_costs(entries: Sequence[CostEntry], key: CostKey) -> tuple[AllReduceCosts | None, str]:
     """Return the costs measured under a key; or None, and how the nearest measurement differs."""
     for entry in entries:
         if entry.key == key:
@@ -191,12 +194,12 @@ def write_cost_file(path: str | Path, entries: Sequence[CostEntry], new: CostEnt
 
 
 def _row(entry: CostEntry) -> str:
-    a, b, fit = entry.costs.hurried.affine()
-    mean, worst, size = line_error(entry.costs.hurried)
+    a, b, fit = entry.costs.busy_polled.affine()
+    mean, worst, size = line_error(entry.costs.busy_polled)
     record = {
         **asdict(entry.key),
         "fit": {"a": a, "b": b, "r2": fit, "mean_error": mean, "worst_error": worst, "worst_bytes": size},
-        **{field.name: getattr(entry.costs, field.name).to_json() for field in fields(WireCosts)},
+        **{name: getattr(entry.costs, field).to_json() for name, field in _CURVES.items()},
     }
     lines = [f"   {json.dumps(name)}: {json.dumps(value)}" for name, value in record.items()]
     return "  {\n" + ",\n".join(lines) + "\n  }"

@@ -103,12 +103,12 @@ class _Played(ComputingThread):
         self._timings = timings
         self._forward = forward
         self._bytes = sum(group.bytes for group in plan.groups)
-        self._due = {group.first_layer: number for number, group in enumerate(plan.groups)}
+        self._due = {group.first_segment: number for number, group in enumerate(plan.groups)}
         reads = sorted((seconds, layer) for layer, seconds in enumerate(forward.needed))
         owner = {
             layer: number
             for number, group in enumerate(plan.groups)
-            for layer in range(group.first_layer, group.last_layer + 1)
+            for layer in range(group.first_segment, group.last_segment + 1)
         }
         self._reads = [(seconds, owner[layer]) for seconds, layer in reads if layer in owner]
         self._began = 0.0

@@ -219,7 +219,7 @@ def read_network(path: Path) -> Network:
     return FixedNetwork(str(path), read_cost(document))
 
 
-_LEAST_BYTES = 1024
+_MIN_BYTES = 1024
 _MAX_NODES = 10**9
 
 
@@ -237,8 +237,8 @@ def _read_table(path: Path, text: str) -> dict[int, AllReduceCost]:
                 " sense",
                 location=location,
             )
-        if size >= _LEAST_BYTES:
+        if size >= _MIN_BYTES:
             points.setdefault(nodes, []).append((size, latency * 1e-6))
     if not points:
-        raise DataError(f"no all-reduce of {_LEAST_BYTES} bytes or more", location=Location(str(path)))
+        raise DataError(f"no all-reduce of {_MIN_BYTES} bytes or more", location=Location(str(path)))
     return {nodes: AllReduceCost(rows) for nodes, rows in points.items()}

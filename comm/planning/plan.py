@@ -1,8 +1,9 @@
 """A plan: which layers' gradients are all-reduced together, in which order, and when that should end.
 
-Layers count from 0 (next to the input) to L - 1. The backward pass goes down from L - 1, so the groups of a
-plan run downwards too, each a contiguous range of layers and, because the gradient buffer lies in layer
-order, one contiguous slice of it. Times are in seconds from the start of the backward pass.
+Layers with trainable parameters count from 0 (next to the input) to L - 1; each has the segment of that number in the
+gradient buffer. The backward pass goes down from L - 1, so the groups of a plan run downwards too, each a contiguous
+range of segments and, because the buffer lies in layer order, one contiguous slice of it. Times are in seconds from
+the start of the backward pass.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Group:
-    """Layers `first_layer` to `last_layer`, both included, reduced at once.
+    """Segments `first_segment` to `last_segment`, both included, reduced at once.
 
     Attributes:
-        first_layer: the lowest layer, whose gradient is the last to come.
-        last_layer: the highest layer.
+        first_segment: that of the lowest layer, whose gradient is the last to come.
+        last_segment: that of the highest layer.
         offset: the first element of the slice in the flat gradient buffer.
         count: the number of elements.
         bytes: the same in bytes.
@@ -42,8 +43,8 @@ class Group:
         end_at: when it is predicted to end (tau_c + t_c).
     """
 
-    first_layer: int
-    last_layer: int
+    first_segment: int
+    last_segment: int
     offset: int
     count: int
     bytes: int
@@ -67,8 +68,8 @@ class Plan:
             (`communicator.Waiting`).
         overlaps_forward: whether an iteration ends with its last groups on their way, and the next forward pass waits
             for each where a layer needs it.
-        sending: of a plan that does, the groups' numbers in the order in which they are sent; empty: first ready,
-            first sent.
+        sending: of a plan that does, the groups (indices in `groups`) in the order in which they are sent; empty: first
+            ready, first sent.
         waits: of a plan that overlaps the forward pass, the seconds that communication is predicted to add to an
             iteration besides what it adds to the backward pass; None where that was not predicted.
     """
@@ -97,7 +98,7 @@ class Plan:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The groups' numbers in the order in which they are sent, the same on all ranks."""
+        """The groups in the order in which they are sent, the same on all ranks."""
         return self.sending or tuple(range(len(self.groups)))
 
     @property
@@ -108,7 +109,7 @@ class Plan:
     @cached_property
     def hash(self) -> str:
         """A digest of what the ranks must agree on and what decides the bits: the slices, their order, the call."""
-        slices = [[group.first_layer, group.last_layer, group.offset, group.count] for group in self.groups]
+        slices = [[group.first_segment, group.last_segment, group.offset, group.count] for group in self.groups]
         call: list[object] = ["blocking"] if self.blocking else []
         call += ["overlap_forward", self.order] if self.overlaps_forward else []
         return hashlib.sha256(json.dumps([self.layers, slices, *call]).encode()).hexdigest()
@@ -126,20 +127,20 @@ class Plan:
             raise CommError(f"the plan is for {self.layers} layers, the net has {len(segments)} with parameters")
         below = self.layers
         for group in self.groups:
-            if not 0 <= group.first_layer <= group.last_layer < below:
+            if not 0 <= group.first_segment <= group.last_segment < below:
                 raise CommError(
-                    f"the plan's group of layers {group.first_layer} to {group.last_layer} is out of order: "
+                    f"the plan's group of layers {group.first_segment} to {group.last_segment} is out of order: "
                     f"groups run from layer {self.layers - 1} downwards and don't overlap"
                 )
-            _check_skipped(segments, group.last_layer + 1, below)
-            first, last = segments[group.first_layer], segments[group.last_layer]
+            _check_skipped(segments, group.last_segment + 1, below)
+            first, last = segments[group.first_segment], segments[group.last_segment]
             if (group.offset, group.count) != (first.offset, last.offset + last.count - first.offset):
                 raise CommError(
                     f"the plan's group '{first.name}' to '{last.name}' covers elements {group.offset} to "
                     f"{group.offset + group.count}, the net has these layers at {first.offset} to "
                     f"{last.offset + last.count}"
                 )
-            below = group.first_layer
+            below = group.first_segment
         _check_skipped(segments, 0, below)
 
     def to_json(self) -> str:
@@ -155,7 +156,7 @@ class Plan:
             "end": self.end,
             "exposed": self.exposed,
             "hash": self.hash,
-            "groups": [asdict(group) for group in self.groups],
+            "groups": [{_in_json(name): value for name, value in asdict(group).items()} for group in self.groups],
         }
         return json.dumps(record, indent=1)
 
@@ -196,13 +197,19 @@ class Plan:
 
 
 def _group_value(group: Json, name: str) -> float:
-    return group[name].number() if name.endswith("_at") else group[name].integer()
+    value = group[_in_json(name)]
+    return value.number() if name.endswith("_at") else value.integer()
+
+
+def _in_json(field: str) -> str:
+    """Return the key of a group's field: snapshots and plan files say first_layer and last_layer."""
+    return field.replace("_segment", "_layer")
 
 
 def _check_skipped(segments: Sequence[Segment], start: int, stop: int) -> None:
-    for index in range(start, stop):
-        if segments[index].count > 0:
-            raise CommError(f"the plan leaves out layer '{segments[index].name}' (number {index})")
+    for segment in range(start, stop):
+        if segments[segment].count > 0:
+            raise CommError(f"the plan leaves out layer '{segments[segment].name}' (number {segment})")
 
 
 def ready_times(backward_times: Sequence[float]) -> list[float]:

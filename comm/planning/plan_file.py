@@ -68,8 +68,8 @@ def plan_text(plan: Plan, basis: PlanBasis) -> str:
     ]
     groups = [
         {
-            "from": _label(basis.segments, group.last_layer),
-            "down_to": _label(basis.segments, group.first_layer),
+            "from": _label(basis.segments, group.last_segment),
+            "down_to": _label(basis.segments, group.first_segment),
             "elements": group.count,
             "ready_s": _rounded(group.ready_at),
             "start_s": _rounded(group.start_at),
@@ -99,14 +99,14 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rounded(seconds: float) -> float:
-    """Leave out what nobody measured or reads."""
+    """Round to nanoseconds, which is finer than any measurement."""
     return round(seconds, 9)
 
 
-def _label(segments: Sequence[Segment], index: int) -> str | int:
+def _label(segments: Sequence[Segment], number: int) -> str | int:
     """Return a layer's name, or its number where several have that name."""
-    name = segments[index].name
-    return name if sum(segment.name == name for segment in segments) == 1 else index
+    name = segments[number].name
+    return name if sum(segment.name == name for segment in segments) == 1 else number
 
 
 def read_plan(path: str | Path, segments: Sequence[Segment], element_bytes: int) -> Plan:

@@ -50,7 +50,7 @@ def predict_plan(plan: Plan, backward_times: Sequence[float], tail: float, chann
         channel: how it communicates.
     """
     replay = _Replay(channel)
-    due = {group.first_layer: group for group in plan.groups}
+    due = {group.first_segment: group for group in plan.groups}
     for layer in range(plan.layers - 1, -1, -1):
         replay.compute(backward_times[layer])
         if layer in due:

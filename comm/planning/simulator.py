@@ -26,7 +26,7 @@ class Result:
         workers: how many, each with the trace's batch.
         schedule: its name.
         iteration_s: seconds from forward pass to forward pass.
-        speedup: images a second over those of one worker.
+        speedup: images per second over those of one worker.
         exposed_s: the seconds of it in which there is only communication.
         groups: how many all-reduces.
     """

@@ -46,7 +46,7 @@ class Trace:
 
     Attributes:
         layers: in forward order.
-        forward_s: how long the forward pass took, None where nobody measured it.
+        forward_s: how long the forward pass took, None where it was not measured.
     """
 
     layers: tuple[TraceLayer, ...]

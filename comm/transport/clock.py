@@ -1,6 +1,6 @@
-"""How far the ranks' clocks are apart, so that what happened on several hosts can be put into one picture.
+"""Measures how far the ranks' clocks are apart, so that one timeline can show several hosts.
 
-Every rank notes its clock before and after a small all-reduce, which nobody leaves before everybody has come. So
+Every rank reads its clock before and after a small all-reduce, which no rank leaves before all have come. So
 rank r's arrival is no later than rank 0's departure, and rank 0's arrival no later than r's departure; each round
 bounds the offset from both sides, and the narrowest bounds of all rounds hold. On one network that leaves about the
 time of one message (Cristian, 1989, bounds it by half a round trip in the same way).

@@ -1,7 +1,7 @@
-"""What a group of ranks can do together, and the group of one.
+"""The interface of a communicator (a group of ranks), and the communicator of a single rank.
 
-`connect.py` returns a `SingleCommunicator` (no MPI needed) or an `MpiCommunicator`. Nothing above this file asks which
-one it was given.
+`connect.py` returns a `SingleCommunicator` (no MPI needed) or an `MpiCommunicator`. Their users never ask which
+one they have.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ class Waiting:
         blocking: True: MPI's blocking call, which spins and keeps a core busy until the peers have come.
             False: the nonblocking call, tested again and again.
         spin_s: tested without a pause (but yielding the core) for the first so many seconds.
-        hurried_spin_s: the same where the caller has nothing better to do.
+        busy_spin_s: the same where the caller has nothing better to do.
         sleep_s: the shortest pause between two tests after that.
-        most_sleep_s: up to which it grows, as a hundredth of the time waited so far: who has waited for long loses
-            little by a longer one, and each test takes time from the computation.
+        max_sleep_s: up to which it grows, as a hundredth of the time waited so far: after a long time little is lost
+            by a longer one, and each test takes time from the computation.
     """
 
     blocking: bool = False
     spin_s: float = 50e-6
-    hurried_spin_s: float = 5e-3
+    busy_spin_s: float = 5e-3
     sleep_s: float = 200e-6
-    most_sleep_s: float = 1e-3
+    max_sleep_s: float = 1e-3
 
     def pause(self, waited: float) -> float:
         """Return the seconds to sleep until the next test, after so many seconds."""
-        return max(self.sleep_s, min(waited / 100, self.most_sleep_s))
+        return max(self.sleep_s, min(waited / 100, self.max_sleep_s))
 
 
 class Communicator(Protocol):
-    """A group of ranks. Every method but `abort`, `hurry` and `close` is collective: all ranks call it alike.
+    """A group of ranks.
 
+    Every method but `abort`, `set_busy_polling` and `close` is collective: all ranks call it alike.
     A buffer is a contiguous numpy array or torch tensor (any device); it is changed in place. One
     communicator is used by one thread; another thread takes a `duplicate()`, whose calls never mix with this
     one's.
@@ -100,8 +101,11 @@ class Communicator(Protocol):
     def split(self, color: int | None) -> Communicator | None:
         """Return the group of the ranks that give the same number, by rank; None for a rank that gives None."""
 
-    def hurry(self, hurried: bool) -> None:
-        """Say whether the caller has nothing better to do than wait (may be called from another thread)."""
+    def set_busy_polling(self, enabled: bool) -> None:
+        """Poll without a pause at first (`Waiting.busy_spin_s`), or not; may be called from another thread.
+
+        To be enabled while the caller has nothing to compute.
+        """
 
     def set_waiting(self, waiting: Waiting) -> None:
         """Wait in another way from the next call on; between two calls, and alike on all ranks."""
@@ -171,7 +175,7 @@ class SingleCommunicator:
         """Return another group of one."""
         return None if color is None else SingleCommunicator()
 
-    def hurry(self, hurried: bool) -> None:
+    def set_busy_polling(self, enabled: bool) -> None:
         """Do nothing: there is nothing to wait for."""
 
     def set_waiting(self, waiting: Waiting) -> None:

@@ -1,4 +1,4 @@
-"""The first thing that a rank does: find the ranks of its job and connect to them."""
+"""Connects a process to the ranks of its job, which is the first thing that it does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def connect() -> Communicator:
     mpi = load_mpi()
     check_place(launch, mpi.COMM_WORLD.Get_rank(), mpi.COMM_WORLD.Get_size(), library_name(mpi))
     communicator = MpiCommunicator(mpi.COMM_WORLD.Dup(), launcher=launch.launcher)
-    communicator.hurry(True)
+    communicator.set_busy_polling(True)
     return communicator
 
 

@@ -1,4 +1,4 @@
-"""Who started this process, and which of how many ranks it is, read from the environment alone.
+"""Reads from the environment which launcher started this process, its rank and the world size.
 
 | launcher   | rank                   | size                   | within the host                          |
 |------------|------------------------|------------------------|------------------------------------------|
@@ -103,7 +103,7 @@ def detect(environ: Mapping[str, str] | None = None) -> Launch:
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        CommError: a rank without a size, numbers that are none or contradict each other, a launcher that is
+        CommError: a rank without a size, values that are no numbers or contradict each other, a launcher that is
             not MPI's, or PMIx alone (which doesn't say the size) without mpi4py to ask.
     """
     environ = os.environ if environ is None else environ

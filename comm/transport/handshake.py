@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from mgcaffe.comm.transport.communicator import Communicator, name_ranks
 from mgcaffe.errors import RankDisagreement
 
-_LONGEST_VALUE = 100
+_MAX_VALUE_LENGTH = 100
 _ABSENT = "(not stated)"
 
 
@@ -86,4 +86,4 @@ def _first_difference(texts: Sequence[Sequence[str]]) -> int:
 
 
 def _shorten(value: str) -> str:
-    return value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."
+    return value if len(value) <= _MAX_VALUE_LENGTH else value[: _MAX_VALUE_LENGTH - 3] + "..."

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # MPI counts elements with a C int.
-_MOST_ELEMENTS = 1 << 30
+_MAX_ELEMENTS = 1 << 30
 
 _lock = threading.Lock()
 
@@ -64,7 +64,7 @@ def _set_defaults_of_openmpi() -> None:
     """Choose what Open MPI chooses badly for us, wherever neither the user nor mpirun has chosen.
 
     Its nonblocking all-reduce takes a tree; reducing scattered parts and gathering them (Rabenseifner) takes
-    a third of the time at 16 MB on two ranks, and two thirds on four. Opening libfabric costs a second at
+    a third of the time at 16 MB on two ranks, and two thirds on four. Opening libfabric costs 1 s at
     start and serves one-sided transfers only, so within one host it is left out.
     """
     os.environ.setdefault("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner")
@@ -123,7 +123,7 @@ class MpiCommunicator:
         self._launcher = launcher
         self._serialized = MPI.Query_thread() < MPI.THREAD_MULTIPLE
         self.waiting = waiting or Waiting()
-        self._hurried = False
+        self._polls_busily = False
         self._operations = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
@@ -139,16 +139,16 @@ class MpiCommunicator:
         operation = self._operations[op]
         comm = self._open()
         with on_host(buffer) as array:
-            for start in range(0, array.size, _MOST_ELEMENTS):
-                part = array[start : start + _MOST_ELEMENTS]
+            for start in range(0, array.size, _MAX_ELEMENTS):
+                part = array[start : start + _MAX_ELEMENTS]
                 self._run(comm.Allreduce, comm.Iallreduce, self._mpi.IN_PLACE, part, operation)
 
     def reduce(self, buffer: Any, root: int = 0) -> None:
         """Sum the buffers on the root."""
         comm = self._open()
         with on_host(buffer) as array:
-            for start in range(0, array.size, _MOST_ELEMENTS):
-                part = array[start : start + _MOST_ELEMENTS]
+            for start in range(0, array.size, _MAX_ELEMENTS):
+                part = array[start : start + _MAX_ELEMENTS]
                 ends = (self._mpi.IN_PLACE, part) if self.rank == root else (part, None)
                 self._run(comm.Reduce, comm.Ireduce, *ends, self._mpi.SUM, root)
 
@@ -168,8 +168,8 @@ class MpiCommunicator:
         """Replace the buffer by the root's."""
         comm = self._open()
         with on_host(buffer) as array:
-            for start in range(0, array.size, _MOST_ELEMENTS):
-                part = array[start : start + _MOST_ELEMENTS]
+            for start in range(0, array.size, _MAX_ELEMENTS):
+                part = array[start : start + _MAX_ELEMENTS]
                 self._finish(partial(comm.Ibcast, part, root))
 
     def gather(self, value: T) -> list[T] | None:
@@ -215,12 +215,12 @@ class MpiCommunicator:
         if color is None:
             return None
         part = MpiCommunicator(comm, launcher=self._launcher, waiting=self.waiting)
-        part.hurry(self._hurried)
+        part.set_busy_polling(self._polls_busily)
         return part
 
-    def hurry(self, hurried: bool) -> None:
-        """Poll eagerly, or leave the core to the computation."""
-        self._hurried = hurried
+    def set_busy_polling(self, enabled: bool) -> None:
+        """Poll without a pause at first, or leave the core to the computation."""
+        self._polls_busily = enabled
 
     def set_waiting(self, waiting: Waiting) -> None:
         """Change between MPI's blocking and nonblocking calls, which never match each other."""
@@ -289,7 +289,7 @@ class MpiCommunicator:
             waited = time.perf_counter() - began
             if patience_s is not None and waited > patience_s:
                 return False
-            if waited < (self.waiting.hurried_spin_s if self._hurried else self.waiting.spin_s):
+            if waited < (self.waiting.busy_spin_s if self._polls_busily else self.waiting.spin_s):
                 os.sched_yield()
             else:
                 time.sleep(self.waiting.pause(waited))

@@ -158,7 +158,7 @@ class ThreadedCommunicator:
         meetings = self._meetings.child((self._duplicates, color), len(members))
         return None if color is None else ThreadedCommunicator(members.index(self.rank), calls, meetings, self.host)
 
-    def hurry(self, hurried: bool) -> None:
+    def set_busy_polling(self, enabled: bool) -> None:
         """Do nothing: threads wake each other."""
 
     def set_waiting(self, waiting: Waiting) -> None:

@@ -16,9 +16,9 @@ import numpy
 
 from mgcaffe.comm.exchange.emulation import emulate
 from mgcaffe.comm.exchange.gradient_path import make_path
-from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.sums.make import make_sum
-from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts
+from mgcaffe.comm.planning.cost import AllReduceCost, AllReduceCosts
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator, Operation, Waiting
 from mgcaffe.errors import CommError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LEAST_BYTES = 1024
 _SAMPLES = 5
 
-WIRE_BUDGET_S = 2.4
+CALIBRATION_BUDGET_S = 2.4
 """Seconds for which training stands still while the wire is measured."""
 
 
@@ -49,9 +49,9 @@ def measure_allreduce(
     *,
     budget_s: float = 1.5,
     rounds: int = 3,
-    wire: Wire | None = None,
+    transfer: TransferSettings | None = None,
     segments: Sequence[Segment] = (),
-    hurried: bool = False,
+    busy_polling: bool = False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> AllReduceCost:
     """Measure the all-reduce and return the same curve on every rank; a collective call.
@@ -62,8 +62,8 @@ def measure_allreduce(
         budget_s: the time to spend, in seconds, beyond which no further size or round is begun. The smallest
             size is always measured; sizes that would not fit are left to the curve's linear continuation.
         rounds: how often every size is measured, `_SAMPLES` times each, the first of them not counted.
-        wire, segments: how gradients travel, as the reducer is told (`sums.make.make_sum`).
-        hurried: whether the calls are tested as when the computing thread waits (`Communicator.hurry`).
+        transfer, segments: how gradients travel, as the reducer is told (`sums.make.make_sum`).
+        busy_polling: whether the calls are tested as when the computing thread waits (`Communicator.set_busy_polling`).
         clock: the clock to measure with.
 
     Raises:
@@ -72,11 +72,11 @@ def measure_allreduce(
     if len(flat) == 0:
         raise CommError("an all-reduce of an empty gradient buffer cannot be measured")
     flat[:] = 0
-    wire = wire if wire is not None else Wire()
-    summing = make_sum(communicator, wire, segments)
+    transfer = transfer if transfer is not None else TransferSettings()
+    summing = make_sum(communicator, transfer, segments)
     for channel in summing.channels:
-        channel.hurry(hurried)
-    path = emulate(make_path(communicator, flat, summing), wire)
+        channel.set_busy_polling(busy_polling)
+    path = emulate(make_path(communicator, flat, summing), transfer)
     counts = [max(1, size // path.element_bytes) for size in calibration_sizes(len(flat) * path.element_bytes)]
     best: dict[int, float] = {}
     began = clock()
@@ -98,14 +98,14 @@ def measure_allreduce(
     return AllReduceCost([(count * path.element_bytes, max(best[count], 1e-9)) for count in best])
 
 
-def measure_wire(
+def measure_allreduce_costs(
     communicator: Communicator,
     flat: torch.Tensor | numpy.ndarray,
     *,
-    budget_s: float = WIRE_BUDGET_S,
-    wire: Wire | None = None,
+    budget_s: float = CALIBRATION_BUDGET_S,
+    transfer: TransferSettings | None = None,
     segments: Sequence[Segment] = (),
-) -> WireCosts:
+) -> AllReduceCosts:
     """Measure the all-reduce in all ways of waiting; arguments as for `measure_allreduce`; a collective call.
 
     A call that is tested now and then costs 0.1 to 1 ms more than one that is waited for, so that one curve for
@@ -114,16 +114,16 @@ def measure_wire(
     """
     kept: Any = flat.copy() if isinstance(flat, numpy.ndarray) else flat.to("cpu", copy=True)
     curves = []
-    for blocking, hurried in ((False, False), (False, True), (True, True)):
+    for blocking, busy_polling in ((False, False), (False, True), (True, True)):
         channel = communicator.duplicate(Waiting(blocking=blocking))
         curve = measure_allreduce(
-            channel, flat, budget_s=budget_s / 3, wire=wire, segments=segments, hurried=hurried
+            channel, flat, budget_s=budget_s / 3, transfer=transfer, segments=segments, busy_polling=busy_polling
         )  # fmt: skip
         curves.append(curve)
         channel.close()
     flat[:] = kept
     largest = max(curves, key=lambda curve: float(curve.sizes[-1]))
-    return WireCosts(*(_completed(curve, largest) for curve in curves))
+    return AllReduceCosts(*(_completed(curve, largest) for curve in curves))
 
 
 def _completed(curve: AllReduceCost, other: AllReduceCost) -> AllReduceCost:

@@ -80,7 +80,7 @@ class Observations:
         key = (len(self._undisturbed) - 1, plan.blocking, plan.hash)
         end = report.backward_end
         # The order in which groups were sent depends on times that the hash leaves out.
-        groups = sorted(report.groups, key=lambda group: group.number)
+        groups = sorted(report.groups, key=lambda times: times.group)
         self._sizes[key] = [group.bytes for group in groups]
         spans = [(group.end - group.start, max(0.0, min(group.end, end) - group.start)) for group in groups]
         self._seen[key].append(

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.comm.exchange.synchronizer import Synchronizer
-from mgcaffe.comm.planning.cost import AffineCost, Cost, WireCosts
+from mgcaffe.comm.planning.cost import AffineCost, AllReduceCosts, Cost
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, predict
 from mgcaffe.comm.planning.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planning.prediction import Channel
@@ -70,7 +70,7 @@ class Decision:
 
     plan: Plan
     timings: Timings
-    wire: WireCosts
+    wire: AllReduceCosts
     channels: Sequence[Channel]
     trials: Sequence[Trial] = ()
 
@@ -113,7 +113,7 @@ class Tuner:
         synchronizer: Synchronizer,
         segments: Sequence[Segment],
         settings: TunerSettings,
-        measure: Callable[[bool], WireCosts],
+        measure: Callable[[bool], AllReduceCosts],
         listener: TunerListener,
     ) -> None:
         self._communicator = communicator
@@ -217,7 +217,7 @@ class Tuner:
         """Whether plans that overlap the forward pass are tried: without its times nobody could compare them."""
         return self._settings.overlap if timings.forward is not None else Overlap.NEVER
 
-    def _begin_trials(self, timings: Timings, wire: WireCosts, channels: Sequence[Channel]) -> None:
+    def _begin_trials(self, timings: Timings, wire: AllReduceCosts, channels: Sequence[Channel]) -> None:
         candidates = None
         if self._communicator.rank == 0:
             candidates = find_candidates(

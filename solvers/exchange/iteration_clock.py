@@ -1,4 +1,4 @@
-"""Takes the times of one iteration of the computing thread (`comm.timings.IterationTimes`)."""
+"""Measures one iteration of the computing thread (`comm/planning/timings.py`: IterationTimes)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class IterationClock:
         before: seconds that count as well, for what was waited for since the iteration before.
 
     Attributes:
-        first_forward, forward, update, agreement: as those of `IterationTimes`, in seconds; whoever sees them happen
-            sets them.
+        first_forward, forward, update, agreement: as those of `IterationTimes`, in seconds; set by the
+            trainer.
     """
 
     def __init__(self, data_wait: Callable[[], float] = float, before: float = 0.0) -> None:
@@ -31,15 +31,15 @@ class IterationClock:
         self.agreement = 0.0
 
     def now(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return time.perf_counter() - self._data_wait() - self._began
 
     def needs(self, segment: int) -> None:
-        """A layer is about to read the parameters of a segment of the arena."""
+        """Record that a layer is about to read the parameters of a segment of the arena."""
         self._needed.setdefault(segment, self.now())
 
     def times(self, segments: int) -> IterationTimes:
-        """What was taken, up to now; what nothing has read counts as needed at the end of the forward pass."""
+        """Return the times up to now; what nothing has read counts as needed at the end of the forward pass."""
         needed = [self._needed.get(segment, self.first_forward) for segment in range(segments)]
         return IterationTimes(
             total=self._before + self.now(),

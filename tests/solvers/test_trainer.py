@@ -18,8 +18,8 @@ SHARED = CLASSIFIER.replace(
 ).replace('type: "InnerProduct" bottom: "ip1" top: "ip2"', 'type: "InnerProduct" bottom: "ip1b" top: "ip2"')
 
 
-class Watcher:
-    """Notes how often weights were updated and in which parts."""
+class RecordingObserver:
+    """Records how often weights were updated and in which parts."""
 
     def __init__(self):
         self.updates, self.reports, self.agreements = [], [], 0
@@ -42,22 +42,22 @@ def listing(tmp_path):
 
 
 def train(listing, folder, fields, comm="", *, size=2, iterations=12, net=CLASSIFIER, before=None, restore=None):
-    """Returns each rank's (weights, recorder, watcher)."""
+    """Returns each rank's (weights, recorder, observer)."""
     net = data_layer(listing, 4, "TRAIN") + data_layer(listing, 4, "TEST") + net
 
     def rank(communicator):
-        recorder, watcher = Recorder(), Watcher()
+        recorder, observer = Recorder(), RecordingObserver()
         text = f"{fields} comm_param {{ schedule: WFBP calibration_iterations: 2 {comm} }}"
         with make_solver(
             net, text, folder, recorder=recorder, communicator=communicator, dtype=torch.float32
         ) as solver:
-            solver.observe(watcher)
+            solver.observe(observer)
             if before is not None:
                 before(solver)
             if restore:
                 solver.restore(restore)
             solver.step(iterations)
-            return weights_of(solver), recorder, watcher
+            return weights_of(solver), recorder, observer
 
     return run_ranks(size, rank)
 
@@ -87,7 +87,7 @@ def test_groups_updated_as_they_come_give_the_bits_of_one_update(listing, tmp_pa
     expected = all_at_once(listing, tmp_path, fields, net=net)
     results = train(listing, tmp_path, fields, comm, net=net)
     same(results, expected)
-    trainable = {count for _, _, watcher in expected for _, count in watcher.updates}
+    trainable = {count for _, _, observer in expected for _, count in observer.updates}
     assert len(trainable) == 1  # the whole arena at once
     parts = results[0][2].updates[-3:]
     assert sum(count for _, count in set(parts)) <= trainable.pop() and len(set(parts)) > 1
@@ -97,11 +97,11 @@ def test_groups_updated_as_they_come_give_the_bits_of_one_update(listing, tmp_pa
 def test_with_overlap_tests_and_the_end_see_complete_weights(listing, tmp_path):
     """`same` compares scores; here, that the overlap happened: in most iterations nothing was waited for."""
     results = train(listing, tmp_path, FIELDS, "overlap_forward: true")
-    for _, recorder, watcher in results:
+    for _, recorder, observer in results:
         # Of 12 iterations 2 measure; of the others each ends in the next one, or before a test (5, 10) or the end.
         late = [event for event in recorder.of(IterationDone) if event.comm_exposed_s == event.comm_hidden_s == 0]
         assert len(late) >= 3
-        assert len(watcher.reports) == 12
+        assert len(observer.reports) == 12
 
 
 def test_a_run_cut_by_snapshots_goes_on_to_the_same_bits_with_overlap(listing, tmp_path):

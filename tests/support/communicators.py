@@ -13,7 +13,7 @@ class Broken(SingleCommunicator):
 
     def allreduce(self, buffer: Any, op: str = "sum") -> None:
         """Fail."""
-        raise CommError("the wire broke")
+        raise CommError("the link broke")
 
     def duplicate(self, waiting: Waiting | None = None) -> Broken:
         """Return itself."""

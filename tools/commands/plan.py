@@ -242,9 +242,9 @@ def _groups_table(plan: Plan, segments: Sequence[Segment]) -> str:
     rows = [
         (
             str(number),
-            segments[group.last_layer].name,
-            segments[group.first_layer].name,
-            str(group.last_layer - group.first_layer + 1),
+            segments[group.last_segment].name,
+            segments[group.first_segment].name,
+            str(group.last_segment - group.first_segment + 1),
             format_bytes(group.bytes),
             *(f"{1e3 * when:.2f} ms" for when in (group.ready_at, group.start_at, group.end_at)),
         )

@@ -20,7 +20,7 @@ Flags = argparse.Namespace
 # What the help calls a value that is the name of a file or a folder.
 _PATHS = ("FILE", "FILES", "DIR")
 
-WIRE_TYPES = ("float32", "float16", "bfloat16")
+TRANSFER_TYPES = ("float32", "float16", "bfloat16")
 SCHEDULES = ("auto", "optimal", "mgwfbp", "wfbp", "single", "threshold")
 
 
@@ -279,7 +279,7 @@ def add_comm_flags(parser: FlagParser) -> None:
     )  # fmt: skip
     parser.flag(
         "allreduce_type", "type that gradients travel in; 16 bits are added up in float32 (default: float32)",
-        choices=WIRE_TYPES,
+        choices=TRANSFER_TYPES,
     )  # fmt: skip
     parser.setting("hierarchical", "add up gradients within each host first, then between hosts")
     parser.switch(

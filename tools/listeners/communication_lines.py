@@ -49,7 +49,7 @@ def plan_lines(event: PlanChosen) -> list[str]:
         if decision:
             source = "its trials" if decision.predicted_from == "trials" else "the calibration"
             expected += f" (predicted from {source})"
-    measured = [cost_text(decision.wire.hurried), *_contention_lines(decision)] if decision else []
+    measured = [cost_text(decision.wire.busy_polled), *_contention_lines(decision)] if decision else []
     tried = trial_lines(decision) if decision else []
     return [*measured, *tried, f"Schedule {plan.schedule if decision else event.schedule}: {merged}{expected}"]
 

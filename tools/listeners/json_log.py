@@ -100,7 +100,7 @@ class JsonLog:
     @on_event.register
     def _(self, event: events.PlanChosen) -> None:
         plan = event.plan
-        groups = [[group.first_layer, group.last_layer, group.bytes] for group in plan.groups] if plan else []
+        groups = [[group.first_segment, group.last_segment, group.bytes] for group in plan.groups] if plan else []
         trials = event.decision.trials if event.decision else ()
         self._write(
             "plan",

@@ -129,9 +129,9 @@ def _plan(plan: Plan | None, segments: Sequence[str]) -> dict[str, Any] | None:
         "backward_ms": plan.backward_end * 1e3,
         "groups": [
             {
-                "first": segments[group.first_layer],
-                "last": segments[group.last_layer],
-                "layers": group.last_layer - group.first_layer + 1,
+                "first": segments[group.first_segment],
+                "last": segments[group.last_segment],
+                "layers": group.last_segment - group.first_segment + 1,
                 "bytes": group.bytes,
                 "ready_ms": group.ready_at * 1e3,
                 "start_ms": group.start_at * 1e3,
@@ -164,29 +164,29 @@ def _communication(
     """The groups of one iteration; `began` is when its backward pass began."""
     assert report.plan is not None
     for times in report.groups:
-        group = report.plan.groups[times.number]
-        first, last = segments[group.first_layer], segments[group.last_layer]
+        group = report.plan.groups[times.group]
+        first, last = segments[group.first_segment], segments[group.last_segment]
         layers = first if first == last else f"{last} .. {first}"
         facts = {
             "iteration": iteration,
-            "group": times.number,
+            "group": times.group,
             "layers": layers,
             "bytes": times.bytes,
             "ready_ms": times.ready * 1e3,
             "start_ms": times.start * 1e3,
             "end_ms": times.end * 1e3,
         }
-        name = f"all-reduce of group {times.number}"
+        name = f"all-reduce of group {times.group}"
         yield _slice(_COMM, name, "allreduce", began + times.start, began + times.end, facts)
         for phase, at in (("b", times.ready), ("e", times.start)):
             yield {
-                "name": f"group {times.number} waits",
+                "name": f"group {times.group} waits",
                 "cat": "queue",
                 "ph": phase,
-                "id": f"{iteration}.{times.number}",
+                "id": f"{iteration}.{times.group}",
                 "tid": _COMM,
                 "ts": _microseconds(began + at),
-                "args": {"iteration": iteration, "group": times.number},
+                "args": {"iteration": iteration, "group": times.group},
             }
     for start, end, number in report.waits:
         facts = {"iteration": iteration, "group": number}

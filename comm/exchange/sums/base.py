@@ -1,4 +1,4 @@
-"""What a way of summing gradients over the ranks is: what the user chooses of it, and what all ways have in common."""
+"""The interface of a sum over the ranks, the settings that choose one, and the plain all-reduce."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
 from mgcaffe.errors import CommError
 
-WIRE_TYPES = ("float32", "float16", "bfloat16")
+TRANSFER_TYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
-class Wire:
-    """What the user chooses.
+class TransferSettings:
+    """How gradients travel, as the user chooses it.
 
     Attributes:
         type: the type that gradients travel in: `float32` (as they are, whatever the net's type), `float16` or
@@ -32,8 +32,10 @@ class Wire:
     link: AffineCost | None = None
 
     def __post_init__(self) -> None:
-        if self.type not in WIRE_TYPES:
-            raise CommError(f"gradients cannot travel as '{self.type}'", hint=f"known types: {', '.join(WIRE_TYPES)}")
+        if self.type not in TRANSFER_TYPES:
+            raise CommError(
+                f"gradients cannot travel as '{self.type}'", hint=f"known types: {', '.join(TRANSFER_TYPES)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Sum(Protocol):
         """Replace `part`, which begins at element `offset` of the buffer, by its sum; equal to the bit on all ranks."""
 
     def sample(self, wanted: bool) -> None:
-        """Say whether rounding errors are to be measured from now on."""
+        """Measure rounding errors from now on, or not."""
 
     def take_rounding(self) -> Rounding | None:
         """Return what was sampled since the last call, None where nothing was."""
@@ -109,7 +111,7 @@ def set_waiting(summing: Sum, waiting: Waiting) -> None:
         channel.set_waiting(waiting)
 
 
-def hurry(summing: Sum, hurried: bool) -> None:
-    """Tell all channels of a sum whether somebody waits for it."""
+def set_busy_polling(summing: Sum, enabled: bool) -> None:
+    """Have all channels of a sum poll without a pause, or not: see `Communicator.set_busy_polling`."""
     for channel in summing.channels:
-        channel.hurry(hurried)
+        channel.set_busy_polling(enabled)

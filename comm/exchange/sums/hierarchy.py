@@ -1,4 +1,4 @@
-"""Summing within each host first, then between one rank of each host, then handing the sum out within the hosts.
+"""Sums within each host first, then over one rank of each host, then broadcasts the sum within the hosts.
 
 Where several ranks share a host's link, a flat all-reduce sends their gradients over it several times; this way
 each host's sum crosses it once. The sum's order is another one than that of a flat all-reduce, so on more than

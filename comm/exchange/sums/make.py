@@ -1,6 +1,6 @@
 """How a group's gradients are summed over the ranks: in which type they travel, and by which way.
 
-    summing = make_sum(communicator, Wire("bfloat16", hierarchical=True), segments)
+    summing = make_sum(communicator, TransferSettings("bfloat16", hierarchical=True), segments)
     summing(offset, part)        # part = flat[offset : offset + count] becomes the sum over the ranks
 
 Four ways come of two choices:
@@ -15,30 +15,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mgcaffe.comm.exchange.sums.base import PlainSum, Sum, Wire
+from mgcaffe.comm.exchange.sums.base import PlainSum, Sum, TransferSettings
 from mgcaffe.comm.exchange.sums.hierarchy import HierarchicalSum, number_hosts
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator
 
 
-def make_sum(communicator: Communicator, wire: Wire, segments: Sequence[Segment] = ()) -> Sum:
+def make_sum(communicator: Communicator, transfer: TransferSettings, segments: Sequence[Segment] = ()) -> Sum:
     """Return the way of summing; a collective call.
 
     Args:
         communicator: the ranks; all calls are made on it and on parts of it.
-        wire: what the user chose.
+        transfer: what the user chose.
         segments: the layers' places in the gradient buffer, which groups are made of.
     """
-    if wire.hierarchical and communicator.size > 1:
-        numbers = number_hosts(communicator, wire.hosts)
+    if transfer.hierarchical and communicator.size > 1:
+        numbers = number_hosts(communicator, transfer.hosts)
         if 1 < len(set(numbers)) < communicator.size:
-            return HierarchicalSum(communicator, numbers, lambda leaders: _flat_sum(leaders, wire, segments))
-    return _flat_sum(communicator, wire, segments)
+            return HierarchicalSum(communicator, numbers, lambda leaders: _flat_sum(leaders, transfer, segments))
+    return _flat_sum(communicator, transfer, segments)
 
 
-def _flat_sum(communicator: Communicator, wire: Wire, segments: Sequence[Segment]) -> Sum:
-    if wire.type == "float32":
+def _flat_sum(communicator: Communicator, transfer: TransferSettings, segments: Sequence[Segment]) -> Sum:
+    if transfer.type == "float32":
         return PlainSum(communicator)
     from mgcaffe.comm.exchange.sums.sixteen_bit import CODECS, SixteenBitSum
 
-    return SixteenBitSum(communicator, CODECS[wire.type], segments)
+    return SixteenBitSum(communicator, CODECS[transfer.type], segments)

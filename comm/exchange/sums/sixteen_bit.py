@@ -2,7 +2,7 @@
 
 MPI cannot add 16-bit floats, and adding in 16 bits loses more with every rank. So a group is cut into as many
 parts as there are ranks; each rank sends part r to rank r in 16 bits, rank r adds up in float32, in the order of
-the ranks, and sends the sum to all in 16 bits. On the wire that is half of what a ring of float32 sends. Each
+the ranks, and sends the sum to all in 16 bits. That is half of what a ring of float32 sends. Each
 value is rounded twice: on its way there (this rank's own part too, so that no rank's gradient is privileged), and
 as a sum on its way back.
 
@@ -31,11 +31,11 @@ from mgcaffe.comm.transport.communicator import Communicator
 
 BLOCK = 4096
 # At most so many values in one exchange: their 16 bits and the float32 beside them have to be held.
-_MOST_VALUES = 1 << 26
+_MAX_VALUES = 1 << 26
 # PyTorch's grain size is 32768.
 _PIECE = 32_000
-_LARGEST_EXPONENT = 15
-_MOST_SCALE = 100
+_MAX_EXPONENT = 15
+_MAX_SCALE = 100
 
 
 class Codec(Protocol):
@@ -65,7 +65,7 @@ class Float16:
         if not numpy.isfinite(largest).all():
             finite = numpy.where(numpy.isfinite(values), numpy.abs(values), numpy.float32(0))
             largest = numpy.maximum.reduceat(finite, starts)
-        scale = numpy.clip(_LARGEST_EXPONENT - numpy.frexp(largest)[1], -_MOST_SCALE, _MOST_SCALE)
+        scale = numpy.clip(_MAX_EXPONENT - numpy.frexp(largest)[1], -_MAX_SCALE, _MAX_SCALE)
         scale[largest == 0] = 0
         scaled = values * _repeat(numpy.ldexp(numpy.float32(1), scale), starts, len(values))
         return _to_words(scaled, torch.float16), scale.astype(numpy.int16).view(numpy.uint16)
@@ -96,7 +96,7 @@ CODECS: dict[str, Codec] = {"float16": Float16(), "bfloat16": Bfloat16()}
 
 
 class SixteenBitSum:
-    """See `wire.Sum`.
+    """See `base.Sum`.
 
     Args:
         communicator: the ranks.
@@ -117,7 +117,7 @@ class SixteenBitSum:
         blocks = block_starts(self._layers, offset, len(part))
         first = 0
         while first < len(blocks):
-            last = max(first + 1, int(numpy.searchsorted(blocks, blocks[first] + _MOST_VALUES)))
+            last = max(first + 1, int(numpy.searchsorted(blocks, blocks[first] + _MAX_VALUES)))
             end = int(blocks[last]) if last < len(blocks) else len(part)
             self._sum(part[int(blocks[first]) : end], blocks[first:last] - blocks[first])
             first = last
@@ -157,7 +157,7 @@ class SixteenBitSum:
     def _encode_all(
         self, values: numpy.ndarray, blocks: numpy.ndarray, shares: Sequence[_Share]
     ) -> tuple[numpy.ndarray, float]:
-        """What is sent to the ranks one after the other, and the sum of the squared errors where it is sampled."""
+        """Return what is sent, rank after rank, and the sum of the squared errors where it is sampled."""
         pieces, error = [], 0.0
         for share in shares:
             part = values[share.start : share.start + share.count]
@@ -242,6 +242,6 @@ def _repeat(factors: numpy.ndarray, starts: numpy.ndarray, count: int) -> numpy.
 
 
 def _square(values: numpy.ndarray) -> float:
-    """The sum of the squares of the finite values."""
+    """Return the sum of the squares of the finite values."""
     squares = values.astype(numpy.float64)
     return float(numpy.dot(squares, squares)) if numpy.isfinite(squares).all() else 0.0

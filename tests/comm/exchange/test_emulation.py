@@ -5,7 +5,7 @@ import pytest
 
 from mgcaffe.comm.exchange.emulation import emulate, parse_link, sleep_until
 from mgcaffe.comm.exchange.gradient_path import make_path
-from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
@@ -26,7 +26,7 @@ def test_what_is_no_link_is_refused(text):
 def test_an_all_reduce_takes_at_least_a_plus_b_times_bytes_and_sums_as_ever():
     def work(ranks):
         flat = numpy.full(1000, float(ranks.rank))
-        path = emulate(make_path(ranks, flat), Wire(link=AffineCost(0.01, 1e-6)))
+        path = emulate(make_path(ranks, flat), TransferSettings(link=AffineCost(0.01, 1e-6)))
         began = time.perf_counter()
         path.reduce(0, 500, path.mark(0, 500))
         seconds = time.perf_counter() - began
@@ -39,7 +39,9 @@ def test_an_all_reduce_takes_at_least_a_plus_b_times_bytes_and_sums_as_ever():
 
 
 def test_sixteen_bits_count_as_two_bytes():
-    path = emulate(make_path(SingleCommunicator(), numpy.zeros(10)), Wire("bfloat16", link=AffineCost(0.0, 1e-3)))
+    path = emulate(
+        make_path(SingleCommunicator(), numpy.zeros(10)), TransferSettings("bfloat16", link=AffineCost(0.0, 1e-3))
+    )
     began = time.perf_counter()
     path.reduce(0, 10, path.mark(0, 10))
     assert 0.02 <= time.perf_counter() - began < 0.08
@@ -47,13 +49,12 @@ def test_sixteen_bits_count_as_two_bytes():
 
 def test_without_a_link_nothing_is_slept():
     path = make_path(SingleCommunicator(), numpy.zeros(4))
-    assert emulate(path, Wire()) is path
+    assert emulate(path, TransferSettings()) is path
 
 
 def test_what_is_measured_is_the_emulated_link():
-    curve = measure_allreduce(
-        SingleCommunicator(), numpy.zeros(1024, numpy.float32), wire=Wire(link=AffineCost(2e-3, 1e-6)), budget_s=0.2
-    )  # fmt: skip
+    flat, transfer = numpy.zeros(1024, numpy.float32), TransferSettings(link=AffineCost(2e-3, 1e-6))
+    curve = measure_allreduce(SingleCommunicator(), flat, transfer=transfer, budget_s=0.2)
     for size, seconds in curve.points:
         assert seconds >= 2e-3 + 1e-6 * size
 

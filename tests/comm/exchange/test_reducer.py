@@ -19,7 +19,7 @@ class Gate(SingleCommunicator):
         super().__init__()
         self.entered = threading.Semaphore(0)
         self.opened = threading.Semaphore(0)
-        self.hurried: list[bool] = []
+        self.polls_busily: list[bool] = []
         self.waiting: Waiting | None = None
 
     def allreduce(self, buffer, op="sum") -> None:
@@ -27,8 +27,8 @@ class Gate(SingleCommunicator):
         assert self.opened.acquire(timeout=10)
         buffer *= 2
 
-    def hurry(self, hurried: bool) -> None:
-        self.hurried.append(hurried)
+    def set_busy_polling(self, enabled: bool) -> None:
+        self.polls_busily.append(enabled)
 
     def duplicate(self, waiting=None):
         self.waiting = waiting
@@ -39,10 +39,10 @@ def test_means_are_taken_in_place_and_only_of_the_slice():
     def work(ranks):
         flat = numpy.full(6, float(ranks.rank), dtype=numpy.float32)
         reducer = Reducer(ranks, flat)
-        reducer.submit(0, 1, 3)
-        done = reducer.wait()
+        handle = reducer.submit(7, 1, 3)
+        handle.wait()
         reducer.close()
-        assert [each.number for each in done] == [0]
+        assert handle.is_done and handle.group == 7
         return flat.tolist()
 
     assert run_ranks(2, work) == [[0, 0.5, 0.5, 0.5, 0, 0], [1, 0.5, 0.5, 0.5, 1, 1]]
@@ -54,8 +54,7 @@ def test_tensors_are_reduced_in_place():
     def work(ranks):
         flat = torch.full((4,), float(ranks.rank), dtype=torch.float64)
         reducer = Reducer(ranks, flat)
-        reducer.submit(0, 0, 4)
-        reducer.wait()
+        reducer.submit(0, 0, 4).wait()
         reducer.close()
         return flat.tolist()
 
@@ -65,37 +64,63 @@ def test_tensors_are_reduced_in_place():
 def test_the_record_holds_start_and_end_of_each_group():
     gate, now = Gate(), [10.0]
     reducer = Reducer(gate, numpy.ones(4), clock=lambda: now[0])
-    reducer.submit(0, 0, 2)
-    reducer.submit(1, 2, 2)
+    handles = [reducer.submit(0, 0, 2), reducer.submit(1, 2, 2)]
     assert gate.entered.acquire(timeout=10)
     now[0] = 13.0
     gate.opened.release()
     assert gate.entered.acquire(timeout=10)
     now[0] = 14.0
     gate.opened.release()
-    done = reducer.wait()
+    handles[1].wait()
     reducer.close()
-    assert [(each.number, each.start, each.end) for each in done] == [(0, 10.0, 13.0), (1, 13.0, 14.0)]
+    assert [(each.group, each.start, each.end) for each in handles] == [(0, 10.0, 13.0), (1, 13.0, 14.0)]
 
 
-def test_the_thread_hurries_while_it_is_waited_for():
+def test_each_handle_is_done_by_itself_and_waiting_for_one_waits_for_those_before_it():
+    gate = Gate()
+    reducer = Reducer(gate, numpy.ones(3))
+    handles = [reducer.submit(group, group, 1) for group in range(3)]
+    assert [handle.is_done for handle in handles] == [False, False, False]
+    gate.opened.release(2)
+    handles[1].wait()
+    assert [handle.is_done for handle in handles] == [True, True, False]
+    handles[0].wait()  # returns at once
+    gate.opened.release()
+    handles[2].wait()
+    reducer.close()
+
+
+def test_the_waiting_thread_is_woken_only_for_the_group_that_it_waits_for():
+    gate = Gate()
+    reducer = Reducer(gate, numpy.ones(4))
+    wakings, notify_all = [], reducer._changed.notify_all
+    reducer._changed.notify_all = lambda: (wakings.append(1), notify_all())
+    handles = [reducer.submit(group, group, 1) for group in range(4)]
+    threading.Timer(0.1, gate.opened.release, [4]).start()
+    handles[3].wait()
+    reducer.close()
+    assert len(wakings) == 1
+
+
+def test_the_thread_polls_without_a_pause_while_it_is_waited_for():
     gate = Gate()
     reducer = Reducer(gate, numpy.ones(2), waiting=Waiting(blocking=True))
     assert gate.waiting == Waiting(blocking=True)
-    gate.opened.release()
-    reducer.submit(0, 0, 2)
-    assert gate.hurried == []
-    reducer.wait()
-    assert gate.hurried == [True, False]
+    handle = reducer.submit(0, 0, 2)
+    assert gate.polls_busily == []
+    threading.Timer(0.1, gate.opened.release).start()
+    handle.wait()
+    assert gate.polls_busily == [True, False]
     reducer.close()
 
 
 def test_an_error_of_the_thread_is_raised_where_it_is_waited_for():
     reducer = Reducer(Broken(), numpy.ones(2))
-    reducer.submit(0, 0, 2)
-    reducer.submit(1, 0, 2)
-    with pytest.raises(CommError, match="the wire broke"):
-        reducer.wait()
+    handles = [reducer.submit(0, 0, 2), reducer.submit(1, 0, 2)]
+    for handle in reversed(handles):
+        with pytest.raises(CommError, match="the link broke"):
+            handle.wait()
+        assert handle.is_done  # never will be
     reducer.close()
 
 
@@ -125,7 +150,6 @@ def test_a_gpu_buffer_travels_through_pinned_memory():
     reducer = Reducer(gate, flat)
     flat *= 2
     reducer.submit(0, 0, 600)
-    reducer.submit(1, 600, 400)
-    reducer.wait()
+    reducer.submit(1, 600, 400).wait()
     reducer.close()
     assert torch.equal(flat.cpu(), 2 * torch.arange(1000, dtype=torch.float32))

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts
+from mgcaffe.comm.planning.cost import AllReduceCost, AllReduceCosts
 from mgcaffe.comm.planning.cost_file import CostEntry, CostKey, find_costs, find_key, read_cost_file, write_cost_file
 from mgcaffe.comm.planning.networks import read_network
 from mgcaffe.comm.transport.communicator import SingleCommunicator
@@ -14,7 +14,9 @@ KEY = CostKey({"node1": 2, "node2": 2}, 4, "Open MPI v5.0.11", "host memory, flo
 
 
 def costs(factor=1.0):
-    return WireCosts(*(AllReduceCost([(1024, way * factor * 1e-4), (4096, way * factor * 2e-4)]) for way in (3, 2, 1)))
+    return AllReduceCosts(
+        *(AllReduceCost([(1024, way * factor * 1e-4), (4096, way * factor * 2e-4)]) for way in (3, 2, 1))
+    )
 
 
 def test_what_is_written_is_read_again(tmp_path):
@@ -24,7 +26,9 @@ def test_what_is_written_is_read_again(tmp_path):
     entries = read_cost_file(path)
     assert entries == [CostEntry(KEY, costs())]
     assert find_costs(entries, KEY) == (costs(), "")
-    fit = json.loads(path.read_text())["all_reduce_costs"][0]["fit"]
+    (entry,) = json.loads(path.read_text())["all_reduce_costs"]
+    assert list(entry) == ["hosts", "ranks", "mpi", "transport", "fit", "polled", "hurried", "blocking"]
+    fit = entry["fit"]
     assert set(fit) == {"a", "b", "r2", "mean_error", "worst_error", "worst_bytes"}
 
 

@@ -22,7 +22,7 @@ def test_ready_times_add_up_from_the_last_layer():
 def test_a_plan_predicts_what_is_exposed():
     plan = plan_of("single")
     (group,) = plan.groups
-    assert (group.first_layer, group.last_layer, group.offset, group.count, group.bytes) == (0, 2, 0, 78, 312)
+    assert (group.first_segment, group.last_segment, group.offset, group.count, group.bytes) == (0, 2, 0, 78, 312)
     assert (group.ready_at, group.start_at) == (3.0, 3.0)
     assert plan.end == group.end_at == pytest.approx(3.0 + 1 + 3.12)
     assert plan.exposed == pytest.approx(4.12) and plan.busy == pytest.approx(4.12)
@@ -30,7 +30,7 @@ def test_a_plan_predicts_what_is_exposed():
 
 def test_groups_wait_for_the_channel():
     plan = plan_of("wfbp")
-    assert [(group.first_layer, group.start_at) for group in plan.groups] == [
+    assert [(group.first_segment, group.start_at) for group in plan.groups] == [
         (2, 1.0),
         (1, pytest.approx(1 + 2.2)),
         (0, pytest.approx(1 + 2.2 + 1.8)),
@@ -45,7 +45,10 @@ def test_a_longer_backward_pass_hides_more():
 def test_json_gives_the_same_plan_back():
     plan = plan_of("wfbp")
     assert Plan.from_json(plan.to_json()) == plan
-    assert json.loads(plan.to_json())["hash"] == plan.hash
+    record = json.loads(plan.to_json())
+    assert record["hash"] == plan.hash
+    places = ["first_layer", "last_layer", "offset", "count", "bytes", "ready_at", "start_at", "end_at"]
+    assert list(record["groups"][0]) == places  # as snapshots hold them
 
 
 def test_the_hash_tells_merges_but_not_predictions():

@@ -67,7 +67,7 @@ def test_groups_merged_by_hand_make_another_plan(path):
     lines = [line for line in text.splitlines() if '"from": "ip1"' not in line]
     path.write_text("\n".join(lines).replace('"from": "ip2", "down_to": "ip2"', '"from": "ip2", "down_to": "ip1"'))
     plan = read_plan(path, SEGMENTS, 4)
-    assert [(group.first_layer, group.last_layer) for group in plan.groups] == [(2, 3), (1, 1), (0, 0)]
+    assert [(group.first_segment, group.last_segment) for group in plan.groups] == [(2, 3), (1, 1), (0, 0)]
     assert plan.groups[0].count == 35 and plan.groups[0].bytes == 140
     assert plan.schedule == "wfbp (edited)"
     assert plan.hash != plan_of("wfbp").hash

@@ -18,7 +18,7 @@ TRACES = GOLDEN / "traces"
 
 
 def ranges(plan):
-    return [(group.first_layer, group.last_layer) for group in plan.groups]
+    return [(group.first_segment, group.last_segment) for group in plan.groups]
 
 
 def plan(schedule, sizes, backward_times, cost, **options):

@@ -65,7 +65,7 @@ def test_one_rank_is_its_own_group():
     ranks.allreduce(buffer)
     ranks.broadcast(buffer)
     ranks.barrier()
-    ranks.hurry(True)
+    ranks.set_busy_polling(True)
     assert buffer.tolist() == [1.0, 2.0]
     assert (ranks.rank, ranks.size, ranks.local_rank, ranks.local_size) == (0, 1, 0, 1)
     assert ranks.gather("x") == ranks.allgather("x") == ["x"]

@@ -58,7 +58,7 @@ def test_the_gradient_buffer_is_left_zeroed():
 def test_measuring_every_way_of_waiting_puts_the_gradients_back():
     for flat in (numpy.arange(300, dtype=numpy.float32), torch.arange(300.0)):
         before = [float(value) for value in flat]
-        calibration.measure_wire(SingleCommunicator(), flat, budget_s=0.05)
+        calibration.measure_allreduce_costs(SingleCommunicator(), flat, budget_s=0.05)
         assert [float(value) for value in flat] == before
 
 
@@ -90,33 +90,33 @@ def test_a_way_that_the_budget_cut_short_goes_on_as_the_others_do(monkeypatch):
     whole = [(1024, 1e-4), (2048, 2e-4), (4096, 4e-4)]
     curves = iter([AllReduceCost(whole), AllReduceCost(whole), AllReduceCost([(1024, 5e-3)])])
     monkeypatch.setattr(calibration, "measure_allreduce", lambda *_, **__: next(curves))
-    wire = calibration.measure_wire(SingleCommunicator(), numpy.zeros(1024, numpy.float32))
-    assert wire.polled.points == wire.hurried.points == whole
-    assert wire.blocking.sizes.tolist() == [1024, 2048, 4096]
-    assert wire.blocking.seconds.tolist() == pytest.approx([5e-3, 5.1e-3, 5.3e-3])
+    costs = calibration.measure_allreduce_costs(SingleCommunicator(), numpy.zeros(1024, numpy.float32))
+    assert costs.polled.points == costs.busy_polled.points == whole
+    assert costs.blocking.sizes.tolist() == [1024, 2048, 4096]
+    assert costs.blocking.seconds.tolist() == pytest.approx([5e-3, 5.1e-3, 5.3e-3])
 
 
 def test_every_way_of_waiting_is_measured():
     class Link(SingleCommunicator):
         def __init__(self, seen, waiting=None):
             super().__init__()
-            self.seen, self.waiting, self.hurried = seen, waiting, False
+            self.seen, self.waiting, self.polls_busily = seen, waiting, False
 
         def duplicate(self, waiting=None):
             return Link(self.seen, waiting)
 
-        def hurry(self, hurried):
-            self.hurried = hurried
+        def set_busy_polling(self, enabled):
+            self.polls_busily = enabled
 
         def allreduce(self, buffer, op="sum"):
             if op == "sum":
-                self.seen.add((self.waiting.blocking, self.hurried))
+                self.seen.add((self.waiting.blocking, self.polls_busily))
 
     link = Link(set())
-    wire = calibration.measure_wire(link, numpy.zeros(1024, numpy.float32), budget_s=0.05)
+    costs = calibration.measure_allreduce_costs(link, numpy.zeros(1024, numpy.float32), budget_s=0.05)
     assert link.seen == {(False, False), (False, True), (True, True)}
-    assert wire.alone(True) == wire.beside(True) == wire.blocking
-    assert wire.alone(False) == wire.hurried and wire.beside(False) == wire.polled
+    assert costs.alone(True) == costs.beside(True) == costs.blocking
+    assert costs.alone(False) == costs.busy_polled and costs.beside(False) == costs.polled
 
 
 def test_the_least_times_of_all_ranks_are_those_without_waiting_for_a_late_peer():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
-from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost, WireCosts
+from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost, AllReduceCosts
 from mgcaffe.comm.planning.forward_overlap import Overlap, predict
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.planning.prediction import Channel, predict_plan
@@ -60,7 +60,7 @@ class Machine:
 
     def measure(self, anew):
         self.measured.append(anew)
-        return WireCosts(self.polled, self.hurried, self.blocking)
+        return AllReduceCosts(self.polled, self.hurried, self.blocking)
 
     def plan_decided(self, decision):
         self.decisions.append(decision)
@@ -171,7 +171,7 @@ def test_a_schedules_own_plan_is_predicted_with_contention():
 
 def test_an_all_reduce_that_takes_longer_beside_computation_is_noticed():
     machine = Machine()
-    machine.measure = lambda anew: WireCosts(curve(3e-4, 5e-10), machine.hurried, machine.blocking)
+    machine.measure = lambda anew: AllReduceCosts(curve(3e-4, 5e-10), machine.hurried, machine.blocking)
     run(machine, schedule="optimal")
     (decision,) = machine.decisions
     assert decision.channels[0].beside(100_000) == pytest.approx(machine.polled(100_000), rel=0.05)
@@ -181,7 +181,7 @@ def test_auto_learns_from_its_trials_what_all_reduces_cost_in_training():
     """A start-up cost that shows only in training, where groups wait for ranks that are not level."""
     machine = Machine(polled=curve(4e-3, 1e-9), hurried=curve(3e-3, 1e-9), blocking=curve(8e-3, 1e-9))
     cheap = curve(2e-4, 1e-9)
-    machine.measure = lambda anew: WireCosts(cheap, cheap, machine.blocking)
+    machine.measure = lambda anew: AllReduceCosts(cheap, cheap, machine.blocking)
     tuner = run(machine)
     (decision,) = machine.decisions
     polled = next(channel for channel in decision.channels if not channel.blocking)
@@ -367,7 +367,7 @@ def test_such_a_turn_ends_where_the_second_backward_pass_begins():
 def test_the_order_that_was_tried_is_the_one_that_is_kept():
     machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD)
     # What was measured is not what is met, so that plans are predicted anew after each stage.
-    machine.measure = lambda anew: WireCosts(*[curve(1e-4, 3e-8)] * 3)
+    machine.measure = lambda anew: AllReduceCosts(*[curve(1e-4, 3e-8)] * 3)
     tried = set()
     tuner = tuner_of(machine, overlap=Overlap.TRY)
     while tuner.is_searching:

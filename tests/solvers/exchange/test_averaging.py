@@ -72,7 +72,7 @@ def test_costs_are_written_once_and_then_read(tmp_path):
     assert len(json.loads((tmp_path / "costs.json").read_text())["all_reduce_costs"]) == 1
     before = (tmp_path / "costs.json").read_bytes()
     for _, recorder, _ in train(2, tmp_path, comm, iterations=4):
-        assert "the wire is not measured" in recorder.of(Noted)[0].text
+        assert "the all-reduce is not measured" in recorder.of(Noted)[0].text
         assert recorder.of(PlanChosen)[0].cost == first[0][1].of(PlanChosen)[0].cost
     assert (tmp_path / "costs.json").read_bytes() == before
 

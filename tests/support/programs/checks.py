@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy
 
-from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
 from mgcaffe.comm.planning.cost import AffineCost
@@ -22,7 +22,7 @@ from mgcaffe.comm.transport.connect import check_place, connect
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.comm.transport.mpi import MpiCommunicator
-from mgcaffe.comm.tuning.calibration import agree_times, measure_allreduce, measure_wire
+from mgcaffe.comm.tuning.calibration import agree_times, measure_allreduce, measure_allreduce_costs
 from mgcaffe.errors import CommError, RankDisagreement
 
 ranks = connect()
@@ -184,8 +184,8 @@ def calibration_gives_all_ranks_the_same_rising_curve() -> None:
 
 @check
 def every_way_of_waiting_is_measured_alike_on_all_ranks() -> None:
-    wire = measure_wire(ranks, numpy.ones(50_000, dtype=numpy.float32), budget_s=0.6)
-    curves = (wire.polled, wire.hurried, wire.blocking)
+    costs = measure_allreduce_costs(ranks, numpy.ones(50_000, dtype=numpy.float32), budget_s=0.6)
+    curves = (costs.polled, costs.busy_polled, costs.blocking)
     assert len(set(ranks.allgather(tuple(tuple(curve.points) for curve in curves)))) == 1
     assert {curve.points[-1][0] for curve in curves} == {200_000}
 
@@ -273,7 +273,7 @@ def gradients_travel_in_16_bits_and_by_hosts() -> None:
     for kind, precision in (("float32", 1e-6), ("float16", 2.0**-10), ("bfloat16", 2.0**-7)):
         for hierarchical in (False, True):
             flat = own.copy()
-            make_sum(ranks.duplicate(), Wire(kind, hierarchical, hosts))(0, flat)
+            make_sum(ranks.duplicate(), TransferSettings(kind, hierarchical, hosts))(0, flat)
             assert len(set(ranks.allgather(flat.tobytes()))) == 1, kind
             assert numpy.linalg.norm(flat - exact) <= precision * numpy.linalg.norm(exact), kind
 

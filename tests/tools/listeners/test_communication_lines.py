@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from mgcaffe.comm.planning.cost import AllReduceCost, WireCosts
+from mgcaffe.comm.planning.cost import AllReduceCost, AllReduceCosts
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.planning.prediction import Channel
 from mgcaffe.comm.planning.timings import Timings
@@ -19,7 +19,7 @@ WFBP = Plan(
 
 def chosen(plan, trials, slowdown):
     channels = [Channel(blocking, CURVE, CURVE, slowdown) for blocking in (False, True)]
-    decision = Decision(plan, Timings([0.006, 0.004]), WireCosts(CURVE, CURVE, CURVE), channels, trials)
+    decision = Decision(plan, Timings([0.006, 0.004]), AllReduceCosts(CURVE, CURVE, CURVE), channels, trials)
     return plan_lines(PlanChosen(50, "auto", plan, CURVE, decision))
 
 

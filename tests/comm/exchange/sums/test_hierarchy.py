@@ -1,7 +1,7 @@
 import numpy
 import pytest
 
-from mgcaffe.comm.exchange.sums.base import Wire
+from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.sums.hierarchy import number_hosts
 from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.transport.threaded import run_ranks
@@ -27,12 +27,12 @@ def test_a_map_of_another_size_is_refused():
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_all_ranks_get_the_same_bits_of_the_right_sum(hosts, kind):
     pytest.importorskip("torch")
-    wire = Wire(kind, hierarchical=True, hosts=tuple(hosts))
+    transfer = TransferSettings(kind, hierarchical=True, hosts=tuple(hosts))
 
     def work(ranks):
         own = numpy.random.default_rng(ranks.rank).normal(size=1000).astype(numpy.float32)
         flat = own.copy()
-        summing = make_sum(ranks, wire)
+        summing = make_sum(ranks, transfer)
         summing(0, flat[:400])
         summing(400, flat[400:])
         return own, flat
@@ -47,11 +47,11 @@ def test_all_ranks_get_the_same_bits_of_the_right_sum(hosts, kind):
 def test_within_a_host_nothing_is_rounded():
     """Only what crosses the link between hosts travels in 16 bits."""
     pytest.importorskip("torch")
-    wire = Wire("bfloat16", hierarchical=True, hosts=("a", "a", "b", "b"))
+    transfer = TransferSettings("bfloat16", hierarchical=True, hosts=("a", "a", "b", "b"))
 
     def work(ranks):
         part = numpy.array([[1.0, 2.0**-12, 3.0, 1 - 2.0**-12][ranks.rank]], dtype=numpy.float32)
-        summing = make_sum(ranks, wire)
+        summing = make_sum(ranks, transfer)
         summing.sample(True)
         summing(0, part)
         return part.tolist(), summing.take_rounding()

@@ -1,7 +1,7 @@
 import numpy
 import pytest
 
-from mgcaffe.comm.exchange.sums.base import PlainSum, Rounding, Wire
+from mgcaffe.comm.exchange.sums.base import PlainSum, Rounding, TransferSettings
 from mgcaffe.comm.exchange.sums.hierarchy import HierarchicalSum
 from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.transport.communicator import SingleCommunicator
@@ -11,12 +11,12 @@ from mgcaffe.errors import CommError
 
 def test_an_unknown_type_is_refused_with_the_known_ones():
     with pytest.raises(CommError, match="float8") as caught:
-        Wire("float8")
+        TransferSettings("float8")
     assert "bfloat16" in caught.value.hint
 
 
 def test_one_rank_has_nothing_to_arrange():
-    assert isinstance(make_sum(SingleCommunicator(), Wire(hierarchical=True)), PlainSum)
+    assert isinstance(make_sum(SingleCommunicator(), TransferSettings(hierarchical=True)), PlainSum)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_one_rank_has_nothing_to_arrange():
 )
 def test_only_several_ranks_on_several_hosts_make_a_hierarchy(hosts, kind):
     def work(ranks):
-        return type(make_sum(ranks, Wire(hierarchical=True, hosts=hosts)))
+        return type(make_sum(ranks, TransferSettings(hierarchical=True, hosts=hosts)))
 
     assert run_ranks(4, work) == [kind] * 4
 
@@ -37,7 +37,7 @@ def test_only_several_ranks_on_several_hosts_make_a_hierarchy(hosts, kind):
 def test_hosts_are_asked_for_where_none_are_given():
     def work(ranks):
         ranks.host = f"host{ranks.rank // 2}"
-        summing = make_sum(ranks, Wire(hierarchical=True))
+        summing = make_sum(ranks, TransferSettings(hierarchical=True))
         part = numpy.full(3, 10.0**ranks.rank)
         summing(0, part)
         return type(summing), part.tolist()

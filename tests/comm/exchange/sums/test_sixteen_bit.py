@@ -117,7 +117,7 @@ def test_nothing_is_told_where_nothing_is_sampled():
 
 
 def test_large_groups_travel_in_several_exchanges(monkeypatch):
-    monkeypatch.setattr("mgcaffe.comm.exchange.sums.sixteen_bit._MOST_VALUES", 2 * BLOCK)
+    monkeypatch.setattr("mgcaffe.comm.exchange.sums.sixteen_bit._MAX_VALUES", 2 * BLOCK)
     pieces = sums(3, "float16", [(0, 12_030)], [], 12_030)
     monkeypatch.undo()
     whole = sums(3, "float16", [(0, 12_030)], [], 12_030)

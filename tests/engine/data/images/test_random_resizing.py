@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from tests.engine.data.datakit import data_layer, datum, images, write_lmdb, write_mean
 
 from mgcaffe.engine.data.batches import BatchForm
 from mgcaffe.engine.data.images.interpolation import resize
 from mgcaffe.engine.data.images.random_resizing import RandomResizing
 from mgcaffe.engine.data.images.transformer import Transformer
 from mgcaffe.errors import DataError, NetError
+from tests.support.datakit import data_layer, datum, images, write_lmdb, write_mean
 
 FORM = BatchForm(np.dtype(np.float64), stream=77)
 SHAPES = [(30, 50), (50, 30), (40, 40), (33, 97)]

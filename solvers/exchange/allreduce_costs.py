@@ -1,4 +1,4 @@
-"""Where the costs of an all-reduce come from: `comm_param.cost_file`, or else measured, and then written there."""
+"""Finds the costs of an all-reduce: in `comm_param.cost_file`, or else by measuring, and writes them there."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mgcaffe.comm import Communicator
-from mgcaffe.comm.planning.cost import WireCosts
+from mgcaffe.comm.planning.cost import AllReduceCosts
 from mgcaffe.comm.planning.cost_file import CostEntry, find_costs, find_key, read_cost_file, write_cost_file
 from mgcaffe.errors import EXIT_CANNOT_WRITE, CommError
 from mgcaffe.solvers.events import Emit, Noted, Warned
 
 
-class WireCostSource:
+class AllReduceCostSource:
     """The costs of this job's all-reduce.
 
     Args:
@@ -29,7 +29,7 @@ class WireCostSource:
     """
 
     def __init__(
-        self, communicator: Communicator, path: str, transport: str, measure: Callable[[], WireCosts], emit: Emit
+        self, communicator: Communicator, path: str, transport: str, measure: Callable[[], AllReduceCosts], emit: Emit
     ) -> None:
         self._communicator = communicator
         self._path = path
@@ -40,8 +40,8 @@ class WireCostSource:
             read_cost_file(path)
             _probe(Path(path))
 
-    def find(self, anew: bool) -> WireCosts:
-        """Returns the same costs on every rank, and says where they come from; a collective call.
+    def find(self, anew: bool) -> AllReduceCosts:
+        """Return the same costs on every rank, with an event that says where they come from; a collective call.
 
         Args:
             anew: whether they are to be measured in any case.
@@ -54,7 +54,7 @@ class WireCostSource:
             found, difference = find_costs(read_cost_file(self._path), key)
         found, difference = self._communicator.broadcast_object((found, difference))
         if found is not None:
-            self._emit(Noted(f"All-reduce costs are those of {self._path}; the wire is not measured"))
+            self._emit(Noted(f"All-reduce costs are those of {self._path}; the all-reduce is not measured"))
             return found
         costs = self._measure()
         written = self._write(CostEntry(key, costs)) if self._communicator.rank == 0 else False
@@ -63,7 +63,7 @@ class WireCostSource:
         return costs
 
     def _write(self, entry: CostEntry) -> bool:
-        """A file that cannot be written is no reason to end a training that goes on well."""
+        """Write the file and return whether that worked; if not, training goes on with a warning."""
         try:
             write_cost_file(self._path, read_cost_file(self._path), entry)
         except CommError as error:
