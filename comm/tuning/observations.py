@@ -19,7 +19,7 @@ import numpy
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.comm.planning.cost import AllReduceCost, Cost
 from mgcaffe.comm.planning.plan import Plan
-from mgcaffe.comm.planning.prediction import LEAST_SPEED, Channel
+from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED, Channel
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.tuning.calibration import agree_least_times, agree_times
 
@@ -118,7 +118,7 @@ class Observations:
             return before
         added = sum(seconds - self._undisturbed[key[0]] for key, seconds in zip(keys, backward, strict=True))
         slowdown = added / sum(hidden)
-        return min(max(0.0, slowdown), 1.0 - LEAST_SPEED)
+        return min(max(0.0, slowdown), 1.0 - MIN_RELATIVE_SPEED)
 
 
 def _medians(iterations: Sequence[Sequence[float]]) -> list[float]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.comm.planning.plan import Plan
-from mgcaffe.comm.planning.prediction import LEAST_SPEED, Channel
+from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED, Channel
 from mgcaffe.comm.planning.timings import ForwardTimes, IterationTimes, Timings
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.tuning.calibration import agree_least_times, agree_times
@@ -167,4 +167,4 @@ class Profiler:
         ]
         undisturbed, disturbed, hidden = agree_times(communicator, values)
         slowdown = (disturbed - undisturbed) / hidden if hidden > 0 else 0.0
-        return replace(channel, slowdown=min(max(0.0, slowdown), 1.0 - LEAST_SPEED))
+        return replace(channel, slowdown=min(max(0.0, slowdown), 1.0 - MIN_RELATIVE_SPEED))

@@ -69,12 +69,12 @@ def cost_text(cost: Any) -> str:
 
 def _contention_lines(decision: Decision) -> list[str]:
     """What communication beside the backward pass costs it."""
-    from mgcaffe.comm.planning.prediction import LEAST_SPEED
+    from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED
 
     shares = []
     for way in decision.channels:
         # What is measured is cut off there: the backward pass gets on somehow.
-        least = "at least " if way.slowdown >= 1 - LEAST_SPEED else ""
+        least = "at least " if way.slowdown >= 1 - MIN_RELATIVE_SPEED else ""
         shares.append(f"{least}{1e3 * way.slowdown:.0f} ms ({calls(way.blocking)} calls)")
     return [f"Contention: a second of communication beside the backward pass adds {' or '.join(shares)} to it"]
 

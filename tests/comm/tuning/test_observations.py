@@ -2,7 +2,7 @@ import pytest
 
 from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
 from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost
-from mgcaffe.comm.planning.prediction import LEAST_SPEED, Channel
+from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED, Channel
 from mgcaffe.comm.planning.schedules import make_plan
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
@@ -57,7 +57,7 @@ def test_the_slowdown_is_what_hidden_communication_added():
     assert nearly_nothing.refine(SingleCommunicator(), [channel(slowdown=0.9)])[0].slowdown == 0.9
     slow = Observations(1.0)
     slow.add(PLAN, 5.0, report([(0.1, 0.3), (0.4, 0.6), (5.2, 5.3)], 5.0))
-    assert slow.refine(SingleCommunicator(), [channel()])[0].slowdown == 1.0 - LEAST_SPEED
+    assert slow.refine(SingleCommunicator(), [channel()])[0].slowdown == 1.0 - MIN_RELATIVE_SPEED
 
 
 def test_a_way_of_waiting_that_nobody_tried_stays_as_it_was():
