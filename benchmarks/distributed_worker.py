@@ -167,14 +167,14 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
             }
         )
     if ours.ranks.rank == 0:
-        a, b, fit = ours.decision.wire.polled.affine()
+        a, b, fit = ours.decision.costs.polled.affine()
         parameters = sum(parameter.count for parameter in ours.solver.net.parameters)
         found = {"rows": rows, "backward": backward, "settled_after": settled_after, "parameters": parameters}
         found["besides"] = ours.decision.timings.forward.total  # measured, since `auto` may overlap the forward pass
         found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
         # What predictions rest on: an all-reduce's cost as it was measured alone, and as `auto` saw it in training.
         channel = ours.decision.channels[0]
-        costs = {"measured": ours.decision.wire.polled, "beside": channel.beside, "alone": channel.alone}
+        costs = {"measured": ours.decision.costs.polled, "beside": channel.beside, "alone": channel.alone}
         found["costs"] = {name: cost.to_json() for name, cost in costs.items()}
         found["trials"] = [
             {"label": trial.candidate.label, "predicted": trial.candidate.predicted, "seconds": trial.seconds}

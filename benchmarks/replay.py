@@ -42,7 +42,9 @@ from mgcaffe.comm.exchange.sums.base import Wire
 from mgcaffe.comm.planning.cost import WireCosts
 from mgcaffe.comm.planning.schedules import SCHEDULES, predict_groups
 from mgcaffe.comm.tuning.calibration import WIRE_BUDGET_S, agree_least_times, agree_times, measure_wire
-from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
+from mgcaffe.comm.tuning.decision import Decision
+from mgcaffe.comm.tuning.settings import AUTO, TunerSettings
+from mgcaffe.comm.tuning.tuner import Tuner
 
 TRACE = Path(__file__).parents[1] / "tests/golden/traces/googlenet_k80_batch64.csv"
 LINKS = {"10GbE, 16 workers": "a=9.08e-4,b=7.40e-10", "56Gb, 16 workers": "a=2.358e-4,b=4.059e-10"}

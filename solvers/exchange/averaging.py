@@ -1,6 +1,6 @@
 """Averages the gradients over the ranks while backward runs, by a plan found on the first iterations.
 
-Until a plan is found (`comm.tuner`) the gradients travel by those that are being measured or tried, so training
+Until a plan is found (`comm.tuning.tuner`) the gradients travel by those that are being measured or tried, so training
 goes on meanwhile and nothing is computed twice. Which plan is in use does not change the means.
 """
 
@@ -29,7 +29,9 @@ from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, waiting
 from mgcaffe.comm.planning.schedules import check_schedule
 from mgcaffe.comm.planning.timings import IterationTimes
 from mgcaffe.comm.tuning.calibration import measure_wire
-from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
+from mgcaffe.comm.tuning.decision import Decision
+from mgcaffe.comm.tuning.settings import AUTO, TunerSettings
+from mgcaffe.comm.tuning.tuner import Tuner
 from mgcaffe.engine import Net
 from mgcaffe.errors import CommError
 from mgcaffe.prototxt import CommParameter, SolverParameter
@@ -103,7 +105,7 @@ class GradientAveraging:
     @property
     def plan(self) -> Plan | None:
         """The plan to be stored with a snapshot."""
-        return self._tuner.settled if self._tuner is not None else self._plan
+        return self._tuner.chosen_plan if self._tuner is not None else self._plan
 
     @property
     def is_alone(self) -> bool:
@@ -209,7 +211,7 @@ class GradientAveraging:
             return
         plan = self._allowed(plan)
         if self._tuner is not None:
-            self._tuner.settle(plan)
+            self._tuner.adopt(plan)
         else:
             self._synchronizer.set_plan(plan)
             self._plan = plan
@@ -223,7 +225,7 @@ class GradientAveraging:
     def plan_decided(self, decision: Decision) -> None:
         """A plan was found."""
         self._emit(
-            PlanChosen(self._iterations_done, self._schedule, decision.plan, decision.wire.hurried, decision)
+            PlanChosen(self._iterations_done, self._schedule, decision.plan, decision.costs.hurried, decision)
         )  # fmt: skip
 
     def plan_outdated(self, exposed: float, expected: float) -> None:

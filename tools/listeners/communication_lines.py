@@ -9,7 +9,7 @@ from mgcaffe.tools.listeners.glog import number
 from mgcaffe.tools.table import format_bytes, format_table
 
 if TYPE_CHECKING:
-    from mgcaffe.comm.tuning.tuner import Decision
+    from mgcaffe.comm.tuning.decision import Decision
 
 # From here on contention is worth a word in the reason for a plan.
 _MUCH_CONTENTION = 0.1
@@ -49,7 +49,7 @@ def plan_lines(event: PlanChosen) -> list[str]:
         if decision:
             source = "its trials" if decision.predicted_from == "trials" else "the calibration"
             expected += f" (predicted from {source})"
-    measured = [cost_text(decision.wire.hurried), *_contention_lines(decision)] if decision else []
+    measured = [cost_text(decision.costs.hurried), *_contention_lines(decision)] if decision else []
     tried = trial_lines(decision) if decision else []
     return [*measured, *tried, f"Schedule {plan.schedule if decision else event.schedule}: {merged}{expected}"]
 

@@ -5,7 +5,7 @@ import pytest
 
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.tuning.candidates import Candidate
-from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS, MOST_SURVIVORS, SECOND_ROUNDS, Trials
+from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MAX_SECOND_ROUNDS, MAX_SURVIVORS, SECOND_ROUNDS, Trials
 
 
 def candidate(label, groups, predicted):
@@ -116,7 +116,7 @@ def test_of_many_that_are_level_only_the_best_run_on():
     _, order = run(candidates, lambda label, _: 1.0 + 0.0001 * "hgfedcba".index(label))
     counts = Counter(order)
     assert counts == {**dict.fromkeys("abc", FIRST_ROUNDS), **dict.fromkeys("defgh", FIRST_ROUNDS + SECOND_ROUNDS)}
-    assert MOST_SURVIVORS == 5
+    assert MAX_SURVIVORS == 5
 
 
 def test_slow_iterations_have_fewer_rounds():
@@ -138,7 +138,7 @@ def test_after_a_single_round_whoever_is_a_little_behind_runs_on():
 
 def test_short_iterations_have_more_rounds_in_the_second_stage():
     _, order = run([candidate(label, 1, 0.01) for label in "ab"], lambda *_: 0.01)
-    assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + MOST_SECOND_ROUNDS)
+    assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + MAX_SECOND_ROUNDS)
     _, order = run([candidate(label, 1, 0.25) for label in "ab"], lambda *_: 0.25)
     assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + 10)
 
