@@ -77,7 +77,8 @@ def _interpolated_ratios(
     places = sorted(set(octaves.tolist()))
     ratios = [seconds[octaves == place].sum() / expected[octaves == place].sum() for place in places]
     ends = numpy.clip([ratios[0], ratios[-1]], 1 / _MAX_RATIO, _MAX_RATIO)
-    return numpy.interp(numpy.log2(at), places, ratios, left=ends[0], right=ends[1])
+    found: numpy.ndarray = numpy.interp(numpy.log2(at), places, ratios, left=ends[0], right=ends[1])
+    return found
 
 
 def _limit_small_sizes(cost: Cost, at: numpy.ndarray, moved: numpy.ndarray, below: numpy.ndarray) -> numpy.ndarray:
