@@ -14,6 +14,7 @@ import os
 import statistics
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,15 @@ class OurSide:
 
     def settle(self) -> int:
         """Trains until `auto` has chosen; returns how many iterations that took."""
+        tuner = self.solver._averaging._tuner
+        # Plans are changed from outside afterwards, which must not look like drift.
+        tuner.settings = replace(tuner.settings, steps=replace(tuner.settings.steps, drift_watch=False))
+        before = self.solver.iteration
+        self.decision = None
         self.solver.step(SETTLING)
         if self.decision is None:
             raise SystemExit(f"auto has not settled after {SETTLING} iterations")
-        # Plans are changed from outside from here on, which must not look like drift.
-        self.solver._averaging._tuner._watch = None
-        return int(self.solver.iteration)
+        return int(self.solver.iteration - before)
 
     def plans(self) -> dict[str, Any]:
         """Every schedule's plan, predicted for what was measured; and the one that `auto` has chosen."""
