@@ -54,7 +54,8 @@ STEPS = {ALL: TunerSteps()} | {each.name: replace(TunerSteps(), **{each.name: Fa
 """What is searched with, by the step that is left out."""
 SLOWER = 4.0
 """The factor by which the emulated link becomes slower for the drift watch."""
-QUICK_LINK = "a=1e-3,b=5e-9"
+QUICK_LINK = "a=2e-3,b=1e-8"
+"""Slow enough for any machine, so that the quick form needs no time scale."""
 
 
 @dataclass
@@ -168,9 +169,9 @@ class ShapedSide:
         return self._besides + decision.plan.backward_end + decision.plan.exposed
 
 
-def compare(side: Side, rounds: int, repeats: int) -> list[Row]:
-    """Search with and without every step, and run what was found; a row for each, the one with all steps first."""
-    rows = {name: Row(name) for name in STEPS if name != DRIFT}
+def compare(side: Side, steps: Sequence[str], rounds: int, repeats: int) -> list[Row]:
+    """Search with all steps and without each of some, and run what was found; return a row for each search."""
+    rows = {name: Row(name) for name in (ALL, *steps) if name != DRIFT}
     for repeat in range(repeats):
         order = list(rows) if repeat % 2 == 0 else list(rows)[::-1]
         found = {}
@@ -240,8 +241,8 @@ def report(side: Side, text: str) -> None:
 
 
 def quick_trace() -> Trace:
-    """Return a net of 20 layers of 1 ms each, whose upper layers have the most gradients: a million in all."""
-    return Trace(tuple(TraceLayer(f"layer {index}", 5_000 * (index + 1), 1e-3) for index in range(20)))
+    """Return a net of 20 layers of 2 ms each, whose upper layers have the most gradients: a million in all."""
+    return Trace(tuple(TraceLayer(f"layer {index}", 5_000 * (index + 1), 2e-3) for index in range(20)))
 
 
 def run_emulated(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -259,8 +260,9 @@ def run_emulated(options: argparse.Namespace) -> list[dict[str, Any]]:
             flat = numpy.zeros(trace.elements, dtype=numpy.float32)
             scale = replay.find_time_scale(measure_wire(ranks, flat), link)
         side = EmulatedSide(ranks, trace, link, scale)
-        rows = compare(side, options.rounds, options.repeats)
-        rows.append(compare_after_drift(side, options.rounds))
+        rows = compare(side, options.steps, options.rounds, options.repeats)
+        if DRIFT in options.steps:
+            rows.append(compare_after_drift(side, options.rounds))
         side.close()
         results.append(
             {"title": f"{name}, emulated, K = {scale:g} (ms are divided by K)", "scale": scale, "rows": rows}
@@ -276,7 +278,7 @@ def run_worker(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 
     speed_up_memory()
     side = ShapedSide(model)
-    rows = compare(side, options.rounds, options.repeats)
+    rows = compare(side, options.steps, options.rounds, options.repeats)
     return [{"title": model, "rows": rows}] if side.ranks.rank == 0 else []
 
 
@@ -292,6 +294,7 @@ def run_shaped(options: argparse.Namespace) -> list[dict[str, Any]]:
                 file = Path(folder) / "rows.json"
                 worker = [sys.executable, __file__, "--worker", model, "--json", str(file)]
                 worker += ["--rounds", str(options.rounds), "--repeats", str(options.repeats)]
+                worker += ["--steps", *options.steps]
                 distributed.run_mpi(network, worker, f"{model}, {link}")
                 (found,) = json.loads(file.read_text())
             rows = [Row(**row) for row in found["rows"]]
@@ -313,11 +316,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7, help="iterations of each plan after each set of searches")
     parser.add_argument("--repeats", type=int, default=None, help="searches without each step (3; with --quick 1)")
+    names = [name for name in STEPS if name != ALL]
+    parser.add_argument("--steps", nargs="+", choices=names, default=names, help="which to leave out in turn")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured")
     parser.add_argument("--worker", metavar="MODEL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.repeats is None:
         options.repeats = 1 if options.quick else 3
+    if options.quick and options.time_scale is None:
+        options.time_scale = 1.0
     return options
 
 
