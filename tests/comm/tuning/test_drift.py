@@ -27,7 +27,7 @@ def test_one_window_alone_or_a_little_more_is_none():
         assert window(watch, exposed, 3) is None
 
 
-def test_an_expectation_that_few_iterations_told_is_held_to_less():
+def test_an_uncertain_expectation_tolerates_more():
     for uncertainty, judged in ((0.15, 0.2), (0.3, None)):
         watch = DriftWatch(window=3)
         watch.expect(0.2, 1.0, uncertainty)

@@ -61,7 +61,7 @@ def test_the_slowdown_is_what_hidden_communication_added():
     assert slow.refine(SingleCommunicator(), [channel()])[0].slowdown == 1.0 - MIN_RELATIVE_SPEED
 
 
-def test_a_way_of_waiting_that_nobody_tried_stays_as_it_was():
+def test_a_way_of_waiting_that_was_not_tried_stays_as_it_was():
     seen = Observations(1.0)
     seen.add(PLAN, 1.0, report([(0.1, 0.2), (0.2, 0.3), (0.3, 0.4)], 1.0))
     blocking = channel(blocking=True)

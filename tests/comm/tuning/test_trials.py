@@ -59,7 +59,7 @@ def test_all_take_turns_and_those_behind_drop_out():
     assert Counter(order) == {"a": FIRST_ROUNDS + SECOND_ROUNDS, "b": FIRST_ROUNDS + SECOND_ROUNDS, "c": FIRST_ROUNDS}
 
 
-def test_drift_of_the_machine_misleads_nobody():
+def test_drift_of_the_machine_does_not_change_the_choice():
     """Every iteration is slower than the one before, by more than the candidates differ."""
     candidates = [candidate("slow", 1, 1.0), candidate("fast", 2, 1.0)]
     trials, _ = run(candidates, lambda label, number: (1.0 if label == "fast" else 1.3) + 0.2 * number)
@@ -129,7 +129,7 @@ def test_slow_iterations_have_fewer_rounds():
     assert Counter(order) == {"a": 2, "b": 2}
 
 
-def test_after_a_single_round_whoever_is_a_little_behind_runs_on():
+def test_after_a_single_round_a_plan_a_little_behind_runs_on():
     times = {"a": 31.0, "b": 30.0, "c": 33.0}
     candidates = [candidate(label, 1, 30.0) for label in "abc"]
     _, order = run(candidates, lambda label, _: times[label])
@@ -149,7 +149,7 @@ def test_a_plan_found_after_the_first_stage_runs_in_the_second_and_can_win():
         trials.record({"a": 1.0, "b": 2.0}[trials.current.label], 0.0)
     assert not trials.is_last_stage
     trials.agree(trials.local_times())
-    assert trials.is_over  # nobody is left beside a
+    assert trials.is_over  # no other is left beside a
     revised = [candidate("a", 1, 1.1), candidate("b", 2, 2.0)]
     trials.revise(revised, [candidate("c", 3, 0.9)])
     assert not trials.is_over and trials.is_last_stage

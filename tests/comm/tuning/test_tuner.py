@@ -46,7 +46,7 @@ class Machine:
     changes: int = 0
     warming_up: int = 0  # iterations that take a second longer
     slow: int = 0  # iterations whose layers take four times as long
-    lateness: Callable[[], float] = float  # how late this rank ends an iteration after which nobody waits
+    lateness: Callable[[], float] = float  # how late this rank ends an iteration after which no rank waits
     was_late: float = 0.0
     on_its_way: bool = False
     decisions: list = field(default_factory=list)
