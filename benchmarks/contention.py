@@ -23,7 +23,9 @@ from mgcaffe.comm.planning.schedules import make_plan
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
 from mgcaffe.comm.transport.connect import connect
 from mgcaffe.comm.tuning.calibration import measure_allreduce_costs
-from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
+from mgcaffe.comm.tuning.decision import Decision
+from mgcaffe.comm.tuning.settings import AUTO, TunerSettings
+from mgcaffe.comm.tuning.tuner import Tuner
 
 WAYS = {
     "blocking": Waiting(blocking=True),

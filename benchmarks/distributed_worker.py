@@ -14,6 +14,7 @@ import os
 import statistics
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,15 @@ class OurSide:
 
     def settle(self) -> int:
         """Trains until `auto` has chosen; returns how many iterations that took."""
+        tuner = self.solver._averaging._tuner
+        # Plans are changed from outside afterwards, which must not look like drift.
+        tuner.settings = replace(tuner.settings, steps=replace(tuner.settings.steps, drift_watch=False))
+        before = self.solver.iteration
+        self.decision = None
         self.solver.step(SETTLING)
         if self.decision is None:
             raise SystemExit(f"auto has not settled after {SETTLING} iterations")
-        # Plans are changed from outside from here on, which must not look like drift.
-        self.solver._averaging._tuner._watch = None
-        return int(self.solver.iteration)
+        return int(self.solver.iteration - before)
 
     def plans(self) -> dict[str, Any]:
         """Every schedule's plan, predicted for what was measured; and the one that `auto` has chosen."""
@@ -169,14 +173,14 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
             }
         )
     if ours.ranks.rank == 0:
-        a, b, fit = ours.decision.wire.polled.affine()
+        a, b, fit = ours.decision.costs.polled.affine()
         parameters = sum(parameter.count for parameter in ours.solver.net.parameters)
         found = {"rows": rows, "backward": backward, "settled_after": settled_after, "parameters": parameters}
         found["besides"] = ours.decision.timings.forward.total  # measured, since `auto` may overlap the forward pass
         found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
         # What predictions rest on: an all-reduce's cost as it was measured alone, and as `auto` saw it in training.
         channel = ours.decision.channels[0]
-        costs = {"measured": ours.decision.wire.polled, "beside": channel.beside, "alone": channel.alone}
+        costs = {"measured": ours.decision.costs.polled, "beside": channel.beside, "alone": channel.alone}
         found["costs"] = {name: cost.to_json() for name, cost in costs.items()}
         found["trials"] = [
             {"label": trial.candidate.label, "predicted": trial.candidate.predicted, "seconds": trial.seconds}

@@ -12,7 +12,7 @@ All schedules run in turn, round by round, and the median over the rounds counts
 the start of the backward pass until all gradients are means. Predictions are those of the plan for the trace and
 a + bM. `auto` measures, plans and tries first, as in training; then its choice runs in the same rounds.
 
-What was hidden is told in two ways, both over what the plan hides: the part of every group's all-reduce that ran
+What was hidden is shown in two ways, both over what the plan hides: the part of every group's all-reduce that ran
 beside the backward pass, by the reducer's records, times what the plan says that it takes, but no more than the plan
 hides of it; and what the clock leaves of the plan's communication for the time after the backward pass, where every
 delay of an all-reduce counts as not hidden.
@@ -47,7 +47,9 @@ from mgcaffe.comm.tuning.calibration import (
     agree_times,
     measure_allreduce_costs,
 )
-from mgcaffe.comm.tuning.tuner import AUTO, Decision, Tuner, TunerSettings
+from mgcaffe.comm.tuning.decision import Decision
+from mgcaffe.comm.tuning.settings import AUTO, TunerSettings, TunerSteps
+from mgcaffe.comm.tuning.tuner import Tuner
 
 TRACE = Path(__file__).parents[1] / "tests/golden/traces/googlenet_k80_batch64.csv"
 LINKS = {"10GbE, 16 workers": "a=9.08e-4,b=7.40e-10", "56Gb, 16 workers": "a=2.358e-4,b=4.059e-10"}
@@ -101,6 +103,7 @@ class Replay:
         self._sync = MergedAllReduce(ranks, self.plan("single"), transfer=self._transfer)
         self._sync.start(flat, self._segments)
         self._decision: Decision | None = None
+        self._costs: AllReduceCosts | None = None
 
     def plan(self, schedule: str) -> Plan:
         """The plan of a schedule for the trace and a + bM."""
@@ -114,23 +117,29 @@ class Replay:
         groups = predict_groups(ranges, self._segments, self._ready, self._link, 4)
         return Plan(plan.schedule, plan.layers, groups, self.backward, plan.blocking)
 
-    def find_auto(self) -> Decision:
-        """Lets `auto` measure, plan and try."""
-        settings = TunerSettings(AUTO, 4, CALIBRATION_ITERATIONS)
-        tuner = Tuner(self._ranks, self._sync, self._segments, settings, self._measure, self)
-        tuner.search()
-        while tuner.is_searching:
+    def find_auto(self, steps: TunerSteps | None = None) -> tuple[Decision, int]:
+        """Let `auto` measure, plan and try; return what it chose, and how many iterations that took."""
+        settings = TunerSettings(AUTO, 4, CALIBRATION_ITERATIONS, steps=steps or TunerSteps())
+        self.tuner = Tuner(self._ranks, self._sync, self._segments, settings, self._measure, self)
+        self.tuner.search()
+        return self.finish_search()
+
+    def finish_search(self) -> tuple[Decision, int]:
+        """Run iterations until `auto` has chosen; return its choice, and how many iterations that took."""
+        self._decision = None
+        iterations = 0
+        while self._decision is None:
             laps, report = self._iterate()
-            tuner.iteration_done(laps, report)
-        assert self._decision is not None
-        return self._decision
+            self.tuner.iteration_done(laps, report)
+            iterations += 1
+        return self._decision, iterations
 
     def plan_decided(self, decision: Decision) -> None:
         """Keeps what `auto` has found."""
         self._decision = decision
 
     def plan_outdated(self, exposed: float, expected: float) -> None:
-        """Cannot happen: nobody watches for so long."""
+        """Do nothing: the next decision follows."""
 
     def seconds(self, plan: Plan) -> tuple[float, float]:
         """One iteration under a plan, and how much of the plan's communication ran beside its backward pass."""
@@ -149,11 +158,13 @@ class Replay:
         self._sync.close()
 
     def _measure(self, anew: bool) -> AllReduceCosts:
-        # Time is scaled, so is what may be spent.
-        budget_s = CALIBRATION_BUDGET_S * self._time_scale
-        return measure_allreduce_costs(
-            self._ranks, self._flat, transfer=self._transfer, segments=self._segments, budget_s=budget_s
-        )
+        """Return the costs of an all-reduce, which are the same for every search on this link."""
+        if anew or self._costs is None:
+            budget_s = CALIBRATION_BUDGET_S * self._time_scale  # time is scaled, so is what may be spent
+            self._costs = measure_allreduce_costs(
+                self._ranks, self._flat, transfer=self._transfer, segments=self._segments, budget_s=budget_s
+            )  # fmt: skip
+        return self._costs
 
     def _iterate(self) -> tuple[list[float], CommReport]:
         """Sleeps through a backward pass; returns the laps that `Profiler.record` takes, and the report."""
@@ -189,7 +200,7 @@ def run(
     scaled = AffineCost(time_scale * cost.a, time_scale * cost.b)
     replay = Replay(ranks, trace.scaled(backward_scale * time_scale), scaled, flat, time_scale)
     plans = {schedule: replay.plan(schedule) for schedule in SCHEDULES}
-    decision = replay.find_auto()
+    decision, _ = replay.find_auto()
     plans[AUTO] = replay.predicted(decision.plan)
     seconds: dict[str, list[float]] = {schedule: [] for schedule in plans}
     hidden: dict[str, list[float]] = {schedule: [] for schedule in plans}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from mgcaffe.comm.planning.cost import Cost
     from mgcaffe.comm.planning.plan import Plan
-    from mgcaffe.comm.tuning.tuner import Decision
+    from mgcaffe.comm.tuning.decision import Decision
     from mgcaffe.engine.weights.by_name import CopyReport
 
 
@@ -263,7 +263,7 @@ class PlanChosen(Event):
         schedule: the schedule that made it.
         plan: the plan (comm.Plan), with its groups and predicted times.
         cost: the measured all-reduce cost curve, None where nothing was measured.
-        decision: all that the plan rests on (comm.tuner.Decision), likewise.
+        decision: all that the plan rests on (comm.tuning.decision.Decision), likewise.
     """
 
     iteration: int

@@ -15,7 +15,7 @@ import pytest
 import mgcaffe
 import mgcaffe.errors
 from mgcaffe.comm.planning.schedules import SCHEDULES
-from mgcaffe.comm.tuning.tuner import AUTO
+from mgcaffe.comm.tuning.settings import AUTO
 from mgcaffe.prototxt import read_net
 from mgcaffe.solvers import Solver
 

@@ -1,26 +1,30 @@
-"""What a plan comes to where communication and computation are in each other's way.
+"""Predict a plan's times where communication and computation slow each other down.
 
-The paper assumes that they are not (arXiv 1912.09268). On one machine without a GPU an all-reduce is the same
-cores' work: measured there, a second of it beside the backward pass can cost the backward pass most of a second.
-So a way of communicating (`Channel`) has three measured properties, and a plan is replayed with them:
+The paper assumes that they do not (arXiv 1912.09268). On one machine without a GPU an all-reduce is the same
+cores' work: measured there, each second of it beside the backward pass can cost the backward pass most of a second.
+So a way of communicating (`Channel`) has three measured properties, and a plan is simulated with them:
 
-- while an all-reduce runs, the backward pass gets on with `1 - slowdown` of its speed;
-- beside the backward pass a group of M bytes takes `beside(M)`, afterwards `alone(M)`, and one that is still
-  running when the backward pass ends does the rest of its work at the second speed.
+- while an all-reduce runs, computation runs at `1 - slowdown` of its speed;
+- beside computation a group of M bytes takes `beside(M)` seconds, while the computing thread only waits `alone(M)`,
+  and a group that is still running when the backward pass ends does the rest of its work at the second speed.
 
-With `slowdown` 0 and equal costs this is what `planners.predict_groups` says.
+With `slowdown` 0 and equal costs the result is that of `schedules.predict_groups`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mgcaffe.comm.planning.cost import Cost
 from mgcaffe.comm.planning.plan import Group, Plan
 
-LEAST_SPEED = 0.05
-"""Of the backward pass beside an all-reduce: however it is measured, it gets on somehow."""
+MIN_RELATIVE_SPEED = 0.05
+"""The least speed of computation beside an all-reduce, relative to its speed alone: it never stops altogether."""
+
+Choice = Callable[[Sequence[int], int], int | None]
+"""Chooses the next group to send from those that are ready (at least one, the first ready first), given how many have
+been sent; None: the group whose turn it is, is not ready."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,9 @@ class Channel:
 
     Attributes:
         blocking: whether by MPI's blocking call (`communicator.Waiting`).
-        beside: what an all-reduce costs beside the backward pass.
-        alone: what it costs when the computing thread only waits for it.
-        slowdown: the seconds that a second of communication adds to the backward pass beside it.
+        beside: the cost of an all-reduce beside computation.
+        alone: its cost while the computing thread only waits for it.
+        slowdown: the seconds that each second of communication adds to the computation beside it.
     """
 
     blocking: bool
@@ -41,100 +45,152 @@ class Channel:
 
 
 def predict_plan(plan: Plan, backward_times: Sequence[float], tail: float, channel: Channel) -> Plan:
-    """Return the plan with the times that are to be expected on a channel.
+    """Return the plan with the times that are to be expected on a channel, where it waits for all its groups.
 
     Args:
         plan: its groups count, not its times.
-        backward_times: of each layer alone, in seconds, by layer.
-        tail: what the backward pass does below the lowest layer, in seconds.
+        backward_times: the seconds of each layer's backward pass alone, by layer.
+        tail: the seconds of the backward pass below the lowest layer.
         channel: how it communicates.
     """
-    replay = _Replay(channel)
-    due = {group.first_segment: group for group in plan.groups}
-    for layer in range(plan.layers - 1, -1, -1):
-        replay.compute(backward_times[layer])
-        if layer in due:
-            replay.submit(due[layer])
-    replay.compute(tail)
-    backward_end = replay.now
-    groups = replay.finish()
-    return replace(plan, groups=groups, backward_end=backward_end, blocking=channel.blocking)
+    queue = GroupQueue(plan.groups, first_ready)
+    thread = ComputingThread(channel, queue)
+    thread.run_backward(plan, backward_times, tail)
+    backward_end = thread.now
+    for group in range(len(plan.groups)):
+        thread.wait_for(group)
+    return replace(plan, groups=queue.times(), backward_end=backward_end, blocking=channel.blocking)
+
+
+def first_ready(ready: Sequence[int], sent: int) -> int:
+    """Choose the group that has been ready for the longest time."""
+    return ready[0]
+
+
+class GroupQueue:
+    """The groups of one iteration on a channel, which sends one of them at a time; all times in seconds.
+
+    Args:
+        groups: those of the plan; a group is named by its index.
+        choose: which group goes next whenever the channel is free.
+
+    Attributes:
+        running: the group that is being sent, or None.
+        work_left: the part of its all-reduce that is left, from 1 down to 0.
+        updates_due: groups that were reduced and not yet used for an update, the latest one last.
+    """
+
+    def __init__(self, groups: Sequence[Group], choose: Choice) -> None:
+        self._groups = groups
+        self._choose = choose
+        self._ready: list[int] = []
+        self._ready_at: dict[int, float] = {}
+        self._start_at: dict[int, float] = {}
+        self._end_at: dict[int, float] = {}
+        self.running: int | None = None
+        self.work_left = 0.0
+        self.updates_due: list[int] = []
+
+    @property
+    def running_bytes(self) -> int:
+        """The size of the group that is being sent."""
+        assert self.running is not None
+        return self._groups[self.running].bytes
+
+    def is_reduced(self, group: int) -> bool:
+        """Return whether the all-reduce of a group has ended."""
+        return group in self._end_at
+
+    def submit(self, group: int, now: float) -> None:
+        """Take a group whose gradients are complete."""
+        self._ready_at[group] = now
+        self._ready.append(group)
+        self._start_next(now)
+
+    def end_running(self, now: float) -> None:
+        """End the all-reduce that is running, and start the next one."""
+        assert self.running is not None
+        self._end_at[self.running] = now
+        self.updates_due.append(self.running)
+        self.running = None
+        self._start_next(now)
+
+    def times(self, since: float = 0.0) -> tuple[Group, ...]:
+        """Return all groups, which have been reduced, with their times since a given one."""
+        return tuple(
+            replace(
+                group,
+                ready_at=self._ready_at[index] - since,
+                start_at=self._start_at[index] - since,
+                end_at=self._end_at[index] - since,
+            )
+            for index, group in enumerate(self._groups)
+        )
+
+    def _start_next(self, now: float) -> None:
+        if self.running is not None or not self._ready:
+            return
+        group = self._choose(self._ready, len(self._start_at))
+        if group is None:
+            return
+        self._ready.remove(group)
+        self._start_at[group] = now
+        self.running, self.work_left = group, 1.0
 
 
 class ComputingThread:
-    """A computing thread, and beside it at most one all-reduce, of which a subclass says which it is.
+    """A computing thread beside a channel that sends one group at a time.
 
     Attributes:
-        now: the time, in seconds.
-        channel: how all-reduces are made.
-        left: of the running group's work, as a part of 1.
+        now: the time in seconds.
+        queue: the groups that are being sent; a new one may be set while nothing is running.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, queue: GroupQueue) -> None:
         self.now = 0.0
-        self.channel = channel
-        self.left = 0.0
-        self._speed = max(LEAST_SPEED, 1.0 - channel.slowdown)
+        self.queue = queue
+        self._channel = channel
+        self._speed = max(MIN_RELATIVE_SPEED, 1.0 - channel.slowdown)
 
-    @property
-    def running(self) -> Group | None:
-        """The group that is being reduced."""
-        raise NotImplementedError
-
-    def end_group(self) -> None:
-        """Take note that the running group is reduced; start the next, if any."""
-        raise NotImplementedError
+    def run_backward(self, plan: Plan, backward_times: Sequence[float], tail: float) -> None:
+        """Compute a backward pass, and submit each group of a plan when its lowest layer is done."""
+        complete = {group.first_segment: index for index, group in enumerate(plan.groups)}
+        for layer in range(plan.layers - 1, -1, -1):
+            self.compute(backward_times[layer])
+            if layer in complete:
+                self.queue.submit(complete[layer], self.now)
+        self.compute(tail)
 
     def compute(self, seconds: float) -> None:
-        """Let the computing thread do what takes it so many seconds alone."""
+        """Compute what takes so many seconds without communication; beside an all-reduce it takes longer."""
         while seconds > 0:
-            if self.running is None:
+            if self.queue.running is None:
                 self.now += seconds
                 return
-            whole = self.channel.beside(self.running.bytes)
-            until_end = self.left * whole
+            whole = self._channel.beside(self.queue.running_bytes)
+            until_end = self.queue.work_left * whole
             if seconds / self._speed < until_end:
                 self.now += seconds / self._speed
-                self.left -= seconds / self._speed / whole
+                self.queue.work_left -= seconds / self._speed / whole
                 return
             seconds -= until_end * self._speed
             self.now += until_end
-            self.end_group()
+            self.queue.end_running(self.now)
 
+    def pause(self, seconds: float) -> None:
+        """Let so many seconds pass, which communication does not make longer; groups travel meanwhile."""
+        end = self.now + seconds
+        while self.queue.running is not None:
+            until_end = self.queue.work_left * self._channel.beside(self.queue.running_bytes)
+            if self.now + until_end > end:
+                self.queue.work_left -= (end - self.now) / until_end * self.queue.work_left
+                break
+            self.now += until_end
+            self.queue.end_running(self.now)
+        self.now = end
 
-class _Replay(ComputingThread):
-    """One iteration: a computing thread, and a queue of groups that are reduced one after the other."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        self._queue: list[tuple[Group, float]] = []
-        self._started = 0.0
-        self._done: list[Group] = []
-
-    @property
-    def running(self) -> Group | None:
-        """The first in the queue."""
-        return self._queue[0][0] if self._queue else None
-
-    def submit(self, group: Group) -> None:
-        """Queue a group whose gradients are complete."""
-        self._queue.append((group, self.now))
-        if len(self._queue) == 1:
-            self._begin_group()
-
-    def finish(self) -> tuple[Group, ...]:
-        """Let the computing thread wait for the rest; return all groups with their times."""
-        while self._queue:
-            self.now += self.left * self.channel.alone(self._queue[0][0].bytes)
-            self.end_group()
-        return tuple(self._done)
-
-    def _begin_group(self) -> None:
-        self.left, self._started = 1.0, self.now
-
-    def end_group(self) -> None:
-        """Take the first from the queue."""
-        group, ready = self._queue.pop(0)
-        self._done.append(replace(group, ready_at=ready, start_at=self._started, end_at=self.now))
-        if self._queue:
-            self._begin_group()
+    def wait_for(self, group: int) -> None:
+        """Wait until a group that was submitted is reduced."""
+        while not self.queue.is_reduced(group):
+            self.now += self.queue.work_left * self._channel.alone(self.queue.running_bytes)
+            self.queue.end_running(self.now)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class IterationTimes:
-    """What one rank's computing thread did in an iteration, waiting for data left out.
+    """What one rank's computing thread did in an iteration, without waiting for data; all times in seconds.
 
     Attributes:
-        total: all of it, with what was waited for since the iteration before.
+        total: the whole iteration, with what was waited for since the iteration before.
         until_backward: the part of it before the backward pass began whose gradients are exchanged.
         needed: by layer with gradients, from the start of the iteration until a layer first read its parameters.
         first_forward: until the first forward pass had ended.
@@ -32,9 +32,9 @@ class IterationTimes:
     def overlapped(self, before: IterationTimes, forward: float) -> float:
         """Return what an iteration took whose last groups travelled beside this one's forward pass.
 
-        That is the time from the start of the iteration before until this one's backward pass begins, but for the first
+        That is the time from the start of the iteration before until this one's backward pass begins, without the first
         of the two forward passes. Ranks are level at either end, having just agreed on a plan and just waited for the
-        last group; between two iterations nobody waits for anybody.
+        last group; between two iterations no rank waits for another.
 
         Args:
             before: the times of that iteration, before which nothing was on its way.
@@ -63,17 +63,17 @@ class ForwardTimes:
 
     @property
     def total(self) -> float:
-        """All of it, but for the agreement."""
+        """All seconds of it except those of the agreement."""
         return self.forward + self.update + self.rest
 
 
 @dataclass(frozen=True)
 class Timings:
-    """What was measured of the passes.
+    """What was measured of the passes, in seconds.
 
     Attributes:
         backward_times: of each layer with gradients, by layer.
-        tail: what is left of the backward pass below the lowest of them.
+        tail: the rest of the backward pass, below the lowest of them.
         forward: what an iteration does besides; None where it was not measured.
     """
 
@@ -83,9 +83,9 @@ class Timings:
 
     @property
     def total(self) -> float:
-        """The backward pass without any communication beside it."""
+        """The seconds of the backward pass without any communication beside it."""
         return sum(self.backward_times) + self.tail
 
     def scaled(self, factor: float) -> Timings:
-        """Return them with layers that take `factor` times as long backward; the tail stays."""
+        """Return the same with layers whose backward pass takes `factor` times as long; the tail stays."""
         return replace(self, backward_times=[factor * seconds for seconds in self.backward_times])

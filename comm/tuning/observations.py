@@ -1,51 +1,50 @@
-"""What all-reduces and contention come to in training itself, seen while plans are measured and tried there.
+"""What all-reduces and contention cost in training itself, observed while plans are measured and tried.
 
 Planning starts from costs that were measured while nothing else ran (`calibration.py`), and not at all sizes. In
 training, groups come one after the other, on links that are not idle, from ranks that are not quite level, beside a
-backward pass that wants the same cores. So every iteration of the search is taken down, group by group; the cost curves
-are moved to what was seen, and the slowdown of the backward pass is taken from the same iterations.
+backward pass that needs the same cores. So every iteration of the search is recorded, group by group; the cost curves
+are moved to what was seen (`cost_correction.py`), and the slowdown of the backward pass is taken from the same
+iterations.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-import numpy
-
-from mgcaffe.comm.exchange.comm_report import CommReport
-from mgcaffe.comm.planning.cost import AllReduceCost, Cost
+from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
 from mgcaffe.comm.planning.plan import Plan
-from mgcaffe.comm.planning.prediction import LEAST_SPEED, Channel
+from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED, Channel
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.tuning.calibration import agree_least_times, agree_times
+from mgcaffe.comm.tuning.cost_correction import corrected_cost
+from mgcaffe.comm.tuning.settings import TunerSteps
 
-_LEAST_FACTOR = 0.5
-"""By which a measured curve is multiplied at least: where small all-reduces take longer in training, that is a delay,
-and does not make the link faster for large ones."""
-_MOST_FACTOR = 2.0
-"""The same at most, where sizes of one octave cannot tell a factor from a delay."""
-_MOST_RATIO = 4.0
-"""By which a curve is multiplied outside of the sizes that were seen, beyond its delay and its factor."""
 _NEARLY_ALL = 0.9
-"""Of a group's time, for which it has to run on one side of the backward pass's end to count there."""
-_LEAST_HIDDEN = 0.02
-"""Of the backward pass: with less communication beside it, its slowdown is noise."""
+"""The part of a group's time that must lie on one side of the backward pass's end for the group to count there."""
+_MIN_HIDDEN_SHARE = 0.02
+"""Communication beside the backward pass, as a share of it, below which the slowdown would be noise."""
 
 
-_Key = tuple[int, bool, str]
-"""Calibration (0) or trials (1), whether by blocking calls, and the plan's hash."""
+@dataclass
+class _Phase:
+    """The calibration, or the trials: `undisturbed` is the seconds of its backward pass without communication."""
+
+    undisturbed: float
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """One iteration, in seconds: the backward pass, communication beside it, and every group's all-reduce.
+class _Iteration:
+    """One iteration, in seconds.
 
-    A group is `beside` if it ran beside the backward pass for nearly all of its time, `after` if it ran after it for
-    as much; infinity otherwise.
+    Attributes:
+        backward: the backward pass.
+        hidden: all communication that ran beside it.
+        beside: the all-reduce of each group that ran beside the backward pass for nearly all of its time; infinity
+            for the others.
+        after: the same of each group that ran after it.
     """
 
     backward: float
@@ -54,133 +53,124 @@ class _Seen:
     after: Sequence[float]
 
 
+@dataclass
+class _PlanRecord:
+    """All iterations of one plan in one phase; `sizes` are the bytes of its groups."""
+
+    phase: _Phase
+    blocking: bool
+    sizes: list[int]
+    iterations: list[_Iteration] = field(default_factory=list)
+
+    def median_backward(self) -> float:
+        """Return the median seconds of the backward pass."""
+        return statistics.median(iteration.backward for iteration in self.iterations)
+
+    def median_hidden(self) -> float:
+        """Return the median seconds of communication beside the backward pass."""
+        return statistics.median(iteration.hidden for iteration in self.iterations)
+
+    def medians_beside(self) -> list[float]:
+        """Return each group's median seconds beside the backward pass; infinity where it mostly was not there."""
+        return _medians_of_columns([iteration.beside for iteration in self.iterations])
+
+    def medians_after(self) -> list[float]:
+        """Return each group's median seconds after the backward pass; infinity where it mostly was not there."""
+        return _medians_of_columns([iteration.after for iteration in self.iterations])
+
+
 class Observations:
-    """What one rank sees of the plans that are measured and tried; all ranks look at the same ones.
+    """What one rank sees of the plans that are measured and tried; all ranks look at the same plans.
 
     Args:
         undisturbed: the seconds of the backward pass without communication, the same from which plans are predicted:
             what else is slower in training must not be counted twice.
+        steps: whether costs and slowdown follow what was seen.
     """
 
-    def __init__(self, undisturbed: float) -> None:
-        self._undisturbed = [undisturbed]
-        self._sizes: dict[_Key, list[int]] = {}
-        self._seen: dict[_Key, list[_Seen]] = defaultdict(list)
+    def __init__(self, undisturbed: float, steps: TunerSteps | None = None) -> None:
+        self._steps = steps or TunerSteps()
+        self._phases = [_Phase(undisturbed)]
+        self._records: dict[tuple[int, str], _PlanRecord] = {}  # by the number of phases so far and the plan's hash
 
     def begin_trials(self) -> None:
         """Compare what is added from now on with undisturbed passes of the trials' own (`set_undisturbed`)."""
-        self._undisturbed.append(self._undisturbed[-1])
+        self._phases.append(_Phase(self._phases[-1].undisturbed))
 
     def set_undisturbed(self, seconds: float) -> None:
         """Take the seconds of the backward pass without communication, as seen since `begin_trials`."""
-        self._undisturbed[-1] = seconds
+        self._phases[-1].undisturbed = seconds
 
     def add(self, plan: Plan, backward: float, report: CommReport) -> None:
-        """Take down an iteration whose backward pass took so many seconds."""
-        key = (len(self._undisturbed) - 1, plan.blocking, plan.hash)
-        end = report.backward_end
+        """Record an iteration whose backward pass took `backward` seconds."""
         # The order in which groups were sent depends on times that the hash leaves out.
         groups = sorted(report.groups, key=lambda times: times.group)
-        self._sizes[key] = [group.bytes for group in groups]
-        spans = [(group.end - group.start, max(0.0, min(group.end, end) - group.start)) for group in groups]
-        self._seen[key].append(
-            _Seen(
-                backward,
-                sum(hidden for _, hidden in spans),
-                [seconds if hidden >= _NEARLY_ALL * seconds else math.inf for seconds, hidden in spans],
-                [seconds if seconds - hidden >= _NEARLY_ALL * seconds else math.inf for seconds, hidden in spans],
-            )
-        )
+        key = (len(self._phases), plan.hash)
+        if key not in self._records:
+            sizes = [group.bytes for group in groups]
+            self._records[key] = _PlanRecord(self._phases[-1], plan.blocking, sizes)
+        self._records[key].iterations.append(_iteration(backward, report.backward_end, groups))
 
     def refine(self, communicator: Communicator, channels: Sequence[Channel]) -> list[Channel]:
         """Return the channels with costs and slowdown as they were seen; a collective call, equal on all ranks."""
         return [self._refined(communicator, channel) for channel in channels]
 
     def _refined(self, communicator: Communicator, channel: Channel) -> Channel:
-        keys = [key for key in self._seen if key[1] == channel.blocking]
-        if not keys:
+        records = [record for record in self._records.values() if record.blocking == channel.blocking]
+        if not records:
             return channel
-        sizes = [size for key in keys for size in self._sizes[key]]
-        beside = [seconds for key in keys for seconds in _medians([seen.beside for seen in self._seen[key]])]
-        after = [seconds for key in keys for seconds in _medians([seen.after for seen in self._seen[key]])]
-        return replace(
-            channel,
-            beside=corrected(channel.beside, _on_all(communicator, sizes, beside)),
-            alone=corrected(channel.alone, _on_all(communicator, sizes, after)),
-            slowdown=self._slowdown(communicator, keys, channel.slowdown),
-        )
-
-    def _slowdown(self, communicator: Communicator, keys: Sequence[_Key], before: float) -> float:
-        backward = [statistics.median(seen.backward for seen in self._seen[key]) for key in keys]
-        hidden = [statistics.median(seen.hidden for seen in self._seen[key]) for key in keys]
-        backward, hidden = agree_times(communicator, backward), agree_times(communicator, hidden)
-        if sum(hidden) < _LEAST_HIDDEN * sum(backward):
-            return before
-        added = sum(seconds - self._undisturbed[key[0]] for key, seconds in zip(keys, backward, strict=True))
-        slowdown = added / sum(hidden)
-        return min(max(0.0, slowdown), 1.0 - LEAST_SPEED)
+        if self._steps.cost_correction:
+            sizes = [size for record in records for size in record.sizes]
+            beside = [seconds for record in records for seconds in record.medians_beside()]
+            after = [seconds for record in records for seconds in record.medians_after()]
+            channel = replace(
+                channel,
+                beside=corrected_cost(channel.beside, _seen_on_all_ranks(communicator, sizes, beside)),
+                alone=corrected_cost(channel.alone, _seen_on_all_ranks(communicator, sizes, after)),
+            )
+        if self._steps.contention:
+            channel = replace(channel, slowdown=_slowdown(communicator, records, channel.slowdown))
+        return channel
 
 
-def _medians(iterations: Sequence[Sequence[float]]) -> list[float]:
-    """Return each group's median; infinity where it mostly was of another kind."""
+def _iteration(backward: float, backward_end: float, groups: Sequence[GroupTimes]) -> _Iteration:
+    """Return what one iteration says, from its groups' times since its beginning, in seconds."""
+    lengths = [group.end - group.start for group in groups]
+    hidden = [max(0.0, min(group.end, backward_end) - group.start) for group in groups]
+    pairs = list(zip(lengths, hidden, strict=True))
+    return _Iteration(
+        backward,
+        sum(hidden),
+        [length if beside >= _NEARLY_ALL * length else math.inf for length, beside in pairs],
+        [length if length - beside >= _NEARLY_ALL * length else math.inf for length, beside in pairs],
+    )
+
+
+def _medians_of_columns(iterations: Sequence[Sequence[float]]) -> list[float]:
+    """Return the median of each group over the iterations, the higher of two: infinity if it mostly is infinite."""
     return [statistics.median_high(values) for values in zip(*iterations, strict=True)]
 
 
-def _on_all(communicator: Communicator, sizes: Sequence[int], seconds: Sequence[float]) -> list[tuple[int, float]]:
-    """Return (bytes, seconds) of the groups that were of a kind on every rank, with the shortest time of any.
+def _seen_on_all_ranks(
+    communicator: Communicator, sizes: Sequence[int], seconds: Sequence[float]
+) -> list[tuple[int, float]]:
+    """Return (bytes, seconds) of the groups that were seen on every rank, with the shortest time of any rank.
 
-    A rank that comes early waits for the others inside its call; the shortest time is the wire's own.
+    A rank that comes early waits for the others inside its call; the shortest time is that of the communication itself.
     """
     longest, shortest = agree_times(communicator, seconds), agree_least_times(communicator, seconds)
-    pairs = zip(sizes, longest, shortest, strict=True)
-    return [(size, least) for size, most, least in pairs if math.isfinite(most) and least > 0]
+    triples = zip(sizes, longest, shortest, strict=True)
+    return [(size, low) for size, high, low in triples if math.isfinite(high) and low > 0]
 
 
-def corrected(cost: Cost, seen: Sequence[tuple[int, float]]) -> Cost:
-    """Return a measured curve moved to what was seen.
+def _slowdown(communicator: Communicator, records: Sequence[_PlanRecord], before: float) -> float:
+    """Return the seconds that each second of hidden communication added to the backward pass; a collective call.
 
-    First as a whole, by a delay for each all-reduce and a factor that come closest to what was seen; then by what is
-    left, octave by octave, interpolated between octaves. Outside of them the last octave's ratio holds, within limits.
-    All-reduces of less than half the smallest that was seen are slower in the same proportion as that half, at most:
-    what delays large ones (ranks that are not level, cores that are busy) need not delay each small one by as much.
-
-    Args:
-        cost: the curve; a cost of another kind is returned as it is.
-        seen: (bytes, seconds) of all-reduces.
+    The slowdown known before is returned where next to nothing was hidden.
     """
-    if not seen or not isinstance(cost, AllReduceCost):
-        return cost
-    sizes, seconds = (numpy.array(values, dtype=float) for values in zip(*seen, strict=True))
-    octaves = numpy.round(numpy.log2(sizes)).astype(int)
-    places = sorted(set(octaves.tolist()))
-    delay, factor = _fitted(cost.many(sizes), seconds, places)
-    expected = delay + factor * cost.many(sizes)
-    ratios = [seconds[octaves == place].sum() / expected[octaves == place].sum() for place in places]
-    at = numpy.array(sorted({*cost.sizes.tolist(), float(sizes.max())}))
-    ends = numpy.clip([ratios[0], ratios[-1]], 1 / _MOST_RATIO, _MOST_RATIO)
-    left = numpy.interp(numpy.log2(at), places, ratios, left=ends[0], right=ends[1])
-    moved = left * (delay + factor * cost.many(at))
-    half = sizes.min(keepdims=True) / 2
-    slower = numpy.interp(half, at, moved) / cost.many(half)
-    moved = numpy.where(at < half, numpy.minimum(moved, slower * cost.many(at)), moved)
-    return AllReduceCost(list(zip(at.tolist(), moved.tolist(), strict=True)))
-
-
-def _fitted(expected: numpy.ndarray, seconds: numpy.ndarray, octaves: Sequence[int]) -> tuple[float, float]:
-    """Return (delay, factor) with the least squares of (delay + factor * expected) / seconds - 1.
-
-    The delay is at least 0, the factor at least `_LEAST_FACTOR`. Sizes of one octave cannot tell the two apart: there
-    the factor is at most `_MOST_FACTOR`, and the rest is a delay.
-    """
-    inverse, share = 1 / seconds, expected / seconds
-    if len(octaves) > 1:
-        columns = numpy.stack([inverse, share], axis=1)
-        delay, factor = numpy.linalg.lstsq(columns, numpy.ones(len(seconds)), rcond=None)[0]
-        if delay >= 0 and factor >= _LEAST_FACTOR:
-            return float(delay), float(factor)
-        factor = _LEAST_FACTOR if factor < _LEAST_FACTOR else share.sum() / (share**2).sum()
-    else:
-        factor = min(share.sum() / (share**2).sum(), _MOST_FACTOR)
-    factor = max(factor, _LEAST_FACTOR)
-    delay = (inverse * (1 - factor * share)).sum() / (inverse**2).sum()
-    return max(0.0, float(delay)), float(factor)
+    backward = agree_times(communicator, [record.median_backward() for record in records])
+    hidden = agree_times(communicator, [record.median_hidden() for record in records])
+    if sum(hidden) < _MIN_HIDDEN_SHARE * sum(backward):
+        return before
+    added = sum(seconds - record.phase.undisturbed for record, seconds in zip(records, backward, strict=True))
+    return min(max(0.0, added / sum(hidden)), 1.0 - MIN_RELATIVE_SPEED)

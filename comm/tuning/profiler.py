@@ -1,11 +1,11 @@
-"""What planning needs of the computation: the passes' times, and what communication beside the backward pass costs.
+"""Measure what planning needs of the computation: the passes' times, and the cost of communication beside them.
 
 All are measured on iterations of the training itself. In every other one all gradients are reduced after the
 backward pass, so that nothing disturbs it; in those between, a plan of a few groups is reduced beside it, in each
 way of waiting in turn. Of each quantity the median counts, and of the ranks the slowest.
 
 A run's first iterations are slower than those that follow: caches and threads are cold, and other processes may start
-as well. So the first ones are not counted, and what trials see later of undisturbed passes replaces what was seen
+as well. So the first ones are not counted, and undisturbed passes of the trials later replace those that were seen
 here.
 """
 
@@ -17,25 +17,37 @@ from dataclasses import dataclass, replace
 
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.comm.planning.plan import Plan
-from mgcaffe.comm.planning.prediction import LEAST_SPEED, Channel
+from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED, Channel
 from mgcaffe.comm.planning.timings import ForwardTimes, IterationTimes, Timings
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.tuning.calibration import agree_least_times, agree_times
 from mgcaffe.comm.tuning.observations import Observations
+from mgcaffe.comm.tuning.settings import TunerSteps
 
-_LEAST_ITERATIONS = 4
-_WARM_UP_SHARE = 4
-"""One of so many iterations, the first ones, is not counted."""
+_MIN_ITERATIONS = 4
+"""The fewest iterations that measure contention, or that replace earlier ones."""
+_WARM_UP_SHARE = 0.25
+"""The share of the iterations, the first ones, that is not counted."""
 
 
 @dataclass(frozen=True)
-class _Iteration:
+class MeasuredIteration:
+    """What one rank measured of one iteration.
+
+    Attributes:
+        laps: seconds: the backward times of the layers with gradients, downwards; of the backward pass below them; of
+            the rest of the communication, with the updates that are made meanwhile.
+        report: its communication.
+        times: what else was measured of it, if anything was.
+    """
+
     laps: Sequence[float]
     report: CommReport
-    times: IterationTimes | None
+    times: IterationTimes | None = None
 
     @property
     def backward(self) -> float:
+        """The seconds of the backward pass."""
         return sum(self.laps[:-1])
 
     @property
@@ -45,24 +57,26 @@ class _Iteration:
 
 
 class Profiler:
-    """Says which plan the next iteration has, takes down how it went, and evaluates.
+    """Choose the plan of each iteration, record how it went, and evaluate all of them.
 
     Args:
         iterations: how many there are in all. The first quarter is not counted, unless there are fewer than four; then
             nothing is measured of contention.
         alone: the plan with a single group.
         probes: plans with several groups, one for each way of waiting, to measure contention with.
+        warm_up: whether the first quarter is left out.
     """
 
-    def __init__(self, iterations: int, alone: Plan, probes: Sequence[Plan]) -> None:
+    def __init__(self, iterations: int, alone: Plan, probes: Sequence[Plan], *, warm_up: bool = True) -> None:
         self._plans = [alone, *(probe for probe in probes if len(probe.groups) > 1)]
         self._order = [0] * iterations
-        if iterations >= _LEAST_ITERATIONS and len(self._plans) > 1:
+        if iterations >= _MIN_ITERATIONS and len(self._plans) > 1:
             for turn, place in enumerate(range(1, iterations, 2)):
                 self._order[place] = 1 + turn % (len(self._plans) - 1)
-        self._taken: list[list[_Iteration]] = [[] for _ in self._plans]
-        self._tried: list[_Iteration] = []
+        self._taken: list[list[MeasuredIteration]] = [[] for _ in self._plans]
+        self._tried: list[MeasuredIteration] = []
         self._done = 0
+        self._first_counted = int(_WARM_UP_SHARE * iterations) if warm_up else 0
 
     @property
     def current(self) -> Plan:
@@ -79,33 +93,26 @@ class Profiler:
         """Whether there is no next iteration."""
         return self._done == len(self._order)
 
-    def record(self, laps: Sequence[float], report: CommReport, times: IterationTimes | None = None) -> None:
-        """Note an iteration.
-
-        Args:
-            laps: seconds: the backward times of the layers with gradients, downwards; what backward does below
-                them; the rest of the communication, with the updates that are made meanwhile.
-            report: its communication.
-            times: what else was measured of it, if anything was.
-        """
-        if len(self._order) < _LEAST_ITERATIONS:
+    def record(self, iteration: MeasuredIteration) -> None:
+        """Record an iteration."""
+        if len(self._order) < _MIN_ITERATIONS:
             # The first one counts as well then, and is no measure of what an iteration takes.
-            self._taken[0].append(_Iteration(laps, report, None))
-        elif self._done >= len(self._order) // _WARM_UP_SHARE:
-            self._taken[self._order[self._done]].append(_Iteration(laps, report, times))
+            self._taken[0].append(replace(iteration, times=None))
+        elif self._done >= self._first_counted:
+            self._taken[self._order[self._done]].append(iteration)
         self._done += 1
 
-    def record_trial(self, laps: Sequence[float], report: CommReport, times: IterationTimes | None) -> None:
-        """Note an iteration of a trial in which nothing was reduced before the lowest layer's gradient was complete.
+    def record_trial(self, iteration: MeasuredIteration) -> None:
+        """Record an iteration of a trial in which nothing was reduced before the lowest layer's gradient was complete.
 
-        What backward does below that layer ran beside the all-reduce; its time is that of the calibration.
+        The backward pass below that layer ran beside the all-reduce; its time is that of the calibration.
         """
-        self._tried.append(_Iteration(laps, report, times))
+        self._tried.append(iteration)
 
     @property
-    def _undisturbed(self) -> Sequence[_Iteration]:
+    def _undisturbed(self) -> Sequence[MeasuredIteration]:
         """The latest undisturbed iterations: those of trials, once there are enough of them."""
-        return self._tried if len(self._tried) >= _LEAST_ITERATIONS else self._taken[0]
+        return self._tried if len(self._tried) >= _MIN_ITERATIONS else self._taken[0]
 
     def timings(self, communicator: Communicator) -> Timings:
         """Return the slowest rank's times of the undisturbed passes; a collective call."""
@@ -116,7 +123,7 @@ class Profiler:
         return Timings(downwards[::-1], tail, self._forward_times(communicator))
 
     def besides(self) -> float:
-        """Return what this rank does in an iteration besides its backward pass and waiting for gradients."""
+        """Return the seconds that this rank spends besides its backward pass and waiting for gradients."""
         return statistics.median(
             each.times.total - each.backward - each.report.exposed_s
             for each in self._undisturbed
@@ -135,14 +142,14 @@ class Profiler:
         )
         rest = max(0.0, self.besides() - forward - update)
         needed = [statistics.median(values) for values in zip(*(each.needed for each in known), strict=True)]
-        # Ranks that come early wait for the others while they agree; what it takes the last one is its own time.
+        # Ranks that come early wait for the others while they agree; the least time is that of the agreement itself.
         (agreement,) = agree_least_times(communicator, [agreement])
         first, forward, update, rest, *needed = agree_times(communicator, [first, forward, update, rest, *needed])
         return ForwardTimes(needed, first, forward, update, rest, agreement)
 
-    def observations(self, timings: Timings) -> Observations:
+    def observations(self, timings: Timings, steps: TunerSteps) -> Observations:
         """Return what the iterations showed of all-reduces and of contention, where gradients lie on the host."""
-        seen = Observations(timings.total)
+        seen = Observations(timings.total, steps)
         for plan, taken in zip(self._plans, self._taken, strict=True):
             for iteration in taken:
                 seen.add(plan, iteration.backward, iteration.report)
@@ -151,8 +158,8 @@ class Profiler:
     def slowed(self, communicator: Communicator, channel: Channel) -> Channel:
         """Return a channel with the contention on a GPU; a collective call.
 
-        The program runs ahead of the computation, and how long a group took beside it cannot be told from its record:
-        only how much of all communication was hidden.
+        The program runs ahead of the computation, so that a group's record does not show how long it took beside it:
+        only how much of all communication was hidden is known.
         """
         pairs = zip(self._plans[1:], self._taken[1:], strict=True)
         probed = [each for plan, taken in pairs for each in taken if plan.blocking == channel.blocking]
@@ -167,4 +174,4 @@ class Profiler:
         ]
         undisturbed, disturbed, hidden = agree_times(communicator, values)
         slowdown = (disturbed - undisturbed) / hidden if hidden > 0 else 0.0
-        return replace(channel, slowdown=min(max(0.0, slowdown), 1.0 - LEAST_SPEED))
+        return replace(channel, slowdown=min(max(0.0, slowdown), 1.0 - MIN_RELATIVE_SPEED))

@@ -1,10 +1,10 @@
-"""Which of several plans is fastest: real iterations with each in turn, so that drift misleads nobody.
+"""Compare several plans in real iterations, interleaved to cancel drift.
 
 In a first stage every candidate runs a few iterations, one after the other, every round in another order. Those
 that are behind the fastest by more than noise drop out; the others run a second stage, together with plans that were
-only found in the light of the first (`revise`). What counts of an iteration is the slowest rank's time, and of two
-plans the median of their differences in the same rounds: what slows a whole round down slows both. Who is level with
-the fastest in their best iterations stays for the second stage, too, which the best five run. Where iterations take
+only found with what the first stage showed (`revise`). What counts of an iteration is the slowest rank's time, and of
+two plans the median of their differences in the same rounds: what slows a whole round down slows both. A plan that is
+level with the fastest in its best iteration runs the second stage, too; at most five plans do. Where iterations take
 seconds, a stage has fewer rounds: they vary less, and training by a bad plan costs more. Where they take
 milliseconds, the second stage has more: they vary more.
 
@@ -22,28 +22,31 @@ from mgcaffe.comm.tuning.candidates import Candidate
 
 FIRST_ROUNDS = 4
 SECOND_ROUNDS = 6
-MOST_SECOND_ROUNDS = 20
-MOST_SURVIVORS = 5
-STAGE_SECONDS = (60.0, 180.0)
-"""How long the first and the second stage may take, by prediction, if they have more than one round. In the second one
-all plans are about as good as the best: nothing is lost but the knowledge of which to keep."""
+MAX_SECOND_ROUNDS = 20
+MAX_SURVIVORS = 5
+"""How many of the first stage's candidates run the second one, at most."""
+FIRST_STAGE_SECONDS = 60.0
+SECOND_STAGE_SECONDS = 180.0
+"""How long the stages may take, by prediction, if they have more than one round. In the second one all plans are about
+as good as the best: nothing is lost but the knowledge of which to keep."""
 MORE_ROUNDS_SECONDS = 5.0
 """How long a second stage of more than `SECOND_ROUNDS` rounds may take, by prediction."""
-_LEAST_NOISE = 0.005
-_NOISE_OF_ONE = 0.05
-"""By which a plan may be behind after a single round, which tells nothing of the noise, and still run on."""
+_MIN_NOISE = 0.005
+"""The relative difference of two plans that is never more than noise."""
+_NOISE_OF_ONE_ROUND = 0.05
+"""The same after a single round, whose noise is unknown."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a candidate.
+    """What was measured of a candidate.
 
     Attributes:
         candidate: the plan.
         seconds: of each of its iterations, on the slowest rank: the backward pass, and what is waited for
             communication then or in the next forward pass.
         exposed: the median seconds that the computing thread waited.
-        uncertainty: the seconds by which that median may be off, going by how the iterations scatter.
+        uncertainty: the seconds by which that median may be off, judged by how the iterations scatter.
     """
 
     candidate: Candidate
@@ -53,166 +56,218 @@ class Trial:
 
     @property
     def median(self) -> float:
-        """Of the seconds."""
+        """The median of the seconds."""
         return statistics.median(self.seconds)
 
 
+@dataclass
+class _Record:
+    """A candidate and its iterations so far: seconds, and of these the seconds waited for communication."""
+
+    candidate: Candidate
+    seconds: list[float]
+    exposed: list[float]
+
+
 class Trials:
-    """Says whose turn it is, and in the end who has won; every rank has its own and all do the same.
+    """Choose whose turn it is, and in the end the fastest; every rank has its own object, and all do the same.
 
     Args:
-        candidates: at least one.
+        candidates: at least one; the index of a candidate names it.
+        second_stage: whether there is a second stage.
 
     Attributes:
         is_over: whether all turns have been taken; then `results` may be asked for.
     """
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._candidates = list(candidates)
-        self._times: list[list[tuple[float, float]]] = [[] for _ in candidates]
+    def __init__(self, candidates: Sequence[Candidate], *, second_stage: bool = True) -> None:
+        self._records = [_Record(candidate, [], []) for candidate in candidates]
         self._survivors = list(range(len(candidates)))
-        self._second_stage = False
-        self._order: list[int] = []
-        self._begin_stage()
-        self.is_over = len(self._candidates) == 1
+        self._has_second_stage = second_stage
+        self._is_second_stage = False
+        self._turns = self._new_turns()
+        self.is_over = len(candidates) == 1
 
     @property
     def current(self) -> Candidate:
-        """Whose turn it is."""
-        return self._candidates[self._order[0]]
+        """The candidate whose turn it is."""
+        return self._records[self._turns.current].candidate
 
     @property
     def candidates(self) -> Sequence[Candidate]:
         """All of them, those that dropped out as well."""
-        return self._candidates
+        return [record.candidate for record in self._records]
 
     @property
     def is_last_stage(self) -> bool:
         """Whether no other stage follows the present one."""
-        return self._second_stage
+        return self._is_second_stage or not self._has_second_stage
 
     @property
     def stage_is_over(self) -> bool:
-        """Whether the ranks have to agree on the times (`agree`) before anybody has a turn."""
-        return not self._order
+        """Whether the ranks have to agree on the times (`agree`) before the next turn."""
+        return self._turns.are_over
 
     def record(self, seconds: float, exposed: float) -> None:
-        """Note the current candidate's iteration, as this rank saw it."""
-        self._times[self._order.pop(0)].append((seconds, exposed))
-        if not self._order:
-            self._rounds_left -= 1
-            if self._rounds_left:
-                self._order = self._rotated()
+        """Record the current candidate's iteration, as this rank saw it."""
+        record = self._records[self._turns.current]
+        record.seconds.append(seconds)
+        record.exposed.append(exposed)
+        self._turns.end_turn()
 
     def local_times(self) -> list[float]:
         """Return all that was recorded, to be replaced by the maximum over the ranks."""
-        return [value for times in self._times for pair in times for value in pair]
+        pairs = [pair for record in self._records for pair in zip(record.seconds, record.exposed, strict=True)]
+        return [value for pair in pairs for value in pair]
 
     def agree(self, times: Sequence[float]) -> None:
         """Take the maxima over the ranks of `local_times`, and begin the second stage or end."""
         values = iter(times)
-        self._times = [[(next(values), next(values)) for _ in recorded] for recorded in self._times]
-        if self._second_stage:
+        for record in self._records:
+            for iteration in range(len(record.seconds)):
+                record.seconds[iteration], record.exposed[iteration] = next(values), next(values)
+        if self.is_last_stage:
             self.is_over = True
             return
-        level = [i for i in self._survivors if self._ties(i) or self._is_level_at_best(i)]
-        self._survivors = sorted(sorted(level, key=self._median)[:MOST_SURVIVORS])
-        self._second_stage = True
-        self._begin_stage()
+        level = [index for index in self._survivors if self._may_be_fastest(index)]
+        self._survivors = sorted(sorted(level, key=self._median)[:MAX_SURVIVORS])
+        self._begin_second_stage()
         self.is_over = len(self._survivors) == 1
 
     def revise(self, candidates: Sequence[Candidate], added: Sequence[Candidate] = ()) -> None:
-        """Predict anew in the light of a stage that is over; before anybody has a turn in the next.
+        """Predict again with what a stage showed; after `agree`, before the first turn of the next stage.
 
         Args:
-            candidates: those that there are, in the same order, with other predictions.
-            added: plans that nobody had thought of; they run in the second stage.
+            candidates: all there are, in the same order, with other predictions.
+            added: new plans; they run in the second stage.
         """
-        self._candidates = [*candidates, *added]
-        self._times += [[] for _ in added]
+        for record, candidate in zip(self._records, candidates, strict=True):
+            record.candidate = candidate
+        self._records += [_Record(candidate, [], []) for candidate in added]
         if added:
-            self._survivors += range(len(candidates), len(self._candidates))
-            self._begin_stage()
+            self._survivors += range(len(candidates), len(self._records))
+            self._begin_second_stage()
             self.is_over = False
 
     def results(self) -> list[Trial]:
         """Return all trials, the chosen one first, then by their medians.
 
-        Chosen is the one with the least median. One with fewer groups takes its place if it is within 0.5 % of it, by
+        The one with the least median is chosen. One with fewer groups takes its place if it is within 0.5 % of it, by
         its prediction as well.
         """
-        trials = [self._trial(index) for index in range(len(self._candidates))]
+        trials = [self._trial(index) for index in range(len(self._records))]
         if not trials[0].seconds:
             return trials
-        near = [index for index in self._survivors if self._is_level_with(self._fastest(), index)]
-        winner = min(near, key=lambda i: (len(self._candidates[i].plan.groups), self._candidates[i].predicted))
-        rest = sorted((trial for i, trial in enumerate(trials) if i != winner), key=lambda trial: trial.median)
+        near = [index for index in self._survivors if self._is_level_with_fastest(index)]
+        winner = min(near, key=lambda index: self._groups_and_prediction(index))
+        rest = sorted((trial for index, trial in enumerate(trials) if index != winner), key=lambda trial: trial.median)
         return [trials[winner], *rest]
 
-    def _begin_stage(self) -> None:
-        one_round = max(sum(_turn_s(self._candidates[index]) for index in self._survivors), 1e-9)
-        most = FIRST_ROUNDS
-        if self._second_stage:
-            most = min(max(SECOND_ROUNDS, int(MORE_ROUNDS_SECONDS / one_round)), MOST_SECOND_ROUNDS)
-        affordable = int(STAGE_SECONDS[self._second_stage] / one_round)
-        self._rounds = self._rounds_left = max(1, min(most, affordable))
-        self._order = list(self._survivors)
+    def _begin_second_stage(self) -> None:
+        self._is_second_stage = True
+        self._turns = self._new_turns()
 
-    def _rotated(self) -> list[int]:
-        """Everybody comes first, and comes after everybody, in turn."""
-        done = self._rounds - self._rounds_left
-        shift = done // 2 % len(self._survivors)
-        order = self._survivors[shift:] + self._survivors[:shift]
-        return order[::-1] if done % 2 else order
+    def _new_turns(self) -> _Turns:
+        round_s = max(sum(_turn_s(self._records[index].candidate) for index in self._survivors), 1e-9)
+        rounds = _second_stage_rounds(round_s) if self._is_second_stage else _first_stage_rounds(round_s)
+        return _Turns(self._survivors, rounds)
 
     def _trial(self, index: int) -> Trial:
-        times = self._times[index]
-        if index in self._survivors:
-            # What the choice rests on: the rounds that all who are left have run.
-            times = times[-self._common_rounds() :]
-        exposed = [waited for _, waited in times] or [0.0]
-        return Trial(
-            self._candidates[index],
-            tuple(seconds for seconds, _ in times),
-            statistics.median(exposed),
-            _uncertainty(exposed),
-        )
+        record = self._records[index]
+        # Of those that are left, the choice rests on the rounds that all of them have run.
+        start = -self._common_rounds() if index in self._survivors else 0
+        exposed = record.exposed[start:] or [0.0]
+        return Trial(record.candidate, tuple(record.seconds[start:]), statistics.median(exposed), _uncertainty(exposed))
 
-    def _fastest(self) -> int:
-        return min(self._survivors, key=self._median)
+    def _seconds(self, index: int) -> list[float]:
+        """Return a candidate's times in the rounds that all that are left have run."""
+        return self._records[index].seconds[-self._common_rounds() :]
 
-    def _is_level_with(self, fastest: int, index: int) -> bool:
-        """Return whether neither what was measured nor what is predicted tells two candidates apart."""
-        one, other = self._candidates[fastest], self._candidates[index]
-        return (
-            self._median(index) <= (1 + _LEAST_NOISE) * self._median(fastest)
-            and other.predicted <= (1 + _LEAST_NOISE) * one.predicted
-        )
+    def _common_rounds(self) -> int:
+        return min(len(self._records[index].seconds) for index in self._survivors)
 
     def _median(self, index: int) -> float:
         return statistics.median(self._seconds(index))
 
-    def _seconds(self, index: int) -> list[float]:
-        """Return a candidate's times in the rounds that all who are left have run."""
-        return [seconds for seconds, _ in self._times[index][-self._common_rounds() :]]
+    def _fastest(self) -> int:
+        return min(self._survivors, key=self._median)
 
-    def _common_rounds(self) -> int:
-        return min(len(self._times[each]) for each in self._survivors)
+    def _groups_and_prediction(self, index: int) -> tuple[int, float]:
+        candidate = self._records[index].candidate
+        return len(candidate.plan.groups), candidate.predicted
 
-    def _ties(self, index: int) -> bool:
-        """Return whether a candidate is behind the fastest by no more than noise."""
-        best = self._seconds(self._fastest())
-        differences = [seconds - other for seconds, other in zip(self._seconds(index), best, strict=True)]
-        least = _NOISE_OF_ONE if len(differences) == 1 else _LEAST_NOISE
-        return statistics.median(differences) <= max(_uncertainty(differences), least * statistics.median(best))
+    def _is_level_with_fastest(self, index: int) -> bool:
+        """Return whether a candidate can't be distinguished from the fastest by measurement or prediction."""
+        fastest = self._fastest()
+        one, other = self._records[fastest].candidate, self._records[index].candidate
+        return (
+            self._median(index) <= (1 + _MIN_NOISE) * self._median(fastest)
+            and other.predicted <= (1 + _MIN_NOISE) * one.predicted
+        )
 
-    def _is_level_at_best(self, index: int) -> bool:
-        """Return whether a candidate's best iteration is about the fastest's.
+    def _may_be_fastest(self, index: int) -> bool:
+        """Return whether a candidate is behind the fastest by no more than noise, in the median or at its best.
 
-        Whatever else the machine does only adds time, in bursts that may last for most of the first stage.
+        Whatever else the machine does only adds time, in bursts that may last for most of the first stage: so the best
+        iterations are compared, too.
         """
-        mine, best = (min(seconds for seconds, _ in self._times[i]) for i in (index, self._fastest()))
-        return mine <= (1 + _LEAST_NOISE) * best
+        fastest = self._fastest()
+        at_best = min(self._records[index].seconds), min(self._records[fastest].seconds)
+        return _is_tie(self._seconds(index), self._seconds(fastest)) or at_best[0] <= (1 + _MIN_NOISE) * at_best[1]
+
+
+class _Turns:
+    """The turns of one stage: so many rounds, in each of which every candidate has one turn.
+
+    Each candidate comes first in some rounds, and each comes after every other in some.
+    """
+
+    def __init__(self, candidates: Sequence[int], rounds: int) -> None:
+        self._candidates = list(candidates)
+        self._rounds = rounds
+        self._rounds_done = 0
+        self._left = list(candidates)
+
+    @property
+    def current(self) -> int:
+        """The candidate whose turn it is."""
+        return self._left[0]
+
+    @property
+    def are_over(self) -> bool:
+        """Whether all turns have been taken."""
+        return not self._left
+
+    def end_turn(self) -> None:
+        """Go on to the next turn."""
+        del self._left[0]
+        if not self._left:
+            self._rounds_done += 1
+            if self._rounds_done < self._rounds:
+                self._left = self._rotated()
+
+    def _rotated(self) -> list[int]:
+        shift = self._rounds_done // 2 % len(self._candidates)
+        order = self._candidates[shift:] + self._candidates[:shift]
+        return order[::-1] if self._rounds_done % 2 else order
+
+
+def _first_stage_rounds(round_s: float) -> int:
+    """Return how many rounds of so many predicted seconds the first stage has."""
+    return max(1, min(FIRST_ROUNDS, int(FIRST_STAGE_SECONDS / round_s)))
+
+
+def _second_stage_rounds(round_s: float) -> int:
+    """Return how many rounds of so many predicted seconds the second stage has."""
+    wanted = min(max(SECOND_ROUNDS, int(MORE_ROUNDS_SECONDS / round_s)), MAX_SECOND_ROUNDS)
+    return max(1, min(wanted, int(SECOND_STAGE_SECONDS / round_s)))
+
+
+def _is_tie(seconds: Sequence[float], fastest: Sequence[float]) -> bool:
+    """Return whether a candidate is behind the fastest by no more than noise, both measured in the same rounds."""
+    differences = [mine - other for mine, other in zip(seconds, fastest, strict=True)]
+    noise = _NOISE_OF_ONE_ROUND if len(differences) == 1 else _MIN_NOISE
+    return statistics.median(differences) <= max(_uncertainty(differences), noise * statistics.median(fastest))
 
 
 def _uncertainty(values: Sequence[float]) -> float:

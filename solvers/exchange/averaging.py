@@ -12,7 +12,8 @@ from mgcaffe.comm.planning.cost import AllReduceCosts
 from mgcaffe.comm.planning.forward_overlap import Overlap
 from mgcaffe.comm.planning.timings import IterationTimes
 from mgcaffe.comm.tuning.calibration import measure_allreduce_costs
-from mgcaffe.comm.tuning.tuner import Decision, Tuner
+from mgcaffe.comm.tuning.decision import Decision
+from mgcaffe.comm.tuning.tuner import Tuner
 from mgcaffe.engine import Net
 from mgcaffe.errors import CommError
 from mgcaffe.prototxt import SolverParameter
@@ -77,7 +78,7 @@ class GradientAveraging:
     @property
     def plan(self) -> Plan | None:
         """The plan to be stored with a snapshot."""
-        return self._tuner.settled if self._tuner is not None else self._plan
+        return self._tuner.chosen_plan if self._tuner is not None else self._plan
 
     @property
     def is_alone(self) -> bool:
@@ -183,7 +184,7 @@ class GradientAveraging:
             return
         plan = self._settings.allowed(plan)
         if self._tuner is not None:
-            self._tuner.settle(plan)
+            self._tuner.adopt(plan)
         else:
             self._synchronizer.set_plan(plan)
             self._plan = plan
@@ -196,7 +197,7 @@ class GradientAveraging:
 
     def plan_decided(self, decision: Decision) -> None:
         """Emit the plan that was found."""
-        cost = decision.wire.busy_polled
+        cost = decision.costs.busy_polled
         self._emit(PlanChosen(self._iterations_done, self._settings.schedule, decision.plan, cost, decision))
 
     def plan_outdated(self, exposed: float, expected: float) -> None:

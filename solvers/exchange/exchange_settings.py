@@ -10,7 +10,7 @@ from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.sums.hierarchy import number_hosts
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, waiting
 from mgcaffe.comm.planning.schedules import check_schedule
-from mgcaffe.comm.tuning.tuner import AUTO, TunerSettings
+from mgcaffe.comm.tuning.settings import AUTO, TunerSettings
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, Warned
 

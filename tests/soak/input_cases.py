@@ -10,12 +10,12 @@ from typing import Any
 
 import h5py
 import numpy as np
-from tests.engine.fork_nets import FORK_NETS
 
 from mgcaffe.prototxt import BlobProto, NetParameter, SolverParameter, parse_text
 from mgcaffe.prototxt.blobs import fill_blob
 from tests.soak.mutations import mutate_bytes, mutate_json, mutate_json_lines, mutate_message, mutate_table
 from tests.support.datakit import file_bytes, images, numbered
+from tests.support.fork_nets import FORK_NETS
 
 Case = tuple[list[str], str]
 """The words of a command, and what was mutated."""

@@ -9,7 +9,7 @@ from mgcaffe.tools.listeners.glog import number
 from mgcaffe.tools.table import format_bytes, format_table
 
 if TYPE_CHECKING:
-    from mgcaffe.comm.tuning.tuner import Decision
+    from mgcaffe.comm.tuning.decision import Decision
 
 # From here on contention is worth a word in the reason for a plan.
 _MUCH_CONTENTION = 0.1
@@ -49,7 +49,7 @@ def plan_lines(event: PlanChosen) -> list[str]:
         if decision:
             source = "its trials" if decision.predicted_from == "trials" else "the calibration"
             expected += f" (predicted from {source})"
-    measured = [cost_text(decision.wire.busy_polled), *_contention_lines(decision)] if decision else []
+    measured = [cost_text(decision.costs.busy_polled), *_contention_lines(decision)] if decision else []
     tried = trial_lines(decision) if decision else []
     return [*measured, *tried, f"Schedule {plan.schedule if decision else event.schedule}: {merged}{expected}"]
 
@@ -69,12 +69,12 @@ def cost_text(cost: Any) -> str:
 
 def _contention_lines(decision: Decision) -> list[str]:
     """What communication beside the backward pass costs it."""
-    from mgcaffe.comm.planning.prediction import LEAST_SPEED
+    from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED
 
     shares = []
     for way in decision.channels:
         # What is measured is cut off there: the backward pass gets on somehow.
-        least = "at least " if way.slowdown >= 1 - LEAST_SPEED else ""
+        least = "at least " if way.slowdown >= 1 - MIN_RELATIVE_SPEED else ""
         shares.append(f"{least}{1e3 * way.slowdown:.0f} ms ({calls(way.blocking)} calls)")
     return [f"Contention: a second of communication beside the backward pass adds {' or '.join(shares)} to it"]
 

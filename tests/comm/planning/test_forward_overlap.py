@@ -34,7 +34,7 @@ def period(plan, times):
     return plan.backward_end + plan.exposed + times.forward.total
 
 
-def test_a_free_channel_is_waited_for_by_nobody():
+def test_a_free_channel_is_not_waited_for():
     times = timings([1.0, 1.0, 1.0], [0.0, 1.0, 2.0], 3.0)
     plan = predict(wfbp(ONE), times, channel(AffineCost(1e-9, 0.0)))
     assert plan.exposed == pytest.approx(0.0, abs=1e-6) and plan.backward_end == pytest.approx(3.0)

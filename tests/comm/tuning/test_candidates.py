@@ -9,12 +9,12 @@ from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.planning.prediction import Channel
 from mgcaffe.comm.planning.timings import ForwardTimes, Timings
 from mgcaffe.comm.tuning.candidates import (
-    MOST_CANDIDATES,
-    MOST_MORE,
-    MOST_OVERLAPPED,
+    MAX_CANDIDATES,
+    MAX_FURTHER,
+    MAX_OVERLAPPED,
     ScaledStartUp,
     find_candidates,
-    find_more,
+    find_further,
 )
 
 LAYERS = 40
@@ -34,7 +34,7 @@ def channels(cost, slowdown=0.0):
 def test_no_plan_is_tried_twice_and_the_best_predicted_comes_first():
     candidates = found(channels(AffineCost(2e-3, 1e-7)))
     hashes = [candidate.plan.hash for candidate in candidates]
-    assert len(set(hashes)) == len(hashes) <= MOST_CANDIDATES
+    assert len(set(hashes)) == len(hashes) <= MAX_CANDIDATES
     predicted = [candidate.predicted for candidate in candidates]
     assert predicted == sorted(predicted)
     assert candidates[0].label.startswith("optimal")
@@ -79,12 +79,12 @@ def test_the_backward_pass_has_a_tail():
 def test_more_plans_are_those_that_beat_all_known_ones_and_are_unlike_them():
     cheap, dear = channels(AffineCost(1e-5, 1e-7)), channels(AffineCost(4e-3, 1e-7))
     known = [each.on(dear, TIMINGS) for each in found(cheap)]
-    more = find_more(known, SEGMENTS, TIMINGS, dear, element_bytes=4)
-    assert 1 <= len(more) <= MOST_MORE
+    more = find_further(known, SEGMENTS, TIMINGS, dear, element_bytes=4)
+    assert 1 <= len(more) <= MAX_FURTHER
     assert all(each.predicted < min(other.predicted for other in known) for each in more)
     assert len({(len(each.plan.groups), each.plan.blocking) for each in more}) == len(more)
     assert not {each.plan.hash for each in more} & {each.plan.hash for each in known}
-    assert find_more(found(dear), SEGMENTS, TIMINGS, dear, element_bytes=4) == []
+    assert find_further(found(dear), SEGMENTS, TIMINGS, dear, element_bytes=4) == []
 
 
 def test_a_candidate_is_predicted_anew_on_the_channel_of_its_own_way():
@@ -102,7 +102,7 @@ def overlapped(cost, overlap=Overlap.TRY):
 
 def test_where_communication_takes_longer_the_next_forward_pass_is_tried_beside_it():
     candidates, beside = overlapped(AffineCost(1e-4, 5e-7))
-    assert 1 <= len(beside) <= MOST_OVERLAPPED
+    assert 1 <= len(beside) <= MAX_OVERLAPPED
     assert candidates[0] is beside[0] and candidates[0].label.endswith(", overlap_forward")
     plain = [each for each in candidates if not each.plan.overlaps_forward]
     never, _ = overlapped(AffineCost(1e-4, 5e-7), Overlap.NEVER)
@@ -117,7 +117,7 @@ def test_plans_that_overlap_have_groups_of_unlike_sizes(start_up):
     polled = [Channel(False, cost, cost)]
     candidates = find_candidates(SEGMENTS, WHOLE, polled, element_bytes=4, overlap=Overlap.TRY)
     counts = [len(each.plan.groups) for each in candidates if each.plan.overlaps_forward]
-    assert len(counts) == MOST_OVERLAPPED
+    assert len(counts) == MAX_OVERLAPPED
     assert all(2 * few <= many for few, many in itertools.pairwise(sorted(counts)))
 
 

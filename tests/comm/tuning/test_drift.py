@@ -1,4 +1,4 @@
-from mgcaffe.comm.tuning.drift import MOST_TIMES, DriftWatch
+from mgcaffe.comm.tuning.drift import MAX_SEARCHES, DriftWatch
 
 
 def window(watch, exposed, length):
@@ -27,7 +27,7 @@ def test_one_window_alone_or_a_little_more_is_none():
         assert window(watch, exposed, 3) is None
 
 
-def test_an_expectation_that_few_iterations_told_is_held_to_less():
+def test_an_uncertain_expectation_tolerates_more():
     for uncertainty, judged in ((0.15, 0.2), (0.3, None)):
         watch = DriftWatch(window=3)
         watch.expect(0.2, 1.0, uncertainty)
@@ -55,7 +55,7 @@ def test_outliers_within_a_window_do_not_count():
 def test_windows_become_longer_and_watching_ends():
     watch = expecting(0.2, length=2)
     length = 2
-    for _ in range(MOST_TIMES):
+    for _ in range(MAX_SEARCHES):
         watch.expect(0.2, 1.0)
         assert window(watch, 0.5, length) is None
         assert window(watch, 0.5, length) == 0.2

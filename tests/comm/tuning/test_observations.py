@@ -2,11 +2,12 @@ import pytest
 
 from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
 from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost
-from mgcaffe.comm.planning.prediction import LEAST_SPEED, Channel
+from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED, Channel
 from mgcaffe.comm.planning.schedules import make_plan
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
-from mgcaffe.comm.tuning.observations import Observations, corrected
+from mgcaffe.comm.tuning.cost_correction import corrected_cost
+from mgcaffe.comm.tuning.observations import Observations
 
 CURVE = AllReduceCost([(1 << shift, 1e-4 + 1e-9 * (1 << shift)) for shift in range(10, 23)])
 PLAN = make_plan("wfbp", [1 << 18, 1 << 18, 1 << 18], [3.0, 2.0, 1.0], AffineCost(1, 1), element_bytes=4)
@@ -38,12 +39,12 @@ def test_groups_beside_and_after_the_backward_pass_correct_their_own_curve():
 
 def test_the_ratio_is_interpolated_between_octaves_and_goes_on_beyond_them():
     seen = [(1 << 12, 2 * CURVE(1 << 12)), (1 << 16, 4 * CURVE(1 << 16)), (1 << 24, 4 * CURVE(1 << 24))]
-    found = corrected(CURVE, seen)
+    found = corrected_cost(CURVE, seen)
     for size, factor in ((1 << 10, 2), (1 << 12, 2), (1 << 14, 3), (1 << 16, 4), (1 << 22, 4), (1 << 24, 4)):
         assert found(size) == pytest.approx(factor * CURVE(size)), size
-    assert corrected(CURVE, []) is CURVE
+    assert corrected_cost(CURVE, []) is CURVE
     line = AffineCost(1e-3, 1e-9)
-    assert corrected(line, seen) is line
+    assert corrected_cost(line, seen) is line
 
 
 def test_the_slowdown_is_what_hidden_communication_added():
@@ -57,10 +58,10 @@ def test_the_slowdown_is_what_hidden_communication_added():
     assert nearly_nothing.refine(SingleCommunicator(), [channel(slowdown=0.9)])[0].slowdown == 0.9
     slow = Observations(1.0)
     slow.add(PLAN, 5.0, report([(0.1, 0.3), (0.4, 0.6), (5.2, 5.3)], 5.0))
-    assert slow.refine(SingleCommunicator(), [channel()])[0].slowdown == 1.0 - LEAST_SPEED
+    assert slow.refine(SingleCommunicator(), [channel()])[0].slowdown == 1.0 - MIN_RELATIVE_SPEED
 
 
-def test_a_way_of_waiting_that_nobody_tried_stays_as_it_was():
+def test_a_way_of_waiting_that_was_not_tried_stays_as_it_was():
     seen = Observations(1.0)
     seen.add(PLAN, 1.0, report([(0.1, 0.2), (0.2, 0.3), (0.3, 0.4)], 1.0))
     blocking = channel(blocking=True)
@@ -86,26 +87,26 @@ def test_all_ranks_come_to_the_same_costs_with_the_shortest_time_of_any():
 
 def test_a_start_up_cost_that_was_missed_is_added_and_a_missed_rate_is_multiplied():
     sizes = [1 << shift for shift in (12, 14, 16, 20)]
-    slower = corrected(CURVE, [(size, 3e-3 + CURVE(size)) for size in sizes])
+    slower = corrected_cost(CURVE, [(size, 3e-3 + CURVE(size)) for size in sizes])
     assert slower(1 << 22) == pytest.approx(3e-3 + CURVE(1 << 22), rel=1e-6)
-    narrower = corrected(CURVE, [(size, 2.5 * CURVE(size)) for size in sizes])
+    narrower = corrected_cost(CURVE, [(size, 2.5 * CURVE(size)) for size in sizes])
     assert narrower(1 << 22) == pytest.approx(2.5 * CURVE(1 << 22), rel=1e-6)
-    faster = corrected(CURVE, [(size, max(1e-5, 2 * CURVE(size) - 2e-4)) for size in sizes])
+    faster = corrected_cost(CURVE, [(size, max(1e-5, 2 * CURVE(size) - 2e-4)) for size in sizes])
     assert all(faster(size) == pytest.approx(max(1e-5, 2 * CURVE(size) - 2e-4)) for size in sizes[2:])
-    constant = corrected(CURVE, [(1 << 12, 4e-4), (1 << 16, 2e-4)])
+    constant = corrected_cost(CURVE, [(1 << 12, 4e-4), (1 << 16, 2e-4)])
     assert constant(1 << 12) == constant(1 << 16) == pytest.approx(2e-4)
 
 
 def test_of_one_octave_what_takes_more_than_twice_as_long_is_a_delay():
-    late = corrected(CURVE, [(1 << 12, 0.04)])
+    late = corrected_cost(CURVE, [(1 << 12, 0.04)])
     assert late(1 << 12) == pytest.approx(0.04)
     assert late(1 << 22) == pytest.approx(0.04 - 2 * CURVE(1 << 12) + 2 * CURVE(1 << 22))
-    early = corrected(CURVE, [(1 << 12, 0.8 * CURVE(1 << 12))])
+    early = corrected_cost(CURVE, [(1 << 12, 0.8 * CURVE(1 << 12))])
     assert early(1 << 22) == pytest.approx(0.8 * CURVE(1 << 22))
 
 
 def test_a_delay_of_large_groups_is_not_held_to_be_one_of_much_smaller_ones():
-    late = corrected(CURVE, [(size, 0.03 + CURVE(size)) for size in (1 << 21, 1 << 22)])
+    late = corrected_cost(CURVE, [(size, 0.03 + CURVE(size)) for size in (1 << 21, 1 << 22)])
     for size in (1 << 20, 1 << 21, 1 << 22):
         assert late(size) == pytest.approx(0.03 + CURVE(size), rel=1e-3)
     for size in (1 << 10, 1 << 16, 1 << 19):

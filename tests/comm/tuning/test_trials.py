@@ -5,7 +5,7 @@ import pytest
 
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.tuning.candidates import Candidate
-from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS, MOST_SURVIVORS, SECOND_ROUNDS, Trials
+from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MAX_SECOND_ROUNDS, MAX_SURVIVORS, SECOND_ROUNDS, Trials
 
 
 def candidate(label, groups, predicted):
@@ -59,7 +59,7 @@ def test_all_take_turns_and_those_behind_drop_out():
     assert Counter(order) == {"a": FIRST_ROUNDS + SECOND_ROUNDS, "b": FIRST_ROUNDS + SECOND_ROUNDS, "c": FIRST_ROUNDS}
 
 
-def test_drift_of_the_machine_misleads_nobody():
+def test_drift_of_the_machine_does_not_change_the_choice():
     """Every iteration is slower than the one before, by more than the candidates differ."""
     candidates = [candidate("slow", 1, 1.0), candidate("fast", 2, 1.0)]
     trials, _ = run(candidates, lambda label, number: (1.0 if label == "fast" else 1.3) + 0.2 * number)
@@ -116,7 +116,7 @@ def test_of_many_that_are_level_only_the_best_run_on():
     _, order = run(candidates, lambda label, _: 1.0 + 0.0001 * "hgfedcba".index(label))
     counts = Counter(order)
     assert counts == {**dict.fromkeys("abc", FIRST_ROUNDS), **dict.fromkeys("defgh", FIRST_ROUNDS + SECOND_ROUNDS)}
-    assert MOST_SURVIVORS == 5
+    assert MAX_SURVIVORS == 5
 
 
 def test_slow_iterations_have_fewer_rounds():
@@ -129,7 +129,7 @@ def test_slow_iterations_have_fewer_rounds():
     assert Counter(order) == {"a": 2, "b": 2}
 
 
-def test_after_a_single_round_whoever_is_a_little_behind_runs_on():
+def test_after_a_single_round_a_plan_a_little_behind_runs_on():
     times = {"a": 31.0, "b": 30.0, "c": 33.0}
     candidates = [candidate(label, 1, 30.0) for label in "abc"]
     _, order = run(candidates, lambda label, _: times[label])
@@ -138,7 +138,7 @@ def test_after_a_single_round_whoever_is_a_little_behind_runs_on():
 
 def test_short_iterations_have_more_rounds_in_the_second_stage():
     _, order = run([candidate(label, 1, 0.01) for label in "ab"], lambda *_: 0.01)
-    assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + MOST_SECOND_ROUNDS)
+    assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + MAX_SECOND_ROUNDS)
     _, order = run([candidate(label, 1, 0.25) for label in "ab"], lambda *_: 0.25)
     assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + 10)
 
@@ -149,7 +149,7 @@ def test_a_plan_found_after_the_first_stage_runs_in_the_second_and_can_win():
         trials.record({"a": 1.0, "b": 2.0}[trials.current.label], 0.0)
     assert not trials.is_last_stage
     trials.agree(trials.local_times())
-    assert trials.is_over  # nobody is left beside a
+    assert trials.is_over  # no other is left beside a
     revised = [candidate("a", 1, 1.1), candidate("b", 2, 2.0)]
     trials.revise(revised, [candidate("c", 3, 0.9)])
     assert not trials.is_over and trials.is_last_stage

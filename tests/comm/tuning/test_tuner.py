@@ -16,8 +16,9 @@ from mgcaffe.comm.planning.timings import ForwardTimes, IterationTimes, Timings
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.comm.tuning.drift import WINDOW
-from mgcaffe.comm.tuning.profiler import Profiler
-from mgcaffe.comm.tuning.tuner import Tuner, TunerSettings
+from mgcaffe.comm.tuning.profiler import MeasuredIteration, Profiler
+from mgcaffe.comm.tuning.settings import TunerSettings
+from mgcaffe.comm.tuning.tuner import Tuner
 
 LAYERS = 20
 SEGMENTS = [Segment(f"layer {i}", 25_000 * i, 25_000) for i in range(LAYERS)]
@@ -45,7 +46,7 @@ class Machine:
     changes: int = 0
     warming_up: int = 0  # iterations that take a second longer
     slow: int = 0  # iterations whose layers take four times as long
-    lateness: Callable[[], float] = float  # how late this rank ends an iteration after which nobody waits
+    lateness: Callable[[], float] = float  # how late this rank ends an iteration after which no rank waits
     was_late: float = 0.0
     on_its_way: bool = False
     decisions: list = field(default_factory=list)
@@ -119,10 +120,10 @@ def test_a_schedule_is_planned_after_so_many_iterations_and_nothing_is_tried():
     machine = Machine()
     tuner = tuner_of(machine, "optimal", iterations=7)
     for number in range(7):
-        assert tuner.is_searching and tuner.settled is None, number
+        assert tuner.is_searching and tuner.chosen_plan is None, number
         machine.iterate(tuner)
     (decision,) = machine.decisions
-    assert not tuner.is_searching and tuner.settled == machine.plan == decision.plan
+    assert not tuner.is_searching and tuner.chosen_plan == machine.plan == decision.plan
     assert decision.plan.schedule == "optimal" and not decision.trials
     assert machine.measured == [False]
 
@@ -142,8 +143,8 @@ def test_auto_keeps_an_overlapping_plan_where_there_is_much_to_hide():
     machine = Machine()
     tuner = run(machine)
     (decision,) = machine.decisions
-    assert len(tuner.settled.groups) > 1
-    assert tuner.settled.schedule == f"auto: {decision.trials[0].candidate.label}"
+    assert len(tuner.chosen_plan.groups) > 1
+    assert tuner.chosen_plan.schedule == f"auto: {decision.trials[0].candidate.label}"
     medians = [trial.median for trial in decision.trials]
     assert medians[0] == pytest.approx(min(medians), rel=0.01)
     assert len({trial.candidate.plan.hash for trial in decision.trials}) == len(medians)
@@ -153,7 +154,7 @@ def test_auto_measures_contention_and_takes_one_blocking_all_reduce_where_hiding
     machine = Machine(slowdown={False: 0.9, True: 0.95}, tail=0.0)
     tuner = run(machine)
     (decision,) = machine.decisions
-    assert len(tuner.settled.groups) == 1 and tuner.settled.blocking
+    assert len(tuner.chosen_plan.groups) == 1 and tuner.chosen_plan.blocking
     assert [channel.blocking for channel in decision.channels] == [False, True]
     assert decision.channels[0].slowdown == pytest.approx(0.9, abs=0.05)
     best, *others = decision.trials
@@ -187,7 +188,7 @@ def test_auto_learns_from_its_trials_what_all_reduces_cost_in_training():
     polled = next(channel for channel in decision.channels if not channel.blocking)
     assert polled.beside(200_000) == pytest.approx(machine.polled(200_000), rel=0.05)
     best = decision.trials[0]
-    assert tuner.settled.hash == best.candidate.plan.hash
+    assert tuner.chosen_plan.hash == best.candidate.plan.hash
     for trial in decision.trials:
         if not trial.candidate.plan.blocking:
             assert trial.candidate.predicted == pytest.approx(trial.median, rel=0.05), trial.candidate.label
@@ -234,7 +235,7 @@ def test_all_ranks_decide_alike_by_the_slowest_ones_times():
     def work(ranks):
         machine = Machine(late=2e-4 * ranks.rank)
         tuner = run(machine, ranks=ranks)
-        return tuner.settled.hash, machine.decisions[0].timings.backward_times[3]
+        return tuner.chosen_plan.hash, machine.decisions[0].timings.backward_times[3]
 
     results = run_ranks(3, work)
     assert len(set(results)) == 1
@@ -247,28 +248,28 @@ def test_it_plans_again_when_communication_is_waited_for_longer():
     for _ in range(3 * WINDOW):
         machine.iterate(tuner)
     assert len(machine.decisions) == 1 and not machine.outdated
-    before = tuner.settled
+    before = tuner.chosen_plan
     machine.polled = machine.hurried = machine.blocking = curve(6e-3, 4e-9)
     while not machine.outdated:
         machine.iterate(tuner)
     exposed, expected = machine.outdated[0]
     assert exposed > expected
-    assert tuner.is_searching and tuner.settled == before  # which is still what a snapshot stores
+    assert tuner.is_searching and tuner.chosen_plan == before  # which is still what a snapshot stores
     while tuner.is_searching:
         machine.iterate(tuner)
     assert machine.measured == [False, True]
-    assert len(machine.decisions) == 2 and tuner.settled.hash != before.hash
+    assert len(machine.decisions) == 2 and tuner.chosen_plan.hash != before.hash
 
 
 def test_a_plan_that_was_found_earlier_is_used_at_once():
     machine = Machine()
-    found = run(machine).settled
+    found = run(machine).chosen_plan
     again = Machine()
     tuner = tuner_of(again)
-    tuner.settle(found)
+    tuner.adopt(found)
     assert again.plan == found and not tuner.is_searching
     again.iterate(tuner)
-    assert not again.measured and tuner.settled == found
+    assert not again.measured and tuner.chosen_plan == found
 
 
 def test_few_iterations_measure_no_contention():
@@ -286,7 +287,7 @@ def test_the_first_iteration_is_not_counted_and_every_other_one_is_undisturbed()
         seen.append(profiler.current.schedule)
         held.append(profiler.is_undisturbed)
         slow = 100.0 if len(seen) == 1 else 1.0
-        profiler.record([slow, slow, slow, 0.0], CommReport())
+        profiler.record(MeasuredIteration([slow, slow, slow, 0.0], CommReport()))
     assert seen == ["single", "wfbp", "single", "wfbp", "single", "wfbp"]
     assert held == [True, False, True, False, True, False]
     assert profiler.timings(SingleCommunicator()).backward_times == [1.0, 1.0]
@@ -299,7 +300,7 @@ def test_the_first_quarter_of_the_calibration_is_warming_up(iterations, median):
     probe = make_plan("wfbp", [1, 1], [2.0, 1.0], AffineCost(1, 1), element_bytes=4)
     profiler = Profiler(iterations, alone, [probe])
     for number in range(iterations):
-        profiler.record([float(number), 0.0, 0.0], CommReport())
+        profiler.record(MeasuredIteration([float(number), 0.0, 0.0], CommReport()))
     assert profiler.timings(SingleCommunicator()).backward_times == [median]
 
 
@@ -307,7 +308,7 @@ def test_auto_overlaps_the_forward_pass_where_communication_outlasts_the_backwar
     machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD)
     tuner = run(machine, overlap=Overlap.TRY)
     (decision,) = machine.decisions
-    assert tuner.settled.overlaps_forward and tuner.settled.schedule.endswith(", overlap_forward")
+    assert tuner.chosen_plan.overlaps_forward and tuner.chosen_plan.schedule.endswith(", overlap_forward")
     assert decision.timings.forward.total == pytest.approx(FORWARD.total)
     kinds = {trial.candidate.plan.overlaps_forward for trial in decision.trials}
     assert kinds == {False, True}
@@ -321,7 +322,7 @@ def test_auto_overlaps_the_forward_pass_where_communication_outlasts_the_backwar
 def test_auto_does_not_overlap_where_it_may_not_or_cannot_compare(forward):
     overlap = Overlap.NEVER if forward is not None else Overlap.TRY
     machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=forward)
-    assert not run(machine, overlap=overlap).settled.overlaps_forward
+    assert not run(machine, overlap=overlap).chosen_plan.overlaps_forward
 
 
 def test_auto_leaves_the_forward_pass_alone_where_everything_is_hidden():
@@ -336,8 +337,8 @@ def test_auto_leaves_the_forward_pass_alone_where_everything_is_hidden():
 def test_a_user_who_asks_for_overlap_gets_it(schedule, forward):
     machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=forward)
     tuner = run(machine, schedule=schedule, overlap=Overlap.ALWAYS)
-    assert tuner.settled.overlaps_forward
-    assert (tuner.settled.waits is None) == (forward is None)
+    assert tuner.chosen_plan.overlaps_forward
+    assert (tuner.chosen_plan.waits is None) == (forward is None)
 
 
 def test_a_turn_of_a_plan_that_overlaps_takes_two_iterations():
@@ -373,15 +374,15 @@ def test_the_order_that_was_tried_is_the_one_that_is_kept():
     while tuner.is_searching:
         tried.add(machine.plan.hash)
         machine.iterate(tuner)
-    assert tuner.settled.overlaps_forward
-    assert tuner.settled.hash in tried
+    assert tuner.chosen_plan.overlaps_forward
+    assert tuner.chosen_plan.hash in tried
 
 
 def test_one_rank_that_takes_no_times_keeps_all_from_overlapping():
     def work(ranks):
         machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD if ranks.rank != 1 else None)
         tuner = run(machine, ranks=ranks, overlap=Overlap.TRY)
-        return tuner.settled.overlaps_forward, machine.decisions[0].timings.forward
+        return tuner.chosen_plan.overlaps_forward, machine.decisions[0].timings.forward
 
     assert run_ranks(3, work) == [(False, None)] * 3
 
@@ -390,7 +391,7 @@ def test_one_rank_that_takes_no_times_keeps_all_from_overlapping():
 def test_few_iterations_measure_no_forward_pass(iterations):
     machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD, warming_up=1)
     tuner = run(machine, iterations=iterations, overlap=Overlap.TRY)
-    assert machine.decisions[0].timings.forward is None and not tuner.settled.overlaps_forward
+    assert machine.decisions[0].timings.forward is None and not tuner.chosen_plan.overlaps_forward
 
 
 def test_what_was_waited_for_counts_though_an_iteration_was_held_to_do_more_besides():

@@ -7,15 +7,15 @@ import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.comm.planning.forward_overlap import overlapping
-from mgcaffe.comm.tuning.candidates import MOST_OVERLAPPED
-from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MOST_SECOND_ROUNDS
+from mgcaffe.comm.tuning.candidates import MAX_OVERLAPPED
+from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MAX_SECOND_ROUNDS
 from mgcaffe.errors import CommError, UsageError
 from mgcaffe.prototxt import NetParameter
 from mgcaffe.solvers.events import Noted, PlanChosen, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from tests.support.solverkit import CLASSIFIER, data_layer, make_solver, train_ranks, weights_of, write_data
 
-TRIALS = 4 + (4 + 2 * MOST_OVERLAPPED) * (FIRST_ROUNDS + MOST_SECOND_ROUNDS)
+TRIALS = 4 + (4 + 2 * MAX_OVERLAPPED) * (FIRST_ROUNDS + MAX_SECOND_ROUNDS)
 """Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting), and of those that
 overlap the forward pass, which take two iterations a turn."""
 

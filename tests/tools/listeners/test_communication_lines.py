@@ -5,8 +5,8 @@ from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.planning.prediction import Channel
 from mgcaffe.comm.planning.timings import Timings
 from mgcaffe.comm.tuning.candidates import Candidate
+from mgcaffe.comm.tuning.decision import Decision
 from mgcaffe.comm.tuning.trials import Trial
-from mgcaffe.comm.tuning.tuner import Decision
 from mgcaffe.solvers.events import PlanChosen
 from mgcaffe.tools.listeners.communication_lines import plan_lines
 

@@ -1,0 +1,347 @@
+"""What each step of `auto` gives: searches with all steps, and without each of them, compared in one run.
+
+    mpirun -n 2 --bind-to none python benchmarks/auto_steps.py --quick     # a small net, emulated link: minutes
+    mpirun -n 2 --bind-to none python benchmarks/auto_steps.py             # GoogLeNet's trace on emulated links
+    sudo python benchmarks/auto_steps.py --shaped                          # a real net, hosts joined by a shaped link
+
+`auto` searches once with all steps and once without each (`comm.tuning.settings.TunerSteps`), always from the same
+measured costs of an all-reduce. Then the plans that were found run in turn, round by round, in alternating order. All
+of that is repeated. The table shows for each step that was left out:
+
+- the iteration time of the plan found (on the emulated link without a forward pass and an update), the ratio to that
+  of the plan found with all steps in the same round, and how these ratios scatter: below 1 the search was better off
+  without the step, and a difference from 1 within the scatter is noise. `same` counts the searches that came to the
+  same plan: then the ratio shows nothing but the noise;
+- how far off the prediction of the plan was, and how many iterations the search took.
+
+On the emulated link (`replay.py`) the backward pass is slept, so that the cores are free: it shows no contention, and
+there is no forward pass to overlap. On the shaped network (`distributed.py`, needs root) everything is real. The drift
+watch changes no search: for its row the emulated link becomes several times slower after one, and the plan kept without
+the watch is compared with the one that the watch leads to; the iterations are those until the new plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import distributed
+import numpy
+import replay
+from shaped_network import CONGESTION_CONTROL, NetworkUnavailable, ShapedNetwork
+
+from mgcaffe.comm import AffineCost, Communicator, Plan, Trace, connect, read_trace
+from mgcaffe.comm.exchange.emulation import parse_link
+from mgcaffe.comm.planning.trace import TraceLayer
+from mgcaffe.comm.tuning.calibration import agree_times, measure_allreduce_costs
+from mgcaffe.comm.tuning.decision import Decision
+from mgcaffe.comm.tuning.settings import TunerSteps
+
+ALL = "all steps"
+DRIFT = "drift_watch"
+STEPS = {ALL: TunerSteps()} | {each.name: replace(TunerSteps(), **{each.name: False}) for each in fields(TunerSteps)}
+"""What is searched with, by the step that is left out."""
+SLOWER = 4.0
+"""The factor by which the emulated link becomes slower for the drift watch."""
+QUICK_LINK = "a=2e-3,b=1e-8"
+"""Slow enough for any machine, so that the quick form needs no time scale."""
+
+
+@dataclass
+class Row:
+    """What came of all searches without a step; of each round its seconds, of each search the rest.
+
+    Attributes:
+        step: the step that was left out.
+        labels: the plans that were found.
+        same: whether each is the plan that was found with all steps.
+        seconds: the slowest rank's iteration times.
+        ratios: the same over those of the plan found with all steps, in the same rounds.
+        errors: measured over predicted, less one.
+        iterations: how many each search took.
+    """
+
+    step: str
+    labels: list[str] = field(default_factory=list)
+    same: list[bool] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    iterations: list[int] = field(default_factory=list)
+
+
+class Side(Protocol):
+    """What searches and iterates: on the emulated link, or on the shaped network."""
+
+    ranks: Communicator
+
+    def search(self, steps: TunerSteps) -> tuple[Decision, int]:
+        """Return what `auto` chooses with these steps, and how many iterations that takes."""
+
+    def iterate(self, plan: Plan) -> float:
+        """Return this rank's seconds of an iteration by a plan."""
+
+    def predicted(self, decision: Decision) -> float:
+        """Return the seconds that `auto` predicts of an iteration by the plan that it chose."""
+
+
+class ChangingLink:
+    """The cost a + bM of an emulated link, which can become slower; calls as `AffineCost`."""
+
+    def __init__(self, cost: AffineCost) -> None:
+        self._cost = cost
+        self.factor = 1.0
+
+    def __call__(self, size: float) -> float:
+        """Return the seconds of an all-reduce of `size` bytes."""
+        return self.factor * self._cost(size)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else an `AffineCost` has."""
+        return getattr(self._cost, name)
+
+
+class EmulatedSide(replay.Replay):
+    """A slept backward pass on an emulated link."""
+
+    def __init__(self, ranks: Communicator, trace: Trace, link: AffineCost, time_scale: float) -> None:
+        self.link = ChangingLink(AffineCost(time_scale * link.a, time_scale * link.b))
+        flat = numpy.zeros(trace.elements, dtype=numpy.float32)
+        super().__init__(ranks, trace.scaled(time_scale), cast(AffineCost, self.link), flat, time_scale)
+        self.ranks = ranks
+
+    def search(self, steps: TunerSteps) -> tuple[Decision, int]:
+        """Let `auto` search with these steps."""
+        return self.find_auto(steps)
+
+    def iterate(self, plan: Plan) -> float:
+        """Sleep through an iteration by a plan."""
+        return self.seconds(plan)[0]
+
+    def predicted(self, decision: Decision) -> float:
+        """Return the prediction for the backward pass and the waiting after it."""
+        return decision.plan.backward_end + decision.plan.exposed
+
+
+class ShapedSide:
+    """A real net, trained by the solver on one host of a shaped network."""
+
+    def __init__(self, model: str) -> None:
+        from distributed_worker import OurSide
+
+        self._ours = OurSide(model, *distributed.SIZES[model])
+        self._besides: float | None = None
+        self.ranks = self._ours.ranks
+        self._tuner = self._ours.solver._averaging._tuner
+        self._tuner._measure = functools.cache(self._tuner._measure)  # the same costs for every search
+
+    def search(self, steps: TunerSteps) -> tuple[Decision, int]:
+        """Let `auto` search with these steps while the net is trained."""
+        self._tuner.settings = replace(self._tuner.settings, steps=steps)
+        self._tuner.search()
+        iterations = self._ours.settle()
+        forward = self._ours.decision.timings.forward
+        if self._besides is None and forward is not None:
+            self._besides = forward.total
+        return self._ours.decision, iterations
+
+    def iterate(self, plan: Plan) -> float:
+        """Train for an iteration by a plan."""
+        return self._ours.iteration(plan)[0]
+
+    def predicted(self, decision: Decision) -> float:
+        """Return the prediction for a whole iteration; what it does besides communication is that of the first search.
+
+        Searches that don't overlap the forward pass don't measure it.
+        """
+        assert self._besides is not None
+        return self._besides + decision.plan.backward_end + decision.plan.exposed
+
+
+def compare(side: Side, steps: Sequence[str], rounds: int, repeats: int) -> list[Row]:
+    """Search with all steps and without each of some, and run what was found; return a row for each search."""
+    rows = {name: Row(name) for name in (ALL, *steps) if name != DRIFT}
+    for repeat in range(repeats):
+        order = list(rows) if repeat % 2 == 0 else list(rows)[::-1]
+        found = {}
+        for name in order:
+            found[name] = side.search(STEPS[name])
+            report(side, f"{name}: {found[name][0].plan.schedule}, {found[name][1]} iterations")
+        seconds = run_in_turn(side, {name: decision.plan for name, (decision, _) in found.items()}, rounds)
+        for name, row in rows.items():
+            decision, iterations = found[name]
+            row.labels.append(decision.plan.schedule.partition(": ")[2])
+            row.same.append(decision.plan.hash == found[ALL][0].plan.hash)
+            row.iterations.append(iterations)
+            row.seconds += seconds[name]
+            row.ratios += [mine / other for mine, other in zip(seconds[name], seconds[ALL], strict=True)]
+            row.errors.append(statistics.median(seconds[name]) / side.predicted(decision) - 1)
+    return list(rows.values())
+
+
+def compare_after_drift(side: EmulatedSide, rounds: int) -> Row:
+    """Make the link slower after a search, and compare the plan kept with the one that the drift watch leads to."""
+    kept, _ = side.search(STEPS[ALL])
+    side.link.factor = SLOWER
+    found, iterations = side.finish_search()
+    seconds = run_in_turn(side, {"kept": kept.plan, "found": found.plan}, rounds)
+    side.link.factor = 1.0
+    ratios = [mine / other for mine, other in zip(seconds["kept"], seconds["found"], strict=True)]
+    error = statistics.median(seconds["kept"]) / side.predicted(kept) - 1
+    label, same = kept.plan.schedule.partition(": ")[2], kept.plan.hash == found.plan.hash
+    return Row(
+        f"{DRIFT} (link {SLOWER:g} times slower)", [label], [same], seconds["kept"], ratios, [error], [iterations]
+    )
+
+
+def run_in_turn(side: Side, plans: dict[str, Plan], rounds: int) -> dict[str, list[float]]:
+    """Return the slowest rank's seconds of `rounds` iterations by each plan, run in alternating order."""
+    seconds: dict[str, list[float]] = {name: [] for name in plans}
+    for turn in range(rounds):
+        for name in plans if turn % 2 == 0 else list(plans)[::-1]:
+            seconds[name].append(side.iterate(plans[name]))
+    return {name: agree_times(side.ranks, values) for name, values in seconds.items()}
+
+
+def table(title: str, rows: Sequence[Row], time_scale: float = 1.0) -> str:
+    """Return the rows as Markdown; milliseconds are divided by the time scale."""
+    lines = [
+        title,
+        "",
+        "| left out | iteration, ms | ratio | scatter | same | prediction off by | iterations of the search | plan |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        middle = statistics.median(row.ratios)
+        scatter = 1.4826 * statistics.median(abs(ratio - middle) for ratio in row.ratios)
+        error = statistics.median(abs(error) for error in row.errors)
+        lines.append(
+            f"| {row.step} | {1e3 * statistics.median(row.seconds) / time_scale:.2f} | {middle:.3f} |"
+            f" {100 * scatter:.1f} % | {sum(row.same)}/{len(row.same)} | {100 * error:.1f} % |"
+            f" {statistics.median(row.iterations):g} | {'; '.join(dict.fromkeys(row.labels))} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def report(side: Side, text: str) -> None:
+    """Print progress on rank 0."""
+    if side.ranks.rank == 0:
+        print(text, file=sys.stderr, flush=True)
+
+
+def quick_trace() -> Trace:
+    """Return a net of 20 layers of 2 ms each, whose upper layers have the most gradients: a million in all."""
+    return Trace(tuple(TraceLayer(f"layer {index}", 5_000 * (index + 1), 2e-3) for index in range(20)))
+
+
+def run_emulated(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Compare on the emulated links; all ranks call it."""
+    ranks = connect()
+    trace = quick_trace() if options.quick else read_trace(options.trace)
+    links = {text: text for text in options.emulate_link} or (
+        {QUICK_LINK: QUICK_LINK} if options.quick else replay.LINKS
+    )
+    results = []
+    for name, text in links.items():
+        link = parse_link(text)
+        scale = options.time_scale
+        if scale is None:
+            flat = numpy.zeros(trace.elements, dtype=numpy.float32)
+            scale = replay.find_time_scale(measure_allreduce_costs(ranks, flat), link)
+        side = EmulatedSide(ranks, trace, link, scale)
+        rows = compare(side, options.steps, options.rounds, options.repeats)
+        if DRIFT in options.steps:
+            rows.append(compare_after_drift(side, options.rounds))
+        side.close()
+        results.append(
+            {"title": f"{name}, emulated, K = {scale:g} (ms are divided by K)", "scale": scale, "rows": rows}
+        )
+        if ranks.rank == 0:
+            print(table(results[-1]["title"], rows, scale), flush=True)
+    return results if ranks.rank == 0 else []
+
+
+def run_worker(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Compare on the shaped network, as one rank; rank 0 prints."""
+    from mgcaffe.tools.running.process import speed_up_memory
+
+    speed_up_memory()
+    side = ShapedSide(model)
+    rows = compare(side, options.steps, options.rounds, options.repeats)
+    return [{"title": model, "rows": rows}] if side.ranks.rank == 0 else []
+
+
+def run_shaped(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Start a job for each network and model, and print its table."""
+    results = []
+    for link in options.links:
+        for model in options.models:
+            with (
+                ShapedNetwork(options.hosts, link, CONGESTION_CONTROL) as network,
+                tempfile.TemporaryDirectory() as folder,
+            ):
+                file = Path(folder) / "rows.json"
+                worker = [sys.executable, __file__, "--worker", model, "--json", str(file)]
+                worker += ["--rounds", str(options.rounds), "--repeats", str(options.repeats)]
+                worker += ["--steps", *options.steps]
+                distributed.run_mpi(network, worker, f"{model}, {link}")
+                (found,) = json.loads(file.read_text())
+            rows = [Row(**row) for row in found["rows"]]
+            results.append({"title": f"{model}, {options.hosts} hosts at {link}", "rows": rows})
+            print(table(results[-1]["title"], rows), flush=True)
+    return results
+
+
+def parse() -> argparse.Namespace:
+    """Return what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a small net on one emulated link")
+    parser.add_argument("--trace", default=str(replay.TRACE), help="backward times (CSV) for the emulated links")
+    parser.add_argument("--emulate_link", action="append", default=[], help="a=SECONDS,b=SECONDS_PER_BYTE; repeatable")
+    parser.add_argument("--time_scale", type=float, help="K of replay.py; by default as small as is honest")
+    parser.add_argument("--shaped", action="store_true", help="train on a shaped network instead; needs root")
+    parser.add_argument("--models", nargs="+", choices=list(distributed.SIZES), default=["cifar10_full", "googlenet"])
+    parser.add_argument("--links", nargs="+", default=["1gbit"], metavar="RATE", help="as tc writes them")
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7, help="iterations of each plan after each set of searches")
+    parser.add_argument("--repeats", type=int, default=None, help="searches without each step (3; with --quick 1)")
+    names = [name for name in STEPS if name != ALL]
+    parser.add_argument("--steps", nargs="+", choices=names, default=names, help="which to leave out in turn")
+    parser.add_argument("--json", metavar="FILE", help="write everything that was measured")
+    parser.add_argument("--worker", metavar="MODEL", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.repeats is None:
+        options.repeats = 1 if options.quick else 3
+    if options.quick and options.time_scale is None:
+        options.time_scale = 1.0
+    return options
+
+
+def main() -> None:
+    """Run the comparison that the command line asks for."""
+    options = parse()
+    try:
+        if options.worker:
+            results = run_worker(options.worker, options)
+        else:
+            results = run_shaped(options) if options.shaped else run_emulated(options)
+    except NetworkUnavailable as error:
+        sys.exit(f"auto_steps.py: {error}")
+    if options.json and results:
+        rows = [{**result, "rows": [asdict(row) for row in result["rows"]]} for result in results]
+        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""benchmarks/auto_steps.py searches without each step of `auto`, and prints a row for each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import auto_steps
+import pytest
+
+from mgcaffe.comm.tuning.settings import TunerSteps
+from tests.support.mpirun import run_mpi
+from tests.support.paths import ROOT
+
+TRACE = "layer,elements,backward_us\n" + "".join(f"layer{index},{200 * (index + 1)},500\n" for index in range(6))
+
+
+def test_each_step_is_left_out_once():
+    for step in fields(TunerSteps):
+        off = [each.name for each in fields(TunerSteps) if not getattr(auto_steps.STEPS[step.name], each.name)]
+        assert off == [step.name]
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_a_short_run_prints_a_row_for_each_step(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE)
+    options = ["--trace", trace, "--emulate_link", "a=5e-4,b=1e-7", "--time_scale", "1", "--rounds", "2"]
+    result = run_mpi([ROOT / "benchmarks/auto_steps.py", *options, "--repeats", "1"], timeout=300)
+    assert result.returncode == 0 and not result.hung, result.describe()
+    rows = re.findall(r"^\| ([\w ]+?)(?: \(.*?\))? \| ([\d.]+) \| ([\d.]+) \|", result.stdout, re.MULTILINE)
+    assert [name for name, _, _ in rows] == ["all steps", *(each.name for each in fields(TunerSteps))]
+    assert all(float(milliseconds) > 0 and float(ratio) > 0 for _, milliseconds, ratio in rows)
+    assert rows[0][2] == "1.000"
