@@ -117,8 +117,8 @@ def _unknown_command(name: str) -> str:
 
 
 def _speak(message: str) -> None:
-    """Prints the guard's message; a mistake of ours comes with its traceback and a request to report it."""
-    report = "\nThis is a mistake in mgcaffe, not yours: please report it with the lines above."
+    """Print the guard's message; after a bug in mgcaffe, with its traceback, ask for a report of it."""
+    report = "\nThis is a bug in mgcaffe: please report it with the lines above."
     try:
         print(f"error: {message}{report if 'internal error: ' in message else ''}", file=sys.stderr, flush=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""The ranks of a job as seen from one host: who runs, who has died without a word, who is stopped.
+"""The ranks of a job as seen from one host: who runs, who has exited without an error message, who is stopped.
 
 The kernel tells of a death at once through a process's file descriptor (pidfd); where there is none, the
 processes are looked at a few times a second.

@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 
 from mgcaffe.comm.supervision.status import FAILED, Place
 
+UNEXPLAINED = "exited without an error message: killed, crashed, or ended by a library"
+"""What is said of a rank whose end has no known cause."""
+
 LAST_WORD = "last word"
 """The file, beside the records, in which a rank that ends the job leaves code and message to the launcher."""
 
@@ -31,18 +34,14 @@ def name_process(place: Place) -> str:
 
 
 def lost_block(place: Place, how: str = "") -> str:
-    """The block on a rank that is gone.
+    """Return the block on a rank that has died.
 
     Args:
         place: its last record.
         how: what ended it, where that is known: `was killed by signal 9 (SIGKILL)`.
     """
     if not how:
-        how = (
-            f"failed with exit code {place.code}"
-            if place.state == FAILED
-            else "is gone without a word: killed, crashed, or ended by a library"
-        )
+        how = f"failed with exit code {place.code}" if place.state == FAILED else UNEXPLAINED
     lines = [f"{name_process(place)} {how}", *describe_place(place)]
     if place.size > 1:
         lines.append("  the other ranks end with it")

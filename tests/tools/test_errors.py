@@ -107,7 +107,7 @@ def test_a_mistake_of_ours_shows_its_traceback_and_asks_for_a_report(engine):
     assert result.returncode == 1
     assert "ZeroDivisionError" in result.stderr
     assert "Traceback" in result.stderr
-    assert "please report it" in result.stderr
+    assert "This is a bug in mgcaffe: please report it" in result.stderr
 
 
 @pytest.mark.mpi

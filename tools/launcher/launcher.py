@@ -4,7 +4,8 @@ mpirun answers SIGINT and SIGTERM by killing all ranks within half a second. So 
 Ctrl-C does not reach it, and this process hands on what the user means: SIGUSR1 to stop, SIGUSR2 to snapshot. Both
 wait until all ranks are up, since a signal that a process does not know yet kills it.
 
-A rank that goes without a word is seen at once (`comm.peers`), and what it was doing stands in its record.
+A rank that exits without an error message is noticed at once (`comm.supervision.peers`); its record says what it was
+doing.
 """
 
 from __future__ import annotations
@@ -62,32 +63,32 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
     words = words_for_ranks(flags.words)
     ranks = count_ranks(flags)
     rank_command(flags, words, program)  # what is wrong with it is said before anything starts
-    wishes = _Wishes(flags.sigint_effect, flags.sighup_effect)
+    requests = _UserRequests(flags.sigint_effect, flags.sighup_effect)
     restarts = Restarts(flags.max_restarts)
-    with wishes:
+    with requests:
         while True:
-            ending = _Job(flags, rank_command(flags, words, program), ranks, wishes).run()
+            ending = _Job(flags, rank_command(flags, words, program), ranks, requests).run()
             if ending.block:
                 _say(f"error: {ending.block}")
-            delay = None if wishes.stop else restarts.delay_after(ending.code)
+            delay = None if requests.stop else restarts.delay_after(ending.code)
             if delay is None:
-                wishes.tell_what_was_late()
+                requests.log_unserved_requests()
                 break
             log_line(restarts.announce(ending.code, delay))
-            wishes.sleep(delay)
-            if wishes.stop:
-                log_line(f"{wishes.cause}: not starting again")
-                return EXIT_FAILED if wishes.at_once else EXIT_STOPPED_BY_SIGNAL
+            requests.sleep(delay)
+            if requests.stop:
+                log_line(f"{requests.cause}: not starting again")
+                return EXIT_FAILED if requests.at_once else EXIT_STOPPED_BY_SIGNAL
             words = restarts.words(words_for_ranks(flags.words))
     if reason := restarts.why_not(ending.code):
         log_line(reason)
     if flags.requeue and ending.code == EXIT_STOPPED_BY_SIGNAL:
-        requeue(wishes.cause)
+        requeue(requests.cause)
     return ending.code
 
 
-class _Wishes:
-    """What the user asked for by signals; takes them over while it is entered."""
+class _UserRequests:
+    """What the user requested by signals; a context manager that handles these signals."""
 
     def __init__(self, sigint: str, sighup: str) -> None:
         self.stop = self.stop_is_handed_on = False
@@ -104,7 +105,7 @@ class _Wishes:
         }
         self._before: dict[signal.Signals, object] = {}
 
-    def __enter__(self) -> _Wishes:
+    def __enter__(self) -> _UserRequests:
         for number in self._effects:
             self._before[number] = signal.signal(number, self._take)
         return self
@@ -114,13 +115,13 @@ class _Wishes:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def sleep(self, seconds: float) -> None:
-        """Waits between two jobs, but not for a stop; the next job is asked for a snapshot."""
+        """Wait between two jobs; a stop ends the wait, a snapshot is requested of the next job."""
         deadline = time.monotonic() + seconds
         while not self.stop and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, _TICK_S))
 
-    def tell_what_was_late(self) -> None:
-        """Logs what no rank was there (any more) to be asked for; no other job is started."""
+    def log_unserved_requests(self) -> None:
+        """Log the requests that came when no rank was running; no other job is started."""
         if self.snapshot:
             log_line(f"{self.snapshot}: no rank is running that could be asked for a snapshot")
         if self.stop and not self.stop_is_handed_on and not self.at_once:
@@ -139,10 +140,10 @@ class _Wishes:
 class _Job:
     """One run of mpirun."""
 
-    def __init__(self, flags: Flags, command: Sequence[str], ranks: int, wishes: _Wishes) -> None:
+    def __init__(self, flags: Flags, command: Sequence[str], ranks: int, requests: _UserRequests) -> None:
         self._command = list(command)
         self._ranks = ranks
-        self._wishes = wishes
+        self._requests = requests
         self._elsewhere = are_elsewhere(flags)
         self._rescues = flags.rescue
         leftovers.sweep()
@@ -186,9 +187,9 @@ class _Job:
             self._lose(place)
         if self._process.poll() is not None:
             return
-        if self._wishes.at_once:
+        if self._requests.at_once:
             self._end()
-        elif self._wishes.snapshot or self._wishes.stop != self._wishes.stop_is_handed_on:
+        elif self._requests.snapshot or self._requests.stop != self._requests.stop_is_handed_on:
             self._hand_on()
         if self._force_at is not None and time.monotonic() > self._force_at:
             self._end()
@@ -201,21 +202,21 @@ class _Job:
             self._force_at = time.monotonic() + _LOST_PATIENCE_S
 
     def _hand_on(self) -> None:
-        wishes = self._wishes
+        requests = self._requests
         if not self._are_ready():
-            self._note(*((wishes.cause, "to stop") if wishes.stop else (wishes.snapshot, "for a snapshot")))
+            self._note(*((requests.cause, "to stop") if requests.stop else (requests.snapshot, "for a snapshot")))
             return
-        if (name := wishes.snapshot) and self._send(signal.SIGUSR2):
-            wishes.snapshot = ""
+        if (name := requests.snapshot) and self._send(signal.SIGUSR2):
+            requests.snapshot = ""
             log_line(f"{name}: asking the ranks for a snapshot after this iteration")
-        if wishes.stop and not wishes.stop_is_handed_on and self._send(signal.SIGUSR1):
-            wishes.stop_is_handed_on = True
-            log_line(f"{wishes.cause}: asking the ranks to stop after this iteration, with a snapshot")
+        if requests.stop and not requests.stop_is_handed_on and self._send(signal.SIGUSR1):
+            requests.stop_is_handed_on = True
+            log_line(f"{requests.cause}: asking the ranks to stop after this iteration, with a snapshot")
 
-    def _note(self, name: str, wish: str) -> None:
-        if wish not in self._noted:
-            self._noted.add(wish)
-            log_line(f"{name}: the ranks are asked {wish} as soon as all of them are up")
+    def _note(self, name: str, request: str) -> None:
+        if request not in self._noted:
+            self._noted.add(request)
+            log_line(f"{name}: the ranks are asked {request} as soon as all of them are up")
 
     def _send(self, number: signal.Signals) -> bool:
         """Whether mpirun was there to take the signal."""
@@ -252,7 +253,7 @@ class _Job:
             time.sleep(0.02)
 
     def _judge(self, said: str) -> Ending:
-        if self._wishes.at_once:
+        if self._requests.at_once:
             return Ending(EXIT_FAILED, "interrupted")
         places = self._peers.places()
         return judge(

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import IO
 
 from mgcaffe.comm.supervision.status import Place
-from mgcaffe.comm.supervision.verdict import lost_block, name_signal
+from mgcaffe.comm.supervision.verdict import UNEXPLAINED, lost_block, name_signal
 
 _MOST_KEPT = 1 << 18
 _PIECE = select.PIPE_BUF
@@ -27,7 +27,7 @@ _TAGS = re.compile(r"^(?:\[[^]\n]*\])+<std(?:out|err|diag)>: ?", re.MULTILINE)
 """What mpirun puts before each line with --tag-output and --timestamp-output."""
 _SIGNALLED = re.compile(r"process rank (\d+) with PID (\d+) on node (\S+) exited on\s+signal (\d+)")
 _LOST = re.compile(
-    r"error: (rank (\d+) of \d+ on \S+ \(process \d+\)) is gone without a word.*\n"
+    r"error: (rank (\d+) of \d+ on \S+ \(process \d+\)) " + re.escape(UNEXPLAINED) + r"\n"
     r"(  iteration: .*\n  doing: .*\n  the other ranks end with it)"
 )
 
@@ -108,7 +108,7 @@ def cause_named(text: str, places: Mapping[int, Place], size: int) -> str:
     signalled = _SIGNALLED.search(text)
     if signalled is None:
         first = min(blocks.values(), key=lambda match: match.start(), default=None)
-        return f"{first[1]} is gone: killed, crashed, or ended by a library\n{first[3]}" if first else ""
+        return f"{first[1]} {UNEXPLAINED}\n{first[3]}" if first else ""
     rank, pid, host, number = int(signalled[1]), signalled[2], signalled[3], int(signalled[4])
     how = f"was killed by {name_signal(number)}"
     if rank in places:

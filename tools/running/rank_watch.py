@@ -53,7 +53,7 @@ class RankWatch:
             stall_timeout_s=flags.stall_timeout,
             parent=os.getppid() if launch.size > 1 else None,
             survives=ulfm.is_enabled(),
-            tasks=[self.requests.tell],
+            tasks=[self.requests.log_pending],
         )
         self._watch.start()
         if threading.current_thread() is threading.main_thread():
@@ -76,7 +76,7 @@ class RankWatch:
         Args:
             process_ends: whether signals stay as the end of the run has left them (`Requests.end`).
         """
-        self.requests.tell(all_of_them=True)
+        self.requests.log_pending(include_delayed=True)
         self._watch.close()
         if not process_ends:
             self.requests.restore()

@@ -9,13 +9,13 @@ r"""What signals, and a stop file, ask of a training run (Caffe: signal_handler.
 | SIGUSR2 | snapshot                        | likewise                                                        |
 | SIGQUIT | end this process at once        | Ctrl-\ (its Python stacks are shown first)                      |
 
-Stop means: after this iteration (a test is left early), a snapshot, and exit code 75. One rank's wish counts for all,
-in the same iteration. Under the launcher `engine train -np` ranks get SIGUSR1 and SIGUSR2 from it alone; the launcher
-logs which signal the user sent, and the ranks that it asks. SIGTERM comes to one of several ranks from a user, or from
+Stop means: after this iteration (a test is left early), a snapshot, and exit code 75. One rank's request counts for
+all, in the same iteration. Under the launcher `engine train -np` ranks get SIGUSR1 and SIGUSR2 from it alone; it logs
+which signal the user sent, and the ranks that it asks. SIGTERM comes to one of several ranks from a user, or from
 mpirun, which kills it a moment later; so it is logged only once that moment has passed.
 
-A handler merely notes the wish; it is told from the watching thread, since a handler may interrupt the very write
-it would print with.
+A handler merely records the request; the watching thread logs it, since a handler may interrupt the very write that it
+would log with.
 """
 
 from __future__ import annotations
@@ -44,64 +44,64 @@ _STANDARD_ERROR = 2
 _log = logging.getLogger(__name__)
 
 
-class Wishes(Protocol):
-    """Who takes the wishes up: the solver."""
+class StopTarget(Protocol):
+    """What a stop or a snapshot is requested of: the solver."""
 
     def request_stop(self) -> None:
-        """Asks for the end after this iteration."""
+        """Stop after this iteration."""
 
     def request_snapshot(self) -> None:
-        """Asks for a snapshot after this iteration."""
+        """Write a snapshot after this iteration."""
 
 
 class Requests:
-    """Wishes that came from outside, kept until there is a solver to take them up.
+    """Requests of signals and the stop file, kept until there is a solver to pass them to.
 
     Attributes:
-        cause: what asked for a stop: a signal's name or the stop file's; empty if nothing did.
+        cause: what requested a stop: a signal's name or the stop file's; empty if nothing did.
     """
 
     def __init__(self) -> None:
         self.cause = ""
         self._snapshot = False
-        self._solver: Wishes | None = None
-        self._untold: list[tuple[float, str]] = []
+        self._solver: StopTarget | None = None
+        self._unlogged: list[tuple[float, str]] = []
         self._before: dict[signal.Signals, object] = {}
         self._quit_before: object = None
 
     def stop(self, cause: str, delay_s: float = 0.0) -> None:
-        """Ask for a stop, and log it after so many seconds."""
+        """Request a stop, and log it after so many seconds."""
         self.cause = self.cause or cause
-        self._untold.append((time.monotonic() + delay_s, f"{cause}: stopping after this iteration"))
+        self._unlogged.append((time.monotonic() + delay_s, f"{cause}: stopping after this iteration"))
         if self._solver is not None:
             self._solver.request_stop()
 
     def snapshot(self, cause: str) -> None:
-        """Asks for a snapshot."""
+        """Request a snapshot, and log it."""
         self._snapshot = True
-        self._untold.append((time.monotonic(), f"{cause}: a snapshot follows this iteration"))
+        self._unlogged.append((time.monotonic(), f"{cause}: a snapshot follows this iteration"))
         if self._solver is not None:
             self._solver.request_snapshot()
 
-    def attach(self, solver: Wishes) -> None:
-        """Hands the solver what was asked for so far, and from now on at once."""
+    def attach(self, solver: StopTarget) -> None:
+        """Pass the solver what was requested so far, and from now on each request at once."""
         self._solver = solver
         if self.cause:
             solver.request_stop()
         if self._snapshot:
             solver.request_snapshot()
 
-    def tell(self, *, all_of_them: bool = False) -> None:
-        """Log what has been asked for and not been logged yet, also before its time if `all_of_them`."""
-        while self._solver is not None and self._untold:
-            due, text = self._untold[0]
-            if due > time.monotonic() and not all_of_them:
+    def log_pending(self, *, include_delayed: bool = False) -> None:
+        """Log the requests that have not been logged yet, also before their time if `include_delayed`."""
+        while self._solver is not None and self._unlogged:
+            due, text = self._unlogged[0]
+            if due > time.monotonic() and not include_delayed:
                 return
-            del self._untold[0]
+            del self._unlogged[0]
             _log.warning("%s", text)
 
     def listen(self, sigint: Effect, sighup: Effect, *, launched: bool = False, has_peers: bool = False) -> None:
-        """Takes the signals over, from the main thread.
+        """Install the signals' handlers, from the main thread.
 
         Args:
             sigint, sighup: what these two do.
@@ -119,12 +119,12 @@ class Requests:
         faulthandler.register(signal.SIGQUIT, file=_STANDARD_ERROR, chain=True)
 
     def end(self) -> None:
-        """Ignore from now on what can only ask a run for something: this one is over, and its exit code stands."""
+        """Ignore these signals from now on: the run is over, and its exit code stands."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 
     def restore(self) -> None:
-        """Give the signals back."""
+        """Put the handlers back that were installed before."""
         if self._quit_before is not None:
             faulthandler.unregister(signal.SIGQUIT)
             signal.signal(signal.SIGQUIT, self._quit_before)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ class StopFile:
 
     Args:
         path: the file.
-        requests: who takes the wish up.
+        requests: takes the request.
 
     Raises:
         UsageError: it is there already.
@@ -174,7 +174,7 @@ class StopFile:
             )
 
     def look(self) -> None:
-        """Asks for a stop if the file is there, and removes it, so that the next run does not find it."""
+        """Request a stop if the file is there, and remove it, so that the next run does not find it."""
         if self._seen or not self._path.exists():
             return
         self._seen = True

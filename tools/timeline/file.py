@@ -2,8 +2,8 @@
 
 One process for each rank, with the threads `compute` and `comm`, and `snapshot` where one was written; the time that
 a merged group is ready before its all-reduce starts lies on tracks of its own. All times are in microseconds on rank
-0's clock, from the first thing recorded. What a trace has no place for, such as the plan with its predicted times,
-stands in `otherData`; `engine report` reads it there.
+0's clock, from the first thing recorded. `otherData` holds what is no event, such as the plan with its predicted
+times, for `engine report`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class Span:
     Attributes:
         name, category: what it was: a layer's forward or backward, an update, a test ...
         start, end: on the rank's own clock, in seconds.
-        iteration: in which it happened.
         facts: more to know about it.
     """
 
@@ -38,22 +37,48 @@ class Span:
     category: str
     start: float
     end: float
-    iteration: int
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class IterationRecord:
+    """What one rank recorded in one iteration.
+
+    Attributes:
+        number: of the iteration.
+        began: when its first layer's forward began, on the rank's own clock, in seconds; None before that.
+        is_complete: whether it was recorded from beginning to end; what was begun before the first iteration or after
+            the last, such as a test, lies in records that are not.
+        spans: in the order in which they were recorded.
+        reports: of its communication.
+    """
+
+    number: int
+    began: float | None = None
+    is_complete: bool = False
+    spans: list[Span] = field(default_factory=list)
+    reports: list[CommReport] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class RankRecord:
-    """What one rank recorded: its spans, and the communication of (iteration, report)."""
+    """What one rank recorded, by iteration in ascending order."""
 
     rank: int
     host: str
-    spans: list[Span]
-    reports: list[tuple[int, CommReport]]
+    iterations: list[IterationRecord]
+
+    def spans(self) -> list[tuple[int, Span]]:
+        """Return each span with its iteration."""
+        return [(each.number, span) for each in self.iterations for span in each.spans]
+
+    def reports(self) -> list[tuple[int, CommReport]]:
+        """Return each report of communication with its iteration."""
+        return [(each.number, report) for each in self.iterations for report in each.reports]
 
 
 def check_writable(path: str) -> None:
-    """Find out before the run that the file can be written; leaves it empty.
+    """Find out before the run that the file can be written; leave it empty.
 
     Raises:
         EngineError: with exit code 73.
@@ -74,7 +99,6 @@ def write_timeline(
     segments: Sequence[str],
     records: Sequence[RankRecord],
     offsets: Sequence[ClockOffset],
-    iterations: Sequence[int],
 ) -> None:
     """Write the file.
 
@@ -84,17 +108,16 @@ def write_timeline(
         segments: the names of the layers with gradients, from the lowest.
         records: what each rank recorded, by rank.
         offsets: how far their clocks are ahead of rank 0's.
-        iterations: those that were recorded.
 
     Raises:
         EngineError: with exit code 73.
     """
-    zero = min(span.start - offsets[record.rank].seconds for record in records for span in record.spans)
-    plan = next((report.plan for record in records for _, report in record.reports), None)
+    zero = min(span.start - offsets[record.rank].seconds for record in records for _, span in record.spans())
+    plan = next((report.plan for record in records for _, report in record.reports()), None)
     other = {
         "format": FORMAT,
         "net": net,
-        "iterations": list(iterations),
+        "iterations": [each.number for each in records[0].iterations if each.is_complete],
         "ranks": [
             {
                 "rank": record.rank,
@@ -143,25 +166,25 @@ def _plan(plan: Plan | None, segments: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _events(record: RankRecord, shift: float, segments: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """A rank's events; `shift` is the file's zero on its clock."""
+    """Yield a rank's events; `shift` is the file's zero on its clock."""
     yield _about("process_name", name=f"rank {record.rank} ({record.host})")
     yield _about("process_sort_index", sort_index=record.rank)
-    snapshots = any(span.category == "snapshot" for span in record.spans)
+    snapshots = any(span.category == "snapshot" for _, span in record.spans())
     for thread in (_COMPUTE, _COMM, *([_SNAPSHOT] if snapshots else [])):
         yield {**_about("thread_name", name=_THREADS[thread]), "tid": thread}
         yield {**_about("thread_sort_index", sort_index=thread), "tid": thread}
-    for span in record.spans:
+    for iteration, span in record.spans():
         thread = _SNAPSHOT if span.category == "snapshot" else _COMPUTE
-        facts = {"iteration": span.iteration, **span.facts}
+        facts = {"iteration": iteration, **span.facts}
         yield _slice(thread, span.name, span.category, span.start - shift, span.end - shift, facts)
-    for iteration, report in record.reports:
+    for iteration, report in record.reports():
         yield from _communication(iteration, report, report.began - shift, segments)
 
 
 def _communication(
     iteration: int, report: CommReport, began: float, segments: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """The groups of one iteration; `began` is when its backward pass began."""
+    """Yield the groups of one iteration; `began` is when its backward pass began."""
     assert report.plan is not None
     for times in report.groups:
         group = report.plan.groups[times.group]

@@ -2,15 +2,15 @@
 
     timeline = Timeline(solver, communicator, "timeline.json", iterations=(20, 28))
 
-It hangs itself on the net's hooks while it records, and listens to the solver; nothing is recorded, and nothing
-costs time, outside its iterations. When they are over the ranks measure how far their clocks are apart, and rank 0
-writes the file (`file.py`). On a GPU the layers' times are those of the GPU.
+It registers hooks of the net while it records, and listens to the solver; outside its iterations nothing is recorded,
+and nothing costs time. There is one `IterationRecord` for each iteration. When they are over the ranks measure how far
+their clocks are apart, and rank 0 writes the file (`file.py`). On a GPU the layers' times are those of the GPU.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,28 +20,57 @@ from mgcaffe.comm.transport.clock import measure_offsets
 from mgcaffe.solvers import events
 from mgcaffe.solvers.solver import Solver
 from mgcaffe.tools.listeners.glog import log_line
-from mgcaffe.tools.timeline.file import RankRecord, Span, write_timeline
+from mgcaffe.tools.timeline.file import IterationRecord, RankRecord, Span, write_timeline
 
 DEFAULT_ITERATIONS = 8
 _WARM_UP = 3
-MOST_SPANS = 500_000
+MAX_SPANS = 500_000
+"""Recording ends after the iteration in which there are more."""
+
+
+class _Clock:
+    """Marks points in time, on the GPU where the net runs on one."""
+
+    def __init__(self, *, on_gpu: bool) -> None:
+        self.on_gpu = on_gpu
+        self._zero_s = 0.0
+        self._zero: Any = None
+
+    def start(self) -> None:
+        """Relate the GPU's clock to the computer's."""
+        if self.on_gpu:
+            self._zero = self.mark()
+            torch.cuda.synchronize()
+            self._zero_s = time.perf_counter()
+
+    def mark(self) -> Any:
+        """Return a mark of this point in time."""
+        if not self.on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, mark: Any) -> float:
+        """Return a mark's time in seconds of `time.perf_counter`; on a GPU, one that has been reached."""
+        if not self.on_gpu:
+            return float(mark)
+        return self._zero_s + float(self._zero.elapsed_time(mark)) / 1e3
 
 
 @dataclass
-class _Open:
-    """What has begun and not ended yet."""
+class _Begun:
+    """What has begun last of each kind, until it ends: marks of layers, and seconds."""
 
     forward: Any = None
     backward: Any = None
     data_wait: float = 0.0
-    iteration: float | None = None
     test: float = 0.0
     snapshot: float = 0.0
-    raw: list[tuple[str, str, Any, Any]] = field(default_factory=list)
 
 
 class Timeline:
-    """One run's timeline; made alike on every rank, before training.
+    """One run's timeline; made with the same arguments on every rank, before training.
 
     Args:
         solver: whose run is recorded.
@@ -66,15 +95,13 @@ class Timeline:
         self._warm_up = _WARM_UP
         self._is_recording = False
         self._is_written = False
-        self._spans: list[Span] = []
-        self._reports: list[tuple[int, CommReport]] = []
-        self._recorded: list[int] = []
-        self._begun: list[tuple[int, float]] = []
-        self._after = float("inf")
         self._iteration = solver.iteration
-        self._open = _Open()
-        self._on_gpu = self._net.device.type == "cuda"
-        self._base: tuple[float, Any] = (0.0, None)
+        self._records: dict[int, IterationRecord] = {}
+        self._span_count = 0
+        self._next_backward_at = float("inf")  # of the iteration after the last one recorded
+        self._begun = _Begun()
+        self._layer_marks: list[tuple[str, str, Any, Any]] = []
+        self._clock = _Clock(on_gpu=self._net.device.type == "cuda")
         self._names = {step.index: self._name(step.members) for step in self._net.steps}
         self._data_layers = {
             index: layer for index, layer in enumerate(self._net.layers) if layer in self._net.data_layers
@@ -82,55 +109,55 @@ class Timeline:
         solver.listeners.append(self)
         solver.observe(self)
 
-    # -- what the solver tells ---------------------------------------------------------------------------
+    # -- the solver's events -----------------------------------------------------------------------------
 
     def on_event(self, event: events.Event) -> None:
-        """Follows the run."""
+        """Record what an event begins or ends."""
         now = time.perf_counter()
         if isinstance(event, events.Started):
-            self._next_iteration(event.iteration)
+            self._begin_iteration(event.iteration)
         elif isinstance(event, events.IterationDone):
-            self._iteration_done(event, now)
+            self._end_iteration(event.iteration, now)
         elif isinstance(event, events.Testing):
-            self._open.test = now
+            self._begun.test = now
         elif isinstance(event, events.Tested):
-            self._add(f"test net #{event.net}", "test", self._open.test, now)
+            self._add(f"test net #{event.net}", "test", self._begun.test, now)
         elif isinstance(event, events.SnapshotWriting) and event.kind == "weights":
-            self._open.snapshot = now
+            self._begun.snapshot = now
         elif isinstance(event, events.SnapshotWritten):
-            self._add(f"snapshot {event.iteration}", "snapshot", self._open.snapshot, now)
+            self._add(f"snapshot {event.iteration}", "snapshot", self._begun.snapshot, now)
         elif isinstance(event, events.Finished):
             self._finish()
 
     def communicated(self, comm: CommReport) -> None:
-        """Keeps the report of an exchange of a recorded iteration."""
-        if self._is_written or not self._begun:
+        """Record the communication of an iteration."""
+        if self._is_written or not self._records:
             return
         if comm.plan is None:  # one rank: its update follows at once
             if not self._is_recording:
-                self._after = min(self._after, time.perf_counter())
+                self._next_backward_at = min(self._next_backward_at, time.perf_counter())
             return
-        iteration = next((n for n, began in reversed(self._begun) if began <= comm.began), None)
-        if iteration not in self._recorded and iteration != self._iteration:
+        # Communication that overlaps the next forward pass is reported an iteration later.
+        record = self._record_of(comm)
+        if record is None:
             return
-        if self._is_recording or iteration in self._recorded:
-            # Communication that overlaps the next forward pass is reported an iteration later.
-            self._reports.append((iteration, comm))
-        else:
-            self._after = comm.began
+        if record.is_complete or (self._is_recording and record.number == self._iteration):
+            record.reports.append(comm)
+        elif record.number == self._iteration:
+            self._next_backward_at = comm.began
 
     def agreed(self, start: float, end: float) -> None:
-        """Keeps the time in which the ranks agreed on the loss."""
+        """Record the time in which the ranks agreed on the loss."""
         self._add("agree on the loss", "agree", start, end)
 
     def updated(self, start: float, end: float, offset: int, count: int) -> None:
-        """Keeps an update."""
+        """Record an update of weights."""
         self._add("update", "update", start, end, offset=offset, count=count)
 
     # -- the iterations ----------------------------------------------------------------------------------
 
-    def _next_iteration(self, iteration: int) -> None:
-        """Begins to record, or ends it, before an iteration."""
+    def _begin_iteration(self, iteration: int) -> None:
+        """Begin to record, or end it, before an iteration."""
         self._iteration = iteration
         if self._is_written:
             return
@@ -145,13 +172,23 @@ class Timeline:
         elif self._is_recording and iteration >= self._end:
             self._stop()
 
+    def _end_iteration(self, iteration: int, now: float) -> None:
+        record = self._records.get(self._iteration)
+        if self._is_recording and record is not None and record.began is not None:
+            self._add(f"iteration {iteration}", "iteration", record.began, now)
+            self._add_layers()
+            record.is_complete = True
+            if self._span_count > MAX_SPANS:
+                self._end = iteration + 1
+        was_last_seen = self._end is not None and iteration >= self._end
+        self._begin_iteration(iteration + 1)
+        # One iteration after the last, communication that overlaps a forward pass has been reported as well.
+        if was_last_seen and not self._is_recording:
+            self._finish()
+
     def _start(self) -> None:
         self._is_recording = True
-        if self._on_gpu:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            torch.cuda.synchronize()
-            self._base = (time.perf_counter(), event)
+        self._clock.start()
         self._net.before_forward.append(self._forward_begins)
         self._net.after_forward.append(self._forward_ends)
         self._net.before_backward.append(self._backward_begins)
@@ -159,34 +196,22 @@ class Timeline:
 
     def _stop(self) -> None:
         self._is_recording = False
-        self._begun.append((self._iteration, time.perf_counter()))
+        # What is communicated from now on is not the last recorded iteration's.
+        self._record().began = time.perf_counter()
         self._net.before_forward.remove(self._forward_begins)
         self._net.after_forward.remove(self._forward_ends)
         self._net.before_backward.remove(self._backward_begins)
         self._net.after_backward.remove(self._backward_ends)
 
-    def _iteration_done(self, event: events.IterationDone, now: float) -> None:
-        if self._is_recording and self._open.iteration is not None:
-            self._add(f"iteration {event.iteration}", "iteration", self._open.iteration, now)
-            self._recorded.append(event.iteration)
-            self._close_layers()
-            if len(self._spans) > MOST_SPANS:
-                self._end = event.iteration + 1
-        self._open.iteration = None
-        waited = self._end is not None and event.iteration >= self._end
-        self._next_iteration(event.iteration + 1)
-        # One iteration later, communication that overlaps a forward pass has been reported as well.
-        if waited and not self._is_recording:
-            self._finish()
-
     def _finish(self) -> None:
-        """Puts the ranks' records into one file; collective, once."""
+        """Write the ranks' records into one file; collective, once."""
         if self._is_written:
             return
         self._is_written = True
         if self._is_recording:
             self._stop()
-        counts = self._communicator.allgather(len(self._recorded))
+        recorded = self._complete()
+        counts = self._communicator.allgather(len(recorded))
         if not min(counts):
             log_line(
                 f"No timeline was written to {self._path}: the run ended before the iterations to record"
@@ -195,66 +220,74 @@ class Timeline:
             return
         offsets = measure_offsets(self._communicator)
         segments = [name for name, _, _, _ in self._net.arena.segments()]
-        # An update that began after the next backward pass is one of the iteration after the last.
-        spans = [span for span in self._spans if span.start < self._after]
-        record = RankRecord(self._communicator.rank, self._communicator.host, spans, self._reports)
-        records = self._communicator.gather(record)
-        self._spans, self._reports = [], []
+        # An update that began after the next backward pass belongs to the iteration after the last.
+        iterations = [
+            replace(record, spans=[span for span in record.spans if span.start < self._next_backward_at])
+            for record in self._records.values()
+        ]
+        records = self._communicator.gather(RankRecord(self._communicator.rank, self._communicator.host, iterations))
+        self._records = {}
         if records is not None:
-            write_timeline(self._path, self._net.name, segments, records, offsets, self._recorded)
-            log_line(f"Timeline of iterations {self._recorded[0]} to {self._recorded[-1]} written to {self._path}")
+            write_timeline(self._path, self._net.name, segments, records, offsets)
+            log_line(f"Timeline of iterations {recorded[0]} to {recorded[-1]} written to {self._path}")
+
+    # -- the records -------------------------------------------------------------------------------------
+
+    def _record(self) -> IterationRecord:
+        """Return the current iteration's record."""
+        return self._records.setdefault(self._iteration, IterationRecord(self._iteration))
+
+    def _record_of(self, comm: CommReport) -> IterationRecord | None:
+        """Return the record of the iteration whose backward pass began with this communication."""
+        for record in reversed(self._records.values()):
+            if record.began is not None and record.began <= comm.began:
+                return record
+        return None
+
+    def _complete(self) -> list[int]:
+        """Return the iterations that were recorded from beginning to end."""
+        return [record.number for record in self._records.values() if record.is_complete]
+
+    def _add(self, name: str, category: str, start: float, end: float, **facts: Any) -> None:
+        """Record a span, of the current iteration."""
+        # A test belongs to the iterations around it; an update may come in the one after the last.
+        is_late = category == "update" and self._iteration == self._end and self._iteration in self._records
+        if self._is_recording or is_late:
+            self._record().spans.append(Span(name, category, start, end, facts))
+            self._span_count += 1
+
+    def _add_layers(self) -> None:
+        """Turn the marks of an iteration's layers into spans."""
+        if self._clock.on_gpu:
+            torch.cuda.synchronize()
+        for name, category, begin, end in self._layer_marks:
+            self._add(name, category, self._clock.seconds(begin), self._clock.seconds(end))
+        self._layer_marks = []
 
     # -- the net's hooks ---------------------------------------------------------------------------------
 
     def _forward_begins(self, index: int) -> None:
         now = time.perf_counter()
-        if self._open.iteration is None:
-            self._open.iteration = now
-            self._begun.append((self._iteration, now))
+        record = self._record()
+        if record.began is None:
+            record.began = now
         if index in self._data_layers:
-            self._open.data_wait = self._data_layers[index].wait_s
-        self._open.forward = self._mark()
+            self._begun.data_wait = self._data_layers[index].wait_s
+        self._begun.forward = self._clock.mark()
 
     def _forward_ends(self, index: int) -> None:
-        began = self._open.forward
-        self._open.raw.append((self._names[index], "forward", began, self._mark()))
+        began = self._begun.forward
+        self._layer_marks.append((self._names[index], "forward", began, self._clock.mark()))
         if index in self._data_layers:
-            waited = self._data_layers[index].wait_s - self._open.data_wait
-            if waited > 0 and not self._on_gpu:
+            waited = self._data_layers[index].wait_s - self._begun.data_wait
+            if waited > 0 and not self._clock.on_gpu:
                 self._add("wait for data", "data", began, began + waited)
 
     def _backward_begins(self, index: int) -> None:
-        self._open.backward = self._mark()
+        self._begun.backward = self._clock.mark()
 
     def _backward_ends(self, index: int) -> None:
-        self._open.raw.append((self._names[index], "backward", self._open.backward, self._mark()))
-
-    def _mark(self) -> Any:
-        if not self._on_gpu:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def _close_layers(self) -> None:
-        """Turns the marks of an iteration's layers into spans."""
-        if self._on_gpu:
-            torch.cuda.synchronize()
-        for name, category, begin, end in self._open.raw:
-            self._add(name, category, self._seconds(begin), self._seconds(end))
-        self._open.raw = []
-
-    def _seconds(self, mark: Any) -> float:
-        if not self._on_gpu:
-            return float(mark)
-        began, event = self._base
-        return began + float(event.elapsed_time(mark)) / 1e3
-
-    def _add(self, name: str, category: str, start: float, end: float, **facts: Any) -> None:
-        # A test belongs to the iterations around it; an update may come in the one after the last.
-        last = self._end is not None and self._iteration == self._end and category == "update"
-        if self._is_recording or (last and self._recorded):
-            self._spans.append(Span(name, category, start, end, self._iteration, facts))
+        self._layer_marks.append((self._names[index], "backward", self._begun.backward, self._clock.mark()))
 
     def _name(self, members: list[int]) -> str:
         return " + ".join(self._net.layers[index].name for index in members)

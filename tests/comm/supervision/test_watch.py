@@ -92,7 +92,9 @@ def test_a_peer_that_is_killed_is_told_and_ends_this_rank(peer, watch):
     await_(lambda: left)
     assert left[0] == 69
     (text,) = said
-    assert text.startswith(f"error: rank 1 of 3 on {os.uname().nodename} (process {process.pid}) is gone")
+    assert text.startswith(
+        f"error: rank 1 of 3 on {os.uname().nodename} (process {process.pid}) exited without an error message"
+    )
     assert "iteration: 7" in text and "doing:     forward, layer 'a'" in text
 
 

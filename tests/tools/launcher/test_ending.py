@@ -20,7 +20,7 @@ def place(rank, state=RUNNING, code=0, **changes):
         (137, [place(1)], [place(0, terminated=True)], 69, "rank 1 of 2 on a (process 11) was killed by signal 9"),
         (139, [place(0)], [], 69, "rank 0 of 2 on a (process 10) was ended by signal 11 (SIGSEGV)"),
         (3, [place(1)], [], 69, "ended with exit code 3 without saying why"),
-        (1, [place(1)], [], 69, "is gone without a word"),
+        (1, [place(1)], [], 69, "exited without an error message"),
         (65, [place(0), place(1, FAILED, 65)], [], 65, "rank 1 of 2 on a (process 11) failed with exit code 65"),
         (65, [place(0)], [place(1, ENDED, 65)], 65, ""),
         (-9, [place(0)], [], 69, "mpirun was ended by signal 9"),

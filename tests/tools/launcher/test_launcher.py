@@ -60,13 +60,13 @@ def test_a_launcher_among_ranks_is_a_usage_error(run, monkeypatch):
 
 
 def test_a_signal_between_two_jobs_is_announced_when_the_next_one_can_be_asked(run, monkeypatch):
-    waits = launcher._Wishes.sleep
+    waits = launcher._UserRequests.sleep
 
-    def sleep(wishes, seconds):
+    def sleep(requests, seconds):
         os.kill(os.getpid(), signal.SIGUSR2)
-        waits(wishes, seconds)
+        waits(requests, seconds)
 
-    monkeypatch.setattr(launcher._Wishes, "sleep", sleep)
+    monkeypatch.setattr(launcher._UserRequests, "sleep", sleep)
     body = """
     if Path("started").read_text() == "x": os.kill(os.getpid(), signal.SIGKILL)
     deadline = time.monotonic() + 30
@@ -83,16 +83,16 @@ def test_a_signal_between_two_jobs_is_announced_when_the_next_one_can_be_asked(r
 
 
 def test_a_stop_between_two_jobs_asks_nobody(run, monkeypatch):
-    monkeypatch.setattr(launcher._Wishes, "sleep", lambda wishes, seconds: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(launcher._UserRequests, "sleep", lambda requests, seconds: os.kill(os.getpid(), signal.SIGTERM))
     code, said = run("os.kill(os.getpid(), signal.SIGKILL)", "--max_restarts=1")
     assert code == 75 and Path("started").read_text() == "x"
     assert [line for line in said.splitlines() if "SIGTERM" in line] == ["SIGTERM: not starting again"]
 
 
 @pytest.mark.parametrize(
-    ("number", "wish"), [(signal.SIGTERM, "to stop"), (signal.SIGUSR2, "for a snapshot")], ids=["stop", "snapshot"]
+    ("number", "what"), [(signal.SIGTERM, "to stop"), (signal.SIGUSR2, "for a snapshot")], ids=["stop", "snapshot"]
 )
-def test_a_signal_after_the_ranks_end_is_not_said_to_have_been_handed_on(run, monkeypatch, number, wish):
+def test_a_signal_after_the_ranks_end_is_not_said_to_have_been_handed_on(run, monkeypatch, number, what):
     watches = launcher._Job._watch
 
     def watch(job, seconds):
@@ -103,7 +103,7 @@ def test_a_signal_after_the_ranks_end_is_not_said_to_have_been_handed_on(run, mo
     monkeypatch.setattr(launcher._Job, "_watch", watch)
     code, said = run("record.finish(status.ENDED, 0)", "-np", "1")
     assert code == 0
-    assert said.splitlines() == [f"{number.name}: no rank is running that could be asked {wish}"]
+    assert said.splitlines() == [f"{number.name}: no rank is running that could be asked {what}"]
 
 
 def test_a_signal_while_the_ranks_start_is_said_to_wait(run):
@@ -164,18 +164,18 @@ def test_the_last_block_waits_for_standard_error_that_does_not_block(monkeypatch
         with contextlib.suppress(BlockingIOError):
             while True:
                 os.write(2, b"x" * (1 << 12))
-        speaker = threading.Thread(target=launcher._say, args=("error: rank 1 is gone",))
+        speaker = threading.Thread(target=launcher._say, args=("error: rank 1 exited",))
         speaker.start()
         speaker.join(0.2)
         assert speaker.is_alive()
-        while not got.endswith(b"is gone\n"):
+        while not got.endswith(b"exited\n"):
             got += os.read(reading, 1 << 16)
         speaker.join()
     finally:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(reading)
-    assert got.strip(b"x") == b"error: rank 1 is gone\n"
+    assert got.strip(b"x") == b"error: rank 1 exited\n"
 
 
 _LAUNCH = """

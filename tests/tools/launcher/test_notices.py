@@ -18,7 +18,8 @@ prterun noticed that process rank {} with PID 4711 on node {} exited on
 signal 9 (Killed).
 --------------------------------------------------------------------------
 """
-BLOCK = """error: rank {} of 4 on {} (process 4711) is gone without a word: killed, crashed, or ended by a library
+BLOCK = """error: rank {} of 4 on {} (process 4711) exited without an error message: killed, crashed, or ended by a \
+library
   iteration: 29
   doing:     backward, layer 'ip1'
   the other ranks end with it
@@ -58,7 +59,9 @@ def test_a_rank_of_this_host_is_described_by_its_record():
 
 def test_without_mpiruns_notice_the_first_survivors_word_counts():
     said = BLOCK.format(3, "b") + BLOCK.format(2, "c")
-    assert cause_named(said, PLACES, 4).startswith("rank 3 of 4 on b (process 4711) is gone: killed")
+    assert cause_named(said, PLACES, 4).startswith(
+        "rank 3 of 4 on b (process 4711) exited without an error message: killed"
+    )
     assert cause_named("Iteration 20\nerror: something else\n", PLACES, 4) == ""
 
 
@@ -74,7 +77,7 @@ def test_who_was_named_counts_more_than_a_rank_here_that_lost_its_connection():
 def test_what_mpirun_puts_before_each_line_does_not_hide_the_rank(tag):
     said = "".join(f"{tag}{line}\n" for line in BLOCK.format(3, "b").splitlines())
     assert cause_named(said, PLACES, 4).splitlines() == [
-        "rank 3 of 4 on b (process 4711) is gone: killed, crashed, or ended by a library",
+        "rank 3 of 4 on b (process 4711) exited without an error message: killed, crashed, or ended by a library",
         "  iteration: 29",
         "  doing:     backward, layer 'ip1'",
         "  the other ranks end with it",

@@ -1,4 +1,4 @@
-"""What signals and the stop file ask of the solver."""
+"""What signals and the stop file request of the solver."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mgcaffe.errors import UsageError
 from mgcaffe.tools.running.signals import Requests, StopFile
 
 
-class Wishes:
-    """A solver that writes down what it is asked for."""
+class RecordingTarget:
+    """A solver that records what is requested of it."""
 
     def __init__(self):
         self.heard = []
@@ -36,7 +36,7 @@ def requests():
 
 
 def test_signals_ask_the_solver_to_stop_or_to_take_a_snapshot(requests):
-    solver = Wishes()
+    solver = RecordingTarget()
     requests.listen("stop", "snapshot")
     requests.attach(solver)
     for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGINT):
@@ -47,7 +47,7 @@ def test_signals_ask_the_solver_to_stop_or_to_take_a_snapshot(requests):
 
 
 def test_effects_can_be_exchanged_or_left_out(requests):
-    solver = Wishes()
+    solver = RecordingTarget()
     requests.listen("snapshot", "none")
     requests.attach(solver)
     signal.raise_signal(signal.SIGINT)
@@ -57,7 +57,7 @@ def test_effects_can_be_exchanged_or_left_out(requests):
 
 
 def test_the_signals_of_mpirun_and_slurm_may_come_more_than_once(requests):
-    solver = Wishes()
+    solver = RecordingTarget()
     requests.listen("none", "none")
     requests.attach(solver)
     for number in (signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM):
@@ -70,16 +70,16 @@ def test_sigterm_to_one_of_several_ranks_stops_and_is_logged_once_mpirun_would_h
 ):
     now = 100.0
     monkeypatch.setattr("mgcaffe.tools.running.signals.time.monotonic", lambda: now)
-    solver = Wishes()
+    solver = RecordingTarget()
     requests.listen("stop", "snapshot", has_peers=True)
     requests.attach(solver)
     signal.raise_signal(signal.SIGTERM)
-    requests.tell()
+    requests.log_pending()
     assert solver.heard == ["stop"] and caplog.messages == []
     now += 2
-    requests.tell()
+    requests.log_pending()
     signal.raise_signal(signal.SIGTERM)
-    requests.tell(all_of_them=True)
+    requests.log_pending(include_delayed=True)
     assert caplog.messages == ["SIGTERM: stopping after this iteration"] * 2
 
 
@@ -92,7 +92,7 @@ def test_a_second_sigint_interrupts_a_run_that_was_started_with_sigint_ignored(r
 
 
 def test_after_the_end_signals_change_nothing(requests):
-    solver = Wishes()
+    solver = RecordingTarget()
     requests.listen("stop", "snapshot")
     requests.attach(solver)
     signal.raise_signal(signal.SIGINT)
@@ -133,24 +133,24 @@ def test_sigquit_shows_the_stacks_and_ends_the_process():
 
 def test_under_the_launcher_it_is_the_launcher_who_asks(requests, caplog):
     requests.listen("stop", "snapshot", launched=True)
-    requests.attach(Wishes())
+    requests.attach(RecordingTarget())
     signal.raise_signal(signal.SIGUSR2)
     signal.raise_signal(signal.SIGUSR1)
-    requests.tell()
+    requests.log_pending()
     asks = "the launcher asks"
     assert caplog.messages == [f"{asks}: a snapshot follows this iteration", f"{asks}: stopping after this iteration"]
 
 
-def test_wishes_from_the_set_up_wait_for_the_solver_and_are_told_then(requests, caplog):
+def test_requests_from_the_set_up_wait_for_the_solver_and_are_logged_then(requests, caplog):
     requests.listen("stop", "snapshot")
     signal.raise_signal(signal.SIGHUP)
     signal.raise_signal(signal.SIGINT)
-    requests.tell()
+    requests.log_pending()
     assert caplog.messages == []
-    solver = Wishes()
+    solver = RecordingTarget()
     requests.attach(solver)
     assert sorted(solver.heard) == ["snapshot", "stop"]
-    requests.tell()
+    requests.log_pending()
     assert caplog.messages == ["SIGHUP: a snapshot follows this iteration", "SIGINT: stopping after this iteration"]
 
 
@@ -164,7 +164,7 @@ def test_signals_are_given_back():
 
 
 def test_a_stop_file_asks_once_and_is_removed(requests, tmp_path):
-    solver = Wishes()
+    solver = RecordingTarget()
     requests.attach(solver)
     path = tmp_path / "net.stop"
     stop_file = StopFile(path, requests)

@@ -9,7 +9,7 @@ import pytest
 from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.transport.clock import ClockOffset
-from mgcaffe.tools.timeline.file import RankRecord, Span, write_timeline
+from mgcaffe.tools.timeline.file import IterationRecord, RankRecord, Span, write_timeline
 
 COMM = "comm_param {{ schedule: WFBP calibration_iterations: 2 {} }}\n"
 
@@ -115,12 +115,14 @@ def test_other_clocks_are_put_onto_rank_0s(tmp_path):
     report = CommReport(groups=[GroupTimes(16, 0.001, 0.0015, 0.004)], began=1000.003, plan=plan,
                         waits=[(0.002, 0.004, 0)])  # fmt: skip
     records = [
-        RankRecord(0, "a", [Span("ip", "forward", 0.0, 0.001, 7)], []),
-        RankRecord(1, "b", [Span("ip", "forward", 1000.002, 1000.003, 7)], [(7, report)]),
+        RankRecord(0, "a", [IterationRecord(7, 0.0, True, [Span("ip", "forward", 0.0, 0.001)])]),
+        RankRecord(1, "b", [IterationRecord(7, 1000.002, True, [Span("ip", "forward", 1000.002, 1000.003)], [report])]),
     ]
     path = tmp_path / "t.json"
-    write_timeline(str(path), "net", ["ip"], records, [ClockOffset(0, 0), ClockOffset(1000.0, 1e-5)], [7])
-    events = json.loads(path.read_text())["traceEvents"]
+    write_timeline(str(path), "net", ["ip"], records, [ClockOffset(0, 0), ClockOffset(1000.0, 1e-5)])
+    content = json.loads(path.read_text())
+    assert content["otherData"]["iterations"] == [7]
+    events = content["traceEvents"]
     starts = {(e["pid"], e["cat"]): e["ts"] for e in events if e["ph"] == "X"}
     assert starts == pytest.approx(
         {(0, "forward"): 0.0, (1, "forward"): 2000.0, (1, "allreduce"): 4500.0, (1, "wait"): 5000.0}, abs=0.01
