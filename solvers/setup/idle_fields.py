@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from mgcaffe.prototxt import SolverParameter, Source
-from mgcaffe.solvers.rates.policies import POLICIES
+from mgcaffe.solvers.rates.policies import POLICIES, fields_read
 from mgcaffe.solvers.source import locate
 
 # Field: (whether it is read, and where it would be).
@@ -47,11 +47,8 @@ def _idle(param: SolverParameter) -> Iterator[tuple[str, str]]:
     for field, (is_read, readers) in _READ_BY.items():
         if field in given and not is_read(param):
             yield field, f"only {readers} would read it"
-    policy = POLICIES.get(param.lr_policy)
-    if policy is None:  # an error elsewhere
+    if param.lr_policy not in POLICIES:  # an error elsewhere
         return
-    for field in sorted({field for each in POLICIES.values() for field in each.fields} & given):
-        if field not in policy.fields and field not in _OF_EVERY_POLICY:
-            yield field, f"lr_policy '{param.lr_policy}' does not read it"
-    if "base_lr" in given and not policy.reads_base_lr and not param.warmup_iter and not param.rampup_interval:
-        yield "base_lr", f"lr_policy '{param.lr_policy}' does not read it"
+    of_policies = {field for policy in POLICIES.values() for field in policy.reads}
+    for field in sorted(of_policies & given - _OF_EVERY_POLICY - set(fields_read(param))):
+        yield field, f"lr_policy '{param.lr_policy}' does not read it"

@@ -28,7 +28,7 @@ class Numbers:
         param: the SolverParameter message.
         rate: the learning rate.
         iteration: updates done before this one.
-        momentum, weight_decay: of this iteration (`schedules`).
+        momentum, weight_decay: of this iteration (`rates.momentum_and_decay`).
         history_momentum: `momentum` as SGD's history is multiplied with it, corrected while the rate warms up.
     """
 

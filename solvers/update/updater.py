@@ -25,7 +25,7 @@ import torch
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, nearest
-from mgcaffe.solvers.rates.momentum_and_decay import Schedules
+from mgcaffe.solvers.rates.momentum_and_decay import MomentumAndDecay
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update import rules
 from mgcaffe.solvers.update.fused import fused_sgd, fused_sgd_works
@@ -94,9 +94,9 @@ class Updater:
             )
         self._param = param
         self._arena = arena
-        self._schedules = Schedules(param, self.name, source)
+        self._momentum_and_decay = MomentumAndDecay(param, self.name, source)
         self._local_rates = LocalRates(param, self.name, arena, source) if LocalRates.wanted(param) else None
-        self.warnings += self._schedules.warnings + (self._local_rates.warnings if self._local_rates else [])
+        self.warnings += self._momentum_and_decay.warnings + (self._local_rates.warnings if self._local_rates else [])
         self.histories = [arena.like() for _ in range(self.rule.histories)]
         self.groups = self._make_groups()
         self._parts: dict[tuple[int, int], list[Group]] = {}
@@ -128,7 +128,7 @@ class Updater:
         return make_groups(self._arena, self.histories, start, stop, parameters_apart=apart)
 
     def _apply(self, groups: Sequence[Group], rate: float, iteration: int, scale: float) -> None:
-        numbers = self._schedules.numbers(rate, iteration)
+        numbers = self._momentum_and_decay.numbers(rate, iteration)
         for group, eta in zip(groups, self._rates(groups, numbers, scale), strict=True):
             decay = numbers.weight_decay * group.decay_mult
             before: list[torch.Tensor] = []
