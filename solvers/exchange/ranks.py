@@ -18,11 +18,12 @@ class Ranks:
         communicator: used by the thread that trains, and for nothing else.
 
     Attributes:
+        communicator: the same.
         rank, size: this rank and how many there are.
     """
 
     def __init__(self, communicator: Communicator) -> None:
-        self._communicator = communicator
+        self.communicator = communicator
         self.rank = communicator.rank
         self.size = communicator.size
 
@@ -30,7 +31,7 @@ class Ranks:
         """The sums of the values over all ranks, in float64."""
         total = np.array(values, dtype=np.float64)
         if self.size > 1 and total.size:
-            self._communicator.allreduce(total)
+            self.communicator.allreduce(total)
         return total
 
     def mean(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -41,13 +42,13 @@ class Ranks:
         """The sum of one number over all ranks."""
         return float(self.sum([value])[0])
 
-    def from_first(self, tensors: Iterable[torch.Tensor]) -> None:
+    def broadcast_from_rank0(self, tensors: Iterable[torch.Tensor]) -> None:
         """Overwrites the tensors of every rank by rank 0's."""
         if self.size == 1:
             return
         for tensor in tensors:
             if tensor.numel():
-                self._communicator.broadcast(tensor)
+                self.communicator.broadcast(tensor)
 
     def average_statistics(self, net: Net) -> None:
         """Gives every rank the mean of the parameters that forward itself changes (BatchNorm's sums).
@@ -58,7 +59,7 @@ class Ranks:
         if self.size == 1:
             return
         for statistics in changed_by_forward(net):
-            self._communicator.allreduce(statistics)
+            self.communicator.allreduce(statistics)
             statistics.div_(self.size)
 
 

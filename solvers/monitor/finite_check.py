@@ -26,6 +26,7 @@ from mgcaffe.prototxt import NanEffect, SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Warned
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
+from mgcaffe.solvers.iteration import Iteration
 
 SKIPS_IN_A_ROW = 10
 """After so many iterations without an update `nan_effect: SKIP` stops as well."""
@@ -82,16 +83,13 @@ class FiniteCheck:
         """A number that is not finite if this rank's gradients are not."""
         return float(torch.stack(self._sums).sum()) if self._sums else 0.0
 
-    def blocks(
-        self, loss: float, probe: float, *, own_loss: float, seed: int, iteration: int, snapshot: Callable[[], None]
-    ) -> bool:
-        """Whether the update must not be made; collective where the numbers are not finite.
+    def refuses(self, iteration: Iteration, seed: int, snapshot: Callable[[], None]) -> bool:
+        """Decide whether the update must not be made; collective where the numbers are not finite.
 
         Args:
-            loss, probe: means over the ranks, the same on all of them. Where one is not finite, the exchange of
+            iteration: with the loss and the probe that all ranks agreed on. Where one is not finite, the exchange of
                 gradients has ended already.
-            own_loss: this rank's.
-            seed, iteration: what the pass's random numbers came from.
+            seed: what the pass's random numbers came from, with the iteration.
             snapshot: writes one of the weights as they are; collective.
 
         Returns:
@@ -100,7 +98,8 @@ class FiniteCheck:
         Raises:
             NotFiniteError: on all ranks, with the same message.
         """
-        if math.isfinite(loss) and math.isfinite(probe):
+        loss = iteration.loss
+        if math.isfinite(loss) and math.isfinite(iteration.probe):
             self._skipped = 0
             self._explain(loss)
             return False
@@ -108,7 +107,7 @@ class FiniteCheck:
         # A sum of finite numbers can overflow.
         if math.isfinite(loss) and all(self._communicator.allgather(bool(torch.isfinite(gradients).all()))):
             return False
-        message = self._trace(own_loss, seed, iteration)
+        message = self._trace(iteration.own_loss, seed, iteration.number)
         if self._effect == "SKIP":
             self._skipped += 1
             if self._skipped < SKIPS_IN_A_ROW:

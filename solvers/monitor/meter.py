@@ -7,6 +7,7 @@ import time
 from mgcaffe.comm import CommReport
 from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue
+from mgcaffe.solvers.iteration import Iteration
 
 
 class Meter:
@@ -45,38 +46,30 @@ class Meter:
         if comm.rounding is not None:
             self._rounding = comm.rounding if self._rounding is None else self._rounding + comm.rounding
 
-    def display(self, iteration: int, loss: float, interval: int, outputs: tuple[OutputValue, ...]) -> None:
-        """Tells the speed since the last display, every `interval` iterations."""
+    def display(self, iteration: Iteration, interval: int, outputs: tuple[OutputValue, ...]) -> None:
+        """Emit the speed since the last display, every `interval` iterations."""
         seconds = time.perf_counter() - self._display_began
-        speed = (iteration - self._display_iteration) / seconds if seconds > 0 else 0.0
-        self._emit(Displayed(iteration, loss, speed, seconds, interval, outputs, self._hidden_s, self._exposed_s))
-        self.start_display(iteration)
+        number, loss = iteration.number, iteration.smoothed_loss
+        speed = (number - self._display_iteration) / seconds if seconds > 0 else 0.0
+        self._emit(Displayed(number, loss, speed, seconds, interval, outputs, self._hidden_s, self._exposed_s))
+        self.start_display(number)
 
-    def iteration_done(
-        self,
-        iteration: int,
-        loss: float,
-        smoothed_loss: float,
-        rate: float,
-        *,
-        seconds: float,
-        data_wait_s: float,
-        comm: CommReport,
-    ) -> None:
-        """Tells of an update."""
+    def iteration_done(self, iteration: Iteration) -> None:
+        """Emit the figures of an iteration with its update."""
         self._total_images += self._images
+        comm = iteration.comm
         self._emit(
             IterationDone(
-                iteration,
-                loss,
-                smoothed_loss,
-                rate,
-                self._images,
-                seconds,
-                data_wait_s,
-                comm.hidden_s,
-                comm.exposed_s,
-                comm.rounding.relative if comm.rounding is not None else None,
+                iteration=iteration.number,
+                loss=iteration.loss,
+                smoothed_loss=iteration.smoothed_loss,
+                rate=iteration.rate,
+                images=self._images,
+                seconds=time.perf_counter() - iteration.began,
+                data_wait_s=iteration.data_wait_s,
+                comm_hidden_s=comm.hidden_s,
+                comm_exposed_s=comm.exposed_s,
+                rounding=comm.rounding.relative if comm.rounding is not None else None,
             )
         )
 

@@ -150,6 +150,10 @@ class LearningRatePolicy:
         param: the SolverParameter message.
         source: where its fields stand in the user's file, if that is known.
 
+    Attributes:
+        name: the policy.
+        warnings: fields that the policy reads and that the solver leaves unset, so that they count as 0.
+
     Raises:
         SolverError: the policy is missing or unknown, or a field lies outside its range.
     """
@@ -172,6 +176,8 @@ class LearningRatePolicy:
         check_warm_up(param, source)
         self._warm_up = WarmUp.of(param)
         self._plateau = Plateau(param) if self.name == "plateau" else None
+        unset = [field for field in fields_read(param) if not _is_set(param, field)]
+        self.warnings = [f"lr_policy '{self.name}' reads {field}, which is not set and counts as 0" for field in unset]
 
     def schedule(self) -> Schedule:
         """Make the schedule of the fields as they are now; with `plateau`, the one that holds until its next step."""
@@ -230,10 +236,6 @@ class LearningRatePolicy:
             "the snapshot doesn't say what lr_policy 'plateau' has seen: it goes on from step"
             f" {current_step}, and looks for a plateau from iteration {iteration} on"
         )
-
-    def unset_fields(self) -> list[str]:
-        """Return the fields that this policy reads and that the solver leaves unset, so that they count as 0."""
-        return [field for field in fields_read(self._param) if not _is_set(self._param, field)]
 
     def _refuse(self, field: str, rule: str, source: Source | None) -> None:
         raise SolverError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import torch
@@ -16,9 +17,85 @@ from mgcaffe.engine import Net, Shard, TestShard
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.prototxt import SolverParameter, print_text
 from mgcaffe.solvers import carried_state
-from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.events import Emit, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
-from mgcaffe.solvers.setup.nets import NetChoice
+from mgcaffe.solvers.monitor.debug_info import watch_tests
+from mgcaffe.solvers.setup.nets import NetChoice, NetReader
+
+
+@dataclass(frozen=True)
+class BuiltNets:
+    """The nets of a solver.
+
+    Attributes:
+        train: the training net.
+        tests: the test nets, which share its weights.
+        seed: what every random number of the run derives from.
+    """
+
+    train: Net
+    tests: list[Net]
+    seed: int
+
+
+def build_nets(
+    param: SolverParameter,
+    reader: NetReader,
+    ranks: Ranks,
+    emit: Emit,
+    opened: ExitStack,
+    dtype: torch.dtype,
+    device: str | torch.device | None,
+    keep_blobs: bool,
+) -> BuiltNets:
+    """Build the nets that a solver names; collective.
+
+    Args:
+        param: the SolverParameter message.
+        reader: reads the nets' files.
+        ranks: the ranks that train in step.
+        emit: takes the events.
+        opened: closes the nets.
+        dtype: float32 or float64.
+        device: where to train; None: as solver_mode says.
+        keep_blobs: whether the nets' values and gradients stay readable after a pass.
+
+    Raises:
+        PrototxtError, NetError, DataError, SolverError: an input that cannot be trained, with its place.
+        RankDisagreement: the ranks were given different inputs.
+    """
+    train, *tests = [reader.train_net(), *reader.test_nets()]
+    agree_on_inputs(param, [train, *tests], dtype, ranks.communicator)
+    if device is None:
+        device = choose_device(param, ranks.communicator, emit)
+    seed = choose_seed(param, ranks.communicator)
+    divisors = Ranks(ranks.communicator.duplicate())
+    keep_blobs = keep_blobs or param.debug_info
+    train_net = build_train_net(train, ranks, divisors, seed, dtype, torch.device(device), keep_blobs)
+    opened.callback(train_net.close)
+    test_nets = build_test_nets(tests, train_net, ranks, opened)
+    watch_tests(test_nets, param, ranks.rank, emit)
+    agree_on_shapes(train_net, ranks.communicator)
+    carried_state.warn_of_ranks(train.param, ranks.size, emit)
+    return BuiltNets(train_net, test_nets, seed)
+
+
+def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net], emit: Emit) -> None:
+    """Copy weights by layer name into all nets; later files win.
+
+    Args:
+        paths: caffemodels; each entry may be a comma-separated list.
+        train_net, test_nets: the nets.
+        emit: takes the events.
+
+    Raises:
+        NetError, PrototxtError: a file cannot be used.
+    """
+    # A test net may have layers that the training net lacks.
+    tests = [(f"test #{index}", net) for index, net in enumerate(test_nets) if net.arena.data.numel()]
+    for file in (name for entry in paths for name in entry.split(",") if name):
+        for name, net in [("train", train_net), *tests]:
+            emit(WeightsCopied(file, name, net.copy_trained_layers(file)))
 
 
 def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit) -> torch.device:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from mgcaffe.engine.weights.hdf5_image import is_hdf5, open_image
 from mgcaffe.errors import EngineError, PrototxtError
 from mgcaffe.prototxt import SolverParameter, SolverSource, read_net
 from mgcaffe.solvers.events import Emit, NothingToRestore, Restored, Warned, WeightsCopied
+from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.snapshots.manifest import check_file, read_manifest
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
 from mgcaffe.solvers.snapshots.state import Progress, SavedState, unreadable
@@ -46,6 +47,31 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
     if manifest is not None:
         check_file(weights, manifest.weights)
     return state, weights
+
+
+def restore_snapshot(
+    path: str, net: Net, test_nets: Sequence[Net], updater: Updater, ranks: Ranks, emit: Emit
+) -> Progress:
+    """Put a snapshot's weights and histories back on all ranks; collective.
+
+    Args:
+        path: the solverstate.
+        net, test_nets: the training net, and the test nets, which share its weights.
+        updater: whose histories are filled.
+        ranks: the ranks; rank 0 alone reads.
+        emit: takes the events.
+
+    Returns:
+        Where the solver stood.
+
+    Raises:
+        SnapshotError, NetError: (exit code 65) on rank 0: a file cannot be used, or is not of this net and solver type.
+    """
+    progress = load_snapshot(path, net, updater, emit) if ranks.rank == 0 else None
+    progress = ranks.communicator.broadcast_object(progress)
+    assert progress is not None
+    ranks.broadcast_from_rank0([net.arena.data, *(each.arena.data for each in test_nets), *updater.histories])
+    return progress
 
 
 def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress:

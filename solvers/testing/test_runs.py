@@ -26,19 +26,21 @@ class TestRuns:
         ranks: those that test together.
         with_loss: whether the mean loss is wanted.
         emit: takes the events.
+
+    Attributes:
+        scores: those of each net in the latest test that was not left.
     """
 
     __test__ = False  # the name is not a pytest class
 
     def __init__(self, nets: Sequence[Net], ranks: Ranks, with_loss: bool, emit: Emit) -> None:
+        self.scores: tuple[tuple[OutputValue, ...], ...] = ()
         self._nets = list(nets)
         self._ranks = ranks
         self._with_loss = with_loss
         self._emit = emit
 
-    def run(
-        self, seed: int, iteration: int, wants_stop: Callable[[], bool]
-    ) -> tuple[tuple[OutputValue, ...], ...] | None:
+    def run(self, seed: int, iteration: int, wants_stop: Callable[[], bool]) -> bool:
         """Runs all tests; collective.
 
         Args:
@@ -47,7 +49,7 @@ class TestRuns:
             wants_stop: whether this rank wants to stop.
 
         Returns:
-            The scores of each net, or None: a rank wanted to stop, all have left, and the data stand where they stood.
+            Whether the tests ended; if not, a rank wanted to stop, all have left, and the data stand where they stood.
         """
         positions = [(layer, layer.position()) for net in self._nets for layer in net.data_layers]
         states = [carried_state.snapshot(net) for net in self._nets]
@@ -71,8 +73,9 @@ class TestRuns:
             if result is None:
                 put_back()
                 self._emit(Warned("the test is left before its end; it runs again when training goes on"))
-                return None
+                return False
             seconds = time.perf_counter() - began
             self._emit(Tested(iteration, index, result.scores, result.loss, seconds))
             scores.append(result.scores)
-        return tuple(scores)
+        self.scores = tuple(scores)
+        return True
