@@ -24,12 +24,12 @@ from mgcaffe.solvers.events import BlobStatistics, Emit, NetStatistics
 
 
 class DebugInfo:
-    """Watches a net that keeps its blobs.
+    """Emits statistics of a net that keeps its blobs.
 
     Args:
         net: the training net.
-        param: the SolverParameter message; without debug_info nothing is watched.
-        rank: this rank's number; rank 0 alone watches.
+        param: the SolverParameter message; without debug_info nothing is shown.
+        rank: this rank's number; rank 0 alone emits.
         emit: takes the events.
     """
 
@@ -50,16 +50,16 @@ class DebugInfo:
             net.after_backward.append(self._backward_done)
 
     def begin(self, displayed: bool) -> None:
-        """An iteration begins; it is shown if it is displayed."""
+        """Start an iteration, which is shown if it is displayed."""
         self._showing = self._wanted and displayed
 
     def before_update(self) -> None:
-        """The gradients are averaged, and the weights not yet changed."""
+        """Remember the weights; the gradients are averaged, the weights not yet changed."""
         if self._showing:
             self._before = self._net.arena.data.clone()
 
     def after_update(self) -> None:
-        """The weights have changed. Ends what is shown of the iteration."""
+        """Show the steps that the weights have made, the last that is shown of the iteration."""
         if self._before is None:
             return
         for layer in self._net.layers:
@@ -127,7 +127,7 @@ class DebugInfo:
 
 
 def watch_tests(nets: Sequence[Net], param: SolverParameter, rank: int, emit: Emit) -> None:
-    """Has the test nets, which keep their blobs, show their forward passes.
+    """Register hooks on the test nets, which keep their blobs, that show their forward passes.
 
     Args:
         nets: the test nets.
@@ -150,7 +150,7 @@ def _shower(net: Net, emit: Emit) -> Callable[[int], None]:
 
 
 def _forward_statistics(node: Node) -> Iterator[BlobStatistics]:
-    """What is shown of a layer that has run forward in a net that keeps its blobs."""
+    """Yield what is shown of a layer that has run forward in a net that keeps its blobs."""
     for blob in node.tops:
         if blob.data is not None:
             yield BlobStatistics("Forward", node.layer.name, "top blob", blob.name, data=_mean(blob.data))
@@ -160,5 +160,5 @@ def _forward_statistics(node: Node) -> Iterator[BlobStatistics]:
 
 
 def _mean(values: torch.Tensor) -> float:
-    """The mean absolute value; 0 of no values."""
+    """Return the mean absolute value, or 0 where there are no values."""
     return float(values.abs().mean()) if values.numel() else 0.0

@@ -1,11 +1,11 @@
-"""A loss or gradient that is infinite or no number: seen before any rank updates its weights, and traced to a blob.
+"""Non-finite losses and gradients: found before any rank updates its weights, and traced to a blob.
 
-What is looked at costs next to nothing: the loss, which the ranks exchange anyway, and with it one sum over each rank's
-own gradients, taken layer by layer as they are handed to the exchange. So the ranks know before the first means come
+The check costs next to nothing: the loss, which the ranks exchange anyway, and with it one sum over each rank's
+own gradients, taken layer by layer as they become ready. So the ranks know before the first means come
 back, and each merged group can be updated as soon as it is there. Only when that is not finite is the pass run again,
 from the same records and random numbers, with every blob looked at as it is made.
 
-Caffe goes on with weights that are no numbers, and shows a loss of 87.3365, which is -log(FLT_MIN): the softmax gave
+Caffe goes on with non-finite weights, and shows a loss of 87.3365, which is -log(FLT_MIN): the softmax gave
 the label a probability of 0.
 """
 
@@ -29,7 +29,7 @@ from mgcaffe.solvers.exchange.ranks import changed_by_forward
 from mgcaffe.solvers.iteration import Iteration
 
 SKIPS_IN_A_ROW = 10
-"""After so many iterations without an update `nan_effect: SKIP` stops as well."""
+"""After so many iterations in a row without an update `nan_effect: SKIP` stops as well."""
 
 LOSS_OF_NO_PROBABILITY = -math.log(torch.finfo(torch.float32).tiny)
 
@@ -44,7 +44,7 @@ class _Finding:
 
 
 class FiniteCheck:
-    """Keeps a net's training from going on with numbers that are none.
+    """Refuses updates by non-finite losses or gradients.
 
     Args:
         net: the training net.
@@ -68,7 +68,7 @@ class FiniteCheck:
         self._sums: list[torch.Tensor] = []
 
     def begin(self) -> None:
-        """An iteration begins: remembers what its forward pass will change."""
+        """Remember what the forward pass of the iteration that begins will change."""
         self._sums.clear()
         self._positions = [(layer, layer.position()) for layer in self._net.data_layers]
         for values, before in self._statistics:
@@ -76,11 +76,11 @@ class FiniteCheck:
         self._state = carried_state.snapshot(self._net)
 
     def gradients_ready(self, offset: int, count: int) -> None:
-        """Looks at gradients that are complete on this rank, before they are exchanged."""
+        """Add up gradients that are complete on this rank, before they are exchanged."""
         self._sums.append(self._net.arena.diff[offset : offset + count].sum())
 
     def probe(self) -> float:
-        """A number that is not finite if this rank's gradients are not."""
+        """Return the sum of this rank's gradients: not finite if one of them is not."""
         return float(torch.stack(self._sums).sum()) if self._sums else 0.0
 
     def refuses(self, iteration: Iteration, seed: int, snapshot: Callable[[], None]) -> bool:
@@ -123,7 +123,7 @@ class FiniteCheck:
         )
 
     def _explain(self, loss: float) -> None:
-        """Says once what a loss of 87.3365 means."""
+        """Warn once of a loss of 87.3365, and say what it means."""
         if self._explained or self._weights_of_losses <= 0:
             return
         if abs(loss - LOSS_OF_NO_PROBABILITY * self._weights_of_losses) > 1e-4 * self._weights_of_losses:
@@ -137,11 +137,11 @@ class FiniteCheck:
         )
 
     def end(self) -> None:
-        """The iteration is over, and what it has changed stays."""
+        """Keep what the iteration, which is over, has changed."""
         self._positions, self._state = [], []
 
     def rewind(self) -> None:
-        """Puts back what the forward pass of an iteration that was not ended has changed.
+        """Put back what the forward pass of an unfinished iteration has changed.
 
         Statistics are put back in any case: a rank's death may have cut their averaging short.
         """
@@ -152,7 +152,7 @@ class FiniteCheck:
         carried_state.put(self._state)
 
     def _trace(self, own_loss: float, seed: int, iteration: int) -> str:
-        """Runs the pass again on all ranks and says where the first bad number is; leaves no trace but the position."""
+        """Run the pass again on all ranks and describe the first non-finite value; only the data positions change."""
         after = [(layer, layer.position()) for layer, _ in self._positions]
         state = carried_state.snapshot(self._net)
         self.rewind()
@@ -171,7 +171,7 @@ class FiniteCheck:
 
 
 class _Tracer:
-    """Looks at every blob of a pass as it is made, and remembers the first one that is not finite."""
+    """Checks every blob of a pass as it is made, and remembers the first one that is not finite."""
 
     def __init__(self, net: Net) -> None:
         self.found = ""
@@ -179,7 +179,7 @@ class _Tracer:
 
     @contextmanager
     def watching(self) -> Iterator[_Tracer]:
-        """Watches the net meanwhile."""
+        """Check every blob of the passes inside, by hooks on the net."""
         self._look_at_weights()
         self._net.after_forward.append(self._forward_done)
         self._net.after_backward.append(self._backward_done)

@@ -1,4 +1,4 @@
-"""Counts what a run does, in all and since the last display, and turns it into events."""
+"""Adds up the figures of a run, in all and since the last display, and emits them as events."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Meter:
         self.start_display(0)
 
     def start_run(self) -> None:
-        """Forgets the totals."""
+        """Reset the totals."""
         self._run_began = time.perf_counter()
         self._total_images = 0
         self._total_hidden_s = self._total_exposed_s = 0.0
         self._rounding: Rounding | None = None
 
     def start_display(self, iteration: int) -> None:
-        """Counts what the next display shows from this iteration on."""
+        """Count what the next display shows from this iteration on."""
         self._display_began = time.perf_counter()
         self._display_iteration = iteration
         self._hidden_s = self._exposed_s = 0.0
 
     def communicated(self, comm: CommReport) -> None:
-        """Counts one exchange of gradients."""
+        """Count one exchange of gradients."""
         self._hidden_s += comm.hidden_s
         self._exposed_s += comm.exposed_s
         self._total_hidden_s += comm.hidden_s
@@ -80,7 +80,7 @@ class Meter:
         snapshot: str | None,
         scores: tuple[tuple[OutputValue, ...], ...],
     ) -> None:
-        """Tells the totals of the run."""
+        """Emit the totals of the run."""
         self._emit(
             Finished(
                 iteration,

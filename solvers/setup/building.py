@@ -99,10 +99,10 @@ def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net],
 
 
 def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit) -> torch.device:
-    """The device that solver_mode and device_id ask for; of several ranks on a host each takes its own GPU.
+    """Choose the device that solver_mode and device_id ask for; of several ranks on a host each takes its own GPU.
 
     `solver_mode: GPU` on a machine without a GPU warns and trains on the CPU. Caffe's default is the GPU too,
-    so a solver that doesn't say takes one if there is one.
+    so a solver that leaves solver_mode unset takes one if there is one.
     """
     wants_gpu = param.solver_mode == type(param).GPU
     if not wants_gpu or not torch.cuda.is_available():
@@ -115,7 +115,7 @@ def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit
 
 
 def choose_seed(param: SolverParameter, communicator: Communicator) -> int:
-    """random_seed, or a number that rank 0 draws; the same on every rank."""
+    """Return random_seed, or a number that rank 0 draws; the same on every rank."""
     drawn = int.from_bytes(os.urandom(4), "little")
     return communicator.broadcast_object(param.random_seed if param.random_seed >= 0 else drawn)
 
@@ -123,7 +123,7 @@ def choose_seed(param: SolverParameter, communicator: Communicator) -> int:
 def agree_on_inputs(
     param: SolverParameter, choices: Sequence[NetChoice], dtype: torch.dtype, communicator: Communicator
 ) -> None:
-    """Makes sure that all ranks were given the same solver, nets, versions and number type; collective.
+    """Make sure that all ranks were given the same solver, nets, versions and number type; collective.
 
     Raises:
         RankDisagreement: with the first difference, on every rank.
@@ -143,7 +143,7 @@ def agree_on_inputs(
 
 
 def agree_on_shapes(net: Net, communicator: Communicator) -> None:
-    """Makes sure that all ranks built the same parameters and read sources of the same size; collective.
+    """Make sure that all ranks built the same parameters and read sources of the same size; collective.
 
     Raises:
         RankDisagreement: with the first difference, on every rank.
@@ -170,16 +170,16 @@ def build_train_net(
     device: torch.device,
     keep_blobs: bool = False,
 ) -> Net:
-    """The training net, reading this rank's records.
+    """Build the training net, which reads this rank's records.
 
     Args:
         choice: what the solver asks for.
         ranks: the ranks that train in step.
-        divisors: the same, on a channel of their own for the numbers that loss layers add up over the ranks.
+        divisors: the same, with a communicator of their own for the numbers that loss layers add up over the ranks.
         seed, dtype, device, keep_blobs: as for Net.
     """
     statuses.doing("setting up: building the training net")
-    deal = BatchShard if carried_state.reads_sequences(choice.param) else Shard
+    shard = BatchShard if carried_state.reads_sequences(choice.param) else Shard
     return Net(
         choice.param,
         phase=choice.phase,
@@ -189,7 +189,7 @@ def build_train_net(
         seed=seed,
         dtype=dtype,
         device=device,
-        shard=deal(ranks.rank, ranks.size),
+        shard=shard(ranks.rank, ranks.size),
         sum_over_ranks=divisors.sum_of,
         solver_ranks=ranks.size,
         keep_blobs=keep_blobs,
@@ -198,9 +198,9 @@ def build_train_net(
 
 
 def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, opened: ExitStack) -> list[Net]:
-    """The test nets, which share the training net's weights, each with this rank's batches.
+    """Build the test nets, which share the training net's weights, each with this rank's batches.
 
-    `opened` gets to know how to close them.
+    `opened` closes them.
     """
     nets: list[Net] = []
     for number, choice in enumerate(choices):

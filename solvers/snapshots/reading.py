@@ -30,7 +30,7 @@ _OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole o
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
-    """Reads a solverstate and finds its caffemodel, ours or Caffe's.
+    """Read a solverstate and find its caffemodel, ours or Caffe's.
 
     Returns:
         The state, and the caffemodel's path.
@@ -75,13 +75,13 @@ def restore_snapshot(
 
 
 def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress:
-    """Puts a snapshot's weights and histories back.
+    """Put a snapshot's weights and histories back.
 
     Args:
         path: the solverstate.
         net: the training net.
         updater: whose histories are filled.
-        emit: takes the events that tell what was copied from where.
+        emit: takes the events of what was copied from where.
 
     Returns:
         Where the solver stood.
@@ -103,7 +103,7 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
 
 @contextmanager
 def _reading_weights(path: Path) -> Iterator[None]:
-    """Turns what is said of a caffemodel that cannot be parsed into the error for a snapshot that cannot be used."""
+    """Turn the error of a caffemodel that cannot be parsed into that of a snapshot that cannot be used."""
     try:
         yield
     except PrototxtError as error:
@@ -112,7 +112,7 @@ def _reading_weights(path: Path) -> Iterator[None]:
 
 
 def _check_complete(report: CopyReport, net: Net, weights: Path) -> None:
-    """Makes sure that a snapshot's caffemodel had the values of every layer of the net.
+    """Make sure that a snapshot's caffemodel had the values of every layer of the net.
 
     Args:
         report: what became of the caffemodel's layers.
@@ -135,13 +135,13 @@ def _check_complete(report: CopyReport, net: Net, weights: Path) -> None:
 def newest_snapshot(
     param: SolverParameter, source: SolverSource | None, communicator: Communicator, emit: Emit
 ) -> str | None:
-    """The newest snapshot under a solver's prefix that can be used; collective, and the same on every rank.
+    """Find the newest snapshot under a solver's prefix that can be used; collective, and the same on every rank.
 
     Args:
         param: the SolverParameter message.
         source: where its fields stand.
         communicator: the ranks; rank 0 alone looks.
-        emit: takes a warning for each damaged one that is passed over.
+        emit: takes a warning for each damaged one that is skipped.
 
     Returns:
         The solverstate's path, or None: there is none.
@@ -171,7 +171,7 @@ def _newest(prefix: Path, emit: Emit) -> str | None:
 
 
 def _check_weights(path: Path) -> None:
-    """Makes sure that weights without a manifest can be read."""
+    """Make sure that weights without a manifest can be read."""
     if not is_hdf5(path):
         with _reading_weights(path):
             read_net(path)

@@ -1,7 +1,7 @@
-"""All tests of one moment, and leaving them early: agreed by all ranks, and as if they had never begun.
+"""All tests of an iteration, and leaving them early: agreed by all ranks, and as if they had never begun.
 
-The ranks run different batches of a test and do not talk meanwhile. To agree on a stop they exchange a number about
-once a second: after how many batches, they work out from the mean time of a batch, which is part of the exchange.
+The ranks run different batches of a test and do not communicate meanwhile. To agree on a stop they exchange a number
+about once per second: after how many batches follows from the mean time of a batch, which is part of the exchange.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TestRuns:
         self._emit = emit
 
     def run(self, seed: int, iteration: int, wants_stop: Callable[[], bool]) -> bool:
-        """Runs all tests; collective.
+        """Run all tests; collective.
 
         Args:
             seed: of the run's random numbers.

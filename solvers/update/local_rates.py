@@ -60,13 +60,13 @@ class LocalRates:
 
     @staticmethod
     def wanted(param: SolverParameter) -> bool:
-        """Whether the solver asks for rates of this kind."""
+        """Return whether the solver asks for rates of this kind."""
         return bool(param.larc or param.local_lr_auto)
 
     def of(
         self, weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], numbers: Numbers, scale: float
     ) -> list[float]:
-        """The rate of each parameter.
+        """Compute the rate of each parameter.
 
         Args:
             weights, gradients: each parameter's, flat and whole.

@@ -1,7 +1,7 @@
 """The update of the weights: one pass over the arena's trainable part (Caffe: sgd_solver.cpp, ApplyUpdate).
 
 The arena is cut into groups of equal multipliers, each a list of slices. A rule turns a slice's gradient into
-the step that is taken off the weights; `apply` runs it over all groups, in pieces that stay in the cache. The
+the step that is subtracted from the weights; `apply` runs it over all groups, in pieces that stay in the cache. The
 order is Caffe's: clip (the caller gives the factor), divide by iter_size, regularize, then the rule. Frozen
 parameters (lr_mult 0) never change, so they are left out.
 
@@ -37,7 +37,7 @@ from mgcaffe.solvers.update.rules import Numbers
 # pay more for the calls than they save.
 _PIECE = 1 << 19
 
-_MOST_PARTS = 1 << 14
+_MAX_PARTS = 1 << 14
 
 
 @dataclass
@@ -100,13 +100,13 @@ class Updater:
         self.histories = [arena.like() for _ in range(self.rule.histories)]
         self.groups = self._make_groups()
         self._parts: dict[tuple[int, int], list[Group]] = {}
-        # snapshot_diff writes what was last taken off the weights, as in Caffe.
+        # snapshot_diff writes what was last subtracted from the weights, as in Caffe.
         self._keep_step = param.snapshot_diff
         plain = self.name == "SGD" and param.regularization_type == "L2"
         self._fused = plain and fused_sgd_works(arena.data)
 
     def apply(self, rate: float, iteration: int, scale: float = 1.0) -> None:
-        """One update.
+        """Make one update of all trainable weights.
 
         Args:
             rate: the learning rate.
@@ -116,9 +116,9 @@ class Updater:
         self._apply(self.groups, rate, iteration, scale)
 
     def apply_part(self, offset: int, count: int, rate: float, iteration: int, scale: float = 1.0) -> None:
-        """The same for elements `offset` to `offset + count` alone, whole layers; all parts make one update."""
+        """Update elements `offset` to `offset + count` alone, whole layers; all parts make one update."""
         if (offset, count) not in self._parts:
-            if len(self._parts) >= _MOST_PARTS:
+            if len(self._parts) >= _MAX_PARTS:
                 self._parts.clear()  # of plans that are no longer in use
             self._parts[offset, count] = self._make_groups(offset, offset + count)
         self._apply(self._parts[offset, count], rate, iteration, scale)
@@ -143,14 +143,14 @@ class Updater:
                     torch.sub(old, weights, out=gradient)
 
     def _rates(self, groups: Sequence[Group], numbers: Numbers, scale: float) -> list[float]:
-        """The rate of each group."""
+        """Compute the rate of each group."""
         if self._local_rates is None:
             return [numbers.rate * group.lr_mult for group in groups]
         weights = [group.weights[0] for group in groups]
         return self._local_rates.of(weights, [group.gradients[0] for group in groups], numbers, scale)
 
     def _step(self, group: Group, numbers: Numbers, eta: float, scale: float, decay: float) -> None:
-        """Updates one group with the decay in its gradients."""
+        """Update one group with the decay in its gradients."""
         # The kernel keeps no history without momentum.
         if self._fused and numbers.history_momentum:
             momentum = numbers.history_momentum
@@ -176,7 +176,7 @@ class Updater:
 
 
 def solver_type(param: SolverParameter, source: Source | None = None) -> str:
-    """The rule's name that a solver asks for.
+    """Return the name of the rule that a solver asks for.
 
     Raises:
         SolverError: no such rule; names the nearest one and all of them.
@@ -200,7 +200,7 @@ def make_groups(
     *,
     parameters_apart: bool = False,
 ) -> list[Group]:
-    """Cuts the trainable part, or elements `start` to `stop` of it, into one group for each pair of multipliers.
+    """Cut the trainable part, or elements `start` to `stop` of it, into one group for each pair of multipliers.
 
     No slice reaches over the end of a layer. With `parameters_apart` each parameter is a group of one slice.
     """
@@ -226,7 +226,7 @@ def make_groups(
 
 
 def clip_factor(arena: ParameterArena, threshold: float) -> float:
-    """What to multiply the gradients with so that their L2 norm stays within `threshold`.
+    """Compute the factor on the gradients with which their L2 norm stays within `threshold`.
 
     The norm is that of all trainable gradients together, summed up over iter_size micro-batches and before
     any weight decay (Caffe: ClipGradients). A negative threshold, or a norm within it, gives 1.

@@ -69,7 +69,7 @@ def test_what_makes_no_sense_is_refused_with_its_place(text, kind, message):
         MomentumAndDecay(source.param, kind, source)
 
 
-def test_what_is_not_read_or_counts_as_zero_is_told():
+def test_what_is_not_read_or_counts_as_zero_is_warned_about():
     (warning,) = schedules(momentum_policy="opt", momentum=0.9).warnings
     assert warning.startswith("momentum has no effect")
     (warning,) = schedules(weight_decay_policy="poly", max_iter=3).warnings
