@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -23,10 +22,9 @@ from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.prototxt import NanEffect, SolverParameter
-from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Warned
-from mgcaffe.solvers.exchange.ranks import changed_by_forward
 from mgcaffe.solvers.iteration import Iteration
+from mgcaffe.solvers.monitor.forward_state import ForwardState, InputState
 
 SKIPS_IN_A_ROW = 10
 """After so many iterations in a row without an update `nan_effect: SKIP` stops as well."""
@@ -60,20 +58,14 @@ class FiniteCheck:
         self._effect = NanEffect.Name(param.nan_effect)
         self._emit = emit
         self._skipped = 0
-        self._explained = False
-        self._weights_of_losses = sum(weight for weight in net.loss_weights.values())
-        self._statistics = [(values, torch.empty_like(values)) for values in changed_by_forward(net)]
-        self._positions: list[tuple[Any, int]] = []
-        self._state: list[tuple[Any, Any]] = []
+        self._is_explained = False
+        self._before = ForwardState(net)
         self._sums: list[torch.Tensor] = []
 
     def begin(self) -> None:
         """Remember what the forward pass of the iteration that begins will change."""
         self._sums.clear()
-        self._positions = [(layer, layer.position()) for layer in self._net.data_layers]
-        for values, before in self._statistics:
-            before.copy_(values)
-        self._state = carried_state.snapshot(self._net)
+        self._before.save()
 
     def gradients_ready(self, offset: int, count: int) -> None:
         """Add up gradients that are complete on this rank, before they are exchanged."""
@@ -124,11 +116,10 @@ class FiniteCheck:
 
     def _explain(self, loss: float) -> None:
         """Warn once of a loss of 87.3365, and say what it means."""
-        if self._explained or self._weights_of_losses <= 0:
+        weight = sum(self._net.loss_weights.values())
+        if self._is_explained or weight <= 0 or abs(loss - LOSS_OF_NO_PROBABILITY * weight) > 1e-4 * weight:
             return
-        if abs(loss - LOSS_OF_NO_PROBABILITY * self._weights_of_losses) > 1e-4 * self._weights_of_losses:
-            return
-        self._explained = True
+        self._is_explained = True
         self._emit(
             Warned(
                 f"the loss is {loss:.4f}, the softmax's -log(FLT_MIN) for every item: it gives all labels a probability"
@@ -138,23 +129,15 @@ class FiniteCheck:
 
     def end(self) -> None:
         """Keep what the iteration, which is over, has changed."""
-        self._positions, self._state = [], []
+        self._before.keep_inputs()
 
     def rewind(self) -> None:
-        """Put back what the forward pass of an unfinished iteration has changed.
-
-        Statistics are put back in any case: a rank's death may have cut their averaging short.
-        """
-        for layer, position in self._positions:
-            layer.seek(position)
-        for values, before in self._statistics:
-            values.copy_(before)
-        carried_state.put(self._state)
+        """Put back what the forward pass of an unfinished iteration has changed."""
+        self._before.restore()
 
     def _trace(self, own_loss: float, seed: int, iteration: int) -> str:
         """Run the pass again on all ranks and describe the first non-finite value; only the data positions change."""
-        after = [(layer, layer.position()) for layer, _ in self._positions]
-        state = carried_state.snapshot(self._net)
+        after = InputState(self._net)
         self.rewind()
         with _Tracer(self._net).watching() as tracer:
             self._net.clear_param_diffs()
@@ -163,9 +146,7 @@ class FiniteCheck:
                 self._net.forward()
                 self._net.backward()
         self.rewind()
-        for layer, position in after:
-            layer.seek(position)
-        carried_state.put(state)
+        after.restore()
         findings = self._communicator.allgather(_Finding(self._communicator.host, own_loss, tracer.found))
         return _describe(findings, iteration)
 

@@ -10,6 +10,24 @@ from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, Out
 from mgcaffe.solvers.iteration import Iteration
 
 
+class _Stretch:
+    """A stretch of a run, from the moment when it is made on: its time, and the communication in it."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self.hidden_s = self.exposed_s = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted."""
+        return time.perf_counter() - self._began
+
+    def add(self, comm: CommReport) -> None:
+        """Count one exchange of gradients."""
+        self.hidden_s += comm.hidden_s
+        self.exposed_s += comm.exposed_s
+
+
 class Meter:
     """The figures of one run.
 
@@ -26,32 +44,39 @@ class Meter:
 
     def start_run(self) -> None:
         """Reset the totals."""
-        self._run_began = time.perf_counter()
+        self._run = _Stretch()
         self._total_images = 0
-        self._total_hidden_s = self._total_exposed_s = 0.0
         self._rounding: Rounding | None = None
 
     def start_display(self, iteration: int) -> None:
         """Count what the next display shows from this iteration on."""
-        self._display_began = time.perf_counter()
+        self._since_display = _Stretch()
         self._display_iteration = iteration
-        self._hidden_s = self._exposed_s = 0.0
 
     def communicated(self, comm: CommReport) -> None:
         """Count one exchange of gradients."""
-        self._hidden_s += comm.hidden_s
-        self._exposed_s += comm.exposed_s
-        self._total_hidden_s += comm.hidden_s
-        self._total_exposed_s += comm.exposed_s
+        self._since_display.add(comm)
+        self._run.add(comm)
         if comm.rounding is not None:
             self._rounding = comm.rounding if self._rounding is None else self._rounding + comm.rounding
 
     def display(self, iteration: Iteration, interval: int, outputs: tuple[OutputValue, ...]) -> None:
         """Emit the speed since the last display, every `interval` iterations."""
-        seconds = time.perf_counter() - self._display_began
-        number, loss = iteration.number, iteration.smoothed_loss
+        since = self._since_display
+        seconds, number = since.seconds, iteration.number
         speed = (number - self._display_iteration) / seconds if seconds > 0 else 0.0
-        self._emit(Displayed(number, loss, speed, seconds, interval, outputs, self._hidden_s, self._exposed_s))
+        self._emit(
+            Displayed(
+                iteration=number,
+                loss=iteration.smoothed_loss,
+                iterations_per_second=speed,
+                seconds=seconds,
+                iterations=interval,
+                outputs=outputs,
+                comm_hidden_s=since.hidden_s,
+                comm_exposed_s=since.exposed_s,
+            )
+        )
         self.start_display(number)
 
     def iteration_done(self, iteration: Iteration) -> None:
@@ -83,14 +108,14 @@ class Meter:
         """Emit the totals of the run."""
         self._emit(
             Finished(
-                iteration,
-                stopped_early,
-                time.perf_counter() - self._run_began,
-                self._total_images,
-                self._total_hidden_s,
-                self._total_exposed_s,
-                snapshot,
-                scores,
-                self._rounding.relative if self._rounding is not None else None,
+                iteration=iteration,
+                stopped_early=stopped_early,
+                seconds=self._run.seconds,
+                images=self._total_images,
+                comm_hidden_s=self._run.hidden_s,
+                comm_exposed_s=self._run.exposed_s,
+                snapshot=snapshot,
+                scores=scores,
+                rounding=self._rounding.relative if self._rounding is not None else None,
             )
         )

@@ -98,10 +98,7 @@ class Updater:
         self._local_rates = LocalRates(param, self.name, arena, source) if LocalRates.wanted(param) else None
         self.warnings += self._momentum_and_decay.warnings + (self._local_rates.warnings if self._local_rates else [])
         self.histories = [arena.like() for _ in range(self.rule.histories)]
-        self.groups = self._make_groups()
         self._parts: dict[tuple[int, int], list[Group]] = {}
-        # snapshot_diff writes what was last subtracted from the weights, as in Caffe.
-        self._keep_step = param.snapshot_diff
         plain = self.name == "SGD" and param.regularization_type == "L2"
         self._fused = plain and fused_sgd_works(arena.data)
 
@@ -113,19 +110,22 @@ class Updater:
             iteration: updates done before this one.
             scale: factor on every gradient: the clipping factor over iter_size.
         """
-        self._apply(self.groups, rate, iteration, scale)
+        self.apply_part(0, self._arena.trainable, rate, iteration, scale)
 
     def apply_part(self, offset: int, count: int, rate: float, iteration: int, scale: float = 1.0) -> None:
         """Update elements `offset` to `offset + count` alone, whole layers; all parts make one update."""
         if (offset, count) not in self._parts:
             if len(self._parts) >= _MAX_PARTS:
                 self._parts.clear()  # of plans that are no longer in use
-            self._parts[offset, count] = self._make_groups(offset, offset + count)
+            self._parts[offset, count] = make_groups(
+                self._arena, self.histories, offset, offset + count, parameters_apart=self._local_rates is not None
+            )
         self._apply(self._parts[offset, count], rate, iteration, scale)
 
-    def _make_groups(self, start: int = 0, stop: int | None = None) -> list[Group]:
-        apart = self._local_rates is not None
-        return make_groups(self._arena, self.histories, start, stop, parameters_apart=apart)
+    @property
+    def _keeps_step(self) -> bool:
+        """Whether the step stays in the place of the gradient: snapshot_diff writes it, as in Caffe."""
+        return self._param.snapshot_diff
 
     def _apply(self, groups: Sequence[Group], rate: float, iteration: int, scale: float) -> None:
         numbers = self._momentum_and_decay.numbers(rate, iteration)
@@ -133,7 +133,7 @@ class Updater:
             decay = numbers.weight_decay * group.decay_mult
             before: list[torch.Tensor] = []
             if decay and self._param.decoupled_weight_decay:
-                if self._keep_step:
+                if self._keeps_step:
                     before = [weights.clone() for weights in group.weights]
                 torch._foreach_mul_(group.weights, 1 - eta * decay)
                 decay = 0.0
@@ -155,7 +155,7 @@ class Updater:
         if self._fused and numbers.history_momentum:
             momentum = numbers.history_momentum
             fused_sgd(group.weights, group.gradients, group.histories[0], eta, scale, decay, momentum)
-            if self._keep_step:
+            if self._keeps_step:
                 for gradient, step in zip(group.gradients, group.histories[0], strict=True):
                     gradient.copy_(step)
             return
@@ -163,7 +163,7 @@ class Updater:
             self._regularize(weights, gradient, scale, decay)
             step = self.rule.step(numbers, eta, gradient, *histories)
             weights.sub_(step)
-            if self._keep_step and step is not gradient:
+            if self._keeps_step and step is not gradient:
                 gradient.copy_(step)
 
     def _regularize(self, weights: torch.Tensor, gradient: torch.Tensor, scale: float, decay: float) -> None:
