@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 
 import torch
@@ -14,6 +15,7 @@ from mgcaffe.comm import Communicator
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.engine import Net, Shard, TestShard
+from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.prototxt import SolverParameter, print_text
 from mgcaffe.solvers import carried_state
@@ -193,7 +195,7 @@ def build_train_net(
         sum_over_ranks=divisors.sum_of,
         solver_ranks=ranks.size,
         keep_blobs=keep_blobs,
-        before_setup=lambda layer: statuses.doing(f"setting up, {layer.describe()}"),
+        before_setup=partial(_record_setup, "setting up"),
     )
 
 
@@ -220,9 +222,14 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
             shard=TestShard(*shard, choice.test_iter),
             keep_blobs=train_net.keep_blobs,
             share_with=train_net,
-            before_setup=lambda layer, place=place: statuses.doing(f"{place}, {layer.describe()}"),
+            before_setup=partial(_record_setup, place),
         )
         opened.callback(net.close)
         nets.append(net)
     statuses.doing("setting up: the nets are built")
     return nets
+
+
+def _record_setup(place: str, layer: Layer) -> None:
+    """Record in this rank's status which layer is being set up."""
+    statuses.doing(f"{place}, {layer.describe()}")
