@@ -1,7 +1,7 @@
 """The state that recurrent layers carry from batch to batch, across a snapshot and over the ranks.
 
-Caffe forgets it: a resumed training there begins with zeros. Every rank's training and test nets have their own, so a
-snapshot holds one set of arrays a rank.
+Caffe does not save it: a resumed training there begins with zeros. Every rank's training and test nets have their own,
+so a snapshot holds one set of arrays per rank.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _KEY = re.compile(r"recurrent_state/(\d+)/(\d+)/(.*)", re.DOTALL)
 
 
 def reads_sequences(net: NetParameter) -> bool:
-    """Whether a NetParameter message has recurrent layers, for which the order within a batch is time."""
+    """Return whether a NetParameter message has recurrent layers, for which the order within a batch is time."""
     return any(layer.type in _TYPES for layer in net.layer)
 
 
 def carries_state(net: NetParameter) -> bool:
-    """Whether a NetParameter message has layers whose state goes on from batch to batch."""
+    """Return whether a NetParameter message has layers whose state goes on from batch to batch."""
     return any(layer.type in _TYPES and not layer.recurrent_param.expose_hidden for layer in net.layer)
 
 
 def gather(train_net: Net, test_nets: Sequence[Net], communicator: Communicator) -> list[RankState]:
-    """The state of all ranks by rank, on rank 0 (empty elsewhere, and where nothing is carried); collective."""
+    """Gather the state of all ranks, by rank, on rank 0 (empty elsewhere, and where nothing is carried); collective."""
     mine = {name: [_to_array(part) for part in layer.state()] for name, layer in _named(train_net, test_nets)}
     return (communicator.gather(mine) or []) if mine else []
 
@@ -48,7 +48,7 @@ def gather(train_net: Net, test_nets: Sequence[Net], communicator: Communicator)
 def put_back(
     train_net: Net, test_nets: Sequence[Net], states: Sequence[RankState], rank: int, ranks: int, emit: Emit
 ) -> None:
-    """Gives this rank's layers the state that they had; those whose state is not known begin with zeros.
+    """Give this rank's layers the state that they had; those whose state is not known begin with zeros.
 
     Args:
         train_net, test_nets: the nets.
@@ -76,25 +76,25 @@ def put_back(
 
 @contextmanager
 def kept(net: Net) -> Iterator[None]:
-    """Puts the state of a net's layers back afterwards."""
+    """Put the state of a net's layers back afterwards."""
     before = snapshot(net)
     yield
     put(before)
 
 
 def snapshot(net: Net) -> list[tuple[RecurrentLayer, Sequence[torch.Tensor]]]:
-    """The state of a net's layers, for `put`."""
+    """Return the state of a net's layers, for `put`."""
     return [(layer, layer.state()) for _, layer in _named(net, ())]
 
 
 def put(states: Sequence[tuple[RecurrentLayer, Sequence[torch.Tensor]]]) -> None:
-    """Puts back what `snapshot` gave."""
+    """Put back what `snapshot` gave."""
     for layer, state in states:
         layer.set_state(state)
 
 
 def warn_of_ranks(net: NetParameter, ranks: int, emit: Emit) -> None:
-    """Says what several ranks do to a training net (a NetParameter message) that carries state."""
+    """Warn of what several ranks do to a training net (a NetParameter message) that carries state."""
     if ranks > 1 and carries_state(net):
         emit(
             Warned(
@@ -105,7 +105,7 @@ def warn_of_ranks(net: NetParameter, ranks: int, emit: Emit) -> None:
 
 
 def to_entries(states: Sequence[RankState]) -> Iterator[tuple[str, bytes]]:
-    """Key and value of every array, for `EngineState.extra`."""
+    """Yield key and value of every array, for `EngineState.extra`."""
     for rank, state in enumerate(states):
         for name, arrays in state.items():
             for index, values in enumerate(arrays):
@@ -115,7 +115,7 @@ def to_entries(states: Sequence[RankState]) -> Iterator[tuple[str, bytes]]:
 
 
 def from_entries(entries: Iterable[tuple[str, bytes]]) -> list[RankState]:
-    """What `to_entries` was given; entries with other keys are passed over.
+    """Read what `to_entries` was given; entries with other keys are skipped.
 
     Raises:
         DecodeError, PrototxtError: a value is damaged.
@@ -132,7 +132,7 @@ def from_entries(entries: Iterable[tuple[str, bytes]]) -> list[RankState]:
 
 
 def _named(train_net: Net, test_nets: Sequence[Net]) -> Iterator[tuple[str, RecurrentLayer]]:
-    """(name in a snapshot, layer) of all layers that carry state; layers may share a name."""
+    """Yield (name in a snapshot, layer) of all layers that carry state; layers may share a name."""
     for place, net in [("train", train_net), *((f"test {index}", net) for index, net in enumerate(test_nets))]:
         for number, layer in enumerate(net.layers):
             if isinstance(layer, RecurrentLayer) and layer.carries_state:

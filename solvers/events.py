@@ -1,4 +1,4 @@
-"""Everything that a training run may tell its user, as data.
+"""Everything that a training run may show its user, as data.
 
 The solver prints nothing. It hands these events to its listeners on every rank (those about files on rank 0
 alone, which reads and writes them), in the order in which things happen; the tools turn them into Caffe's log
@@ -275,7 +275,7 @@ class PlanChosen(Event):
 
 @dataclass(frozen=True)
 class Noted(Event):
-    """Something worth a line that is no reason to worry."""
+    """A remark that needs no action."""
 
     text: str
 
@@ -314,7 +314,7 @@ class NetStatistics(Event):
 
 @dataclass(frozen=True)
 class Warned(Event):
-    """Something that the user should know and that does not stop the run."""
+    """A warning, which does not stop the run."""
 
     text: str
 
@@ -354,11 +354,11 @@ class Finished(Event):
 
 
 Emit = Callable[[Event], None]
-"""Hands an event to whoever listens."""
+"""Takes an event, and passes it to all listeners."""
 
 
 class SolverListener(Protocol):
-    """Whoever wants to know what a solver does."""
+    """Takes the events of a solver."""
 
     def on_event(self, event: Event) -> None:
-        """Takes one event, on the thread that trains; called on every rank."""
+        """Take one event, on the thread that trains; called on every rank."""

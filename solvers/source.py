@@ -7,7 +7,7 @@ from mgcaffe.prototxt import Source
 
 
 def locate(source: Source | None, field: str | None = None, index: int = 0) -> Location | None:
-    """The place of a field of the solver (or of the file), if the prototxt's source is known.
+    """Locate a field of the solver (or of the file), if the prototxt's source is known.
 
     Args:
         source: what `mgcaffe.prototxt.read_solver_source` gave, or None.

@@ -1,4 +1,4 @@
-"""What a solver asks of its fellow ranks beside averaging gradients: agree, share a beginning, take means."""
+"""What a solver asks of the other ranks beside averaging gradients: sums, means and broadcasts of small values."""
 
 from __future__ import annotations
 
@@ -18,39 +18,40 @@ class Ranks:
         communicator: used by the thread that trains, and for nothing else.
 
     Attributes:
+        communicator: the same.
         rank, size: this rank and how many there are.
     """
 
     def __init__(self, communicator: Communicator) -> None:
-        self._communicator = communicator
+        self.communicator = communicator
         self.rank = communicator.rank
         self.size = communicator.size
 
     def sum(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
-        """The sums of the values over all ranks, in float64."""
+        """Add up each value over all ranks, in float64."""
         total = np.array(values, dtype=np.float64)
         if self.size > 1 and total.size:
-            self._communicator.allreduce(total)
+            self.communicator.allreduce(total)
         return total
 
     def mean(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
-        """The means of the values over all ranks, in float64."""
+        """Average each value over all ranks, in float64."""
         return self.sum(values) / self.size
 
     def sum_of(self, value: float) -> float:
-        """The sum of one number over all ranks."""
+        """Add up one number over all ranks."""
         return float(self.sum([value])[0])
 
-    def from_first(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Overwrites the tensors of every rank by rank 0's."""
+    def broadcast_from_rank0(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Overwrite the tensors of every rank with those of rank 0."""
         if self.size == 1:
             return
         for tensor in tensors:
             if tensor.numel():
-                self._communicator.broadcast(tensor)
+                self.communicator.broadcast(tensor)
 
     def average_statistics(self, net: Net) -> None:
-        """Gives every rank the mean of the parameters that forward itself changes (BatchNorm's sums).
+        """Give every rank the mean of the parameters that forward itself changes (BatchNorm's sums).
 
         The ranks keep the mean. Such sums are linear in what each batch adds, and training does not read
         them, so the mean taken again later is the same, and no weight depends on how often it was taken.
@@ -58,11 +59,11 @@ class Ranks:
         if self.size == 1:
             return
         for statistics in changed_by_forward(net):
-            self._communicator.allreduce(statistics)
+            self.communicator.allreduce(statistics)
             statistics.div_(self.size)
 
 
 def changed_by_forward(net: Net) -> list[torch.Tensor]:
-    """The values of the parameters that the forward pass changes: the statistics of BatchNorm and BN layers."""
+    """Return the values of the parameters that the forward pass changes: the statistics of BatchNorm and BN layers."""
     pieces = (piece for piece in net.arena.slices if piece.parameter.measured)
     return [net.arena.data[piece.offset : piece.offset + piece.count] for piece in pieces]

@@ -24,19 +24,19 @@ from mgcaffe.solvers.events import BlobStatistics, Emit, NetStatistics
 
 
 class DebugInfo:
-    """Watches a net that keeps its blobs.
+    """Emits statistics of a net that keeps its blobs.
 
     Args:
         net: the training net.
-        param: the SolverParameter message; without debug_info nothing is watched.
-        rank: this rank's number; rank 0 alone watches.
+        param: the SolverParameter message; without debug_info nothing is shown.
+        rank: this rank's number; rank 0 alone emits.
         emit: takes the events.
     """
 
     def __init__(self, net: Net, param: SolverParameter, rank: int, emit: Emit) -> None:
         self._net, self._emit = net, emit
-        self._wanted = bool(param.debug_info) and rank == 0
-        self._showing = False
+        self._is_wanted = bool(param.debug_info) and rank == 0
+        self._is_showing = False
         self._before: torch.Tensor | None = None
         self._diff_l1 = self._diff_squares = 0.0
         # Caffe names a parameter by its `name`, or by its number in its layer.
@@ -45,69 +45,61 @@ class DebugInfo:
             for layer in reversed(net.layers)
             for number, parameter in enumerate(layer.parameters)
         }
-        if self._wanted:
+        if self._is_wanted:
             net.after_forward.append(self._forward_done)
             net.after_backward.append(self._backward_done)
 
     def begin(self, displayed: bool) -> None:
-        """An iteration begins; it is shown if it is displayed."""
-        self._showing = self._wanted and displayed
+        """Start an iteration, which is shown if it is displayed."""
+        self._is_showing = self._is_wanted and displayed
 
     def before_update(self) -> None:
-        """The gradients are averaged, and the weights not yet changed."""
-        if self._showing:
+        """Remember the weights; the gradients are averaged, the weights not yet changed."""
+        if self._is_showing:
             self._before = self._net.arena.data.clone()
 
     def after_update(self) -> None:
-        """The weights have changed. Ends what is shown of the iteration."""
+        """Show the steps that the weights have made, the last that is shown of the iteration."""
         if self._before is None:
             return
         for layer in self._net.layers:
             for number, parameter in enumerate(layer.parameters):
                 self._updated(layer.name, parameter.name or str(number), parameter)
         self._before = None
-        self._showing = False
+        self._is_showing = False
 
     def _forward_done(self, index: int) -> None:
-        if not self._showing:
+        if not self._is_showing:
             return
         for statistics in _forward_statistics(self._net.nodes[index]):
             self._emit(statistics)
 
     def _backward_done(self, index: int) -> None:
-        if not self._showing:
+        if not self._is_showing:
             return
         node = self._net.nodes[index]
-        if node.needs_backward:
-            for blob, wanted in zip(node.bottoms, node.wants, strict=True):
-                if wanted and blob.diff is not None:
-                    statistics = BlobStatistics(
-                        "Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff)
-                    )
-                    self._emit(statistics)
-            for number, parameter in enumerate(node.layer.parameters):
-                if parameter.wanted:
-                    statistics = BlobStatistics(
-                        "Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.diff)
-                    )
-                    self._emit(statistics)
+        for statistics in _backward_statistics(node):
+            self._emit(statistics)
         # Now, since the ranks begin to average these gradients as soon as this returns.
         for parameter in node.owned:
             if parameter.wanted:
                 self._diff_l1 += float(parameter.diff.abs().sum())
                 self._diff_squares += float(parameter.diff.square().sum())
         if index == 0:
-            values = [parameter.data for parameter in self._net.parameters]
-            squares = sum(float(value.square().sum()) for value in values)
-            self._emit(
-                NetStatistics(
-                    data_l1=sum(float(value.abs().sum()) for value in values),
-                    diff_l1=self._diff_l1,
-                    data_l2=math.sqrt(squares),
-                    diff_l2=math.sqrt(self._diff_squares),
-                )
+            self._show_norms()
+
+    def _show_norms(self) -> None:
+        values = [parameter.data for parameter in self._net.parameters]
+        squares = sum(float(value.square().sum()) for value in values)
+        self._emit(
+            NetStatistics(
+                data_l1=sum(float(value.abs().sum()) for value in values),
+                diff_l1=self._diff_l1,
+                data_l2=math.sqrt(squares),
+                diff_l2=math.sqrt(self._diff_squares),
             )
-            self._diff_l1 = self._diff_squares = 0.0
+        )
+        self._diff_l1 = self._diff_squares = 0.0
 
     def _updated(self, layer: str, name: str, parameter: Parameter) -> None:
         owner = parameter.owner if parameter.owner is not None else parameter
@@ -127,7 +119,7 @@ class DebugInfo:
 
 
 def watch_tests(nets: Sequence[Net], param: SolverParameter, rank: int, emit: Emit) -> None:
-    """Has the test nets, which keep their blobs, show their forward passes.
+    """Register hooks on the test nets, which keep their blobs, that show their forward passes.
 
     Args:
         nets: the test nets.
@@ -150,7 +142,7 @@ def _shower(net: Net, emit: Emit) -> Callable[[int], None]:
 
 
 def _forward_statistics(node: Node) -> Iterator[BlobStatistics]:
-    """What is shown of a layer that has run forward in a net that keeps its blobs."""
+    """Yield what is shown of a layer that has run forward in a net that keeps its blobs."""
     for blob in node.tops:
         if blob.data is not None:
             yield BlobStatistics("Forward", node.layer.name, "top blob", blob.name, data=_mean(blob.data))
@@ -159,6 +151,18 @@ def _forward_statistics(node: Node) -> Iterator[BlobStatistics]:
         yield BlobStatistics("Forward", node.layer.name, "param blob", name, data=_mean(parameter.data))
 
 
+def _backward_statistics(node: Node) -> Iterator[BlobStatistics]:
+    """Yield what is shown of a layer that has run backward in a net that keeps its blobs."""
+    if not node.needs_backward:
+        return
+    for blob, wanted in zip(node.bottoms, node.wants, strict=True):
+        if wanted and blob.diff is not None:
+            yield BlobStatistics("Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff))
+    for number, parameter in enumerate(node.layer.parameters):
+        if parameter.wanted:
+            yield BlobStatistics("Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.diff))
+
+
 def _mean(values: torch.Tensor) -> float:
-    """The mean absolute value; 0 of no values."""
+    """Return the mean absolute value, or 0 where there are no values."""
     return float(values.abs().mean()) if values.numel() else 0.0

@@ -1,11 +1,11 @@
-"""A loss or gradient that is infinite or no number: seen before any rank updates its weights, and traced to a blob.
+"""Non-finite losses and gradients: found before any rank updates its weights, and traced to a blob.
 
-What is looked at costs next to nothing: the loss, which the ranks exchange anyway, and with it one sum over each rank's
-own gradients, taken layer by layer as they are handed to the exchange. So the ranks know before the first means come
+The check costs next to nothing: the loss, which the ranks exchange anyway, and with it one sum over each rank's
+own gradients, taken layer by layer as they become ready. So the ranks know before the first means come
 back, and each merged group can be updated as soon as it is there. Only when that is not finite is the pass run again,
 from the same records and random numbers, with every blob looked at as it is made.
 
-Caffe goes on with weights that are no numbers, and shows a loss of 87.3365, which is -log(FLT_MIN): the softmax gave
+Caffe goes on with non-finite weights, and shows a loss of 87.3365, which is -log(FLT_MIN): the softmax gave
 the label a probability of 0.
 """
 
@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -23,12 +22,12 @@ from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.prototxt import NanEffect, SolverParameter
-from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Warned
-from mgcaffe.solvers.exchange.ranks import changed_by_forward
+from mgcaffe.solvers.iteration import Iteration
+from mgcaffe.solvers.monitor.forward_state import ForwardState, InputState
 
 SKIPS_IN_A_ROW = 10
-"""After so many iterations without an update `nan_effect: SKIP` stops as well."""
+"""After so many iterations in a row without an update `nan_effect: SKIP` stops as well."""
 
 LOSS_OF_NO_PROBABILITY = -math.log(torch.finfo(torch.float32).tiny)
 
@@ -43,7 +42,7 @@ class _Finding:
 
 
 class FiniteCheck:
-    """Keeps a net's training from going on with numbers that are none.
+    """Refuses updates by non-finite losses or gradients.
 
     Args:
         net: the training net.
@@ -59,39 +58,30 @@ class FiniteCheck:
         self._effect = NanEffect.Name(param.nan_effect)
         self._emit = emit
         self._skipped = 0
-        self._explained = False
-        self._weights_of_losses = sum(weight for weight in net.loss_weights.values())
-        self._statistics = [(values, torch.empty_like(values)) for values in changed_by_forward(net)]
-        self._positions: list[tuple[Any, int]] = []
-        self._state: list[tuple[Any, Any]] = []
+        self._is_explained = False
+        self._before = ForwardState(net)
         self._sums: list[torch.Tensor] = []
 
     def begin(self) -> None:
-        """An iteration begins: remembers what its forward pass will change."""
+        """Remember what the forward pass of the iteration that begins will change."""
         self._sums.clear()
-        self._positions = [(layer, layer.position()) for layer in self._net.data_layers]
-        for values, before in self._statistics:
-            before.copy_(values)
-        self._state = carried_state.snapshot(self._net)
+        self._before.save()
 
     def gradients_ready(self, offset: int, count: int) -> None:
-        """Looks at gradients that are complete on this rank, before they are exchanged."""
+        """Add up gradients that are complete on this rank, before they are exchanged."""
         self._sums.append(self._net.arena.diff[offset : offset + count].sum())
 
     def probe(self) -> float:
-        """A number that is not finite if this rank's gradients are not."""
+        """Return the sum of this rank's gradients: not finite if one of them is not."""
         return float(torch.stack(self._sums).sum()) if self._sums else 0.0
 
-    def blocks(
-        self, loss: float, probe: float, *, own_loss: float, seed: int, iteration: int, snapshot: Callable[[], None]
-    ) -> bool:
-        """Whether the update must not be made; collective where the numbers are not finite.
+    def refuses(self, iteration: Iteration, seed: int, snapshot: Callable[[], None]) -> bool:
+        """Decide whether the update must not be made; collective where the numbers are not finite.
 
         Args:
-            loss, probe: means over the ranks, the same on all of them. Where one is not finite, the exchange of
+            iteration: with the loss and the probe that all ranks agreed on. Where one is not finite, the exchange of
                 gradients has ended already.
-            own_loss: this rank's.
-            seed, iteration: what the pass's random numbers came from.
+            seed: what the pass's random numbers came from, with the iteration.
             snapshot: writes one of the weights as they are; collective.
 
         Returns:
@@ -100,7 +90,8 @@ class FiniteCheck:
         Raises:
             NotFiniteError: on all ranks, with the same message.
         """
-        if math.isfinite(loss) and math.isfinite(probe):
+        loss = iteration.loss
+        if math.isfinite(loss) and math.isfinite(iteration.probe):
             self._skipped = 0
             self._explain(loss)
             return False
@@ -108,7 +99,7 @@ class FiniteCheck:
         # A sum of finite numbers can overflow.
         if math.isfinite(loss) and all(self._communicator.allgather(bool(torch.isfinite(gradients).all()))):
             return False
-        message = self._trace(own_loss, seed, iteration)
+        message = self._trace(iteration.own_loss, seed, iteration.number)
         if self._effect == "SKIP":
             self._skipped += 1
             if self._skipped < SKIPS_IN_A_ROW:
@@ -124,12 +115,11 @@ class FiniteCheck:
         )
 
     def _explain(self, loss: float) -> None:
-        """Says once what a loss of 87.3365 means."""
-        if self._explained or self._weights_of_losses <= 0:
+        """Warn once of a loss of 87.3365, and say what it means."""
+        weight = sum(self._net.loss_weights.values())
+        if self._is_explained or weight <= 0 or abs(loss - LOSS_OF_NO_PROBABILITY * weight) > 1e-4 * weight:
             return
-        if abs(loss - LOSS_OF_NO_PROBABILITY * self._weights_of_losses) > 1e-4 * self._weights_of_losses:
-            return
-        self._explained = True
+        self._is_explained = True
         self._emit(
             Warned(
                 f"the loss is {loss:.4f}, the softmax's -log(FLT_MIN) for every item: it gives all labels a probability"
@@ -138,24 +128,16 @@ class FiniteCheck:
         )
 
     def end(self) -> None:
-        """The iteration is over, and what it has changed stays."""
-        self._positions, self._state = [], []
+        """Keep what the iteration, which is over, has changed."""
+        self._before.keep_inputs()
 
     def rewind(self) -> None:
-        """Puts back what the forward pass of an iteration that was not ended has changed.
-
-        Statistics are put back in any case: a rank's death may have cut their averaging short.
-        """
-        for layer, position in self._positions:
-            layer.seek(position)
-        for values, before in self._statistics:
-            values.copy_(before)
-        carried_state.put(self._state)
+        """Put back what the forward pass of an unfinished iteration has changed."""
+        self._before.restore()
 
     def _trace(self, own_loss: float, seed: int, iteration: int) -> str:
-        """Runs the pass again on all ranks and says where the first bad number is; leaves no trace but the position."""
-        after = [(layer, layer.position()) for layer, _ in self._positions]
-        state = carried_state.snapshot(self._net)
+        """Run the pass again on all ranks and describe the first non-finite value; only the data positions change."""
+        after = InputState(self._net)
         self.rewind()
         with _Tracer(self._net).watching() as tracer:
             self._net.clear_param_diffs()
@@ -164,15 +146,13 @@ class FiniteCheck:
                 self._net.forward()
                 self._net.backward()
         self.rewind()
-        for layer, position in after:
-            layer.seek(position)
-        carried_state.put(state)
+        after.restore()
         findings = self._communicator.allgather(_Finding(self._communicator.host, own_loss, tracer.found))
         return _describe(findings, iteration)
 
 
 class _Tracer:
-    """Looks at every blob of a pass as it is made, and remembers the first one that is not finite."""
+    """Checks every blob of a pass as it is made, and remembers the first one that is not finite."""
 
     def __init__(self, net: Net) -> None:
         self.found = ""
@@ -180,7 +160,7 @@ class _Tracer:
 
     @contextmanager
     def watching(self) -> Iterator[_Tracer]:
-        """Watches the net meanwhile."""
+        """Check every blob of the passes inside, by hooks on the net."""
         self._look_at_weights()
         self._net.after_forward.append(self._forward_done)
         self._net.after_backward.append(self._backward_done)

@@ -1,4 +1,4 @@
-"""Counts what a run does, in all and since the last display, and turns it into events."""
+"""Adds up the figures of a run, in all and since the last display, and emits them as events."""
 
 from __future__ import annotations
 
@@ -7,6 +7,25 @@ import time
 from mgcaffe.comm import CommReport
 from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue
+from mgcaffe.solvers.iteration import Iteration
+
+
+class _Stretch:
+    """A stretch of a run, from the moment when it is made on: its time, and the communication in it."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self.hidden_s = self.exposed_s = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted."""
+        return time.perf_counter() - self._began
+
+    def add(self, comm: CommReport) -> None:
+        """Count one exchange of gradients."""
+        self.hidden_s += comm.hidden_s
+        self.exposed_s += comm.exposed_s
 
 
 class Meter:
@@ -24,59 +43,58 @@ class Meter:
         self.start_display(0)
 
     def start_run(self) -> None:
-        """Forgets the totals."""
-        self._run_began = time.perf_counter()
+        """Reset the totals."""
+        self._run = _Stretch()
         self._total_images = 0
-        self._total_hidden_s = self._total_exposed_s = 0.0
         self._rounding: Rounding | None = None
 
     def start_display(self, iteration: int) -> None:
-        """Counts what the next display shows from this iteration on."""
-        self._display_began = time.perf_counter()
+        """Count what the next display shows from this iteration on."""
+        self._since_display = _Stretch()
         self._display_iteration = iteration
-        self._hidden_s = self._exposed_s = 0.0
 
     def communicated(self, comm: CommReport) -> None:
-        """Counts one exchange of gradients."""
-        self._hidden_s += comm.hidden_s
-        self._exposed_s += comm.exposed_s
-        self._total_hidden_s += comm.hidden_s
-        self._total_exposed_s += comm.exposed_s
+        """Count one exchange of gradients."""
+        self._since_display.add(comm)
+        self._run.add(comm)
         if comm.rounding is not None:
             self._rounding = comm.rounding if self._rounding is None else self._rounding + comm.rounding
 
-    def display(self, iteration: int, loss: float, interval: int, outputs: tuple[OutputValue, ...]) -> None:
-        """Tells the speed since the last display, every `interval` iterations."""
-        seconds = time.perf_counter() - self._display_began
-        speed = (iteration - self._display_iteration) / seconds if seconds > 0 else 0.0
-        self._emit(Displayed(iteration, loss, speed, seconds, interval, outputs, self._hidden_s, self._exposed_s))
-        self.start_display(iteration)
+    def display(self, iteration: Iteration, interval: int, outputs: tuple[OutputValue, ...]) -> None:
+        """Emit the speed since the last display, every `interval` iterations."""
+        since = self._since_display
+        seconds, number = since.seconds, iteration.number
+        speed = (number - self._display_iteration) / seconds if seconds > 0 else 0.0
+        self._emit(
+            Displayed(
+                iteration=number,
+                loss=iteration.smoothed_loss,
+                iterations_per_second=speed,
+                seconds=seconds,
+                iterations=interval,
+                outputs=outputs,
+                comm_hidden_s=since.hidden_s,
+                comm_exposed_s=since.exposed_s,
+            )
+        )
+        self.start_display(number)
 
-    def iteration_done(
-        self,
-        iteration: int,
-        loss: float,
-        smoothed_loss: float,
-        rate: float,
-        *,
-        seconds: float,
-        data_wait_s: float,
-        comm: CommReport,
-    ) -> None:
-        """Tells of an update."""
+    def iteration_done(self, iteration: Iteration) -> None:
+        """Emit the figures of an iteration with its update."""
         self._total_images += self._images
+        comm = iteration.comm
         self._emit(
             IterationDone(
-                iteration,
-                loss,
-                smoothed_loss,
-                rate,
-                self._images,
-                seconds,
-                data_wait_s,
-                comm.hidden_s,
-                comm.exposed_s,
-                comm.rounding.relative if comm.rounding is not None else None,
+                iteration=iteration.number,
+                loss=iteration.loss,
+                smoothed_loss=iteration.smoothed_loss,
+                rate=iteration.rate,
+                images=self._images,
+                seconds=time.perf_counter() - iteration.began,
+                data_wait_s=iteration.data_wait_s,
+                comm_hidden_s=comm.hidden_s,
+                comm_exposed_s=comm.exposed_s,
+                rounding=comm.rounding.relative if comm.rounding is not None else None,
             )
         )
 
@@ -87,17 +105,17 @@ class Meter:
         snapshot: str | None,
         scores: tuple[tuple[OutputValue, ...], ...],
     ) -> None:
-        """Tells the totals of the run."""
+        """Emit the totals of the run."""
         self._emit(
             Finished(
-                iteration,
-                stopped_early,
-                time.perf_counter() - self._run_began,
-                self._total_images,
-                self._total_hidden_s,
-                self._total_exposed_s,
-                snapshot,
-                scores,
-                self._rounding.relative if self._rounding is not None else None,
+                iteration=iteration,
+                stopped_early=stopped_early,
+                seconds=self._run.seconds,
+                images=self._total_images,
+                comm_hidden_s=self._run.hidden_s,
+                comm_exposed_s=self._run.exposed_s,
+                snapshot=snapshot,
+                scores=scores,
+                rounding=self._rounding.relative if self._rounding is not None else None,
             )
         )

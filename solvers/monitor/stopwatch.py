@@ -1,4 +1,4 @@
-"""Times the steps of a computation without making it wait: also on a GPU, which runs behind the program."""
+"""Times the steps of a computation without synchronizing it, also on a GPU, which runs asynchronously."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 class Stopwatch:
-    """Laps between moments of a computation, on a GPU between the moments when it gets there.
+    """Laps between moments of a computation; on a GPU between the events that it reaches.
 
     Args:
         device: where the computation runs.
@@ -20,12 +20,12 @@ class Stopwatch:
         self._marks: list[Any] = []
 
     def start(self) -> None:
-        """Forgets the laps and starts the first one."""
+        """Discard the laps and start the first one."""
         self._marks = []
         self.lap()
 
     def lap(self) -> None:
-        """Ends a lap."""
+        """End a lap."""
         if self._on_gpu:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
@@ -34,7 +34,7 @@ class Stopwatch:
             self._marks.append(time.perf_counter())
 
     def laps(self) -> list[float]:
-        """The laps in seconds."""
+        """Return the laps in seconds."""
         pairs = zip(self._marks, self._marks[1:], strict=False)
         if not self._on_gpu:
             return [end - start for start, end in pairs]

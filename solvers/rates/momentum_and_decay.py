@@ -16,6 +16,7 @@ import math
 
 from mgcaffe.errors import Location, SolverError
 from mgcaffe.prototxt import SolverParameter, Source, nearest
+from mgcaffe.solvers.rates.rate_schedules import Schedule, fixed, ramp
 from mgcaffe.solvers.rates.warm_up import WarmUp
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update.rules import Numbers
@@ -24,8 +25,8 @@ _MOMENTUM_POLICIES = ("fixed", "poly", "opt")
 _DECAY_POLICIES = ("fixed", "poly")
 
 
-class Schedules:
-    """What each update's numbers are.
+class MomentumAndDecay:
+    """Gives the numbers of each update.
 
     Args:
         param: the SolverParameter message.
@@ -46,37 +47,35 @@ class Schedules:
         self._check_momentum(solver_type)
         self._check_decay()
         # Only SGD's history holds whole steps, so only there Intel's fork corrects momentum while the rate rises.
-        self._warm_up = WarmUp(param, source) if solver_type == "SGD" else None
+        self._warm_up = WarmUp.of(param) if solver_type == "SGD" else None
 
     def numbers(self, rate: float, iteration: int) -> Numbers:
-        """The numbers of one update.
+        """Return the numbers of one update.
 
         Args:
             rate: its learning rate.
             iteration: updates done before it.
         """
-        momentum = self._momentum(rate, iteration)
+        momentum = self._momentum(rate)(iteration)
         factor = self._warm_up.momentum_factor(iteration) if self._warm_up is not None else 1.0
-        return Numbers(self._param, rate, iteration, momentum, self._weight_decay(iteration), momentum * factor)
+        return Numbers(self._param, rate, iteration, momentum, self._weight_decay()(iteration), momentum * factor)
 
-    def _momentum(self, rate: float, iteration: int) -> float:
-        param, momentum = self._param, self._param.momentum
+    def _momentum(self, rate: float) -> Schedule:
+        """Make the schedule of momentum_policy; that of `opt` holds for this learning rate alone."""
+        param = self._param
         if param.momentum_policy == "poly":
-            momentum += (param.max_momentum - momentum) * self._done(iteration) ** param.momentum_power
-        elif param.momentum_policy == "opt":
-            momentum = (1 - 0.5 * math.sqrt(max(rate, 0.0))) ** 2
-            if param.HasField("max_momentum"):
-                momentum = min(momentum, param.max_momentum)
-        return momentum
+            return _poly(param.momentum, param.max_momentum, param.momentum_power, param.max_iter)
+        if param.momentum_policy == "fixed":
+            return fixed(param.momentum)
+        momentum = (1 - 0.5 * math.sqrt(max(rate, 0.0))) ** 2
+        return fixed(min(momentum, param.max_momentum) if param.HasField("max_momentum") else momentum)
 
-    def _weight_decay(self, iteration: int) -> float:
-        param, decay = self._param, self._param.weight_decay
+    def _weight_decay(self) -> Schedule:
+        """Make the schedule of weight_decay_policy."""
+        param = self._param
         if param.weight_decay_policy == "poly":
-            decay += (param.max_weight_decay - decay) * self._done(iteration) ** param.weight_decay_power
-        return decay
-
-    def _done(self, iteration: int) -> float:
-        return min(1.0, iteration / self._param.max_iter)
+            return _poly(param.weight_decay, param.max_weight_decay, param.weight_decay_power, param.max_iter)
+        return fixed(param.weight_decay)
 
     # -- checks ------------------------------------------------------------------------------------------
 
@@ -143,3 +142,8 @@ class Schedules:
 
     def _place(self, field: str) -> Location | None:
         return locate(self._source, field)
+
+
+def _poly(start: float, end: float, power: float, max_iter: int) -> Schedule:
+    """Make the schedule start + (end - start) * (i / max_iter) ^ power, and `end` from max_iter on."""
+    return ramp(start, end, max_iter, lambda done: done**power)

@@ -21,7 +21,7 @@ _NO_LOSS = 9.9e37
 
 @dataclass(frozen=True)
 class PlateauState:
-    """What the policy remembers.
+    """The state of the policy.
 
     Attributes:
         steps: how often the rate has gone down.
@@ -34,12 +34,12 @@ class PlateauState:
     last_event: int = 0
 
     def encode(self) -> bytes:
-        """The state for a snapshot; `decode` gives back the same bits."""
+        """Encode the state for a snapshot; `decode` gives back the same bits."""
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
     def decode(content: bytes) -> PlateauState:
-        """Reads what `encode` wrote.
+        """Read what `encode` wrote.
 
         Raises:
             ValueError: it is something else.
@@ -57,7 +57,7 @@ class PlateauState:
 
     @staticmethod
     def of_fork(steps: int, lowest_loss: float, last_event: int) -> PlateauState:
-        """The state in the fields that a fork's solverstate has for it.
+        """Make the state of the fields that a fork's solverstate has for it.
 
         Raises:
             ValueError: as `decode`.
@@ -65,10 +65,10 @@ class PlateauState:
         return PlateauState(steps, lowest_loss if lowest_loss < _NO_LOSS else math.inf, last_event).checked()
 
     def checked(self) -> PlateauState:
-        """The state itself.
+        """Check the state, and return it.
 
         Raises:
-            ValueError: a count is negative, or the loss no number.
+            ValueError: a count is negative, or the loss is NaN.
         """
         if self.steps < 0 or self.last_event < 0 or math.isnan(self.lowest_loss):
             raise ValueError(f"the plateau's state is damaged: {self}")
@@ -90,7 +90,7 @@ class Plateau:
         self.state = PlateauState()
 
     def observe(self, iteration: int, loss: float) -> bool:
-        """Takes the smoothed loss of an iteration, before its update; whether the rate goes down with it.
+        """Take the smoothed loss of an iteration, before its update; return whether the rate goes down with it.
 
         The k-th step down is made once plateau_winsize[k] iterations have passed since the last event, which is a new
         lowest loss or the step before. After as many steps as there are sizes the rate stays.

@@ -1,79 +1,26 @@
-"""The learning-rate policies: pure functions of the iteration (Caffe: sgd_solver.cpp, GetLearningRate).
+"""The learning-rate policies of a SolverParameter: which schedule each makes of which fields (`rate_schedules`).
 
-`iteration` is the number of updates that the weights have seen. A rate depends on nothing else, so a solver
-that is stopped, resumed or asked twice always gives the same one; but for `plateau`, which is a pure function of the
-steps that it has made (`plateau`). A warm-up (`warm_up`) comes before any policy, and `min_lr` bounds all of them.
+A warm-up (`warm_up`) comes before any policy, and `min_lr` bounds all of them. `plateau` alone has a state: its
+schedule counts the steps that it has made (`plateau`), which follow from the losses so far.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, has_field, nearest
+from mgcaffe.solvers.rates import rate_schedules as schedules
 from mgcaffe.solvers.rates.plateau import Plateau, PlateauState
-from mgcaffe.solvers.rates.warm_up import WarmUp
+from mgcaffe.solvers.rates.rate_schedules import Schedule
+from mgcaffe.solvers.rates.warm_up import WarmUp, check_warm_up
 from mgcaffe.solvers.source import locate
 
-Formula = Callable[[SolverParameter, int], float]
-Check = Callable[[SolverParameter, Source | None], None]
 
-
-def fixed(param: SolverParameter, iteration: int) -> float:
-    """Rate = base_lr."""
-    return param.base_lr
-
-
-def step(param: SolverParameter, iteration: int) -> float:
-    """Rate = base_lr * gamma ^ floor(iteration / stepsize)."""
-    return param.base_lr * _power(param.gamma, iteration // param.stepsize)
-
-
-def exp(param: SolverParameter, iteration: int) -> float:
-    """Rate = base_lr * gamma ^ iteration."""
-    return param.base_lr * _power(param.gamma, iteration)
-
-
-def inv(param: SolverParameter, iteration: int) -> float:
-    """Rate = base_lr * (1 + gamma * iteration) ^ -power."""
-    return param.base_lr * _power(1 + param.gamma * iteration, -param.power)
-
-
-def multistep(param: SolverParameter, iteration: int) -> float:
-    """Rate = base_lr * gamma ^ (number of leading stepvalues that are <= iteration).
-
-    Caffe goes up by at most one step a call, which lags behind after a resume; this counts from the
-    iteration.
-    """
-    return param.base_lr * _power(param.gamma, _steps_passed(param, iteration))
-
-
-def poly(param: SolverParameter, iteration: int) -> float:
-    """Rate = (base_lr - min_lr) * (1 - iteration / max_iter) ^ power + min_lr, with 0 ^ power from max_iter on.
-
-    min_lr, 0 in Caffe, is NVIDIA's.
-    """
-    left = _power(max(0.0, 1 - iteration / param.max_iter), param.power)
-    return (param.base_lr - param.min_lr) * left + param.min_lr
-
-
-def sigmoid(param: SolverParameter, iteration: int) -> float:
-    """Rate = base_lr / (1 + e ^ (-gamma * (iteration - stepsize))): falls where gamma is negative."""
-    return param.base_lr / (1 + _power(math.e, -param.gamma * (iteration - param.stepsize)))
-
-
-def multifixed(param: SolverParameter, iteration: int) -> float:
-    """Rate = stagelr[k] for the first stage k with iteration <= stageiter[k], or else the last one (Intel's fork)."""
-    stages = zip(param.stageiter, param.stagelr, strict=True)
-    return next((rate for last, rate in stages if iteration <= last), param.stagelr[-1])
-
-
-def plateau(param: SolverParameter, steps: int) -> float:
-    """Rate = base_lr * gamma ^ steps, with a step down where the smoothed loss has stopped falling (SSD's fork)."""
-    return param.base_lr * _power(param.gamma, steps)
+def _accept(param: SolverParameter, source: Source | None) -> None:
+    """Find nothing to refuse."""
 
 
 def _check_min_lr(param: SolverParameter, source: Source | None) -> None:
@@ -119,43 +66,93 @@ def _check_stages(param: SolverParameter, source: Source | None) -> None:
             )
 
 
-@dataclass(frozen=True)
-class _Policy:
-    """A formula and what it asks of the solver's fields."""
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A learning-rate policy: its schedule, and what it asks of the solver's fields.
 
-    formula: Formula
-    reads: tuple[str, ...] = ()
+    Attributes:
+        schedule: makes the schedule out of a SolverParameter message. That of `plateau` counts steps, not iterations.
+        reads: all fields that the schedule depends on; an unset one counts as 0, with a warning.
+        above_zero, not_negative: those of them that have to be; one that is above 0 has to be given.
+        check: refuses what ranges cannot say, such as lists that have to be given and to rise.
+    """
+
+    schedule: Callable[[SolverParameter], Schedule]
+    reads: tuple[str, ...]
     above_zero: tuple[str, ...] = ()
     not_negative: tuple[str, ...] = ()
-    reads_base_lr: bool = True
-    needs: tuple[str, ...] = ()
-    check: Check | None = None
-
-    @property
-    def fields(self) -> set[str]:
-        """All fields that belong to the policy."""
-        return {*self.reads, *self.above_zero, *self.not_negative, *self.needs}
+    check: Callable[[SolverParameter, Source | None], None] = _accept
 
 
-POLICIES: dict[str, _Policy] = {
-    "fixed": _Policy(fixed),
-    "step": _Policy(step, ("gamma",), ("stepsize",), ("gamma",)),
-    "exp": _Policy(exp, ("gamma",), (), ("gamma",)),
-    "inv": _Policy(inv, ("gamma", "power"), (), ("gamma",)),
-    "multistep": _Policy(multistep, ("gamma", "stepvalue"), (), ("gamma",)),
-    "poly": _Policy(poly, ("power",), ("max_iter",), check=_check_min_lr),
-    "sigmoid": _Policy(sigmoid, ("gamma",), ("stepsize",)),
-    "multifixed": _Policy(multifixed, needs=("stagelr", "stageiter"), reads_base_lr=False, check=_check_stages),
-    "plateau": _Policy(plateau, ("gamma",), (), ("gamma",), needs=("plateau_winsize",), check=_check_windows),
+POLICIES: dict[str, Policy] = {
+    "fixed": Policy(schedule=lambda param: schedules.fixed(param.base_lr), reads=("base_lr",)),
+    "step": Policy(
+        schedule=lambda param: schedules.step(param.base_lr, param.gamma, param.stepsize),
+        reads=("base_lr", "gamma", "stepsize"),
+        above_zero=("stepsize",),
+        not_negative=("gamma",),
+    ),
+    "exp": Policy(
+        schedule=lambda param: schedules.exp(param.base_lr, param.gamma),
+        reads=("base_lr", "gamma"),
+        not_negative=("gamma",),
+    ),
+    "inv": Policy(
+        schedule=lambda param: schedules.inv(param.base_lr, param.gamma, param.power),
+        reads=("base_lr", "gamma", "power"),
+        not_negative=("gamma",),
+    ),
+    "multistep": Policy(
+        schedule=lambda param: schedules.multistep(param.base_lr, param.gamma, param.stepvalue),
+        reads=("base_lr", "gamma", "stepvalue"),
+        not_negative=("gamma",),
+    ),
+    "poly": Policy(
+        schedule=lambda param: schedules.poly(param.base_lr, param.min_lr, param.power, param.max_iter),
+        reads=("base_lr", "power", "max_iter"),
+        above_zero=("max_iter",),
+        check=_check_min_lr,
+    ),
+    "sigmoid": Policy(
+        schedule=lambda param: schedules.sigmoid(param.base_lr, param.gamma, param.stepsize),
+        reads=("base_lr", "gamma", "stepsize"),
+        above_zero=("stepsize",),
+    ),
+    "multifixed": Policy(
+        schedule=lambda param: schedules.multifixed(param.stagelr, param.stageiter),
+        reads=("stagelr", "stageiter"),
+        check=_check_stages,
+    ),
+    "plateau": Policy(
+        schedule=lambda param: schedules.exp(param.base_lr, param.gamma),
+        reads=("base_lr", "gamma", "plateau_winsize"),
+        not_negative=("gamma",),
+        check=_check_windows,
+    ),
 }
+
+
+def fields_read(param: SolverParameter) -> tuple[str, ...]:
+    """Return the fields that a solver's lr_policy (a known one) and its warm-up read."""
+    reads = POLICIES[param.lr_policy].reads
+    if "base_lr" not in reads and (param.warmup_iter or param.rampup_interval):
+        reads = ("base_lr", *reads)
+    return reads
 
 
 class LearningRatePolicy:
     """The policy that a solver asks for, its fields checked.
 
+    Fields of the message that change later, as pycaffe scripts do with base_lr, count from the next iteration on; the
+    warm-up stays as it was.
+
     Args:
         param: the SolverParameter message.
         source: where its fields stand in the user's file, if that is known.
+
+    Attributes:
+        name: the policy.
+        warnings: fields that the policy reads and that the solver leaves unset, so that they count as 0.
 
     Raises:
         SolverError: the policy is missing or unknown, or a field lies outside its range.
@@ -175,32 +172,38 @@ class LearningRatePolicy:
                 self._refuse(field, "must not be negative", source)
         if param.min_lr < 0:
             raise SolverError(f"min_lr is {param.min_lr:g} and must not be negative", location=locate(source, "min_lr"))
-        if self._policy.check is not None:
-            self._policy.check(param, source)
-        self._warm_up = WarmUp(param, source)
+        self._policy.check(param, source)
+        check_warm_up(param, source)
+        self._warm_up = WarmUp.of(param)
         self._plateau = Plateau(param) if self.name == "plateau" else None
+        unset = [field for field in fields_read(param) if not _is_set(param, field)]
+        self.warnings = [f"lr_policy '{self.name}' reads {field}, which is not set and counts as 0" for field in unset]
+
+    def schedule(self) -> Schedule:
+        """Make the schedule of the fields as they are now; with `plateau`, the one that holds until its next step."""
+        schedule = self._policy.schedule(self._param)
+        if self._plateau is not None:
+            schedule = schedules.fixed(schedule(self._plateau.state.steps))
+        schedule = schedules.join(self._warm_up.schedule, schedule, at=self._warm_up.iterations)
+        return schedules.clip(schedule, self._param.min_lr) if self._param.min_lr > 0 else schedule
 
     def rate(self, iteration: int) -> float:
-        """The learning rate of the update that `iteration` updates precede; of `plateau`, as the losses so far say."""
-        rate = self._warm_up.rate(iteration)
-        if rate is None:
-            counted = iteration if self._plateau is None else self._plateau.state.steps
-            rate = self._policy.formula(self._param, counted)
-        return max(rate, self._param.min_lr) if self._param.min_lr > 0 else rate
+        """Return the learning rate of the update that `iteration` updates precede."""
+        return self.schedule()(iteration)
 
     def current_step(self, iteration: int) -> int:
-        """How many steps the rate has gone down: Caffe's `current_step` in a solverstate."""
-        if self.name == "step":
-            return iteration // self._param.stepsize
+        """Count the steps that the rate has gone down: Caffe's `current_step` in a solverstate."""
         if self._plateau is not None:
             return self._plateau.state.steps
-        return _steps_passed(self._param, iteration) if self.name == "multistep" else 0
+        if self.name == "step":
+            return iteration // self._param.stepsize
+        return schedules.steps_passed(self._param.stepvalue, iteration) if self.name == "multistep" else 0
 
     def observe(self, iteration: int, smoothed_loss: float) -> str | None:
-        """Shows the policy an iteration's loss, the same on all ranks, before the rate of its update is asked for.
+        """Show the policy an iteration's loss, the same on all ranks, before the rate of its update is asked for.
 
         Returns:
-            What to tell the user: that the rate goes down for this loss.
+            A message for the user where the rate goes down for this loss.
         """
         if self._plateau is None or iteration < self._warm_up.iterations:
             return None
@@ -214,14 +217,14 @@ class LearningRatePolicy:
         return self._plateau.state if self._plateau is not None else None
 
     def resume(self, state: PlateauState | None, iteration: int, current_step: int) -> str | None:
-        """Goes on from a snapshot.
+        """Go on from a snapshot.
 
         Args:
             state: what `state` was; None in a snapshot of another policy, or of a Caffe without `plateau`.
             iteration, current_step: the snapshot's.
 
         Returns:
-            What to tell the user of a state that is missing.
+            A message for the user where the state is missing.
         """
         if self._plateau is None:
             return None
@@ -233,13 +236,6 @@ class LearningRatePolicy:
             "the snapshot doesn't say what lr_policy 'plateau' has seen: it goes on from step"
             f" {current_step}, and looks for a plateau from iteration {iteration} on"
         )
-
-    def unset_fields(self) -> list[str]:
-        """The fields that this policy reads and that the solver leaves unset, so that they count as 0."""
-        reads = self._policy.reads
-        if self._policy.reads_base_lr or self._warm_up.iterations:
-            reads = ("base_lr", *reads)
-        return [field for field in reads if not _is_set(self._param, field)]
 
     def _refuse(self, field: str, rule: str, source: Source | None) -> None:
         raise SolverError(
@@ -259,20 +255,6 @@ def _refuse_unknown(param: SolverParameter, source: Source | None) -> None:
         location=locate(source, "lr_policy"),
         hint=f"known policies: {known}",
     )
-
-
-def _steps_passed(param: SolverParameter, iteration: int) -> int:
-    return sum(1 for _ in takewhile(lambda value: value <= iteration, param.stepvalue))
-
-
-def _power(base: float, exponent: float) -> float:
-    """`base ^ exponent` as IEEE arithmetic has it: infinity, not an exception, where it grows too large."""
-    try:
-        return math.pow(base, exponent)
-    except OverflowError:
-        return math.inf
-    except ValueError:  # 0 to a negative power
-        return math.inf
 
 
 def _is_set(param: SolverParameter, field: str) -> bool:

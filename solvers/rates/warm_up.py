@@ -8,60 +8,70 @@ The policy counts its iterations from 0 all the same: a `multistep` that goes do
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source
+from mgcaffe.solvers.rates.rate_schedules import Schedule, clip, linear, quadratic
 from mgcaffe.solvers.source import locate
 
-_LENGTHS = ("warmup_iter", "rampup_interval")
-_STARTS = ("warmup_start_lr", "rampup_lr")
+_NOT_NEGATIVE = ("warmup_iter", "rampup_interval", "warmup_start_lr", "rampup_lr")
 
 
+@dataclass(frozen=True)
 class WarmUp:
     """The rates of the iterations before the policy takes over.
+
+    Attributes:
+        schedule: the rates, not below min_lr.
+        iterations: how many there are; 0: none.
+        corrects_momentum: whether SGD's momentum follows the rate (Intel's fork).
+    """
+
+    schedule: Schedule
+    iterations: int
+    corrects_momentum: bool
+
+    @classmethod
+    def of(cls, param: SolverParameter) -> WarmUp:
+        """Make the warm-up that a SolverParameter message, checked by `check_warm_up`, asks for."""
+        if param.warmup_iter:
+            schedule = linear(param.warmup_start_lr, param.base_lr, param.warmup_iter)
+        else:
+            schedule = quadratic(param.rampup_lr, param.base_lr, param.rampup_interval)
+        iterations = param.warmup_iter or param.rampup_interval
+        return cls(clip(schedule, param.min_lr), iterations, corrects_momentum=param.warmup_iter > 0)
+
+    def momentum_factor(self, iteration: int) -> float:
+        """Return the factor on momentum by which steps that were made at a lower rate count at the present one.
+
+        It is rate(i) / rate(i - 1) while the rate rises linearly (Intel's fork), and 1 otherwise. Where the rate before
+        was 0 nothing is in the history: Intel's fork divides by 0 there, and here the factor is 1.
+        """
+        if not self.corrects_momentum or iteration >= self.iterations:
+            return 1.0
+        rate, before = self.schedule(iteration), self.schedule(max(iteration - 1, 0))
+        return rate / before if rate and before else 1.0
+
+
+def check_warm_up(param: SolverParameter, source: Source | None = None) -> None:
+    """Check the fields of both forks' warm-ups.
 
     Args:
         param: the SolverParameter message.
         source: where its fields stand in the user's file, if that is known.
 
-    Attributes:
-        iterations: how many there are; 0: none.
-
     Raises:
         SolverError: a field is negative, or both forks' fields are given.
     """
-
-    def __init__(self, param: SolverParameter, source: Source | None = None) -> None:
-        for field in (*_LENGTHS, *_STARTS):
-            if getattr(param, field) < 0:
-                raise SolverError(
-                    f"{field} is {getattr(param, field):g} and must not be negative", location=locate(source, field)
-                )
-        if param.warmup_iter and param.rampup_interval:
+    for field in _NOT_NEGATIVE:
+        if getattr(param, field) < 0:
             raise SolverError(
-                "warmup_iter and rampup_interval are both given, and each says how the rate begins",
-                location=locate(source, "rampup_interval"),
-                hint="keep warmup_iter (a linear warm-up) or rampup_interval (a quadratic one)",
+                f"{field} is {getattr(param, field):g} and must not be negative", location=locate(source, field)
             )
-        self._is_linear: bool = param.warmup_iter > 0
-        self.iterations: int = param.warmup_iter or param.rampup_interval
-        self._start: float = param.warmup_start_lr if self._is_linear else param.rampup_lr
-        self._base_lr: float = param.base_lr
-        self._min_lr: float = param.min_lr
-
-    def rate(self, iteration: int) -> float | None:
-        """The learning rate, not below min_lr; None where the policy gives it."""
-        if iteration >= self.iterations:
-            return None
-        done = iteration / self.iterations
-        rate = self._start + (self._base_lr - self._start) * (done if self._is_linear else done * done)
-        return max(rate, self._min_lr)
-
-    def momentum_factor(self, iteration: int) -> float:
-        """What momentum is multiplied with, so that a history of steps made at a lower rate counts at the present one.
-
-        It is rate(i) / rate(i - 1) while the rate rises linearly (Intel's fork), and 1 otherwise. Where the rate before
-        was 0 nothing is in the history: Intel's fork divides by 0 there, and here the factor is 1.
-        """
-        rate = self.rate(iteration) if self._is_linear else None
-        before = self.rate(max(iteration - 1, 0))
-        return rate / before if rate and before else 1.0
+    if param.warmup_iter and param.rampup_interval:
+        raise SolverError(
+            "warmup_iter and rampup_interval are both given, and each says how the rate begins",
+            location=locate(source, "rampup_interval"),
+            hint="keep warmup_iter (a linear warm-up) or rampup_interval (a quadratic one)",
+        )

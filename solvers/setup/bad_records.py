@@ -11,7 +11,7 @@ _READERS = ("Data", "ImageData", "WindowData")
 
 
 def hand_down(solver: SolverParameter, net: NetParameter) -> None:
-    """Sets the fields in the data_param of each layer of a net that lacks them; the message is changed in place."""
+    """Set the fields in the data_param of each layer of a net that lacks them; the message is changed in place."""
     for name in ("bad_record", "bad_record_limit"):
         if not has_field(solver, name):
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -18,16 +19,92 @@ from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.prototxt import SolverParameter, print_text
 from mgcaffe.solvers import carried_state
-from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.events import Emit, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
-from mgcaffe.solvers.setup.nets import NetChoice
+from mgcaffe.solvers.monitor.debug_info import watch_tests
+from mgcaffe.solvers.setup.nets import NetChoice, NetReader
+
+
+@dataclass(frozen=True)
+class BuiltNets:
+    """The nets of a solver.
+
+    Attributes:
+        train: the training net.
+        tests: the test nets, which share its weights.
+        seed: what every random number of the run derives from.
+    """
+
+    train: Net
+    tests: list[Net]
+    seed: int
+
+
+def build_nets(
+    param: SolverParameter,
+    reader: NetReader,
+    ranks: Ranks,
+    emit: Emit,
+    opened: ExitStack,
+    dtype: torch.dtype,
+    device: str | torch.device | None,
+    keep_blobs: bool,
+) -> BuiltNets:
+    """Build the nets that a solver names; collective.
+
+    Args:
+        param: the SolverParameter message.
+        reader: reads the nets' files.
+        ranks: the ranks that train in step.
+        emit: takes the events.
+        opened: closes the nets.
+        dtype: float32 or float64.
+        device: where to train; None: as solver_mode says.
+        keep_blobs: whether the nets' values and gradients stay readable after a pass.
+
+    Raises:
+        PrototxtError, NetError, DataError, SolverError: an input that cannot be trained, with its place.
+        RankDisagreement: the ranks were given different inputs.
+    """
+    train, *tests = [reader.train_net(), *reader.test_nets()]
+    agree_on_inputs(param, [train, *tests], dtype, ranks.communicator)
+    if device is None:
+        device = choose_device(param, ranks.communicator, emit)
+    seed = choose_seed(param, ranks.communicator)
+    divisors = Ranks(ranks.communicator.duplicate())
+    keep_blobs = keep_blobs or param.debug_info
+    train_net = build_train_net(train, ranks, divisors, seed, dtype, torch.device(device), keep_blobs)
+    opened.callback(train_net.close)
+    test_nets = build_test_nets(tests, train_net, ranks, opened)
+    watch_tests(test_nets, param, ranks.rank, emit)
+    agree_on_shapes(train_net, ranks.communicator)
+    carried_state.warn_of_ranks(train.param, ranks.size, emit)
+    return BuiltNets(train_net, test_nets, seed)
+
+
+def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net], emit: Emit) -> None:
+    """Copy weights by layer name into all nets; later files win.
+
+    Args:
+        paths: caffemodels; each entry may be a comma-separated list.
+        train_net, test_nets: the nets.
+        emit: takes the events.
+
+    Raises:
+        NetError, PrototxtError: a file cannot be used.
+    """
+    # A test net may have layers that the training net lacks.
+    tests = [(f"test #{index}", net) for index, net in enumerate(test_nets) if net.arena.data.numel()]
+    for file in (name for entry in paths for name in entry.split(",") if name):
+        for name, net in [("train", train_net), *tests]:
+            emit(WeightsCopied(file, name, net.copy_trained_layers(file)))
 
 
 def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit) -> torch.device:
-    """The device that solver_mode and device_id ask for; of several ranks on a host each takes its own GPU.
+    """Choose the device that solver_mode and device_id ask for; of several ranks on a host each takes its own GPU.
 
     `solver_mode: GPU` on a machine without a GPU warns and trains on the CPU. Caffe's default is the GPU too,
-    so a solver that doesn't say takes one if there is one.
+    so a solver that leaves solver_mode unset takes one if there is one.
     """
     wants_gpu = param.solver_mode == type(param).GPU
     if not wants_gpu or not torch.cuda.is_available():
@@ -40,7 +117,7 @@ def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit
 
 
 def choose_seed(param: SolverParameter, communicator: Communicator) -> int:
-    """random_seed, or a number that rank 0 draws; the same on every rank."""
+    """Return random_seed, or a number that rank 0 draws; the same on every rank."""
     drawn = int.from_bytes(os.urandom(4), "little")
     return communicator.broadcast_object(param.random_seed if param.random_seed >= 0 else drawn)
 
@@ -48,7 +125,7 @@ def choose_seed(param: SolverParameter, communicator: Communicator) -> int:
 def agree_on_inputs(
     param: SolverParameter, choices: Sequence[NetChoice], dtype: torch.dtype, communicator: Communicator
 ) -> None:
-    """Makes sure that all ranks were given the same solver, nets, versions and number type; collective.
+    """Make sure that all ranks were given the same solver, nets, versions and number type; collective.
 
     Raises:
         RankDisagreement: with the first difference, on every rank.
@@ -68,7 +145,7 @@ def agree_on_inputs(
 
 
 def agree_on_shapes(net: Net, communicator: Communicator) -> None:
-    """Makes sure that all ranks built the same parameters and read sources of the same size; collective.
+    """Make sure that all ranks built the same parameters and read sources of the same size; collective.
 
     Raises:
         RankDisagreement: with the first difference, on every rank.
@@ -95,16 +172,16 @@ def build_train_net(
     device: torch.device,
     keep_blobs: bool = False,
 ) -> Net:
-    """The training net, reading this rank's records.
+    """Build the training net, which reads this rank's records.
 
     Args:
         choice: what the solver asks for.
         ranks: the ranks that train in step.
-        divisors: the same, on a channel of their own for the numbers that loss layers add up over the ranks.
+        divisors: the same, with a communicator of their own for the numbers that loss layers add up over the ranks.
         seed, dtype, device, keep_blobs: as for Net.
     """
     statuses.doing("setting up: building the training net")
-    deal = BatchShard if carried_state.reads_sequences(choice.param) else Shard
+    shard = BatchShard if carried_state.reads_sequences(choice.param) else Shard
     return Net(
         choice.param,
         phase=choice.phase,
@@ -114,18 +191,18 @@ def build_train_net(
         seed=seed,
         dtype=dtype,
         device=device,
-        shard=deal(ranks.rank, ranks.size),
+        shard=shard(ranks.rank, ranks.size),
         sum_over_ranks=divisors.sum_of,
         solver_ranks=ranks.size,
         keep_blobs=keep_blobs,
-        before_setup=partial(_note_setup, "setting up"),
+        before_setup=partial(_record_setup, "setting up"),
     )
 
 
 def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, opened: ExitStack) -> list[Net]:
-    """The test nets, which share the training net's weights, each with this rank's batches.
+    """Build the test nets, which share the training net's weights, each with this rank's batches.
 
-    `opened` gets to know how to close them.
+    `opened` closes them.
     """
     nets: list[Net] = []
     for number, choice in enumerate(choices):
@@ -145,7 +222,7 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
             shard=TestShard(*shard, choice.test_iter),
             keep_blobs=train_net.keep_blobs,
             share_with=train_net,
-            before_setup=partial(_note_setup, place),
+            before_setup=partial(_record_setup, place),
         )
         opened.callback(net.close)
         nets.append(net)
@@ -153,6 +230,6 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
     return nets
 
 
-def _note_setup(place: str, layer: Layer) -> None:
-    """Record which layer is being set up, in case its setup is the last that this rank does."""
+def _record_setup(place: str, layer: Layer) -> None:
+    """Record in this rank's status which layer is being set up."""
     statuses.doing(f"{place}, {layer.describe()}")

@@ -1,6 +1,6 @@
-"""Solver fields that are not followed: refused where they change what is trained, else warned about.
+"""Solver fields that are not supported: an error where they change what is trained, else a warning.
 
-Nothing in a solver file is ignored in silence.
+Nothing in a solver file is ignored without a warning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, check_names, has_field
-from mgcaffe.solvers.setup.idle_fields import idle_fields
+from mgcaffe.solvers.setup.unused_fields import unused_fields
 from mgcaffe.solvers.source import locate
 
 # Fields of Caffe's forks that change the weights, with the values that change nothing.
@@ -41,7 +41,7 @@ _AT_LEAST = {
 
 
 def check_fields(param: SolverParameter, source: Source | None = None) -> list[str]:
-    """Checks the fields that no other part of the solver checks.
+    """Check the fields that no other part of the solver checks.
 
     Returns:
         Warnings: fields that have no effect.
@@ -60,7 +60,7 @@ def check_fields(param: SolverParameter, source: Source | None = None) -> list[s
         for index, number in enumerate(value if isinstance(value, Sequence) else [value]):
             if isinstance(number, float) and math.isnan(number):
                 raise SolverError(
-                    f"{field.name} is nan, which is no number", location=locate(source, field.name, index)
+                    f"{field.name} is nan and must be a number", location=locate(source, field.name, index)
                 )
     for name, neutral in _CHANGES_TRAINING.items():
         if getattr(param, name) != neutral:
@@ -78,7 +78,7 @@ def _warnings(param: SolverParameter, source: Source | None) -> list[str]:
         for name, reason in _WITHOUT_EFFECT.items()
         if has_field(param, name)
     ]
-    warnings += idle_fields(param, source)
+    warnings += unused_fields(param, source)
     if param.debug_info and not param.display:
         warnings.append("debug_info shows of training the iterations that display shows, and display is 0")
     if param.test_interval and not param.test_iter:

@@ -70,7 +70,7 @@ class NetReader:
         self._files: dict[str, NetSource] = {}
 
     def train_net(self) -> NetChoice:
-        """The training net.
+        """Read the training net.
 
         Raises:
             SolverError: it is not named exactly once.
@@ -82,7 +82,7 @@ class NetReader:
         return _choice(param, sources, TRAIN, self._param.train_state)
 
     def test_nets(self) -> list[NetChoice]:
-        """The test nets: test_net_param, then test_net, then `net` or `net_param` for the rest of test_iter.
+        """Read the test nets: test_net_param, then test_net, then `net` or `net_param` for the rest of test_iter.
 
         Raises:
             SolverError: test_iter, test_state or test_interval do not fit the test nets.
@@ -144,7 +144,7 @@ class NetReader:
         return lambda: self._load(name, index)
 
     def _load(self, name: str, index: int = 0) -> tuple[NetParameter, NetSource | None]:
-        """The message of a net that a field names or holds, and its source."""
+        """Read the message of a net that a field names or holds, and its source."""
         value = getattr(self._param, name)
         if name in ("test_net", "test_net_param"):
             value = value[index]

@@ -1,7 +1,7 @@
 """`snapshot_best`: which test output says that a snapshot is the best one so far, and which way is better.
 
 `"accuracy"`: higher is better, since an Accuracy layer makes it. `"loss"`: lower is better, since a loss layer makes
-it. `"1:top5:higher"`: of test net 1, and said.
+it. `"1:top5:higher"`: output top5 of test net 1, with the direction given.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class BestScore:
     iteration: int
 
     def encode(self) -> bytes:
-        """The score as JSON, for a solverstate."""
+        """Encode the score as JSON, for a solverstate."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> BestScore | None:
-        """The score that `encode` wrote; None if these bytes are none."""
+        """Read the score that `encode` wrote; None if the content is damaged."""
         try:
             values = parse_json(content, "solverstate", "the best score is damaged")
             return cls(
@@ -75,7 +75,7 @@ class BestRule:
         best: the best score whose snapshot is on disk, if any.
 
     Raises:
-        SolverError: no test net has such an output of one number, or which way is better cannot be told.
+        SolverError: no test net has such an output of one number, or it is unclear which way is better.
     """
 
     def __init__(self, text: str, test_nets: Sequence[Net], source: Source | None = None) -> None:
@@ -89,7 +89,7 @@ class BestRule:
         self._higher = better == "higher"
 
     def candidate(self, scores: Sequence[Sequence[OutputValue]], iteration: int) -> BestScore | None:
-        """The score of a test, if it is better than the best so far; one that is no number never is.
+        """Return the score of a test, if it is better than the best so far; a non-finite one never is.
 
         Args:
             scores: the scores of each test net.
@@ -103,7 +103,7 @@ class BestRule:
         return BestScore(self._net, self._output, self._higher, value, iteration)
 
     def resume(self, best: BestScore | None) -> None:
-        """Goes on from the best score of an earlier run, if it was judged alike."""
+        """Go on from the best score of an earlier run, if it was judged alike."""
         same = best is not None and (best.net, best.output, best.higher) == (self._net, self._output, self._higher)
         self.best = best if same else None
 

@@ -59,7 +59,7 @@ class SnapshotCopy:
         self._layers = _copy_layers(net, with_diffs)
 
     def encode_weights(self) -> bytes:
-        """The content of the caffemodel."""
+        """Encode the caffemodel."""
         layers = cast("Sequence[Layer]", self._layers)
         if self.hdf5:
             return encode_hdf5(layers, self.with_diffs)
@@ -69,12 +69,12 @@ class SnapshotCopy:
         return content
 
     def encode_state(self, weights: Path) -> bytes:
-        """The content of the solverstate, which names the caffemodel."""
+        """Encode the solverstate, which names the caffemodel."""
         encode = encode_state_hdf5 if self.hdf5 else encode_state
         return encode(self.progress, str(weights), self._arena, self._parameters, self._histories)
 
     def write(self, prefix: Path, *, only_best: bool, written_at: float) -> Path:
-        """Writes caffemodel, manifest and solverstate: all of them, or none.
+        """Write caffemodel, manifest and solverstate: all of them, or none.
 
         The three are written under other names first, so that a full disk is found before the first one
         counts. They are renamed in that order: once there is a state, the rest is there. Where an older
@@ -136,7 +136,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
-    """The layers with copied parameters; those that share values share the copy."""
+    """Copy the layers with their parameters; those that share values share the copy."""
     data = _copy(net.arena.data)
     diff = _copy(net.arena.diff) if with_diffs else net.arena.diff
     in_arena = {id(piece.parameter) for piece in net.arena.slices}

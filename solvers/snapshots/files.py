@@ -19,7 +19,7 @@ _HINT = "free space or choose another snapshot_prefix; the snapshots written bef
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file so that a crash at any moment leaves the old one or the new one, never a part.
+    """Write a file so that a crash at any moment leaves the old one or the new one, never a part.
 
     Raises:
         SnapshotError: the file cannot be written; names it and the system's reason.
@@ -31,11 +31,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def publish(files: Sequence[tuple[Path, Path]], obsolete: Iterable[Path]) -> None:
-    """Gives finished temporary files their names, in order, each on disk before the last one appears.
+    """Give finished temporary files their names, in order, each on disk before the last one appears.
 
     Args:
         files: (temporary file, its name to be), in one folder; the last one makes the others count.
-        obsolete: files that tell of an older set under the same names; they go first, so that no mixture
+        obsolete: files that describe an older set under the same names; they go first, so that no mixture
             of the two ever counts.
 
     Raises:
@@ -56,7 +56,7 @@ def publish(files: Sequence[tuple[Path, Path]], obsolete: Iterable[Path]) -> Non
 
 
 def cannot_write(path: Path, error: OSError, size: int, needed: int) -> SnapshotError:
-    """The error for a file that cannot be written, with the number of bytes that are missing.
+    """Make the error for a file that cannot be written, with the number of bytes that are missing.
 
     Args:
         path: the file.
@@ -88,7 +88,7 @@ def _shortage(path: Path, error: OSError, size: int, needed: int) -> str:
 
 
 def probe_writable(prefix: Path, location: Location | None = None) -> None:
-    """Makes sure that files whose names start with `prefix` can be written, by writing one.
+    """Make sure that files whose names start with `prefix` can be written, by writing one.
 
     Raises:
         SnapshotError: they cannot; names the prefix and the system's reason.
@@ -106,7 +106,7 @@ def probe_writable(prefix: Path, location: Location | None = None) -> None:
 
 
 def remove_leftovers(prefix: Path) -> None:
-    """Removes temporary files that a run under this prefix left when it was killed while it wrote.
+    """Remove temporary files that a run under this prefix left when it was killed while writing.
 
     A file stays whose writer may still be at work: its process runs on this machine, or (it may run on another
     one) the file was written to within the last minute.

@@ -27,7 +27,7 @@ SUFFIX = ".manifest.json"
 _FORMAT = 1
 _CHUNK = 1 << 20
 _SUM_LENGTH = 2 * hashlib.sha256().digest_size
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 _OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole one"
 
 
@@ -47,7 +47,7 @@ class FileSum:
 
     @classmethod
     def of(cls, name: str, content: bytes) -> FileSum:
-        """That of a content."""
+        """Make that of a content."""
         return cls(name, len(content), hashlib.sha256(content).hexdigest())
 
 
@@ -73,12 +73,12 @@ class Manifest:
     state: FileSum
 
     def encode(self) -> bytes:
-        """The content of the file."""
+        """Encode the manifest as a file's content."""
         values = {"format": _FORMAT, **asdict(self)}
         return (json.dumps({**values, "checksum": _checksum(values)}, indent=1) + "\n").encode()
 
     def check(self, weights: Path, state: Path) -> None:
-        """Compares the files on disk with what was written.
+        """Compare the files on disk with what was written.
 
         Raises:
             SnapshotError: (exit code 65) one of them differs; says which and in what.
@@ -88,13 +88,13 @@ class Manifest:
 
 
 def manifest_path(state: str | os.PathLike[str]) -> Path:
-    """Where the manifest of a solverstate lies."""
+    """Return the path of a solverstate's manifest."""
     state = Path(state)
     return state.with_name(state.name + SUFFIX)
 
 
 def read_manifest(state: str | os.PathLike[str]) -> Manifest | None:
-    """Reads the manifest of a solverstate; None if it has none.
+    """Read the manifest of a solverstate; None if it has none.
 
     Raises:
         SnapshotError: (exit code 65) the manifest is damaged.
@@ -102,7 +102,7 @@ def read_manifest(state: str | os.PathLike[str]) -> Manifest | None:
     path = manifest_path(state)
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES)
+            content = file.read(_MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -146,7 +146,7 @@ def _decode(values: Json) -> Manifest:
 
 
 def check_file(path: Path, expected: FileSum) -> None:
-    """Compares a file with what was written.
+    """Compare a file with what was written.
 
     Raises:
         SnapshotError: (exit code 65) it is missing, cut short, longer, or holds other bytes.

@@ -1,9 +1,9 @@
-"""What the files of a snapshot are called: the weights and the solver's state, which names them.
+"""The names of a snapshot's files: the weights and the solver's state, which names them.
 
 `<prefix>_iter_<N>.caffemodel` is a NetParameter with every layer and its blobs,
 `<prefix>_iter_<N>.solverstate` a SolverState that names it. With `snapshot_format: HDF5` both are HDF5, and their
-names end in `.h5`, by which Caffe tells. A snapshot counts once its solverstate is there; a manifest beside it
-(`snapshot_manifest`) says what the two held.
+names end in `.h5`, by which Caffe recognizes them. A snapshot counts once its solverstate is there; a manifest beside
+it (`manifest.py`) says what the two held.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mgcaffe.prototxt import SolverParameter, SolverSource
 
 
 def snapshot_prefix(param: SolverParameter, source: SolverSource | None = None) -> Path:
-    """What the names of a solver's snapshots begin with.
+    """Return what the names of a solver's snapshots begin with.
 
     A missing snapshot_prefix means the solver's own path without its suffix; a folder means the solver's name
     in that folder.
@@ -38,15 +38,15 @@ def snapshot_prefix(param: SolverParameter, source: SolverSource | None = None) 
 
 
 def weights_path(prefix: Path, iteration: int, *, hdf5: bool = False) -> Path:
-    """The caffemodel of an iteration."""
+    """Return the path of an iteration's caffemodel."""
     return prefix.with_name(f"{prefix.name}_iter_{iteration}.caffemodel{'.h5' if hdf5 else ''}")
 
 
 def state_path(prefix: Path, iteration: int, *, hdf5: bool = False) -> Path:
-    """The solverstate of an iteration."""
+    """Return the path of an iteration's solverstate."""
     return prefix.with_name(f"{prefix.name}_iter_{iteration}.solverstate{'.h5' if hdf5 else ''}")
 
 
 def is_hdf5(param: SolverParameter) -> bool:
-    """Whether a solver's snapshots are HDF5."""
+    """Return whether a solver's snapshots are HDF5."""
     return bool(param.snapshot_format == type(param).HDF5)

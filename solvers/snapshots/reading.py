@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from mgcaffe.engine.weights.hdf5_image import is_hdf5, open_image
 from mgcaffe.errors import EngineError, PrototxtError
 from mgcaffe.prototxt import SolverParameter, SolverSource, read_net
 from mgcaffe.solvers.events import Emit, NothingToRestore, Restored, Warned, WeightsCopied
+from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.snapshots.manifest import check_file, read_manifest
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
 from mgcaffe.solvers.snapshots.state import Progress, SavedState, unreadable
@@ -29,7 +30,7 @@ _OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole o
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
-    """Reads a solverstate and finds its caffemodel, ours or Caffe's.
+    """Read a solverstate and find its caffemodel, ours or Caffe's.
 
     Returns:
         The state, and the caffemodel's path.
@@ -48,14 +49,39 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
     return state, weights
 
 
+def restore_snapshot(
+    path: str, net: Net, test_nets: Sequence[Net], updater: Updater, ranks: Ranks, emit: Emit
+) -> Progress:
+    """Put a snapshot's weights and histories back on all ranks; collective.
+
+    Args:
+        path: the solverstate.
+        net, test_nets: the training net, and the test nets, which share its weights.
+        updater: whose histories are filled.
+        ranks: the ranks; rank 0 alone reads.
+        emit: takes the events.
+
+    Returns:
+        Where the solver stood.
+
+    Raises:
+        SnapshotError, NetError: (exit code 65) on rank 0: a file cannot be used, or is not of this net and solver type.
+    """
+    progress = load_snapshot(path, net, updater, emit) if ranks.rank == 0 else None
+    progress = ranks.communicator.broadcast_object(progress)
+    assert progress is not None
+    ranks.broadcast_from_rank0([net.arena.data, *(each.arena.data for each in test_nets), *updater.histories])
+    return progress
+
+
 def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress:
-    """Puts a snapshot's weights and histories back.
+    """Put a snapshot's weights and histories back.
 
     Args:
         path: the solverstate.
         net: the training net.
         updater: whose histories are filled.
-        emit: takes the events that tell what was copied from where.
+        emit: takes the events of what was copied from where.
 
     Returns:
         Where the solver stood.
@@ -77,7 +103,7 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
 
 @contextmanager
 def _reading_weights(path: Path) -> Iterator[None]:
-    """Turns what is said of a caffemodel that cannot be parsed into the error for a snapshot that cannot be used."""
+    """Turn the error of a caffemodel that cannot be parsed into that of a snapshot that cannot be used."""
     try:
         yield
     except PrototxtError as error:
@@ -86,7 +112,7 @@ def _reading_weights(path: Path) -> Iterator[None]:
 
 
 def _check_complete(report: CopyReport, net: Net, weights: Path) -> None:
-    """Makes sure that a snapshot's caffemodel had the values of every layer of the net.
+    """Make sure that a snapshot's caffemodel had the values of every layer of the net.
 
     Args:
         report: what became of the caffemodel's layers.
@@ -109,13 +135,13 @@ def _check_complete(report: CopyReport, net: Net, weights: Path) -> None:
 def newest_snapshot(
     param: SolverParameter, source: SolverSource | None, communicator: Communicator, emit: Emit
 ) -> str | None:
-    """The newest snapshot under a solver's prefix that can be used; collective, and the same on every rank.
+    """Find the newest snapshot under a solver's prefix that can be used; collective, and the same on every rank.
 
     Args:
         param: the SolverParameter message.
         source: where its fields stand.
         communicator: the ranks; rank 0 alone looks.
-        emit: takes a warning for each damaged one that is passed over.
+        emit: takes a warning for each damaged one that is skipped.
 
     Returns:
         The solverstate's path, or None: there is none.
@@ -145,7 +171,7 @@ def _newest(prefix: Path, emit: Emit) -> str | None:
 
 
 def _check_weights(path: Path) -> None:
-    """Makes sure that weights without a manifest can be read."""
+    """Make sure that weights without a manifest can be read."""
     if not is_hdf5(path):
         with _reading_weights(path):
             read_net(path)

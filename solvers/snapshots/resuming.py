@@ -1,95 +1,144 @@
-"""What a resume puts back beside weights and histories: where the data stood, and the random numbers' seed.
+"""What a snapshot holds beside weights and histories, gathered for it, and put back by a resume.
 
-Caffe starts its data from the beginning, with new random numbers.
+Of all this Caffe keeps the iteration and the rate's step: it starts its data from the beginning, with new random
+numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mgcaffe.comm import SingleCommunicator
 from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
+from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.exchange.averaging import GradientAveraging
+from mgcaffe.solvers.exchange.ranks import Ranks
+from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
+from mgcaffe.solvers.rates.policies import LearningRatePolicy
+from mgcaffe.solvers.setup.building import BuiltNets
+from mgcaffe.solvers.snapshots.state import Progress
+from mgcaffe.solvers.update.updater import Updater
 
 if TYPE_CHECKING:
     from mgcaffe.engine.data.data_layer import DataLayer
 
 
+@dataclass(frozen=True)
+class RunState:
+    """The parts of a solver that have a state beside weights and histories.
+
+    Attributes:
+        param: the SolverParameter message.
+        nets: with their data positions and recurrent states.
+        ranks: the ranks that train in step.
+        updater: the update rule.
+        policy: the learning-rate policy.
+        smoothed: the latest losses.
+        averaging: holds the plan by which gradients are merged.
+        emit: takes the events.
+    """
+
+    param: SolverParameter
+    nets: BuiltNets
+    ranks: Ranks
+    updater: Updater
+    policy: LearningRatePolicy
+    smoothed: SmoothedLoss
+    averaging: GradientAveraging
+    emit: Emit
+
+    def progress(self, iteration: int, seed: int, *, alone: bool = False) -> Progress:
+        """Gather where the run stands; collective unless this rank is alone, and complete on rank 0."""
+        plan = self.averaging.plan
+        communicator = SingleCommunicator() if alone else self.ranks.communicator
+        return Progress(
+            iteration=iteration,
+            current_step=self.policy.current_step(iteration),
+            seed=seed,
+            world_size=self.ranks.size,
+            records=data_positions(self.nets.train, self.nets.tests),
+            smoothed_losses=self.smoothed.losses,
+            plateau=self.policy.state,
+            solver_type=self.updater.name,
+            correlations=self.updater.correlations,
+            plan=plan.to_json() if plan is not None else "",
+            recurrent=carried_state.gather(self.nets.train, self.nets.tests, communicator),
+        )
+
+    def resume(self, progress: Progress) -> None:
+        """Put everything back, and warn of what the snapshot does not say or what has changed since; collective."""
+        ranks = self.ranks
+        if progress.seed is not None:
+            self._take_seed(progress.seed)
+        self.smoothed.restore(progress.smoothed_losses)
+        missing = self.policy.resume(progress.plateau, progress.iteration, progress.current_step)
+        for text in (missing, self.updater.resume(progress.correlations)):
+            if text is not None:
+                self.emit(Warned(text))
+        self._warn_of_world_size(progress.world_size)
+        carried_state.put_back(self.nets.train, self.nets.tests, progress.recurrent, ranks.rank, ranks.size, self.emit)
+        if progress.world_size == ranks.size:
+            self.averaging.adopt(progress.plan)
+        self._seek_data(progress.records, progress.iteration)
+
+    def _take_seed(self, seed: int) -> None:
+        """Go on with the snapshot's seed, which all random numbers derive from; `_seek_data` has to follow."""
+        if self.param.random_seed >= 0 and self.param.random_seed != seed:
+            self.emit(
+                Warned(f"going on with the snapshot's seed {seed}, not with random_seed {self.param.random_seed}")
+            )
+        for net in (self.nets.train, *self.nets.tests):
+            net.seed = net.context.seed = seed
+
+    def _warn_of_world_size(self, before: int | None) -> None:
+        """Warn that another number of ranks makes another batch."""
+        if before is not None and before != self.ranks.size:
+            self.emit(
+                Warned(
+                    f"the snapshot was taken with {before} rank(s) and training goes on with {self.ranks.size}:"
+                    " the batch over all ranks changes with them"
+                )
+            )
+
+    def _seek_data(self, records: dict[str, int] | None, iteration: int) -> None:
+        """Move every data layer to where a run stood that has made `iteration` updates.
+
+        A layer that the snapshot doesn't know (all of them, in one that Caffe wrote) is moved by computation.
+
+        Args:
+            records: what `data_positions` gave.
+            iteration: updates done.
+        """
+        computed = []
+        for name, layer, test in _named(self.nets.train, self.nets.tests):
+            if records is not None and name in records:
+                layer.seek(records[name])
+                continue
+            if test is None:
+                layer.seek(iteration * self.param.iter_size * self.ranks.size * layer.batch_size)
+            else:
+                layer.seek(_tests_done(self.param, iteration) * self.param.test_iter[test] * layer.batch_size)
+            computed.append(f"'{layer.name}' at record {layer.position()}")
+        if computed:
+            self.emit(
+                Warned(
+                    "the snapshot doesn't say where the data stood; going on as if this run's batch sizes, ranks"
+                    f" and tests had been in force from the start: {', '.join(computed)}"
+                )
+            )
+
+
 def data_positions(train_net: Net, test_nets: Sequence[Net]) -> dict[str, int]:
-    """Global records that every data layer has given, by the name it has in a snapshot."""
+    """Return the global records that every data layer has given, by the name it has in a snapshot."""
     return {name: layer.position() for name, layer, _ in _named(train_net, test_nets)}
 
 
-def seek_data(
-    train_net: Net,
-    test_nets: Sequence[Net],
-    records: dict[str, int] | None,
-    *,
-    param: SolverParameter,
-    iteration: int,
-    world_size: int,
-    emit: Emit,
-) -> None:
-    """Moves every data layer to where a run stood that has made `iteration` updates.
-
-    A layer that the snapshot doesn't know (all of them, in one that Caffe wrote) is moved by computation.
-
-    Args:
-        train_net, test_nets: whose data layers are moved.
-        records: what `data_positions` gave.
-        param: the SolverParameter message.
-        iteration: updates done.
-        world_size: ranks that train in step.
-        emit: takes the events.
-    """
-    computed = []
-    for name, layer, test in _named(train_net, test_nets):
-        if records is not None and name in records:
-            layer.seek(records[name])
-            continue
-        if test is None:
-            layer.seek(iteration * param.iter_size * world_size * layer.batch_size)
-        else:
-            layer.seek(_tests_done(param, iteration) * param.test_iter[test] * layer.batch_size)
-        computed.append(f"'{layer.name}' at record {layer.position()}")
-    if computed:
-        emit(
-            Warned(
-                "the snapshot doesn't say where the data stood; going on as if this run's batch sizes, ranks"
-                f" and tests had been in force from the start: {', '.join(computed)}"
-            )
-        )
-
-
-def take_seed(nets: Sequence[Net], seed: int, param: SolverParameter, emit: Emit) -> None:
-    """Goes on with the seed of the run that is resumed, which all random numbers derive from.
-
-    Args:
-        nets: all nets; their data layers have to be moved (`seek_data`) afterwards.
-        seed: the snapshot's.
-        param: the SolverParameter message.
-        emit: takes the events.
-    """
-    if param.random_seed >= 0 and param.random_seed != seed:
-        emit(Warned(f"going on with the snapshot's seed {seed}, not with random_seed {param.random_seed}"))
-    for net in nets:
-        net.seed = net.context.seed = seed
-
-
-def warn_of_ranks(before: int | None, now: int, emit: Emit) -> None:
-    """Says that another number of ranks makes another batch."""
-    if before is not None and before != now:
-        emit(
-            Warned(
-                f"the snapshot was taken with {before} rank(s) and training goes on with {now}:"
-                " the batch over all ranks changes with them"
-            )
-        )
-
-
 def _named(train_net: Net, test_nets: Sequence[Net]) -> Iterator[tuple[str, DataLayer, int | None]]:
-    """(name in a snapshot, layer, number of the test net or None) of all data layers."""
+    """Yield (name in a snapshot, layer, index of the test net or None) of all data layers."""
     for layer in train_net.data_layers:
         yield layer.name, layer, None
     for index, net in enumerate(test_nets):
@@ -98,7 +147,7 @@ def _named(train_net: Net, test_nets: Sequence[Net]) -> Iterator[tuple[str, Data
 
 
 def _tests_done(param: SolverParameter, iteration: int) -> int:
-    """How many tests come before the update number `iteration` (the test due at that number comes after)."""
+    """Count the tests that come before the update number `iteration` (the test due at that number comes after)."""
     if param.test_interval <= 0 or iteration == 0:
         return 0
     due = (iteration - 1) // param.test_interval + 1

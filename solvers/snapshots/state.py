@@ -85,10 +85,10 @@ class SavedState:
     history: Sequence[NDArray[Any]]
 
     def find_weights(self, *, beside_first: bool = False) -> Path:
-        """The caffemodel: where the state says, or else beside the state.
+        """Find the caffemodel: where the state says, or else beside the state.
 
         Args:
-            beside_first: looks beside the state first, where the files that a manifest tells of lie.
+            beside_first: looks beside the state first, where the files that a manifest describes lie.
 
         Raises:
             SnapshotError: it lies in neither place.
@@ -104,7 +104,7 @@ class SavedState:
         )
 
     def check_solver_type(self, name: str) -> None:
-        """Refuses a state of another solver type (a state of Caffe's doesn't tell its own).
+        """Refuse a state of another solver type (Caffe's states do not hold theirs).
 
         Raises:
             SnapshotError: it was written by another one than `name`.
@@ -117,7 +117,7 @@ class SavedState:
             )
 
     def check_history(self, parameters: Sequence[Parameter], histories: int) -> None:
-        """Makes sure that `copy_history` will succeed.
+        """Make sure that `copy_history` will succeed.
 
         Args:
             parameters: in Caffe's learnable order.
@@ -143,10 +143,10 @@ class SavedState:
     def copy_history(
         self, arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
     ) -> None:
-        """Fills a solver's histories; none of them, if one does not fit.
+        """Fill a solver's histories; none of them, if one does not fit.
 
         Args:
-            arena: tells where each parameter lies in a history.
+            arena: knows where each parameter lies in a history.
             parameters: in Caffe's learnable order.
             histories: flat tensors; the file holds all of the first, then all of the second.
 
@@ -162,14 +162,14 @@ class SavedState:
 def history_arrays(
     arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
 ) -> Iterator[NDArray[Any]]:
-    """The histories as Caffe stores them, parameter by parameter; arguments as for `SavedState.copy_history`."""
+    """Yield the histories as Caffe stores them, parameter by parameter; arguments as for `SavedState.copy_history`."""
     for flat in histories:
         for parameter in parameters:
             yield arena.view(flat, parameter).cpu().numpy()
 
 
 def engine_state(progress: Progress) -> EngineState:
-    """What Caffe's own fields do not say, as an EngineState message."""
+    """Make the EngineState message of what Caffe's own fields do not hold."""
     message = EngineState(
         version=1,
         random_seed=progress.seed or 0,
@@ -192,10 +192,10 @@ def engine_state(progress: Progress) -> EngineState:
 
 
 def add_engine_state(progress: Progress, message: EngineState) -> None:
-    """Fills in what an EngineState message says.
+    """Fill in what an EngineState message holds.
 
     Raises:
-        ValueError, DecodeError, PrototxtError: it says what no run can have left.
+        ValueError, DecodeError, PrototxtError: it holds values that no run can have left.
     """
     entries = {entry.key: entry.value for entry in message.extra}
     progress.seed = message.random_seed
@@ -228,7 +228,7 @@ def _correlations(content: bytes) -> list[float]:
 
 
 def checked_progress(iteration: int, current_step: int) -> Progress:
-    """What Caffe's own fields say.
+    """Make the progress that Caffe's own fields hold.
 
     Raises:
         ValueError: a count is negative.
@@ -246,7 +246,7 @@ def _is_file(path: Path) -> bool:
 
 
 def only_weights(path: Path) -> SnapshotError:
-    """The error for weights that were given instead of a state."""
+    """Make the error for weights that were given instead of a state."""
     return unreadable(
         f"{path} is a caffemodel (weights alone), not a solverstate",
         "resume with the .solverstate beside it, or start from these weights with --weights",
@@ -254,11 +254,11 @@ def only_weights(path: Path) -> SnapshotError:
 
 
 def unreadable(message: str, hint: str | None) -> SnapshotError:
-    """The error for a snapshot that cannot be used."""
+    """Make the error for a snapshot that cannot be used."""
     return SnapshotError(message, hint=hint, exit_code=EXIT_BAD_INPUT)
 
 
 def _without_leading_ones(shape: Shape) -> Shape:
-    """Old blobs are padded to four axes with ones in front."""
+    """Strip the ones in front with which old blobs are padded to four axes."""
     sizes = np.array(shape)
     return tuple(sizes[int(np.argmax(sizes != 1)) :].tolist()) if (sizes != 1).any() else ()

@@ -38,7 +38,7 @@ def encode_state(
     parameters: Sequence[Parameter],
     histories: Sequence[torch.Tensor],
 ) -> bytes:
-    """The content of a solverstate file; arguments as for `SavedState.copy_history`."""
+    """Encode a solverstate file; arguments as for `SavedState.copy_history`."""
     message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
     for values in history_arrays(arena, parameters, histories):
         fill_blob(message.history.add(), values)
@@ -49,7 +49,7 @@ def encode_state(
 
 
 def read_state(path: str | os.PathLike[str]) -> SavedState:
-    """Reads a solverstate, ours or Caffe's, binary or HDF5 by its content.
+    """Read a solverstate, ours or Caffe's, binary or HDF5 by its content.
 
     Raises:
         SnapshotError: (exit code 65) the file is missing, cut short, a caffemodel or something else.

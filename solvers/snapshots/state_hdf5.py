@@ -4,7 +4,7 @@
 /learned_net           the path of the weights, a string of fixed length that ends with a zero byte
 /history/<i>           the histories, parameter by parameter
 /iter_last_event, /minimum_loss   one each, with lr_policy `plateau`, as SSD's fork has them
-/engine_state          our EngineState message as bytes, which Caffe passes over
+/engine_state          our EngineState message as bytes, which Caffe skips
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mgcaffe.solvers.snapshots.state import (
     unreadable,
 )
 
-_LONGEST_PATH = 1 << 16
+_MAX_PATH_BYTES = 1 << 16
 
 
 def encode_state_hdf5(
@@ -45,7 +45,7 @@ def encode_state_hdf5(
     parameters: Sequence[Parameter],
     histories: Sequence[torch.Tensor],
 ) -> bytes:
-    """The content of the file; arguments as for `encode_state`."""
+    """Encode the file; arguments as for `encode_state`."""
 
     def fill(file: Any) -> None:
         file["iter"] = np.array([progress.iteration], np.int32)
@@ -63,7 +63,7 @@ def encode_state_hdf5(
 
 
 def read_state_hdf5(path: Path) -> SavedState:
-    """Reads the file, ours or Caffe's.
+    """Read the file, ours or Caffe's.
 
     Raises:
         SnapshotError: (exit code 65) it is cut short, a caffemodel or something else.
@@ -90,7 +90,7 @@ def read_state_hdf5(path: Path) -> SavedState:
 
 
 def _write_string(file: Any, name: str, text: str) -> None:
-    """Writes a string as C's HDF5 functions do, which h5py's own strings are not for Caffe to read."""
+    """Write a string as C's HDF5 functions do, since Caffe cannot read h5py's own strings."""
     import h5py
 
     content = text.encode()
@@ -106,7 +106,7 @@ def _read_string(file: Any) -> str:
     if "learned_net" not in file:
         return ""
     dataset = file["learned_net"]
-    if dataset.nbytes > _LONGEST_PATH:
+    if dataset.nbytes > _MAX_PATH_BYTES:
         raise ValueError(f"learned_net has {dataset.nbytes} bytes")
     value = dataset[()]
     return (value if isinstance(value, bytes) else bytes(value)).split(b"\0")[0].decode()
@@ -126,7 +126,7 @@ def _values(dataset: Any) -> NDArray[Any]:
 
 
 def _read(dataset: Any) -> NDArray[Any]:
-    """The values, if they are really in the file: HDF5 makes up what it has not stored, of any size."""
+    """Read the values, if they are really in the file: HDF5 makes up what it has not stored, of any size."""
     stored = dataset.id.get_storage_size()
     if dataset.nbytes > stored:
         raise ValueError(f"'{dataset.name}' has {dataset.nbytes} bytes by its shape, and {stored} are stored")

@@ -1,4 +1,4 @@
-"""The snapshots that lie under a prefix: which there are, which of them are whole, and which may go."""
+"""The snapshots under a prefix: which there are, which of them are whole, and which are removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StoredSnapshot:
         return [self.state, _weights_of(self.state), manifest_path(self.state)]
 
     def check(self) -> None:
-        """Compares the files with the manifest.
+        """Compare the files with the manifest.
 
         Raises:
             SnapshotError: they differ, or there is no whole manifest.
@@ -45,9 +45,9 @@ class StoredSnapshot:
 
 
 def stored_snapshots(prefix: Path) -> list[StoredSnapshot]:
-    """The snapshots under a prefix, in the order in which they were written, the newest first.
+    """List the snapshots under a prefix, in the order in which they were written, the newest first.
 
-    Snapshots whose state is gone, and what has no iteration in its name, are passed over.
+    Snapshots whose state is gone, and files without an iteration in their name, are skipped.
     """
     pattern = re.compile(re.escape(prefix.name) + r"_iter_(\d{1,18})\.solverstate(\.h5)?")
     found = []
@@ -72,7 +72,7 @@ def stored_snapshots(prefix: Path) -> list[StoredSnapshot]:
 
 
 class Retention:
-    """Removes the snapshots that nobody asked to keep.
+    """Removes the snapshots that are superseded.
 
     Args:
         prefix: what the snapshots' names begin with.
@@ -85,14 +85,14 @@ class Retention:
         self._whole: set[tuple[Path, float]] = set()
 
     def prune(self, newest: Path, best: int | None, warn: Callable[[str], None]) -> None:
-        """Removes what is superseded, once the newest snapshot has been read back from the disk.
+        """Remove what is superseded, once the newest snapshot has been read back from the disk.
 
         Those without a manifest are not ours, and stay. A damaged one doesn't count among those to keep.
 
         Args:
             newest: the solverstate written last.
             best: the iteration of the best snapshot, which stays; None if there is none.
-            warn: is told of damaged ones.
+            warn: takes a text for each damaged one.
 
         Raises:
             SnapshotError: the newest one is not on disk as it was written; nothing is removed then.
@@ -141,14 +141,14 @@ class Retention:
         return True
 
     def _check(self, snapshot: StoredSnapshot) -> None:
-        """Reads a snapshot once in a run."""
+        """Check a snapshot, once per run."""
         known = (snapshot.state, snapshot.written_at)
         if known not in self._whole:
             snapshot.check()
             self._whole.add(known)
 
     def _remove_orphans(self) -> None:
-        """What is left of snapshots whose removal was cut short: manifests without their state."""
+        """Remove what is left of snapshots whose removal was cut short: manifests without their state."""
         pattern = re.compile(re.escape(self._prefix.name) + r"_iter_\d{1,18}\.solverstate(\.h5)?" + re.escape(SUFFIX))
         for path in list(self._prefix.parent.iterdir()):
             state = path.with_name(path.name.removesuffix(SUFFIX))

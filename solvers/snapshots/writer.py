@@ -1,14 +1,13 @@
 """The snapshots of one run: taken between two iterations, written in the background, pruned, the best one kept.
 
 Training waits only for a copy of weights and histories. One snapshot is written at a time, so there is one copy
-in memory at most: the next one waits until the thread has ended. What happened there is told to the listeners
-by the thread that trains, when it next calls.
+in memory at most: the next one waits until the thread has ended (`background`).
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -17,15 +16,17 @@ from pathlib import Path
 from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.errors import SnapshotError
-from mgcaffe.prototxt import SolverParameter
-from mgcaffe.solvers.events import BestFound, Emit, Event, OutputValue, SnapshotWriting, SnapshotWritten, Warned
+from mgcaffe.prototxt import SolverParameter, SolverSource
+from mgcaffe.solvers.events import BestFound, Emit, OutputValue, SnapshotWriting, SnapshotWritten, Warned
+from mgcaffe.solvers.snapshots.background import BackgroundWriter
 from mgcaffe.solvers.snapshots.best import BestRule, BestScore
 from mgcaffe.solvers.snapshots.copying import SnapshotCopy
-from mgcaffe.solvers.snapshots.files import remove_leftovers, write_atomically
+from mgcaffe.solvers.snapshots.files import probe_writable, remove_leftovers, write_atomically
 from mgcaffe.solvers.snapshots.manifest import manifest_path
-from mgcaffe.solvers.snapshots.names import is_hdf5, state_path, weights_path
+from mgcaffe.solvers.snapshots.names import is_hdf5, snapshot_prefix, state_path, weights_path
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.store import Retention, stored_snapshots
+from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update.updater import Updater
 
 
@@ -34,76 +35,84 @@ class Snapshots:
 
     Args:
         param: the SolverParameter message.
-        prefix: gives what the files' names begin with; asked at the first snapshot.
-        net: the training net.
+        source: where its fields stand, for errors and the default prefix.
+        net, test_nets: the training net, and the test nets, one of which `snapshot_best` may name.
         updater: whose histories are saved.
-        best_rule: judges test scores; None: `snapshot_best` is not set.
         emit: takes the events, on the thread that calls.
 
     Attributes:
-        failure: why the latest snapshot is not on disk; None if it is.
         last_state: the solverstate written last in this run, if any.
+
+    Raises:
+        SolverError: `snapshot_best` names no output of a test net.
     """
 
     def __init__(
         self,
         param: SolverParameter,
-        prefix: Callable[[], Path],
+        source: SolverSource | None,
         net: Net,
+        test_nets: Sequence[Net],
         updater: Updater,
-        best_rule: BestRule | None,
         emit: Emit,
     ) -> None:
-        self.failure: SnapshotError | None = None
         self.last_state: str | None = None
         self._param = param
-        self._prefix = prefix
+        self._source = source
         self._net = net
         self._updater = updater
-        self._best_rule = best_rule
         self._emit = emit
-        self._hdf5 = is_hdf5(param)
         self._stops: bool = param.snapshot_errors == type(param).STOP
-        self._keeps_all = not param.snapshot_keep and best_rule is None
-        self._retention: Retention | None = None
+        self._best_rule = BestRule(param.snapshot_best, test_nets, source) if param.snapshot_best else None
+        self._background = BackgroundWriter(emit, stops=self._stops)
         self._written: int | None = None
         self._written_at = 0.0
-        self._thread: threading.Thread | None = None
-        self._happened: list[Event] = []
+
+    @functools.cached_property
+    def prefix(self) -> Path:
+        """What the names of the files begin with.
+
+        Raises:
+            SolverError: the solver gives no snapshot_prefix, and was read from no file.
+        """
+        return snapshot_prefix(self._param, self._source)
 
     @property
-    def best(self) -> BestScore | None:
-        """The best score whose snapshot is on disk."""
-        return self._best_rule.best if self._best_rule is not None else None
+    def failure(self) -> SnapshotError | None:
+        """Why the latest snapshot is not on disk; None if it is."""
+        return self._background.failure
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether `snapshot_best` is set, so that tests are to be followed by `take_if_best`."""
+        return self._best_rule is not None
 
     @property
     def wants_stop(self) -> bool:
         """Whether a snapshot failed, and `snapshot_errors` says that this ends the run."""
         return self._stops and self.failure is not None
 
-    def resume(self, state: str, iteration: int, best: BestScore | None) -> None:
-        """Goes on from an earlier run.
+    def resume(self, state: str, progress: Progress) -> None:
+        """Go on from an earlier run.
 
         Args:
             state: the solverstate; it need not be written again if these weights are the best.
-            iteration: updates done.
-            best: the best score so far.
+            progress: what it says.
         """
         self._written = None
         if self._best_rule is not None:
-            self._best_rule.resume(best)
-            if Path(state).absolute() == self._state(iteration).absolute() and manifest_path(state).exists():
-                self._written = iteration
+            self._best_rule.resume(progress.best)
+            same = Path(state).absolute() == self._state(progress.iteration).absolute()
+            if same and manifest_path(state).exists():
+                self._written = progress.iteration
 
     def take(self, progress: Progress) -> None:
-        """Copies weights and histories as they are now, and has them written."""
+        """Copy weights and histories as they are now, and have them written."""
         self.wait()  # only then is the best one so far known
-        self._start(replace(progress, best=self.best), None)
-        if not self._param.snapshot_background:
-            self.wait()
+        self._start(replace(progress, best=self._best), None)
 
     def take_if_best(self, scores: Sequence[Sequence[OutputValue]], progress: Progress) -> None:
-        """Keeps a snapshot of these weights if the test's scores are the best so far.
+        """Keep a snapshot of these weights if the test's scores are the best so far.
 
         Args:
             scores: the scores of each test net.
@@ -116,105 +125,103 @@ class Snapshots:
         if best is None:
             return
         if self._written == progress.iteration:
-            self._run(lambda: self._mark_best(self._state(progress.iteration), best))
+            self._write_with(lambda: self._mark_best(self._state(progress.iteration), best))
         else:
             self._start(replace(progress, best=best), best)
-        if not self._param.snapshot_background:
-            self.wait()
 
     def poll(self) -> None:
-        """Tells what the thread has done by now; never waits."""
-        while self._happened:
-            self._emit(self._happened.pop(0))
+        """Emit the events of what has been written by now, without waiting."""
+        self._background.poll()
 
     def wait(self) -> None:
-        """Returns once nothing is being written any more."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        self.poll()
+        """Return once nothing is being written any more."""
+        self._background.wait()
 
     def end(self, communicator: Communicator) -> tuple[SnapshotError | None, str | None]:
-        """Waits, and says the same on every rank: why the last snapshot failed, and the last state written."""
+        """Wait, and return the same on every rank: why the last snapshot failed, and the last state written."""
         self.wait()
         facts = (self.failure.message, self.failure.hint) if self.failure is not None else None
         facts, last_state = communicator.broadcast_object((facts, self.last_state))
         return (SnapshotError(facts[0], hint=facts[1]) if facts is not None else None), last_state
 
     def close(self) -> None:
-        """Waits for the last snapshot; harmless when repeated."""
+        """Wait for the last snapshot; harmless when repeated."""
         self.wait()
 
     # -- beginning ---------------------------------------------------------------------------------------
 
     def _start(self, progress: Progress, best: BestScore | None) -> None:
-        """Copies and begins to write; nothing else is being written."""
-        iteration = progress.iteration
-        prefix = self._prefix()
-        weights = weights_path(prefix, iteration, hdf5=self._hdf5)
+        """Copy and begin to write; nothing else is being written."""
+        iteration, hdf5 = progress.iteration, is_hdf5(self._param)
+        weights = weights_path(self.prefix, iteration, hdf5=hdf5)
         self._emit(SnapshotWriting(iteration, str(weights), "weights"))
         self._emit(SnapshotWriting(iteration, str(self._state(iteration)), "state"))
-        copied = SnapshotCopy(self._net, self._updater, progress, hdf5=self._hdf5, with_diffs=self._param.snapshot_diff)
-        self._run(lambda: self._write(copied, prefix, str(weights), best))
+        copied = SnapshotCopy(self._net, self._updater, progress, hdf5=hdf5, with_diffs=self._param.snapshot_diff)
+        self._write_with(lambda: self._write(copied, str(weights), best))
+
+    def _write_with(self, work: Callable[[], None]) -> None:
+        self._background.start(work)
+        if not self._param.snapshot_background:
+            self.wait()
 
     def _state(self, iteration: int) -> Path:
-        return state_path(self._prefix(), iteration, hdf5=self._hdf5)
+        return state_path(self.prefix, iteration, hdf5=is_hdf5(self._param))
 
-    def _run(self, work: Callable[[], None]) -> None:
-        self._thread = threading.Thread(target=lambda: self._guarded(work), name="snapshot")
-        self._thread.start()
+    @property
+    def _best(self) -> BestScore | None:
+        """The best score whose snapshot is on disk."""
+        return self._best_rule.best if self._best_rule is not None else None
 
-    # -- on the thread -----------------------------------------------------------------------------------
+    # -- on the background thread ------------------------------------------------------------------------
 
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except SnapshotError as error:
-            self.failure = SnapshotError(error.message, hint=error.hint)  # the frames of `error` would keep the copy
-        except Exception as error:
-            # A thread that dies in silence would lose the snapshot without a word.
-            self.failure = SnapshotError(f"cannot write a snapshot: {type(error).__name__}: {error}")
-        else:
-            self.failure = None
-            return
-        ending = "the run stops" if self._stops else "training goes on, and the next snapshot is tried"
-        self._warn(f"no snapshot: {self.failure.message}; {ending}")
-
-    def _warn(self, text: str) -> None:
-        self._happened.append(Warned(text))
-
-    def _write(self, copied: SnapshotCopy, prefix: Path, weights: str, best: BestScore | None) -> None:
+    def _write(self, copied: SnapshotCopy, weights: str, best: BestScore | None) -> None:
         iteration = copied.progress.iteration
-        remove_leftovers(prefix)
-        state = copied.write(prefix, only_best=best is not None, written_at=self._next_time(prefix))
+        remove_leftovers(self.prefix)
+        state = copied.write(self.prefix, only_best=best is not None, written_at=self._next_time())
         self._written, self.last_state = iteration, str(state)
-        self._happened.append(SnapshotWritten(iteration, weights, str(state)))
+        self._background.report(SnapshotWritten(iteration, weights, str(state)))
         if best is not None:
             self._mark_best(state, best)
         else:
             self._prune(state)
 
-    def _next_time(self, prefix: Path) -> float:
-        """Now, or after the newest snapshot there is: what the clock does must not reorder them."""
+    def _next_time(self) -> float:
+        """Return the time now, or just after the newest snapshot there is: a clock set back must not reorder them."""
         if not self._written_at:
-            self._written_at = max((each.written_at for each in stored_snapshots(prefix)), default=0.0)
+            self._written_at = max((each.written_at for each in stored_snapshots(self.prefix)), default=0.0)
         self._written_at = max(time.time(), self._written_at + 1e-3)
         return self._written_at
 
     def _mark_best(self, state: Path, best: BestScore) -> None:
-        """Says in `<prefix>_best.json` which snapshot is the best one."""
+        """Write into `<prefix>_best.json` which snapshot is the best one."""
         assert self._best_rule is not None
-        prefix = self._prefix()
-        weights = weights_path(prefix, best.iteration, hdf5=self._hdf5)
+        weights = weights_path(self.prefix, best.iteration, hdf5=is_hdf5(self._param))
         text = json.dumps({**asdict(best), "weights": weights.name, "state": state.name}, indent=1)
-        write_atomically(prefix.with_name(f"{prefix.name}_best.json"), f"{text}\n".encode())
+        write_atomically(self.prefix.with_name(f"{self.prefix.name}_best.json"), f"{text}\n".encode())
         self._best_rule.best = best
-        self._happened.append(BestFound(best.iteration, best.output, best.value, str(state)))
+        self._background.report(BestFound(best.iteration, best.output, best.value, str(state)))
         self._prune(state)
 
     def _prune(self, newest: Path) -> None:
-        if self._keeps_all:
-            return
-        if self._retention is None:
-            self._retention = Retention(self._prefix(), self._param.snapshot_keep)
-        self._retention.prune(newest, self.best.iteration if self.best else None, self._warn)
+        if self._param.snapshot_keep or self._best_rule is not None:
+            best = self._best.iteration if self._best is not None else None
+            self._retention.prune(newest, best, lambda text: self._background.report(Warned(text)))
+
+    @functools.cached_property
+    def _retention(self) -> Retention:
+        return Retention(self.prefix, self._param.snapshot_keep)
+
+
+def check_prefix(param: SolverParameter, source: SolverSource | None, rank: int) -> None:
+    """Find out before hours of training that the snapshots a solver asks for cannot be written, on rank 0.
+
+    Raises:
+        SolverError: on every rank: there is no prefix.
+        SnapshotError: (exit code 73) on rank 0: no file can be written there.
+    """
+    if not (param.snapshot or param.snapshot_after_train or param.snapshot_best):
+        return
+    prefix = snapshot_prefix(param, source)
+    if rank == 0:
+        given = param.HasField("snapshot_prefix")
+        probe_writable(prefix, locate(source, "snapshot_prefix") if given else None)

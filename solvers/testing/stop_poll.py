@@ -1,4 +1,4 @@
-"""Asks all ranks, while each runs its own batches of a test, whether one of them wants to stop."""
+"""Finds out, while each rank runs its own batches of a test, whether one of them wants to stop."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from mgcaffe.solvers.exchange.ranks import Ranks
 
 _EXCHANGE_EVERY_S = 1.0
-_MOST_ROUNDS = 1_000_000
+_MAX_ROUNDS = 1_000_000
 
 
 class StopPoll:
-    """The question, put about once a second, after the same batch on every rank.
+    """Polls all ranks about once per second, after the same batch on every rank.
 
     Args:
         ranks: those that test together.
@@ -28,19 +28,19 @@ class StopPoll:
         self._clock = clock
         self._rounds = 0
         self._next = 1
-        self._asked_at = clock()
+        self._polled_at = clock()
 
     def agrees(self) -> bool:
-        """Whether all ranks stop here; to be called by all of them, after each round of batches."""
+        """Return whether all ranks stop here; all of them call it, after each round of batches."""
         if self._ranks.size == 1:
             return self._wants_stop()
         self._rounds += 1
         if self._rounds < self._next:
             return False
-        elapsed = self._clock() - self._asked_at
+        elapsed = self._clock() - self._polled_at
         # All ranks get the same sums to the bit, and so ask again after the same batch.
-        wishes, seconds = self._ranks.sum([float(self._wants_stop()), elapsed]).tolist()
-        a_round = max(seconds / self._ranks.size / self._rounds, 1e-9)
-        self._next = int(min(max(_EXCHANGE_EVERY_S / a_round, 1.0), _MOST_ROUNDS))
-        self._rounds, self._asked_at = 0, self._clock()
-        return bool(wishes > 0)
+        stops, seconds = self._ranks.sum([float(self._wants_stop()), elapsed]).tolist()
+        round_s = max(seconds / self._ranks.size / self._rounds, 1e-9)
+        self._next = int(min(max(_EXCHANGE_EVERY_S / round_s, 1.0), _MAX_ROUNDS))
+        self._rounds, self._polled_at = 0, self._clock()
+        return bool(stops > 0)

@@ -1,7 +1,7 @@
-"""All tests of one moment, and leaving them early: agreed by all ranks, and as if they had never begun.
+"""All tests of an iteration, and leaving them early: agreed by all ranks, and as if they had never begun.
 
-The ranks run different batches of a test and do not talk meanwhile. To agree on a stop they exchange a number about
-once a second: after how many batches, they work out from the mean time of a batch, which is part of the exchange.
+The ranks run different batches of a test and do not communicate meanwhile. To agree on a stop they exchange a number
+about once per second: after how many batches follows from the mean time of a batch, which is part of the exchange.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ class TestRuns:
         ranks: those that test together.
         with_loss: whether the mean loss is wanted.
         emit: takes the events.
+
+    Attributes:
+        scores: those of each net in the latest test that was not left.
     """
 
     __test__ = False  # the name is not a pytest class
 
     def __init__(self, nets: Sequence[Net], ranks: Ranks, with_loss: bool, emit: Emit) -> None:
+        self.scores: tuple[tuple[OutputValue, ...], ...] = ()
         self._nets = list(nets)
         self._ranks = ranks
         self._with_loss = with_loss
         self._emit = emit
 
-    def run(
-        self, seed: int, iteration: int, wants_stop: Callable[[], bool]
-    ) -> tuple[tuple[OutputValue, ...], ...] | None:
-        """Runs all tests; collective.
+    def run(self, seed: int, iteration: int, wants_stop: Callable[[], bool]) -> bool:
+        """Run all tests; collective.
 
         Args:
             seed: of the run's random numbers.
@@ -47,7 +49,7 @@ class TestRuns:
             wants_stop: whether this rank wants to stop.
 
         Returns:
-            The scores of each net, or None: a rank wanted to stop, all have left, and the data stand where they stood.
+            Whether the tests ended; if not, a rank wanted to stop, all have left, and the data stand where they stood.
         """
         positions = [(layer, layer.position()) for net in self._nets for layer in net.data_layers]
         states = [carried_state.snapshot(net) for net in self._nets]
@@ -71,8 +73,9 @@ class TestRuns:
             if result is None:
                 put_back()
                 self._emit(Warned("the test is left before its end; it runs again when training goes on"))
-                return None
+                return False
             seconds = time.perf_counter() - began
             self._emit(Tested(iteration, index, result.scores, result.loss, seconds))
             scores.append(result.scores)
-        return tuple(scores)
+        self.scores = tuple(scores)
+        return True

@@ -32,7 +32,7 @@ def run_test(
     with_loss: bool,
     poll: StopPoll | None = None,
 ) -> TestResult | None:
-    """Tests a net; a collective call.
+    """Test a net; a collective call.
 
     A batch counts once whatever the number of ranks, so the scores are those that one rank alone would get.
     The data go on where the test before stopped, as in Caffe.
@@ -42,7 +42,7 @@ def run_test(
         ranks: the ranks that test together.
         seed, iteration: what the net's random stream starts from, batch by batch.
         with_loss: whether the mean loss is wanted.
-        poll: asks the ranks whether the test is to be left early; None: it is not.
+        poll: finds out whether a rank wants to leave the test early; None: none does.
 
     Returns:
         The outcome, or None: a rank wanted to stop, and all have left the test after the same batch.
@@ -64,13 +64,13 @@ def run_test(
 
 
 def output_numbers(net: Net) -> np.ndarray:
-    """All numbers of a net's outputs after a forward pass, in Caffe's order, in float64."""
+    """Collect all numbers of a net's outputs after a forward pass, in Caffe's order, in float64."""
     values = [value.reshape(-1).double().cpu().numpy() for _, value in net.output_values()]
     return np.concatenate(values) if values else np.zeros(0)
 
 
 def label_outputs(net: Net, numbers: np.ndarray) -> tuple[OutputValue, ...]:
-    """The numbers of `output_numbers` with the name and loss weight of the blob that each one belongs to."""
+    """Label the numbers of `output_numbers` with the name and loss weight of the blob that each one belongs to."""
     blobs: list[Any] = [net.blobs[name] for name in net.outputs]
     names = [blob.name for blob in blobs for _ in range(blob.count)]
     return tuple(

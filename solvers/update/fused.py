@@ -2,7 +2,7 @@
 
 The kernel computes g <- g / grad_scale + weight_decay w; h <- momentum h + g; w <- w - lr h. With lr = 1,
 grad_scale = 1 / (eta scale) and weight_decay = eta decay that is Caffe's formula, whose history holds the
-rate. The operator is private to PyTorch, so it is tried out once before it is relied on.
+rate. The operator is private to PyTorch, so it is tested once before it is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def fused_sgd(
     decay: float,
     momentum: float,
 ) -> None:
-    """One update, h <- momentum h + eta (scale g + decay w); w <- w - h, of float32 slices of one device.
+    """Make one update, h <- momentum h + eta (scale g + decay w); w <- w - h, of float32 slices of one device.
 
     The gradients' values are lost.
     """
@@ -43,7 +43,7 @@ def fused_sgd(
 
 
 def fused_sgd_works(like: torch.Tensor) -> bool:
-    """Whether `fused_sgd` can be relied on for tensors of this kind.
+    """Return whether `fused_sgd` can be relied on for tensors of this kind.
 
     Only for float32, since the kernel reads grad_scale as a float; and only for updates with momentum, since without
     it the kernel keeps no history.

@@ -71,7 +71,7 @@ class LocalRates:
 
     @staticmethod
     def wanted(param: SolverParameter) -> bool:
-        """Whether the solver asks for rates of this kind."""
+        """Return whether the solver asks for rates of this kind."""
         return bool(param.larc or param.local_lr_auto)
 
     def of(

@@ -8,7 +8,7 @@ _PIECE = 1 << 19
 
 
 def l2_norm(values: torch.Tensor) -> torch.Tensor:
-    """The L2 norm of a flat tensor, as a scalar tensor in float64.
+    """Compute the L2 norm of a flat tensor, as a scalar tensor in float64.
 
     The squares of 61 M float32 values lose digits in one float32 sum.
     """

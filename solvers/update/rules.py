@@ -1,8 +1,8 @@
-"""What each solver type makes of a gradient (Caffe: sgd_solver.cpp and its siblings in solvers/).
+"""The update rule of each solver type (Caffe: sgd_solver.cpp and its siblings in solvers/).
 
 A rule takes a piece of the regularized gradient g and the same piece of its histories, which it brings up to
-date, and returns the step that is taken off the weights: W <- W - step. `eta` is rate * lr_mult. A rule may
-    use the gradient's storage for the step.
+date, and returns the step that is subtracted from the weights: W <- W - step. `eta` is rate * lr_mult. A rule may
+use the gradient's storage for the step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Numbers:
         param: the SolverParameter message.
         rate: the learning rate.
         iteration: updates done before this one.
-        momentum, weight_decay: of this iteration (`schedules`).
+        momentum, weight_decay: of this iteration (`rates.momentum_and_decay`).
         history_momentum: `momentum` as SGD's history is multiplied with it, corrected while the rate warms up.
     """
 
@@ -41,7 +41,7 @@ class Numbers:
 
 
 def _accept(param: SolverParameter, source: Source | None) -> list[str]:
-    """Any fields will do."""
+    """Accept all fields."""
     return []
 
 

@@ -1,7 +1,7 @@
 """The update of the weights: one pass over the arena's trainable part (Caffe: sgd_solver.cpp, ApplyUpdate).
 
 The arena is cut into groups of equal multipliers, each a list of slices. A rule turns a slice's gradient into
-the step that is taken off the weights; `apply` runs it over all groups, in pieces that stay in the cache. The
+the step that is subtracted from the weights; `apply` runs it over all groups, in pieces that stay in the cache. The
 order is Caffe's: clip (the caller gives the factor), divide by iter_size, regularize, then the rule. Frozen
 parameters (lr_mult 0) never change, so they are left out.
 
@@ -25,7 +25,7 @@ import torch
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, nearest
-from mgcaffe.solvers.rates.momentum_and_decay import Schedules
+from mgcaffe.solvers.rates.momentum_and_decay import MomentumAndDecay
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update import rules
 from mgcaffe.solvers.update.fused import fused_sgd, fused_sgd_works
@@ -37,7 +37,7 @@ from mgcaffe.solvers.update.rules import Numbers
 # pay more for the calls than they save.
 _PIECE = 1 << 19
 
-_MOST_PARTS = 1 << 14
+_MAX_PARTS = 1 << 14
 
 
 @dataclass
@@ -94,46 +94,46 @@ class Updater:
             )
         self._param = param
         self._arena = arena
-        self._schedules = Schedules(param, self.name, source)
+        self._momentum_and_decay = MomentumAndDecay(param, self.name, source)
         self._local_rates = LocalRates(param, self.name, arena, source) if LocalRates.wanted(param) else None
-        self.warnings += self._schedules.warnings + (self._local_rates.warnings if self._local_rates else [])
+        self.warnings += self._momentum_and_decay.warnings + (self._local_rates.warnings if self._local_rates else [])
         self.histories = [arena.like() for _ in range(self.rule.histories)]
-        self.groups = self._make_groups()
         self._parts: dict[tuple[int, int], list[Group]] = {}
-        # snapshot_diff writes what was last taken off the weights, as in Caffe.
-        self._keep_step = param.snapshot_diff
         plain = self.name == "SGD" and param.regularization_type == "L2"
         self._fused = plain and fused_sgd_works(arena.data)
 
     def apply(self, rate: float, iteration: int, scale: float = 1.0) -> None:
-        """One update.
+        """Make one update of all trainable weights.
 
         Args:
             rate: the learning rate.
             iteration: updates done before this one.
             scale: factor on every gradient: the clipping factor over iter_size.
         """
-        self._apply(self.groups, rate, iteration, scale)
+        self.apply_part(0, self._arena.trainable, rate, iteration, scale)
 
     def apply_part(self, offset: int, count: int, rate: float, iteration: int, scale: float = 1.0) -> None:
-        """The same for elements `offset` to `offset + count` alone, whole layers; all parts make one update."""
+        """Update elements `offset` to `offset + count` alone, whole layers; all parts make one update."""
         if (offset, count) not in self._parts:
-            if len(self._parts) >= _MOST_PARTS:
+            if len(self._parts) >= _MAX_PARTS:
                 self._parts.clear()  # of plans that are no longer in use
-            self._parts[offset, count] = self._make_groups(offset, offset + count)
+            self._parts[offset, count] = make_groups(
+                self._arena, self.histories, offset, offset + count, parameters_apart=self._local_rates is not None
+            )
         self._apply(self._parts[offset, count], rate, iteration, scale)
 
-    def _make_groups(self, start: int = 0, stop: int | None = None) -> list[Group]:
-        apart = self._local_rates is not None
-        return make_groups(self._arena, self.histories, start, stop, parameters_apart=apart)
+    @property
+    def _keeps_step(self) -> bool:
+        """Whether the step stays in the place of the gradient: snapshot_diff writes it, as in Caffe."""
+        return self._param.snapshot_diff
 
     def _apply(self, groups: Sequence[Group], rate: float, iteration: int, scale: float) -> None:
-        numbers = self._schedules.numbers(rate, iteration)
+        numbers = self._momentum_and_decay.numbers(rate, iteration)
         for group, eta in zip(groups, self._rates(groups, numbers, scale), strict=True):
             decay = numbers.weight_decay * group.decay_mult
             before: list[torch.Tensor] = []
             if decay and self._param.decoupled_weight_decay:
-                if self._keep_step:
+                if self._keeps_step:
                     before = [weights.clone() for weights in group.weights]
                 torch._foreach_mul_(group.weights, 1 - eta * decay)
                 decay = 0.0
@@ -143,7 +143,7 @@ class Updater:
                     torch.sub(old, weights, out=gradient)
 
     def _rates(self, groups: Sequence[Group], numbers: Numbers, scale: float) -> list[float]:
-        """The rate of each group."""
+        """Compute the rate of each group."""
         if self._local_rates is None:
             return [numbers.rate * group.lr_mult for group in groups]
         weights, gradients = [group.weights[0] for group in groups], [group.gradients[0] for group in groups]
@@ -166,12 +166,12 @@ class Updater:
         return None
 
     def _step(self, group: Group, numbers: Numbers, eta: float, scale: float, decay: float) -> None:
-        """Updates one group with the decay in its gradients."""
+        """Update one group with the decay in its gradients."""
         # The kernel keeps no history without momentum.
         if self._fused and numbers.history_momentum:
             momentum = numbers.history_momentum
             fused_sgd(group.weights, group.gradients, group.histories[0], eta, scale, decay, momentum)
-            if self._keep_step:
+            if self._keeps_step:
                 for gradient, step in zip(group.gradients, group.histories[0], strict=True):
                     gradient.copy_(step)
             return
@@ -179,7 +179,7 @@ class Updater:
             self._regularize(weights, gradient, scale, decay)
             step = self.rule.step(numbers, eta, gradient, *histories)
             weights.sub_(step)
-            if self._keep_step and step is not gradient:
+            if self._keeps_step and step is not gradient:
                 gradient.copy_(step)
 
     def _regularize(self, weights: torch.Tensor, gradient: torch.Tensor, scale: float, decay: float) -> None:
@@ -192,7 +192,7 @@ class Updater:
 
 
 def solver_type(param: SolverParameter, source: Source | None = None) -> str:
-    """The rule's name that a solver asks for.
+    """Return the name of the rule that a solver asks for.
 
     Raises:
         SolverError: no such rule; names the nearest one and all of them.
@@ -216,7 +216,7 @@ def make_groups(
     *,
     parameters_apart: bool = False,
 ) -> list[Group]:
-    """Cuts the trainable part, or elements `start` to `stop` of it, into one group for each pair of multipliers.
+    """Cut the trainable part, or elements `start` to `stop` of it, into one group for each pair of multipliers.
 
     No slice reaches over the end of a layer. With `parameters_apart` each parameter is a group of one slice.
     """
@@ -242,7 +242,7 @@ def make_groups(
 
 
 def clip_factor(arena: ParameterArena, threshold: float) -> float:
-    """What to multiply the gradients with so that their L2 norm stays within `threshold`.
+    """Compute the factor on the gradients with which their L2 norm stays within `threshold`.
 
     The norm is that of all trainable gradients together, summed up over iter_size micro-batches and before
     any weight decay (Caffe: ClipGradients). A negative threshold, or a norm within it, gives 1.

@@ -1,4 +1,4 @@
-"""What recurrent layers carry from batch to batch: resumed to the bit, kept by each rank, told where it is lost."""
+"""What recurrent layers carry from batch to batch: resumed to the bit, kept by each rank, with warnings of losses."""
 
 import h5py
 import numpy as np

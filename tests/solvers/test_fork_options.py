@@ -123,5 +123,5 @@ def test_a_state_of_another_policy_says_that_the_plateau_begins_anew(tmp_path):
     run(text, 'lr_policy: "fixed" base_lr: 0.1', tmp_path, iterations=10, snapshot=True)
     state = str(tmp_path / "net_iter_10.solverstate")
     ((_, _, recorder),) = run(text, PLATEAU, tmp_path, iterations=0, restore=state)
-    told = [event.text for event in recorder.of(Warned)]
-    assert any("doesn't say what lr_policy 'plateau' has seen" in each for each in told)
+    texts = [event.text for event in recorder.of(Warned)]
+    assert any("doesn't say what lr_policy 'plateau' has seen" in each for each in texts)

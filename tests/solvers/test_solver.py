@@ -134,7 +134,7 @@ def test_clipping_takes_the_sum_over_micro_batches(least_squares, tmp_path):
         np.testing.assert_allclose(start_of(solver)[0], w - step[:4], rtol=1e-6)
 
 
-def test_what_happens_is_told_in_order(tmp_path):
+def test_events_come_in_order(tmp_path):
     listing = write_data(tmp_path)
     net = data_layer(listing, 5, "TRAIN") + data_layer(listing, 4, "TEST") + LEAST_SQUARES
     recorder = Recorder()
@@ -144,11 +144,11 @@ def test_what_happens_is_told_in_order(tmp_path):
     )
     with make_solver(net, fields, tmp_path, recorder=recorder) as solver:
         solver.solve()
-    told = [type(event).__name__ for event in recorder.events]
+    names = [type(event).__name__ for event in recorder.events]
     a_test, an_update = ["Testing", "Tested"], ["IterationDone"]
     a_display = ["Displayed", "LearningRate"]
     a_snapshot = ["SnapshotWriting", "SnapshotWriting", "SnapshotWritten"]
-    assert told == [
+    assert names == [
         "Started",
         *(*a_test, *a_display, *an_update, *an_update),
         *(*a_test, *a_display, *an_update, *a_snapshot, *an_update),

@@ -156,9 +156,9 @@ def test_gradients_in_16_bits_train_nearly_the_same_and_tell_their_rounding(list
         assert torch.equal(weights, results[0][0])
         assert recorder.losses == pytest.approx(theirs.losses, rel=20 * precision)
         assert not torch.equal(weights, others)
-        told = [event.rounding for event in recorder.of(IterationDone) if event.rounding is not None]
-        assert len(told) == 1  # one in 16 iterations
-        assert 0.05 * precision < told[0] < 2 * precision
+        found = [event.rounding for event in recorder.of(IterationDone) if event.rounding is not None]
+        assert len(found) == 1  # one in 16 iterations
+        assert 0.05 * precision < found[0] < 2 * precision
 
 
 def test_the_end_of_a_run_tells_the_rounding_of_all_samples(listing, tmp_path):
@@ -169,9 +169,9 @@ def test_the_end_of_a_run_tells_the_rounding_of_all_samples(listing, tmp_path):
         text = "max_iter: 20 comm_param { schedule: WFBP calibration_iterations: 0 allreduce_type: BFLOAT16 }"
         with make_solver(net, text, tmp_path, recorder=recorder, communicator=communicator) as solver:
             solver.solve()
-        told = [event.rounding for event in recorder.of(IterationDone) if event.rounding is not None]
+        found = [event.rounding for event in recorder.of(IterationDone) if event.rounding is not None]
         (finished,) = recorder.of(Finished)
-        assert len(told) == 2 and min(told) <= finished.rounding <= max(told)
+        assert len(found) == 2 and min(found) <= finished.rounding <= max(found)
 
     run_ranks(2, rank)
 

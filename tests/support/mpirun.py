@@ -20,7 +20,7 @@ MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).p
 """The one beside this Python, else the one on the PATH; None: there is none."""
 
 # mpirun refuses to run as root, as it does in containers, without these two.
-AS_ROOT = {"OMPI_ALLOW_RUNAS_ROOT": "1", "OMPI_ALLOW_RUNAS_ROOT_CONFIRM": "1"}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def start_mpi(

@@ -65,7 +65,7 @@ class Session:
         self.communicator = communicator
         compare(communicator, replace(self.command_line, ends=True, failed=failed))
 
-    def close(self, *, process_ends: bool) -> None:
+    def close(self, *, process_ends: bool = False) -> None:
         """End what the subcommand left running; signals get their old meaning only where the process goes on."""
         if self.watch is not None:
             self.watch.close(process_ends=process_ends)

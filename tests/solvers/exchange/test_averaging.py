@@ -205,7 +205,7 @@ def test_what_is_waited_for_between_single_steps_belongs_to_the_iteration(tmp_pa
     assert sum(total > 2e-3 for total in turns) >= len(turns) // 2 - 2
 
 
-def test_a_rank_with_a_callback_holds_up_nobody(tmp_path):
+def test_a_rank_with_a_callback_holds_up_no_other(tmp_path):
     """It waits for all its gradients and takes no times; the others must not ask it for any."""
     net = data_layer(write_data(tmp_path, classes=3), 4) + CLASSIFIER
 

@@ -15,7 +15,8 @@ def test_a_window_that_is_taken_over_goes_on_with_the_same_digits():
     first, second = SmoothedLoss(7), SmoothedLoss(7)
     for loss in losses[:11]:
         first.add(loss)
-    second.restart(first.losses)
+    second.restore(first.losses)
+    second.restart()
     assert [second.add(loss) for loss in losses[11:]] == shown[11:]
 
 
@@ -25,3 +26,8 @@ def test_restarting_empties_the_window():
     smoothed.restart()
     assert smoothed.losses == []
     assert smoothed.add(2) == 2
+    smoothed.restore([1, 3])
+    smoothed.restart()
+    assert smoothed.losses == [1, 3]  # a resumed run goes on with them, once
+    smoothed.restart()
+    assert smoothed.losses == []

@@ -6,11 +6,11 @@ import pytest
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, parse_solver
-from mgcaffe.solvers.rates.momentum_and_decay import Schedules
+from mgcaffe.solvers.rates.momentum_and_decay import MomentumAndDecay
 
 
 def schedules(kind="SGD", **fields):
-    return Schedules(SolverParameter(**fields), kind)
+    return MomentumAndDecay(SolverParameter(**fields), kind)
 
 
 def test_without_policies_the_numbers_are_the_fields():
@@ -66,10 +66,10 @@ def test_a_warm_up_corrects_sgds_momentum_alone():
 def test_what_makes_no_sense_is_refused_with_its_place(text, kind, message):
     source = parse_solver(f"base_lr: 1\n{text}", file="s.prototxt")
     with pytest.raises(SolverError, match=rf"s\.prototxt:2:1: .*{message}"):
-        Schedules(source.param, kind, source)
+        MomentumAndDecay(source.param, kind, source)
 
 
-def test_what_is_not_read_or_counts_as_zero_is_told():
+def test_what_is_not_read_or_counts_as_zero_is_warned_about():
     (warning,) = schedules(momentum_policy="opt", momentum=0.9).warnings
     assert warning.startswith("momentum has no effect")
     (warning,) = schedules(weight_decay_policy="poly", max_iter=3).warnings

@@ -1,6 +1,7 @@
 """The learning-rate policies against closed forms written down here, and their refusals."""
 
 import math
+import re
 
 import pytest
 
@@ -170,12 +171,16 @@ def test_the_entry_that_is_wrong_is_located(text, place, message):
         LearningRatePolicy(source.param, source)
 
 
-def test_fields_that_count_as_zero_because_they_are_unset_are_known():
-    assert policy(lr_policy="inv", gamma=0.5).unset_fields() == ["power"]
-    assert policy(lr_policy="multistep", gamma=0.5).unset_fields() == ["stepvalue"]
-    assert LearningRatePolicy(SolverParameter(lr_policy="fixed")).unset_fields() == ["base_lr"]
-    assert policy(lr_policy="poly", max_iter=3, power=1).unset_fields() == []
-    assert policy(lr_policy="plateau", plateau_winsize=[1]).unset_fields() == ["gamma"]
+def unset(policy):
+    return [re.search(r"reads (\w+), which is not set and counts as 0", text)[1] for text in policy.warnings]
+
+
+def test_fields_that_count_as_zero_because_they_are_unset_are_warned_about():
+    assert unset(policy(lr_policy="inv", gamma=0.5)) == ["power"]
+    assert unset(policy(lr_policy="multistep", gamma=0.5)) == ["stepvalue"]
+    assert unset(LearningRatePolicy(SolverParameter(lr_policy="fixed"))) == ["base_lr"]
+    assert unset(policy(lr_policy="poly", max_iter=3, power=1)) == []
+    assert unset(policy(lr_policy="plateau", plateau_winsize=[1])) == ["gamma"]
     stages = {"lr_policy": "multifixed", "stagelr": [1], "stageiter": [5]}
-    assert LearningRatePolicy(SolverParameter(**stages)).unset_fields() == []
-    assert LearningRatePolicy(SolverParameter(**stages, warmup_iter=3)).unset_fields() == ["base_lr"]
+    assert unset(LearningRatePolicy(SolverParameter(**stages))) == []
+    assert unset(LearningRatePolicy(SolverParameter(**stages, warmup_iter=3))) == ["base_lr"]

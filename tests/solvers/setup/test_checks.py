@@ -57,7 +57,7 @@ def test_numbers_out_of_range_are_refused(text):
 @pytest.mark.parametrize("text", ["base_lr: nan", "stagelr: 1\nstagelr: nan"])
 def test_what_is_no_number_is_refused_with_its_place(text):
     line = text.count("\n") + 1
-    with pytest.raises(SolverError, match=rf"s\.prototxt:{line}:1: \w+ is nan, which is no number"):
+    with pytest.raises(SolverError, match=rf"s\.prototxt:{line}:1: \w+ is nan and must be a number"):
         check(text)
 
 

@@ -53,12 +53,13 @@ def test_the_first_net_that_has_the_output_counts_unless_one_is_named():
 
 
 @pytest.mark.parametrize(
-    ("text", "count", "told"), [("value", 1, 'say snapshot_best: "value:higher"'), ("value:lower", 3, "is 3 numbers")]
+    ("text", "count", "hint"),
+    [("value", 1, 'say snapshot_best: "value:higher"'), ("value:lower", 3, "is 3 numbers")],
 )
-def test_what_cannot_be_compared_is_refused(text, count, told):
+def test_what_cannot_be_compared_is_refused(text, count, hint):
     with pytest.raises(SolverError) as caught:
         BestRule(text, [net(count, value="Reduction")])
-    assert told in str(caught.value)
+    assert hint in str(caught.value)
 
 
 def test_a_best_score_is_taken_over_only_if_it_was_judged_alike():

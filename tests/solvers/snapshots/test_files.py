@@ -50,16 +50,16 @@ def test_probing_leaves_nothing_behind(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("free", "told"),
+    ("free", "message"),
     [
         (300, "the snapshot needs 1000 bytes, and 300 are free: 700 bytes are missing"),
         (1500, "and 1500 are free\n"),
     ],
 )
-def test_a_full_disk_is_told_in_bytes(tmp_path, monkeypatch, free, told):
+def test_a_full_disk_is_reported_in_bytes(tmp_path, monkeypatch, free, message):
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert told in str(cannot_write(tmp_path / "a", full, 600, 1000))
+    assert message in str(cannot_write(tmp_path / "a", full, 600, 1000))
 
 
 def test_files_that_a_killed_run_left_are_removed_and_no_others(tmp_path):

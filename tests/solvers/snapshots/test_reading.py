@@ -49,10 +49,10 @@ def test_damaged_ones_are_passed_over_with_the_reason(snapshots, tmp_path):
     cut(tmp_path / f"net_iter_6.caffemodel{snapshots}")
     cut(tmp_path / f"net_iter_4.solverstate{snapshots}.manifest.json")
     assert find(tmp_path, recorder) == f"{tmp_path}/net_iter_2.solverstate{snapshots}"
-    told = {event.text for event in recorder.of(Warned)}
-    assert len(told) == 2
-    assert any(f"net_iter_6.caffemodel{snapshots} is cut short" in text for text in told)
-    assert any("manifest.json is damaged" in text for text in told)
+    texts = {event.text for event in recorder.of(Warned)}
+    assert len(texts) == 2
+    assert any(f"net_iter_6.caffemodel{snapshots} is cut short" in text for text in texts)
+    assert any("manifest.json is damaged" in text for text in texts)
 
 
 def test_damaged_ones_without_manifest_are_passed_over_too(snapshots, tmp_path):

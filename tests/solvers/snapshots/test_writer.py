@@ -192,7 +192,7 @@ def test_all_ranks_stop_at_the_same_iteration_if_a_failed_snapshot_is_to_stop_th
     assert run_ranks(2, train) == [5, 5]
 
 
-def test_an_error_nobody_thought_of_is_told_as_well(net, tmp_path, monkeypatch):
+def test_an_unexpected_error_is_warned_about_as_well(net, tmp_path, monkeypatch):
     recorder = Recorder()
 
     def fail(*args, **options):
@@ -409,16 +409,16 @@ def test_every_rank_tests_and_one_keeps_the_best(net, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("los", "names 'los', which is no output of the test net. Did you mean 'loss'?"),
         ("3:loss", "names test net 3, and there are 1"),
     ],
 )
-def test_an_output_that_is_none_is_refused_before_training(net, tmp_path, text, told):
+def test_an_output_that_is_none_is_refused_before_training(net, tmp_path, text, message):
     with pytest.raises(SolverError) as caught:
         make_solver(net, TESTED.replace('"loss"', f'"{text}"'), tmp_path)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_best_needs_a_test_net(net, tmp_path):

@@ -3,12 +3,12 @@
 import pytest
 
 from mgcaffe.prototxt import parse_solver
-from mgcaffe.solvers.setup.idle_fields import idle_fields
+from mgcaffe.solvers.setup.unused_fields import unused_fields
 
 
-def idle(text):
+def unused(text):
     source = parse_solver(text, file="s.prototxt")
-    return idle_fields(source.param, source)
+    return unused_fields(source.param, source)
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def idle(text):
         ('type: "Nesterov" delta: 1', "delta", "AdaGrad"),
     ],
 )
-def test_each_is_told_with_its_place_and_who_would_read_it(text, field, reason):
-    (warning,) = idle(text)
+def test_each_is_warned_about_with_its_place_and_what_would_read_it(text, field, reason):
+    (warning,) = unused(text)
     assert warning.startswith("s.prototxt:1:") and f" {field} has no effect: " in warning and reason in warning
 
 
@@ -49,4 +49,4 @@ def test_each_is_told_with_its_place_and_who_would_read_it(text, field, reason):
     ],
 )
 def test_fields_that_are_read_or_at_their_default_are_not(text):
-    assert idle(text) == []
+    assert unused(text) == []

@@ -1,7 +1,7 @@
-"""Fields that a solver gives and that its choices do not read: told, never dropped in silence.
+"""Warns of fields that a solver gives and that its other choices do not read.
 
 Caffe's formulas share fields: gamma belongs to some policies, momentum2 to one solver type. One that is given without
-the choice that reads it does nothing, in Caffe without a word.
+the choice that reads it has no effect; Caffe does not say so.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from mgcaffe.prototxt import SolverParameter, Source
-from mgcaffe.solvers.rates.policies import POLICIES
+from mgcaffe.solvers.rates.policies import POLICIES, fields_read
 from mgcaffe.solvers.source import locate
 
-# Field: (whether it is read, and where it would be).
+# Field: (whether it is read, and by what it would be).
 _READ_BY: dict[str, tuple[Callable[[SolverParameter], bool], str]] = {
     "delta": (lambda param: param.type not in ("SGD", "Nesterov"), "AdaGrad, RMSProp, AdaDelta and Adam"),
     "larc_eta": (lambda param: param.larc, "larc"),
@@ -33,26 +33,23 @@ _READ_BY: dict[str, tuple[Callable[[SolverParameter], bool], str]] = {
 _OF_EVERY_POLICY = {"max_iter"}
 
 
-def idle_fields(param: SolverParameter, source: Source | None = None) -> list[str]:
-    """A warning for each field that is given, differs from its default, and is not read.
+def unused_fields(param: SolverParameter, source: Source | None = None) -> list[str]:
+    """Return a warning for each field that is given, differs from its default, and is not read.
 
     Args:
         param: the SolverParameter message.
         source: where its fields stand in the user's file, if that is known.
     """
-    return [f"{locate(source, field) or 'solver'}: {field} has no effect: {reason}" for field, reason in _idle(param)]
+    return [f"{locate(source, field) or 'solver'}: {field} has no effect: {reason}" for field, reason in _unused(param)]
 
 
-def _idle(param: SolverParameter) -> Iterator[tuple[str, str]]:
+def _unused(param: SolverParameter) -> Iterator[tuple[str, str]]:
     given = {field.name for field, value in param.ListFields() if value != field.default_value}
     for field, (is_read, readers) in _READ_BY.items():
         if field in given and not is_read(param):
             yield field, f"only {readers} would read it"
-    policy = POLICIES.get(param.lr_policy)
-    if policy is None:  # an error elsewhere
+    if param.lr_policy not in POLICIES:  # an error elsewhere
         return
-    for field in sorted({field for each in POLICIES.values() for field in each.fields} & given):
-        if field not in policy.fields and field not in _OF_EVERY_POLICY:
-            yield field, f"lr_policy '{param.lr_policy}' does not read it"
-    if "base_lr" in given and not policy.reads_base_lr and not param.warmup_iter and not param.rampup_interval:
-        yield "base_lr", f"lr_policy '{param.lr_policy}' does not read it"
+    of_policies = {field for policy in POLICIES.values() for field in policy.reads}
+    for field in sorted(of_policies & given - _OF_EVERY_POLICY - set(fields_read(param))):
+        yield field, f"lr_policy '{param.lr_policy}' does not read it"
