@@ -22,7 +22,7 @@ FAN_IN, FAN_OUT, AVERAGE = 0, 1, 2
 
 
 def fan(shape: tuple[int, ...], variance_norm: int) -> float:
-    """The n of xavier and msra for a blob of this shape."""
+    """Return the n of xavier and msra for a blob of this shape."""
     count = math.prod(shape)
     fan_in = count / shape[0] if shape else 1.0
     fan_out = count / shape[1] if len(shape) > 1 else float(count)
@@ -83,7 +83,7 @@ _FILLERS: dict[str, Callable[[torch.Tensor, FillerParameter, torch.Generator], N
 
 
 def check(filler: FillerParameter | None) -> None:
-    """Raises NetError for a filler that does not exist, or a field that it cannot honour."""
+    """Raise NetError for a filler that does not exist, or a field that it cannot honour."""
     if filler is None:
         return
     if filler.type not in _FILLERS:
@@ -103,7 +103,7 @@ def check(filler: FillerParameter | None) -> None:
 
 
 def fill(values: torch.Tensor, filler: FillerParameter | None, generator: torch.Generator) -> None:
-    """Initialises `values` in place as the FillerParameter message says; None means zeros.
+    """Initialise `values` in place as the FillerParameter message says; None means zeros.
 
     Raises:
         NetError: an unknown filler, or fields that it cannot honour.
