@@ -77,16 +77,16 @@ class ParameterArena:
             piece.parameter.diff = self.view(self.diff, piece.parameter)
 
     def like(self) -> torch.Tensor:
-        """A new flat tensor of zeros, laid out as `data` is (a solver's history)."""
+        """Return a new flat tensor of zeros, laid out as `data` is (a solver's history)."""
         return torch.zeros_like(self.data)
 
     def view(self, flat: torch.Tensor, parameter: Parameter) -> torch.Tensor:
-        """The part of a flat tensor that belongs to an owned parameter, in its shape."""
+        """Return the part of a flat tensor that belongs to an owned parameter, in its shape."""
         offset = self._offsets[id(parameter)]
         return flat[offset : offset + parameter.count].view(parameter.shape)
 
     def runs(self) -> list[Run]:
-        """The trainable part cut into as few pieces of equal multipliers as possible, ascending."""
+        """Return the trainable part cut into as few pieces of equal multipliers as possible, ascending."""
         runs: list[Run] = []
         for piece in self.slices:
             if piece.offset >= self.trainable or not piece.count:

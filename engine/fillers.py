@@ -25,7 +25,7 @@ _LARGEST = torch.finfo(torch.float32).max
 
 
 def fan(shape: tuple[int, ...], variance_norm: int) -> float:
-    """The n of xavier and msra for a blob of this shape."""
+    """Return the n of xavier and msra for a blob of this shape."""
     count = math.prod(shape)
     fan_in = count / shape[0] if shape else 1.0
     fan_out = count / shape[1] if len(shape) > 1 else float(count)
@@ -86,7 +86,7 @@ _FILLERS: dict[str, Callable[[torch.Tensor, FillerParameter, torch.Generator], N
 
 
 def check(filler: FillerParameter | None) -> None:
-    """Raises NetError for a filler that does not exist, or a field that it cannot honour."""
+    """Raise NetError for a filler that does not exist, or a field that it cannot honour."""
     if filler is None:
         return
     if filler.type not in _FILLERS:
@@ -111,7 +111,7 @@ def check(filler: FillerParameter | None) -> None:
 
 
 def fill(values: torch.Tensor, filler: FillerParameter | None, generator: torch.Generator) -> None:
-    """Initialises `values` in place as the FillerParameter message says; None means zeros.
+    """Initialise `values` in place as the FillerParameter message says; None means zeros.
 
     Raises:
         NetError: an unknown filler, or fields that it cannot honour.

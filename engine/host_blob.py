@@ -22,14 +22,14 @@ _lent: dict[HostArray, torch.Tensor] = {}
 
 
 def write_back() -> None:
-    """Brings what was written into lent copies to the tensors' devices. Call it before the engine runs on."""
+    """Bring what was written into lent copies to the tensors' devices. Call it before the engine runs on."""
     for array, tensor in _lent.items():
         array.store(tensor)
     _lent.clear()
 
 
 def shares_memory(tensor: torch.Tensor) -> bool:
-    """Whether an array can be the memory of the tensor itself."""
+    """Return whether an array can be the memory of the tensor itself."""
     return tensor.device.type == "cpu"
 
 
@@ -40,7 +40,7 @@ class HostArray:
         self._copy: torch.Tensor | None = None
 
     def view(self, tensor: torch.Tensor) -> Array:
-        """The array. What is written into it reaches the tensor at once, or by `write_back`."""
+        """Return the array. What is written into it reaches the tensor at once, or by `write_back`."""
         if shares_memory(tensor):
             return tensor.numpy()
         if self._copy is None or self._copy.shape != tensor.shape:
@@ -52,7 +52,7 @@ class HostArray:
         return self._copy.numpy()
 
     def store(self, tensor: torch.Tensor) -> None:
-        """Writes the copy into the tensor."""
+        """Write the copy into the tensor."""
         if self._copy is not None:
             tensor.copy_(self._copy)
 
@@ -76,7 +76,7 @@ class HostBlob:
         raise NotImplementedError
 
     def reshape(self, *sizes: int) -> None:
-        """Gives the blob another shape. Values stay, in their order, unless there are more now."""
+        """Give the blob another shape. Values stay, in their order, unless there are more now."""
         raise NotImplementedError
 
     @property
@@ -115,7 +115,7 @@ class HostBlob:
 
 
 def as_sizes(sizes: tuple[Any, ...]) -> Shape:
-    """The arguments of `reshape` as a shape.
+    """Return the arguments of `reshape` as a shape.
 
     Raises:
         NetError: a size is negative.
@@ -128,7 +128,7 @@ def as_sizes(sizes: tuple[Any, ...]) -> Shape:
 
 
 def resized(tensor: torch.Tensor, shape: Shape) -> torch.Tensor:
-    """A tensor of this shape that begins with the values of `tensor`; zeros if those are too few (Caffe: Reshape)."""
+    """Return a tensor of this shape that begins with the values of `tensor`, then zeros (Caffe: Reshape)."""
     count = math.prod(shape)
     if count > tensor.numel():
         return tensor.new_zeros(shape)
@@ -164,18 +164,18 @@ class LayerBlob(HostBlob):
         return self._gradient.numpy()
 
     def reshape(self, *sizes: int) -> None:
-        """Gives the blob another shape."""
+        """Give the blob another shape."""
         shape = as_sizes(sizes)
         if shape != self.shape:
             self.values = resized(self.values, shape)
             self._gradient = None
 
     def give(self, gradient: torch.Tensor) -> None:
-        """Sets the gradient."""
+        """Set the gradient."""
         self._gradient = gradient
 
     def take(self) -> torch.Tensor:
-        """The gradient, which then belongs to the caller."""
+        """Return the gradient, which then belongs to the caller."""
         gradient = self._gradient
         self._gradient = None
         return torch.zeros(self.values.shape, dtype=self.values.dtype) if gradient is None else gradient

@@ -1,6 +1,6 @@
 """The contract that every layer keeps (Caffe: layer.hpp).
 
-A layer is told its bottoms' shapes, computes its tops from its bottoms, and later its bottoms' gradients
+A layer is given its bottoms' shapes, computes its tops from its bottoms, and later its bottoms' gradients
 from its tops' gradients. What backward needs from forward the layer keeps in `self.saved`. The net owns
 the blobs, their order and their lifetimes; a layer sees tensors only.
 
@@ -110,14 +110,14 @@ class Layer:
         auto_tops: missing tops are made by the net (losses).
         loss_weight: weight of top 0 in the net's loss where the prototxt gives none.
         in_place: a prototxt may name the same blob as bottom and top.
-        keeps_bottoms, keeps_tops: backward reads the values of the bottoms (of the tops), so nobody may
+        keeps_bottoms, keeps_tops: backward reads the values of the bottoms (of the tops), so no layer may
             overwrite them in the meantime.
         tops_share_bottoms: the tops are views of bottom 0's storage.
         backward_follows: set by the net; if False, forward need not keep anything.
         may_overwrite_bottom: set by the net; forward may write its result into bottom 0's storage.
-        spare_bottom: set by the net to the number of a bottom that `can_reuse` accepts and whose storage nobody
+        spare_bottom: set by the net to the number of a bottom that `can_reuse` accepts and whose storage no layer
             else needs; forward may write its result there.
-        may_overwrite_top_diff: set by the net before each backward, one flag a top: nobody else reads that
+        may_overwrite_top_diff: set by the net before each backward, one flag per top: no other layer reads that
             gradient, so backward may use its storage.
         wants_bottom: set by the net, one flag a bottom: backward will be asked for that gradient.
         bottom_names: the bottoms as the user named them, for messages; `param` names a Split's outputs.
@@ -136,7 +136,7 @@ class Layer:
     tops_share_bottoms: bool = False
 
     def __init__(self, param: LayerParameter, context: LayerContext, source: Source | None = None) -> None:
-        """Takes the LayerParameter message, the net's context and, if known, the prototxt's LayerSource."""
+        """Take the LayerParameter message, the net's context and, if known, the prototxt's LayerSource."""
         self.param = param
         self.name: str = param.name
         self.context = context
@@ -152,18 +152,18 @@ class Layer:
         self.saved: Any = None
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the layer's fields and declares its parameters. Called once."""
+        """Check the layer's fields and declare its parameters. Called once."""
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The tops' shapes for these bottoms. Called when a shape changed, and once after `setup`."""
+        """Return the tops' shapes for these bottoms. Called when a shape changed, and once after `setup`."""
         raise NotImplementedError
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Computes the tops."""
+        """Compute the tops."""
         raise NotImplementedError
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Adds to the parameters' gradients and returns the bottoms'.
+        """Add to the parameters' gradients and return the bottoms'.
 
         Args:
             top_diffs: one gradient a top, zeros where nothing flows back.
@@ -197,15 +197,15 @@ class Layer:
                 top.copy_(values)
 
     def differentiable(self, bottom: int) -> bool:
-        """Whether a gradient can flow to this bottom (labels and the like: no)."""
+        """Return whether a gradient can flow to this bottom (labels and the like: no)."""
         return True
 
     def can_reuse(self, bottom: int) -> bool:
-        """Whether forward could write its top into this bottom's storage, though the prototxt names another blob."""
+        """Return whether forward could write its top into this bottom's storage, though the top is another blob."""
         return False
 
     def release(self) -> None:
-        """Drops what forward kept; backward cannot run again before the next forward."""
+        """Drop what forward kept; backward cannot run again before the next forward."""
         self.saved = None
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
@@ -213,7 +213,7 @@ class Layer:
         return 0
 
     def add_parameter(self, shape: Sequence[int], filler: FillerParameter | None = None) -> Parameter:
-        """Declares the next parameter; multipliers and name come from the layer's `param` messages.
+        """Declare the next parameter; multiplier and name come from the layer's `param` messages.
 
         Raises:
             NetError: the machine cannot hold it.
@@ -246,7 +246,7 @@ class Layer:
         return f"layer '{self.name}'"
 
     def location(self, field: str | None = None, index: int = 0) -> Location | None:
-        """Where the layer (or one of its fields) stands in the prototxt, if that is known."""
+        """Return where the layer (or one of its fields) stands in the prototxt, if that is known."""
         if self.source is None:
             return None
         return self.source.field(field, index) if field else self.source.location
@@ -260,6 +260,6 @@ class Layer:
         hint: str | None = None,
         error: builtins.type[EngineError] = NetError,
     ) -> NoReturn:
-        """Raises an error that names this layer and its place, or a field's (its `index`-th), in the prototxt."""
+        """Raise an error that names this layer and its place, or a field's (its `index`-th), in the prototxt."""
         location = self.location(field, index)
         raise error(f"{message} (layer '{self.name}', type {self.type})", location=location, hint=hint)

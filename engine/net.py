@@ -2,7 +2,7 @@
 
 Construction applies the graph rules, creates and sets up every layer in order, shares parameters, lays them
 out in the arena and fills them, and works out which gradients are needed. Running is two loops. The net knows
-nothing of MPI: it is told its shard of the data and how to add up a number over ranks.
+nothing of MPI: it is given its shard of the data and how to add up a number over ranks.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Net:
         blobs: by name; in-place layers write the same blob again.
         parameters: those that own their values, in Caffe's order (the order of solver histories).
         arena: where they live.
-        inputs, outputs: names of the blobs made by Input layers, and of those nobody reads (alphabetical).
+        inputs, outputs: names of the blobs made by Input layers, and of those that nothing reads (alphabetical).
         loss_weights: by blob name, without zeros.
         before_forward, after_forward, before_backward, after_backward: functions that are called with the
             number of each layer that runs.
@@ -140,7 +140,7 @@ class Net:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **options: Any) -> Net:
-        """Reads a prototxt (text or binary, old forms upgraded) and builds the net. Options as for Net."""
+        """Read a prototxt (text or binary, old forms upgraded) and build the net. Options as for Net."""
         source = read_net_source(Path(path))
         return cls(source.param, sources=source, **options)
 
@@ -160,7 +160,7 @@ class Net:
         self._find_needs()
 
     def _find_ends(self) -> None:
-        """Finds the blobs where values enter and leave the net."""
+        """Find the blobs where values enter and leave the net."""
         read = {blob for node in self.nodes for blob in node.bottoms if blob not in node.tops}
         self.outputs = sorted(name for name, blob in self.blobs.items() if blob not in read)
         self.inputs = [blob.name for node in self.nodes if isinstance(node.layer, Input) for blob in node.tops]
@@ -172,7 +172,7 @@ class Net:
         }
 
     def _plan_memory(self) -> None:
-        """Decides what may be overwritten, and in a net that frees its blobs, what runs as one and what dies when."""
+        """Decide what may be overwritten, and in a net that frees its blobs, what runs as one and what dies when."""
         self._steps = self.nodes if self.keep_blobs else fusion.fuse(self.nodes)
         # Over what really runs: a fused layer keeps other blobs than its members would.
         lifetimes.decide_overwrites(self._steps, freeing=not self.keep_blobs)
@@ -217,7 +217,7 @@ class Net:
             self.arena = ParameterArena(mine, self.dtype, self.device)
         except (RuntimeError, MemoryError) as error:
             largest, _, _ = max(mine, key=lambda entry: entry[2].count)
-            sizes.explain(self.layers[largest], "making room for all parameters, this layer's being the largest", error)
+            sizes.explain(self.layers[largest], "allocating all parameters, this layer's being the largest", error)
             raise
         self.parameters: list[Parameter] = [parameter for _, _, parameter in owned]
         for index, _, parameter in owned:
@@ -227,7 +227,7 @@ class Net:
         sharing.bind_shared(self.layers)
 
     def _fill(self, layer: Layer, parameter: Parameter) -> None:
-        """Fills on the CPU, so that a seed gives the same values on every device."""
+        """Fill on the CPU, so that a seed gives the same values on every device."""
         if parameter.initial is not None:
             parameter.data.copy_(parameter.initial)
             parameter.initial = None
@@ -252,7 +252,7 @@ class Net:
             blob.shape = tuple(shape)
 
     def _find_needs(self) -> None:
-        """A net that trains is checked now; one to test may lack gradients, as long as nobody asks for them."""
+        """Check a net that trains now; one to test may lack gradients as long as none is asked for."""
         needs.sweep(self.nodes, self.param.force_backward)
         if self.phase == TRAIN:
             needs.check(self.nodes)
@@ -260,7 +260,7 @@ class Net:
             needs.without_backward(self.nodes)
 
     def _show_first_values(self) -> None:
-        """Puts what some layers' tops hold from the start into their blobs, so that a user can fill them."""
+        """Put what some layers' tops hold from the start into their blobs, so that a user can fill them."""
         for node in self.nodes:
             for blob, values in zip(node.tops, node.layer.first_values(), strict=False):
                 blob.data = values
@@ -268,7 +268,7 @@ class Net:
     # -- running -----------------------------------------------------------------------------------------
 
     def forward(self, start: int = 0, end: int | None = None) -> float:
-        """Runs layers `start` to `end` (exclusive; None: to the last).
+        """Run layers `start` to `end` (exclusive; None: to the last).
 
         Returns:
             The sum of their tops that have a loss weight, times it.
@@ -308,7 +308,7 @@ class Net:
         return self._steps
 
     def _range(self, start: int, end: int) -> list[Node]:
-        """The nodes that run for layers `start` to `end` (exclusive)."""
+        """Return the nodes that run for layers `start` to `end` (exclusive)."""
         if (start, end) == (0, len(self.nodes)):
             return self._steps
         steps = [node for node in self._steps if start <= node.members[0] < end]
@@ -328,7 +328,7 @@ class Net:
         start: int | None = None,
         end: int = 0,
     ) -> None:
-        """Runs backward from layer `start` (None: the last) down to layer `end`, both included.
+        """Run backward from layer `start` (None: the last) down to layer `end`, both included.
 
         Args:
             on_layer_done: called with every layer's index, descending, once the gradients of the parameters
@@ -361,7 +361,7 @@ class Net:
                     on_layer_done(index)
 
     def _recall(self, node: Node) -> None:
-        """Lets a layer that did not run forward see what lies in its blobs: zeros where nobody wrote anything."""
+        """Let a layer that did not run forward see what lies in its blobs: zeros where nothing was written."""
         bottoms, tops = ([self._lying(blob) for blob in blobs] for blobs in (node.bottoms, node.tops))
         shapes = [blob.shape for blob in node.bottoms]
         if shapes != node.shapes:
@@ -369,29 +369,29 @@ class Net:
         node.layer.recall(bottoms, tops)
 
     def _lying(self, blob: Blob) -> torch.Tensor:
-        """A copy of a blob's values."""
+        """Return a copy of a blob's values."""
         if blob.data is None:
             return torch.zeros(blob.shape, dtype=self.dtype, device=self.device)
         return resized(blob.data, blob.shape).clone()
 
     def reshape(self) -> None:
-        """Gives all blobs the shapes that follow from the inputs' shapes (Caffe: Net::Reshape)."""
+        """Give all blobs the shapes that follow from the inputs' shapes (Caffe: Net::Reshape)."""
         for node in self.nodes:
             self._reshape(node, [blob.shape for blob in node.bottoms])
 
     def forward_backward(self, on_layer_done: Callable[[int], None] | None = None) -> float:
-        """One pass in each direction; returns the loss."""
+        """Return one pass in each direction; returns the loss."""
         loss = self.forward()
         self.backward(on_layer_done)
         return loss
 
     def clear_param_diffs(self) -> None:
-        """Forgets all parameter gradients: the next one computed for a parameter replaces what is there."""
+        """Forget all parameter gradients: the next one computed for a parameter replaces what is there."""
         for parameter in self.parameters:
             parameter.fresh = True
 
     def reseed(self, *numbers: int) -> None:
-        """Restarts the net's random stream from these numbers (say seed, rank and iteration)."""
+        """Restart the net's random stream from these numbers (say seed, rank and iteration)."""
         self.context.generator.manual_seed(self._mix(*numbers))
 
     @staticmethod
@@ -434,7 +434,7 @@ class Net:
     # -- weights -----------------------------------------------------------------------------------------
 
     def copy_trained_layers(self, source: str | Path | NetParameter) -> by_name.CopyReport:
-        """Copies weights from a file's path or a NetParameter message to the layers of the same names.
+        """Copy weights from a file's path or a NetParameter message to the layers of the same names.
 
         A file is binary or HDF5 by its content.
 
@@ -446,18 +446,18 @@ class Net:
         return by_name.copy_message(self.layers, source, source.name or "the given net")
 
     def share_trained_layers_with(self, other: Net) -> None:
-        """Makes the layers named as in `other` use that net's parameters (Caffe: ShareTrainedLayersWith)."""
+        """Make the layers named as in `other` use that net's parameters (Caffe: ShareTrainedLayersWith)."""
         sharing.bind_to_net(self.layers, {layer.name: layer for layer in reversed(other.layers)})
         sharing.bind_shared(self.layers)
 
     def to_proto(self, diff: bool = False) -> NetParameter:
-        """The net as a NetParameter message with weights (and gradients), as Caffe snapshots it."""
+        """Return the net as a NetParameter message with weights (and gradients), as Caffe snapshots it."""
         message = NetParameter(name=self.name)
         by_name.layers_to_proto(message, self.layers, diff)
         return message
 
     def close(self) -> None:
-        """Stops the data layers' threads and closes their sources."""
+        """Stop the data layers' threads and close their sources."""
         for layer in self.layers:
             close = getattr(layer, "close", None)
             if close is not None:

@@ -62,7 +62,7 @@ class Parameter:
         (self.owner or self)._fresh = value
 
     def accumulate(self, gradient: torch.Tensor) -> None:
-        """Adds `gradient` (of any shape with the same count, in the parameter's order) to `diff`."""
+        """Add `gradient` (of any shape with the same count, in the parameter's order) to `diff`."""
         gradient = gradient.reshape(self.shape)
         if self.fresh:
             self.diff.copy_(gradient)
@@ -80,6 +80,6 @@ class Parameter:
         return beta
 
     def clear_diff(self) -> None:
-        """Sets the gradient to zero."""
+        """Set the gradient to zero."""
         self.diff.zero_()
         self.fresh = True

@@ -33,13 +33,13 @@ def register(name: str) -> Callable[[_LayerClass], _LayerClass]:
 
 
 def layer_types() -> dict[str, type[Layer]]:
-    """All layer types by name, in alphabetical order."""
+    """Return all layer types by name, in alphabetical order."""
     _load_all()
     return dict(sorted(_TYPES.items()))
 
 
 def create(param: LayerParameter, context: LayerContext, source: Source | None = None) -> Layer:
-    """Makes the layer that a LayerParameter message asks for.
+    """Make the layer that a LayerParameter message asks for.
 
     Raises:
         NetError: the type is unknown; names the layer, its place, the nearest known type and all of them, or the
@@ -68,7 +68,7 @@ def create(param: LayerParameter, context: LayerContext, source: Source | None =
 
 @functools.cache
 def _load_all() -> None:
-    """Imports every module of the packages that hold layers, so that their decorators run."""
+    """Import every module of the packages that hold layers, so that their decorators run."""
     for package_name in ("mgcaffe.engine.layers", "mgcaffe.engine.data"):
         package = importlib.import_module(package_name)
         for module in pkgutil.iter_modules(package.__path__):

@@ -1,7 +1,7 @@
 """Which records of a data source a rank reads.
 
 Iteration i of R ranks with batch B consumes the global records i*R*B to (i+1)*R*B - 1, and rank r takes
-every R-th of them: what one rank with batch R*B would have read, dealt out like cards. Tests deal out
+every R-th of them: what one rank with batch R*B would have read, in round-robin order. Tests take
 whole batches instead, so that the mean over test_iter batches is the one that a single rank computes.
 Record numbers run on past the end of the source; a data layer takes them modulo its size.
 """
@@ -19,7 +19,7 @@ class Shard:
     size: int = 1
 
     def records(self, start: int, batch: int, batch_size: int) -> range:
-        """The global numbers of the records in this rank's `batch`-th batch after global record `start`."""
+        """Return the global numbers of the records in this rank's `batch`-th batch after global record `start`."""
         first = start + batch * self.size * batch_size
         return range(first + self.rank, first + self.size * batch_size, self.size)
 
@@ -33,7 +33,7 @@ class BatchShard(Shard):
     """The same for a net that reads sequences: each rank's batch is one piece, since its order is time."""
 
     def records(self, start: int, batch: int, batch_size: int) -> range:
-        """The global numbers of the records in this rank's `batch`-th batch after global record `start`."""
+        """Return the global numbers of the records in this rank's `batch`-th batch after global record `start`."""
         first = start + (batch * self.size + self.rank) * batch_size
         return range(first, first + batch_size)
 
@@ -54,7 +54,7 @@ class TestShard:
         return len(range(self.rank, self.test_iter, self.size))
 
     def records(self, start: int, batch: int, batch_size: int) -> range:
-        """The global numbers of the records in this rank's `batch`-th batch, counted over all its tests."""
+        """Return the global numbers of the records in this rank's `batch`-th batch, counted over all its tests."""
         test, within = divmod(batch, self.batches)
         first = start + (test * self.test_iter + self.rank + within * self.size) * batch_size
         return range(first, first + batch_size)

@@ -39,7 +39,7 @@ class BlobVector(list[ParameterBlob]):
         self._add = add
 
     def add_blob(self, *sizes: int) -> None:
-        """Declares the next learnable blob, of zeros until `data` is written; only in `setup`."""
+        """Declare the next learnable blob, of zeros until `data` is written; only in `setup`."""
         self.append(self._add(sizes))
 
 
@@ -63,7 +63,7 @@ class UserLayer:
     solver_count: int = 1
 
     def __init__(self, param: LayerParameter | None = None) -> None:
-        """Takes the LayerParameter message."""
+        """Take the LayerParameter message."""
 
     @property
     def param_str_(self) -> str:
@@ -71,23 +71,23 @@ class UserLayer:
         return self.param_str
 
     def setup(self, bottom: Sequence[HostBlob], top: Sequence[HostBlob]) -> None:
-        """Called once, when the net is made."""
+        """Set the layer up; called once, when the net is made."""
 
     def reshape(self, bottom: Sequence[HostBlob], top: Sequence[HostBlob]) -> None:
-        """Shapes the tops; called when the net is made and before each forward."""
+        """Shape the tops; called when the net is made and before each forward."""
         raise NotImplementedError(f"{type(self).__name__} has no method reshape(self, bottom, top)")
 
     def forward(self, bottom: Sequence[HostBlob], top: Sequence[HostBlob]) -> None:
-        """Fills the tops' data."""
+        """Fill the tops' data."""
         raise NotImplementedError(f"{type(self).__name__} has no method forward(self, bottom, top)")
 
     def backward(self, top: Sequence[HostBlob], propagate_down: Sequence[bool], bottom: Sequence[HostBlob]) -> None:
-        """Fills the diffs of the bottoms that `propagate_down` asks for, and adds to those of `self.blobs`."""
+        """Fill the diffs of the bottoms that `propagate_down` asks for, and add to those of `self.blobs`."""
         raise NotImplementedError(f"{type(self).__name__} has no method backward(self, top, propagate_down, bottom)")
 
 
 def load_module(name: str) -> ModuleType:
-    """Imports a user's module from PYTHONPATH or the folder where the command runs.
+    """Import a user's module from PYTHONPATH or the folder where the command runs.
 
     Raises:
         ImportError and whatever the module itself raises.

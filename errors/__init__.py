@@ -6,7 +6,7 @@
     +-- NetError               65   a net that cannot be built: types, blobs, shapes, weights
     +-- DataError              65   a data source that is missing, empty or damaged
     +-- SolverError            65   a solver that cannot run: policies, fields that exclude each other
-    +-- NotFiniteError         71   a loss or gradient that is infinite or no number
+    +-- NotFiniteError         71   a loss or gradient that is not finite (inf or NaN)
     +-- SnapshotError          73   a snapshot that cannot be written (65 where one cannot be read)
     +-- CommError               1   the ranks cannot work together
         +-- RankDisagreement   76   ranks were given different nets, solvers or plans
@@ -119,7 +119,7 @@ class SolverError(EngineError):
 
 
 class NotFiniteError(EngineError):
-    """A loss or gradient that is infinite or no number; no weight was updated by it."""
+    """A loss or gradient that is not finite (inf or NaN); no weight was updated by it."""
 
     exit_code = EXIT_NOT_FINITE
 

@@ -1,6 +1,6 @@
 """Reads and writes messages in protobuf's wire format: caffemodel, solverstate and binaryproto files.
 
-protobuf keeps fields and enum values that the schema does not know aside without a word; here each is found
+protobuf keeps fields and enum values that the schema does not know aside without a warning; here each is found
 and reported, as in text.
 """
 
@@ -31,7 +31,7 @@ _FOREIGN = {
 
 
 def parse_binary(data: bytes, message_class: type[_M], *, file: str = "<bytes>") -> tuple[_M, Problems]:
-    """Reads a message from its wire format.
+    """Read a message from its wire format.
 
     Args:
         data: the bytes.
@@ -68,7 +68,7 @@ def parse_binary(data: bytes, message_class: type[_M], *, file: str = "<bytes>")
 
 
 def refuse_foreign(data: bytes, message_class: type[Message], file: str) -> None:
-    """Refuses data that begin like a file of a kind that is often given by mistake.
+    """Refuse data that begin like a file of a kind that is often given by mistake.
 
     Raises:
         PrototxtError: it is an HDF5 file, say.
@@ -99,7 +99,7 @@ def _unknown_fields(message: Message, path: str, location: Location, is_top_leve
 
 
 def _check_strings(values: list[Any], path: str, location: Location) -> None:
-    """Refuses strings that are not UTF-8, which protobuf gives as bytes when they are read one by one."""
+    """Refuse strings that are not UTF-8, which protobuf gives as bytes when they are read one by one."""
     for value in values:
         if isinstance(value, bytes):
             raise PrototxtError(f"{path} holds a string that is not UTF-8: {value[:60]!r}", location=location)
@@ -115,7 +115,7 @@ def _describe(facts: MessageFacts, number: int, data: Any) -> str:
 
 
 def read_binary(path: str | os.PathLike[str], message_class: type[_M], *, strict: bool = False) -> _M:
-    """Reads a binary file into a message, and warns of what it does not know.
+    """Read a binary file into a message, and warn of what it does not know.
 
     Args:
         path: the file.
@@ -134,7 +134,7 @@ def read_binary(path: str | os.PathLike[str], message_class: type[_M], *, strict
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Reads a whole file.
+    """Read a whole file.
 
     Raises:
         PrototxtError: there is no such file, it is a directory or a device, or may not be read.
@@ -157,7 +157,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def write_binary(message: Message, path: str | os.PathLike[str]) -> None:
-    """Writes a message in protobuf's wire format, so that the file is whole or not there.
+    """Write a message in protobuf's wire format, so that the file is whole or not there.
 
     Raises:
         PrototxtError: the message lacks a required field or is larger than protobuf's 2 GiB, or the file
@@ -172,7 +172,7 @@ def write_binary(message: Message, path: str | os.PathLike[str]) -> None:
 
 
 def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Writes a file that is whole or not there.
+    """Write a file that is whole or not there.
 
     Raises:
         PrototxtError: (exit code 73) it cannot be written; what was there before is untouched.

@@ -22,7 +22,7 @@ _RAW_TYPES = {"DOUBLE": "<f8", "FLOAT": "<f4", "FLOAT16": "<f2"}
 
 
 def blob_shape(proto: BlobProto) -> tuple[int, ...]:
-    """Gives the shape of a blob. The old fields num, channels, height and width win (Caffe: blob.cpp).
+    """Give the shape of a blob. The old fields num, channels, height and width win (Caffe: blob.cpp).
 
     Raises:
         PrototxtError: an axis is negative, or there are more than 32.
@@ -39,7 +39,7 @@ def blob_shape(proto: BlobProto) -> tuple[int, ...]:
 
 
 def blob_array(proto: BlobProto, *, diff: bool = False) -> NDArray[Any]:
-    """Gives the values of a blob as an array of its shape.
+    """Give the values of a blob as an array of its shape.
 
     Args:
         proto: the BlobProto.
@@ -64,7 +64,7 @@ def blob_array(proto: BlobProto, *, diff: bool = False) -> NDArray[Any]:
 
 
 def fill_blob(proto: BlobProto, array: NDArray[Any], *, diff: bool = False) -> None:
-    """Puts an array into a blob, with its shape. What else the blob holds stays.
+    """Put an array into a blob, with its shape. What else the blob holds stays.
 
     Args:
         proto: the BlobProto.
@@ -110,7 +110,7 @@ def _raw_values(proto: BlobProto, name: str) -> NDArray[Any]:
 
 
 def _packed_bytes(proto: BlobProto, field: str) -> memoryview:
-    """Finds the bytes of a packed field in the wire format of its message."""
+    """Find the bytes of a packed field in the wire format of its message."""
     number = message_facts(proto).fields[field].number
     data = memoryview(proto.SerializeToString())
     position = 0

@@ -28,18 +28,18 @@ from mgcaffe.prototxt.render_stubs import render_stubs
 from mgcaffe.prototxt.schema_tables import (
     EnumValue,
     Field,
+    merge_enums,
+    merge_fields,
     read_docs,
     read_enums,
     read_fields,
-    settle_enums,
-    settle_fields,
 )
 
 HERE = Path(__file__).resolve().parent
 
 
 def build_file(fields: list[Field], values: list[EnumValue]) -> FileDescriptorProto:
-    """Builds the descriptor of package `caffe` from settled fields and enum values."""
+    """Build the descriptor of package `caffe` from merged fields and enum values."""
     file = FileDescriptorProto(name="caffe.proto", package="caffe", syntax="proto2")
     messages: dict[str, DescriptorProto] = {}
 
@@ -78,15 +78,15 @@ def _add_field(message: DescriptorProto, field: Field, *, is_enum: bool) -> None
 
 
 def build(folder: Path = HERE) -> dict[str, bytes]:
-    """Builds the four files from the tables in `folder`. Returns their contents by name.
+    """Build the four files from the tables in `folder`. Returns their contents by name.
 
     Raises:
         TypeError: protobuf refuses the schema.
         ValueError: a text belongs to a message or field that the schema does not have.
     """
     all_fields = read_fields(folder / "caffe_fields.csv")
-    fields = settle_fields(all_fields)
-    values = settle_enums(read_enums(folder / "caffe_enums.csv"))
+    fields = merge_fields(all_fields)
+    values = merge_enums(read_enums(folder / "caffe_enums.csv"))
     docs = read_docs(folder / "caffe_docs.csv")
     unknown = docs.keys() - {(field.message, name) for field in fields for name in ("", field.name)}
     if unknown:
@@ -102,7 +102,7 @@ def build(folder: Path = HERE) -> dict[str, bytes]:
 
 
 def main() -> None:
-    """Writes the files to where they belong in the repository."""
+    """Write the files to where they belong in the repository."""
     files = build()
     for name in ("caffe.binpb", "caffe.proto", "messages.pyi"):
         (HERE / name).write_bytes(files[name])

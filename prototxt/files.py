@@ -29,7 +29,7 @@ _M = TypeVar("_M", bound=Message)
 
 
 def read_net_source(path: str | os.PathLike[str], strict: bool = False) -> NetSource:
-    """Reads a net, upgraded to the form of today's Caffe, with the places of its layers and fields.
+    """Read a net, upgraded to the form of today's Caffe, with the places of its layers and fields.
 
     Args:
         path: a prototxt or a binary NetParameter (a caffemodel).
@@ -45,12 +45,12 @@ def read_net_source(path: str | os.PathLike[str], strict: bool = False) -> NetSo
 
 
 def read_net(path: str | os.PathLike[str], strict: bool = False) -> NetParameter:
-    """Reads a net as `read_net_source` does, and gives just the NetParameter."""
+    """Read a net as `read_net_source` does, and give just the NetParameter."""
     return read_net_source(path, strict).param
 
 
 def read_solver_source(path: str | os.PathLike[str], strict: bool = False) -> SolverSource:
-    """Reads a solver, upgraded to the form of today's Caffe along with the nets written inside it.
+    """Read a solver, upgraded to the form of today's Caffe along with the nets written inside it.
 
     Args:
         path: a prototxt or a binary SolverParameter.
@@ -66,22 +66,22 @@ def read_solver_source(path: str | os.PathLike[str], strict: bool = False) -> So
 
 
 def read_solver(path: str | os.PathLike[str], strict: bool = False) -> SolverParameter:
-    """Reads a solver as `read_solver_source` does, and gives just the SolverParameter."""
+    """Read a solver as `read_solver_source` does, and give just the SolverParameter."""
     return read_solver_source(path, strict).param
 
 
 def parse_net(text: str, *, file: str = "<string>", strict: bool = False) -> NetSource:
-    """Reads a net from a text as `read_net_source` reads it from a file."""
+    """Read a net from a text as `read_net_source` reads it from a file."""
     return _net_source(text.encode("utf-8", "surrogateescape"), file, strict)
 
 
 def parse_solver(text: str, *, file: str = "<string>", strict: bool = False) -> SolverSource:
-    """Reads a solver from a text as `read_solver_source` reads it from a file."""
+    """Read a solver from a text as `read_solver_source` reads it from a file."""
     return _solver_source(text.encode("utf-8", "surrogateescape"), file, strict)
 
 
 def net_source(param: NetParameter, *, file: str = "<memory>") -> NetSource:
-    """Wraps a NetParameter that was made in memory, whose places are all the `file` as a whole."""
+    """Wrap a NetParameter that was made in memory, whose places are all the `file` as a whole."""
     return NetSource(SourceText(file, None), Place(0), file, param)
 
 
@@ -106,7 +106,7 @@ def _solver_source(data: bytes, file: str, strict: bool) -> SolverSource:
 
 
 def _decode(data: bytes, message_class: type[_M], file: str) -> tuple[_M, Source, Problems]:
-    """Finds out whether the data are text or binary, and reads them."""
+    """Find out whether the data are text or binary, and read them."""
     refuse_foreign(data, message_class, file)
     sample = data[:_SAMPLE]
     is_binary = len(sample.translate(None, _CONTROL_BYTES)) < len(sample)
@@ -155,7 +155,7 @@ def _decode_binary(data: bytes, message_class: type[_M], file: str) -> tuple[_M,
 
 
 def _refuse_solver(param: NetParameter, problems: Problems, data: bytes, source: Source) -> None:
-    """Refuses a solver that was given where a net is wanted."""
+    """Refuse a solver that was given where a net is wanted."""
     if param.layer or param.layers or not problems.found:
         return
     if source.text.text is None:
@@ -170,7 +170,7 @@ def _refuse_solver(param: NetParameter, problems: Problems, data: bytes, source:
 
 
 def _refuse_net(problems: Problems, data: bytes, source: Source) -> None:
-    """Refuses a net that was given where a solver is wanted."""
+    """Refuse a net that was given where a solver is wanted."""
     if not problems.found:
         return
     hint = "Give the solver that names this net."
@@ -185,7 +185,7 @@ def _refuse_net(problems: Problems, data: bytes, source: Source) -> None:
 
 
 def _is_whole(data: bytes, message_class: type[Message], source: Source) -> bool:
-    """Says whether binary data make a message of some class without anything unknown."""
+    """Say whether binary data make a message of some class without anything unknown."""
     try:
         _, problems = parse_binary(data, message_class, file=source.text.file)
     except PrototxtError:

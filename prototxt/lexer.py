@@ -42,14 +42,14 @@ class SourceText:
         return [0, *(match.end() for match in re.finditer("\n", text))]
 
     def location(self, offset: int) -> Location:
-        """Says in which line and column an offset lies."""
+        """Say in which line and column an offset lies."""
         if self.text is None:
             return Location(self.file)
         line = bisect_right(self._line_starts, offset)
         return Location(self.file, line, offset - self._line_starts[line - 1] + 1)
 
     def excerpt(self, offset: int) -> str:
-        """Shows the line around an offset, with a caret under the place."""
+        """Show the line around an offset, with a caret under the place."""
         if self.text is None:
             return ""
         # No further than is shown: lines can be as long as the file.
@@ -64,7 +64,7 @@ class SourceText:
         return f"  {line.rstrip()}\n  {indent}^"
 
     def error(self, message: str, offset: int, hint: str | None = None) -> PrototxtError:
-        """Makes the error for something wrong at an offset."""
+        """Make the error for something wrong at an offset."""
         excerpt = self.excerpt(offset)
         full = f"{message}\n{excerpt}" if excerpt else message
         return PrototxtError(full, location=self.location(offset), hint=hint)
@@ -90,7 +90,7 @@ class Lexer:
         self.advance()
 
     def advance(self) -> None:
-        """Moves on to the next token.
+        """Move on to the next token.
 
         Raises:
             PrototxtError: the text goes on with something that begins no token.
@@ -106,14 +106,14 @@ class Lexer:
         self._next = match.end()
 
     def accept(self, mark: str) -> bool:
-        """Steps over the current token if it is this mark, and says whether it was."""
+        """Step over the current token if it is this mark, and say whether it was."""
         if self.kind == "mark" and self.token == mark:
             self.advance()
             return True
         return False
 
     def skip_past(self, mark: str) -> str | None:
-        """Moves behind the next `mark` in the same line, and gives all that it stepped over, or None."""
+        """Move behind the next `mark` in the same line, and give all that it stepped over, or None."""
         start = self.offset
         line_end = self._text.find("\n", start)
         end = self._text.find(mark, start, len(self._text) if line_end < 0 else line_end)
@@ -124,7 +124,7 @@ class Lexer:
         return self._text[start : end + 1]
 
     def found(self) -> str:
-        """Names the current token for a message."""
+        """Name the current token for a message."""
         if self.kind == "end":
             return "the end of the file"
         token = self.token if len(self.token) <= 40 else self.token[:37] + "..."

@@ -1,7 +1,7 @@
 """What a reader found that it does not know: collected while reading, then reported or raised.
 
 An unknown field is a warning with its place, so that files of every fork can be read, and an error where the
-reading is strict. It is never dropped in silence. (An unknown value of a known field is an error at once: its
+reading is strict. It is never dropped without a warning. (An unknown value of a known field is an error at once: its
 default would train something else.)
 """
 
@@ -42,7 +42,7 @@ class Problem:
     is_top_level: bool = False
 
     def error(self) -> PrototxtError:
-        """Makes an error of it."""
+        """Make an error of it."""
         message = f"{self.message}.{self.suggestion}" if self.suggestion else self.message
         full = f"{message}\n{self.excerpt}" if self.excerpt else message
         return PrototxtError(full, location=self.location)
@@ -56,7 +56,7 @@ class Problems:
     _suggestions: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def suggest(self, name: str, known: Iterable[str]) -> str:
-        """Gives ` Did you mean 'x'?` for the known name nearest to an unknown one, or nothing."""
+        """Give ` Did you mean 'x'?` for the known name nearest to an unknown one, or nothing."""
         choices = list(known)
         key = (name, hash(tuple(choices)))
         if key not in self._suggestions:
@@ -67,7 +67,7 @@ class Problems:
         return self._suggestions[key]
 
     def report(self, strict: bool) -> None:
-        """Warns of each problem through the logger `mgcaffe.prototxt`, or raises the first one under strict.
+        """Warn of each problem through the logger `mgcaffe.prototxt`, or raise the first one under strict.
 
         Raises:
             PrototxtError: there is a problem, and `strict` is set.
@@ -79,7 +79,7 @@ class Problems:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Finds the known name that an unknown one was most likely meant to be, or None."""
+    """Find the known name that an unknown one was most likely meant to be, or None."""
     choices = list(known)
     folded = {choice.lower(): choice for choice in choices}
     near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)

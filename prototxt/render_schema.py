@@ -38,7 +38,7 @@ LABELS = {
 
 
 def render_proto(file: FileDescriptorProto, docs: Docs) -> str:
-    """Writes the descriptor as a .proto file, with what messages and fields mean as comments."""
+    """Write the descriptor as a .proto file, with what messages and fields mean as comments."""
     lines = [
         "// The messages of Caffe and its forks, and our own. Written by build_schema.py from its tables.",
         f'syntax = "{file.syntax}";',
@@ -125,7 +125,7 @@ names.
 
 
 def render_docs(fields: list[Field], values: list[EnumValue], all_fields: list[Field]) -> str:
-    """Writes docs/fields.md: our numbers, the fork fields that moved, the fork numbers that are not read.
+    """Write docs/fields.md: our numbers, the fork fields that moved, the fork numbers that are not read.
 
     Args:
         fields: the settled fields.

@@ -39,7 +39,7 @@ class UnknownEnumValue(Exception):
 
 
 def read_scalar(lexer: Lexer, facts: FieldFacts) -> bool | int | float | str | bytes:
-    """Reads one value of a field that holds no message, and steps over it.
+    """Read one value of a field that holds no message, and step over it.
 
     Raises:
         PrototxtError: the value does not fit the field's type or its range.
@@ -59,7 +59,7 @@ def read_scalar(lexer: Lexer, facts: FieldFacts) -> bool | int | float | str | b
 
 
 def expected(facts: FieldFacts) -> str:
-    """Says in words what a field holds."""
+    """Say in words what a field holds."""
     if facts.kind == "message":
         return "a message in braces"
     if facts.kind == "integer":
@@ -109,7 +109,7 @@ def _read_float(lexer: Lexer, facts: FieldFacts, negative: bool, start: int) -> 
 
 
 def fits(value: float, kind: str) -> bool:
-    """Says whether a number stays finite as a `float` or a `double`."""
+    """Say whether a number stays finite as a `float` or a `double`."""
     if value in (float("inf"), float("-inf")):
         return False
     if kind == "double":

@@ -75,7 +75,7 @@ class MessageFacts:
 
 
 def collect(described: FileDescriptorSet) -> dict[str, MessageFacts]:
-    """Collects the facts of every message of a descriptor set, by full name."""
+    """Collect the facts of every message of a descriptor set, by full name."""
     messages: dict[str, MessageFacts] = {}
     enums: dict[str, EnumFacts] = {}
     sources: dict[str, DescriptorProto] = {}

@@ -49,7 +49,7 @@ class EnumValue:
 
 
 def read_fields(path: Path) -> list[Field]:
-    """Reads the field table, in the order of the file."""
+    """Read the field table, in the order of the file."""
     with path.open(newline="", encoding="utf-8") as table:
         return [
             Field(
@@ -68,7 +68,7 @@ def read_fields(path: Path) -> list[Field]:
 
 
 def read_enums(path: Path) -> list[EnumValue]:
-    """Reads the enum table, in the order of the file."""
+    """Read the enum table, in the order of the file."""
     with path.open(newline="", encoding="utf-8") as table:
         return [
             EnumValue(row["origin"], row["enum"], row["value"], int(row["number"]), int(row["number"]))
@@ -82,8 +82,8 @@ def read_docs(path: Path) -> dict[tuple[str, str], str]:
         return {(row["message"], row["field"]): row["text"] for row in csv.DictReader(table)}
 
 
-def settle_fields(fields: list[Field]) -> list[Field]:
-    """Settles the clashes: one field for each name of a message, one name for each number.
+def merge_fields(fields: list[Field]) -> list[Field]:
+    """Resolve the clashes: one field for each name of a message, one name for each number.
 
     A number belongs to the first origin that uses it, also where that origin's field ended up elsewhere
     because an earlier one had defined its name. A name keeps the first of its numbers that belongs to it.
@@ -101,8 +101,8 @@ def settle_fields(fields: list[Field]) -> list[Field]:
     return list(settled.values())
 
 
-def settle_enums(values: list[EnumValue]) -> list[EnumValue]:
-    """Settles the clashes among enum values by the same rule as those among fields."""
+def merge_enums(values: list[EnumValue]) -> list[EnumValue]:
+    """Resolve the clashes among enum values by the same rule as those among fields."""
     owner: dict[tuple[str, int], str] = {}
     settled: dict[tuple[str, str], EnumValue] = {}
     for value in sorted(values, key=lambda value: ORIGINS.index(value.origin)):

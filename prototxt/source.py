@@ -21,11 +21,11 @@ class Place:
     fields: dict[str, list[Place]] = field(default_factory=dict)
 
     def add(self, name: str, place: Place) -> None:
-        """Notes one more occurrence of a field."""
+        """Note one more occurrence of a field."""
         self.fields.setdefault(name, []).append(place)
 
     def find(self, path: str, index: int = 0) -> Place:
-        """Finds a field, by its name or a path such as `convolution_param.kernel_size`.
+        """Find a field, by its name or a path such as `convolution_param.kernel_size`.
 
         Args:
             path: field names, the first occurrence of each but the last.
@@ -57,7 +57,7 @@ class Source:
         return self.text.location(self.place.offset)
 
     def field(self, path: str, index: int = 0) -> Location:
-        """Says where a field was written, or else the message that would hold it.
+        """Say where a field was written, or else the message that would hold it.
 
         Args:
             path: the field's name, or a path such as `convolution_param.kernel_size`.
@@ -66,11 +66,11 @@ class Source:
         return self.text.location(self.place.find(path, index).offset)
 
     def inner(self, path: str, index: int = 0) -> Source:
-        """Gives the source of a message inside this one."""
+        """Give the source of a message inside this one."""
         return Source(self.text, self.place.find(path, index))
 
     def error(self, message: str, path: str = "", index: int = 0, hint: str | None = None) -> PrototxtError:
-        """Makes the error for something wrong with a field, or with the message if no field is named."""
+        """Make the error for something wrong with a field, or with the message if no field is named."""
         place = self.place.find(path, index) if path else self.place
         return self.text.error(message, place.offset, hint)
 
@@ -134,7 +134,7 @@ class SolverSource(Source):
         self.inline_nets[name, index] = NetSource(self.text, place, self.path, param)
 
     def inline_net(self, name: str, index: int = 0) -> NetSource:
-        """Gives the net written inside the solver as `net_param`, `train_net_param` or `test_net_param`.
+        """Give the net written inside the solver as `net_param`, `train_net_param` or `test_net_param`.
 
         Raises:
             KeyError: the solver has no such net.

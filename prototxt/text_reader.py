@@ -1,6 +1,6 @@
 """Reads prototxt text into protobuf messages, with the place of every field and errors that show it.
 
-protobuf's own text reader either stops at the first unknown field or drops it without a word, and forgets
+protobuf's own text reader either stops at the first unknown field or drops it without a warning, and forgets
 where things stood; this one does neither. It accepts what protobuf's does: comments, both kinds of quotes,
 adjacent strings, a colon before a brace or none, `<...>` for `{...}`, `[a, b]` for repeated fields, and
 commas or semicolons between fields.
@@ -36,7 +36,7 @@ class TextReader:
         self._depth = 0
 
     def read(self, message: Message) -> Place:
-        """Fills a message with the whole text.
+        """Fill a message with the whole text.
 
         Returns:
             The places of its fields.
@@ -140,7 +140,7 @@ class TextReader:
         self._check_required(message, field.message, place, field.name)
 
     def _open(self, name: str, complaint: str) -> str:
-        """Checks that a message begins here and may. Returns the mark that will close it."""
+        """Check that a message begins here and may. Returns the mark that will close it."""
         closer = _CLOSERS.get(self._lexer.token) if self._lexer.kind == "mark" else None
         if closer is None:
             self._fail(complaint)
@@ -186,7 +186,7 @@ class TextReader:
         self.problems.found.append(Problem(message, location, name, suggestion, excerpt, self._depth == 0))
 
     def _skip_value(self, name: str) -> None:
-        """Steps over the value of an unknown field, whatever it is."""
+        """Step over the value of an unknown field, whatever it is."""
         lexer = self._lexer
         if lexer.kind == "mark" and lexer.token == "[":
             self._skip_list(name)
@@ -237,7 +237,7 @@ class TextReader:
         self._depth -= 1
 
     def _read_extension_name(self) -> str:
-        """Steps over `[package.extension]`, the name of a field that some other schema adds."""
+        """Step over `[package.extension]`, the name of a field that some other schema adds."""
         lexer = self._lexer
         opening = lexer.offset
         end = lexer.skip_past("]")
@@ -251,7 +251,7 @@ def _short(name: str) -> str:
 
 
 def parse(text: str, message_class: type[_M], *, file: str = "<string>") -> tuple[_M, Source, Problems]:
-    """Reads prototxt text.
+    """Read prototxt text.
 
     Args:
         text: the text.
@@ -272,7 +272,7 @@ def parse(text: str, message_class: type[_M], *, file: str = "<string>") -> tupl
 
 
 def parse_text(text: str, message_class: type[_M], *, file: str = "<string>", strict: bool = False) -> _M:
-    """Reads prototxt text into a message, and warns of what it does not know.
+    """Read prototxt text into a message, and warn of what it does not know.
 
     Args:
         text: the text.

@@ -28,7 +28,7 @@ _ESCAPES = {
 
 
 def print_text(message: Message) -> str:
-    """Prints a message as prototxt, one field a line, two spaces of indent a level.
+    """Print a message as prototxt, one field a line, two spaces of indent a level.
 
     Args:
         message: any message of the schema. Fields that the schema does not know are left out.
@@ -42,7 +42,7 @@ def print_text(message: Message) -> str:
 
 
 def write_text(message: Message, path: str | os.PathLike[str]) -> None:
-    """Writes a message as prototxt, so that the file is whole or not there.
+    """Write a message as prototxt, so that the file is whole or not there.
 
     Raises:
         PrototxtError: (exit code 73) the file cannot be written.
@@ -86,7 +86,7 @@ def _print_double(value: float) -> str:
 
 
 def print_float(value: float) -> str:
-    """Prints a number in the fewest digits that give the same float32 (6 to 9)."""
+    """Print a number in the fewest digits that give the same float32 (6 to 9)."""
     if not math.isfinite(value):
         return _print_double(value)
     packed = struct.pack("<f", value)

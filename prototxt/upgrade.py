@@ -36,7 +36,7 @@ _SOLVER_TYPES = {
 
 
 def upgrade_net(net: NetSource) -> None:
-    """Upgrades a net in place, in Caffe's order, and notes in `upgrades` what was done.
+    """Upgrade a net in place, in Caffe's order, and note in `upgrades` what was done.
 
     Upgrading twice is the same as once.
 
@@ -69,7 +69,7 @@ def _upgrade_layers(net: NetSource) -> None:
 
 
 def upgrade_solver(solver: SolverSource) -> None:
-    """Upgrades a solver in place, and the nets that are written inside it.
+    """Upgrade a solver in place, and the nets that are written inside it.
 
     Raises:
         PrototxtError: the solver has both `type` and `solver_type`, or one of its nets cannot be upgraded.
@@ -89,7 +89,7 @@ def upgrade_solver(solver: SolverSource) -> None:
 
 
 def _upgrade_transform(layer: LayerParameter, source: LayerSource, legacy_wins: bool) -> bool:
-    """Moves scale, mean_file, crop_size and mirror from a data layer's own parameters to transform_param.
+    """Move scale, mean_file, crop_size and mirror from a data layer's own parameters to transform_param.
 
     Says whether there was anything to move.
 
@@ -123,7 +123,7 @@ def _move_transform_place(place: Place, holder_name: str, name: str) -> None:
 
 
 def _upgrade_inputs(net: NetSource) -> None:
-    """Turns the net's `input` fields into one Input layer.
+    """Turn the net's `input` fields into one Input layer.
 
     Inputs without any shape, which old caffemodels have, are dropped, as in Caffe.
     """
@@ -173,7 +173,7 @@ def _input_source(net: NetSource) -> LayerSource:
 
 
 def _upgrade_batch_norm(net: NetSource) -> None:
-    """Sets the multipliers of the statistics to 0: nets from before 2017 said so themselves, or forgot to."""
+    """Set the multipliers of the statistics to 0: nets from before 2017 said so themselves, or forgot to."""
     changed = 0
     for layer in net.param.layer:
         if layer.type == "BatchNorm" and len(layer.param) == 3:

@@ -89,12 +89,12 @@ _UNCHANGED = ("name", "blobs", "blobs_lr", "weight_decay")
 
 
 def is_v0(net: NetSource) -> bool:
-    """Says whether a net has layers of the oldest form."""
+    """Say whether a net has layers of the oldest form."""
     return any(old.HasField("layer") for old in net.param.layers)
 
 
 def upgrade_v0(net: NetSource) -> None:
-    """Turns each of a net's V0 layers into a V1 layer, in place, weights and places included.
+    """Turn each of a net's V0 layers into a V1 layer, in place, weights and places included.
 
     A field that a type never had is dropped with a warning, as Caffe drops it.
 
@@ -137,7 +137,7 @@ def _upgrade_layer(old: V1LayerParameter, source: LayerSource) -> None:
 
 
 def _target(kind: str, name: str) -> str:
-    """Where a field of a type stands in V1, as a path; empty if the type has no such field."""
+    """Return where a field of a type stands in V1, as a path; empty if the type has no such field."""
     holder, names = _FIELDS.get(kind, ("", {}))
     if name in names:
         return f"{holder}.{names[name]}"
@@ -149,7 +149,7 @@ def _target(kind: str, name: str) -> str:
 
 
 def _move(old: V1LayerParameter, path: str, value: Any, source: Source) -> None:
-    """Sets a field of V1, given as a path, to the value of a field of V0."""
+    """Set a field of V1, given as a path, to the value of a field of V0."""
     holder, _, name = path.rpartition(".")
     message = getattr(old, holder) if holder else old
     facts = message_facts(message).fields[name]
@@ -175,7 +175,7 @@ def _move_places(source: LayerSource, kind: str) -> None:
 
 
 def _fold_padding(net: NetSource) -> int:
-    """Removes the padding layers, gives their pad to the layers that read them, and says how many there were."""
+    """Remove the padding layers, give their pad to the layers that read them, and say how many there were."""
     layers = net.param.layers
     made_by: dict[str, int] = {}
     bottom_made_by: dict[int, int | None] = {}
@@ -203,7 +203,7 @@ def _fold_padding(net: NetSource) -> int:
 
 
 def _check_padding(net: NetSource, padding: int, reader: int, number: int) -> None:
-    """Makes sure that a padding layer and the layer that reads it can become one.
+    """Make sure that a padding layer and the layer that reads it can become one.
 
     Raises:
         PrototxtError: they cannot.

@@ -61,7 +61,7 @@ _SPEC_FIELDS = {
 
 
 def upgrade_v1(net: NetSource) -> None:
-    """Turns each of a net's `layers` into a `layer`, in place, weights included.
+    """Turn each of a net's `layers` into a `layer`, in place, weights included.
 
     `layers` of the oldest form have to be brought into this one first (`upgrade_v0`).
     """
@@ -94,7 +94,7 @@ def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
 
 
 def _move_places(source: LayerSource) -> None:
-    """Gives each new `param` the places of the old lists' entries that it was made from."""
+    """Give each new `param` the places of the old lists' entries that it was made from."""
     fields = source.place.fields
     old = {name: fields.pop(name) for name in _SPEC_FIELDS if name in fields}
     specs = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file so that a crash at any moment leaves the old one or the new one, never a part.
+    """Write a file so that a crash at any moment leaves the old one or the new one, never a part.
 
     A link's target is replaced, not the link. What is no file (a terminal, a pipe) is written to as it is.
 
@@ -28,7 +28,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def write_aside(target: Path, content: bytes) -> Path:
-    """Writes what is to become `target` under another name beside it, and flushes it to disk.
+    """Write what is to become `target` under another name beside it, and flush it to disk.
 
     Returns:
         The file, `<target>.<process number>.tmp`, for the caller to rename or remove.
@@ -50,7 +50,7 @@ def write_aside(target: Path, content: bytes) -> Path:
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut; where a file system refuses, the files are in place still."""
+    """Make a rename survive a power cut; where a file system refuses, the files are in place still."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -17,7 +17,7 @@ Runs a Python script in which `import caffe` finds mgcaffe.pycaffe."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the script that `arguments` begins with.
+    """Run the script that `arguments` begins with.
 
     Returns:
         0, or the exit code of the error that ended the script.
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _told(error: EngineError) -> str:
-    """The lines of the user's own code that led to the error, and its message."""
+    """Return the lines of the user's own code that led to the error, and its message."""
     packages = Path(__file__).resolve().parents[1]
     ours = tuple(str(packages / name) for name in ("comm", "engine", "prototxt", "pycaffe", "solvers", "tools"))
     frames = [

@@ -12,7 +12,7 @@ from mgcaffe.pycaffe.problems import ArgumentError
 
 
 def in_batches(arrays: Mapping[str, Any], size: int) -> Iterator[dict[str, Array]]:
-    """The arrays in pieces of `size` records, the last one filled up with zeros.
+    """Return the arrays in pieces of `size` records, the last one filled up with zeros.
 
     Raises:
         ArgumentError: there are none, or not as many records in each.
@@ -26,7 +26,7 @@ def in_batches(arrays: Mapping[str, Any], size: int) -> Iterator[dict[str, Array
 
 
 def joined(parts: Sequence[Mapping[str, Array]], names: Sequence[str], count: int) -> dict[str, Array]:
-    """The first `count` rows of the parts put together; what has no rows (a loss) is one value a batch."""
+    """Return the first `count` rows of the parts put together; what has no rows (a loss) is one value a batch."""
     result = {}
     for name in names:
         arrays = [part[name] for part in parts]

@@ -53,7 +53,7 @@ class Blob(HostBlob):
         return self._diff.view(blob.diff)
 
     def reshape(self, *sizes: int) -> None:
-        """Gives the blob another shape; `Net.reshape` or the next forward passes it on."""
+        """Give the blob another shape; `Net.reshape` or the next forward passes it on."""
         blob, shape = self._blob, as_sizes(sizes)
         if shape == blob.shape:
             return
@@ -73,7 +73,7 @@ class Blob(HostBlob):
 
 
 def _is_usable(tensor: torch.Tensor | None, shape: Shape) -> bool:
-    """Whether an array can show the tensor: it has the blob's shape, and each value a place of its own."""
+    """Return whether an array can show the tensor: it has the blob's shape, and each value a place of its own."""
     if tensor is None or tuple(tensor.shape) != shape:
         return False
     return all(step != 0 or size <= 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))

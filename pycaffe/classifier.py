@@ -23,7 +23,7 @@ def image_transformer(
     raw_scale: float | None = None,
     channel_swap: Sequence[int] | None = None,
 ) -> Transformer:
-    """What turns images into the first input of a net. Arguments as for Classifier."""
+    """Return what turns images into the first input of a net. Arguments as for Classifier."""
     name = net.inputs[0]
     transformer = Transformer({name: net.blobs[name].shape})
     transformer.set_transpose(name, (2, 0, 1))
@@ -66,7 +66,7 @@ class Classifier(Net):
         self.image_dims = np.array(self.crop_dims if image_dims is None else image_dims)
 
     def predict(self, inputs: Sequence[Array], oversample: bool = True) -> Array:
-        """Classifies images.
+        """Classify images.
 
         Args:
             inputs: each height x width x channels.

@@ -71,7 +71,7 @@ class CoordMap:
     shift: NDArray[np.float64]
 
     def after(self, first: CoordMap) -> CoordMap:
-        """The map that applies `first`, then this one.
+        """Return the map that applies `first`, then this one.
 
         Raises:
             AxisMismatchError: they belong to different axes.
@@ -82,7 +82,7 @@ class CoordMap:
         return CoordMap(next(iter(axes), None), self.scale * first.scale, self.scale * first.shift + self.shift)
 
     def inverse(self) -> CoordMap:
-        """The map back."""
+        """Return the map back."""
         return CoordMap(self.axis, 1 / self.scale, -self.shift / self.scale)
 
 
@@ -90,7 +90,7 @@ IDENTITY = CoordMap(None, np.ones(()), np.zeros(()))
 
 
 def conv_params(fn: Function) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The axis before the spatial ones, and stride, kernel size (dilated) and padding, one an axis or one for all.
+    """Return the axis before the spatial ones, and stride, kernel size (dilated) and padding, per axis or one for all.
 
     Raises:
         AxisMismatchError: they are given for several axes, but not equally many.
@@ -110,19 +110,19 @@ def conv_params(fn: Function) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[
 
 
 def crop_params(fn: Function) -> tuple[int, NDArray[Any]]:
-    """The axis and the offsets of a Crop layer."""
+    """Return the axis and the offsets of a Crop layer."""
     param = _fields(fn)
     return param.get("axis", 2), np.array(param.get("offset", 0), ndmin=1)
 
 
 def coord_map(fn: Function) -> tuple[int | None, NDArray[Any], NDArray[Any]]:
-    """Axis, scale and shift of the map from a layer's bottom to its top, the other way round than `layer_map`."""
+    """Return axis, scale and shift of the map from a layer's bottom to its top, the inverse of `layer_map`."""
     found = layer_map(fn).inverse()
     return found.axis, found.scale, found.shift
 
 
 def layer_map(fn: Function) -> CoordMap:
-    """Which coordinates of a layer's bottom its top's lie over.
+    """Return which coordinates of a layer's bottom its top's lie over.
 
     Raises:
         UndefinedMapError: the layer has no such map (InnerProduct).
@@ -159,12 +159,12 @@ def _maps_down(top: Top) -> dict[Top, CoordMap]:
 
 
 def _bottoms(fn: Function) -> list[Top]:
-    """A Crop takes its values from bottom 0 alone."""
+    """Return the bottoms that values come from: of a Crop, bottom 0 alone."""
     return fn.inputs[:1] if fn.type_name == "Crop" else fn.inputs
 
 
 def coord_map_from_to(top_from: Top, top_to: Top) -> tuple[int | None, NDArray[Any], NDArray[Any]]:
-    """Which coordinates of `top_to` the coordinates of `top_from` lie over.
+    """Return which coordinates of `top_to` the coordinates of `top_from` lie over.
 
     Returns:
         axis, scale, shift: index i of `top_from` lies over index scale * i + shift of `top_to`.
@@ -185,7 +185,7 @@ def coord_map_from_to(top_from: Top, top_to: Top) -> tuple[int | None, NDArray[A
 
 
 def crop_offsets(top_from: Top, top_to: Top) -> tuple[int | None, NDArray[np.int64]]:
-    """The axis before the cropped ones and the offsets of the Crop that lays `top_from` over `top_to`.
+    """Return the axis before the cropped ones and the offsets of the Crop that lays `top_from` over `top_to`.
 
     Raises:
         CropError: the two differ in scale, or the offset is negative or no whole number.
@@ -202,7 +202,7 @@ def crop_offsets(top_from: Top, top_to: Top) -> tuple[int | None, NDArray[np.int
 
 
 def crop(top_from: Top, top_to: Top) -> Top:
-    """A Crop layer that lays `top_from` over `top_to`, and cuts it to that one's size."""
+    """Return a Crop layer that lays `top_from` over `top_to`, and cuts it to that one's size."""
     axis, offset = crop_offsets(top_from, top_to)
     param = dict(axis=2 if axis is None else axis + 1, offset=np.atleast_1d(offset).tolist())
     result: Top = layers.Crop(top_from, top_to, crop_param=param)
@@ -210,7 +210,7 @@ def crop(top_from: Top, top_to: Top) -> Top:
 
 
 def _fields(fn: Function) -> Mapping[str, Any]:
-    """The fields of a layer's own message, however they were given."""
+    """Return the fields of a layer's own message, however they were given."""
     fields = fn.params.get(_FIELDS[fn.type_name])
     return {**fn.params, **(fields or {})}
 

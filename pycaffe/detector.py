@@ -41,7 +41,7 @@ class Detector(Net):
         self.configure_crop(context_pad)
 
     def configure_crop(self, context_pad: int | None) -> None:
-        """Sets the context, and the colour that lies outside of an image: the mean, so that the net sees zeros."""
+        """Set the context, and the colour that lies outside of an image: the mean, so that the net sees zeros."""
         name = self.inputs[0]
         self.crop_dims = np.array(self.blobs[name].shape[2:])
         self.context_pad = context_pad or 0
@@ -54,7 +54,7 @@ class Detector(Net):
         self.crop_mean: Array = (flat / self.transformer.raw_scale.get(name, 1.0)).astype(np.float32)
 
     def detect_windows(self, images_windows: Iterable[tuple[Any, Any]]) -> list[dict[str, Any]]:
-        """Scores windows.
+        """Score windows.
 
         Args:
             images_windows: pairs of an image's file and its windows, each (ymin, xmin, ymax, xmax).
@@ -81,7 +81,7 @@ class Detector(Net):
         ]
 
     def detect_selective_search(self, image_fnames: Sequence[str]) -> list[dict[str, Any]]:
-        """Scores the windows that selective search proposes.
+        """Score the windows that selective search proposes.
 
         Raises:
             UsageError: selective_search_ijcv_with_python is not installed.
@@ -97,7 +97,7 @@ class Detector(Net):
         return self.detect_windows(zip(image_fnames, windows, strict=True))
 
     def crop(self, im: Array, window: Any) -> Array:
-        """A window of an image in the net's size, with as much context as `context_pad` asks for.
+        """Return a window of an image in the net's size, with as much context as `context_pad` asks for.
 
         Where that reaches beyond the image, the mean's colour stands.
 
@@ -115,7 +115,7 @@ class Detector(Net):
         return resize_image(result, self.crop_dims)
 
     def _box(self, window: Any) -> tuple[int, int, int, int]:
-        """The window grown so that `context_pad` pixels of the net's input lie around it."""
+        """Return the window grown so that `context_pad` pixels of the net's input lie around it."""
         ymin, xmin, ymax, xmax = (float(edge) for edge in window)
         height, width = self.crop_dims
         grow_y = (ymax - ymin) * self.context_pad / max(1, height - 2 * self.context_pad)

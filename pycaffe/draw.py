@@ -30,7 +30,7 @@ def get_dot(
     phase: Phase | None = None,
     display_lrm: bool = False,
 ) -> str:
-    """A net in Graphviz's language.
+    """Return a net in Graphviz's language.
 
     Args:
         caffe_net: the NetParameter.
@@ -64,7 +64,7 @@ def get_pydot_graph(
     phase: Phase | None = None,
     display_lrm: bool = False,
 ) -> Any:
-    """The same as a pydot graph.
+    """Return the same as a pydot graph.
 
     Raises:
         UsageError: pydot is not installed.
@@ -83,7 +83,7 @@ def draw_net(
     phase: Phase | None = None,
     display_lrm: bool = False,
 ) -> bytes:
-    """A picture of a net.
+    """Return a picture of a net.
 
     Args:
         caffe_net, rankdir, phase, display_lrm: as for `get_dot`.
@@ -114,13 +114,13 @@ def draw_net_to_file(
     phase: Phase | None = None,
     display_lrm: bool = False,
 ) -> None:
-    """Draws a net into a file, in the format of the file's ending. Arguments and errors as for `draw_net`."""
+    """Draw a net into a file, in the format of the file's ending. Arguments and errors as for `draw_net`."""
     path = Path(filename)
     path.write_bytes(draw_net(caffe_net, rankdir, path.suffix.lstrip(".") or "png", phase, display_lrm))
 
 
 def _layers(net: NetParameter, phase: Phase | None) -> Iterable[LayerParameter]:
-    """All layers, or those of a phase whatever level and stages the rules ask for."""
+    """Return all layers, or those of a phase whatever level and stages the rules ask for."""
     if phase is None:
         return net.layer
     return [layer for layer in net.layer if _is_in_phase(layer, phase)]

@@ -18,7 +18,7 @@ _LUMINANCE = np.array([0.2125, 0.7154, 0.0721], np.float32)
 
 
 def load_image(filename: str | os.PathLike[str], color: bool = True) -> Array:
-    """Reads an image.
+    """Read an image.
 
     Args:
         filename: the file; its orientation note is not applied.
@@ -52,7 +52,7 @@ def _as_floats(image: Any) -> Array:
 
 
 def resize_image(im: Array, new_dims: Sequence[int] | Array, interp_order: int = 1) -> Array:
-    """Resizes an image; values may be of any range and channels of any number.
+    """Resize an image; values may be of any range and channels of any number.
 
     Pixels are taken as areas, edges as going on outwards, and nothing is smoothed before an image is made smaller.
 
@@ -98,7 +98,7 @@ _KERNELS = {0: _nearest, 1: _linear, 3: _cubic}
 
 
 def _weights(old: int, new: int, order: int) -> Array:
-    """new x old: how much each old pixel of a line counts for each new one."""
+    """Return new x old: how much each old pixel of a line counts for each new one."""
     centres = (np.arange(new) + 0.5) * old / new - 0.5
     reach = np.arange(-2, 4)
     positions = np.floor(centres)[:, np.newaxis] + reach

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def blobproto_to_array(blob: BlobProto, return_diff: bool = False) -> Array:
-    """The values of a BlobProto (or its gradient) in its shape.
+    """Return the values of a BlobProto (or its gradient) in its shape.
 
     Raises:
         ArgumentError: there are more or fewer values than the shape says.
@@ -44,7 +44,7 @@ def blobproto_to_array(blob: BlobProto, return_diff: bool = False) -> Array:
 
 
 def array_to_blobproto(arr: Any, diff: Any = None) -> BlobProto:
-    """A BlobProto that holds an array of any shape, and a gradient beside it if one is given."""
+    """Return a BlobProto that holds an array of any shape, and a gradient beside it if one is given."""
     blob = BlobProto()
     fill_blob(blob, np.asarray(arr, np.float32))
     if diff is not None:
@@ -53,19 +53,19 @@ def array_to_blobproto(arr: Any, diff: Any = None) -> BlobProto:
 
 
 def arraylist_to_blobprotovector_str(arraylist: Iterable[Any]) -> bytes:
-    """Arrays as a serialized BlobProtoVector."""
+    """Return arrays as a serialized BlobProtoVector."""
     vector = BlobProtoVector()
     vector.blobs.extend(array_to_blobproto(array) for array in arraylist)
     return bytes(vector.SerializeToString())
 
 
 def blobprotovector_str_to_arraylist(text: bytes) -> list[Array]:
-    """The arrays in a serialized BlobProtoVector."""
+    """Return the arrays in a serialized BlobProtoVector."""
     return [blobproto_to_array(blob) for blob in BlobProtoVector.FromString(text).blobs]
 
 
 def array_to_datum(arr: Any, label: int | None = None) -> Datum:
-    """A Datum that holds an image.
+    """Return a Datum that holds an image.
 
     Args:
         arr: channels x height x width; uint8 is stored as bytes, everything else as floats.
@@ -88,7 +88,7 @@ def array_to_datum(arr: Any, label: int | None = None) -> Datum:
 
 
 def datum_to_array(datum: Datum) -> Array:
-    """The image in a Datum, channels x height x width: uint8 or float32; an encoded one is decoded, to BGR.
+    """Return the image in a Datum, channels x height x width: uint8 or float32; an encoded one is decoded, to BGR.
 
     Raises:
         ArgumentError: it does not hold what it says.

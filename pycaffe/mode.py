@@ -34,12 +34,12 @@ _settings = _Settings()
 
 
 def set_mode_cpu() -> None:
-    """Nets made from now on run on the CPU (the default)."""
+    """Run nets made from now on on the CPU (the default)."""
     _settings.uses_gpu = False
 
 
 def set_mode_gpu() -> None:
-    """Nets made from now on run on the GPU that `set_device` chose; on the CPU, with a warning, if there is none."""
+    """Run nets made from now on on the GPU that `set_device` chose; on the CPU, with a warning, if there is none."""
     _settings.uses_gpu = torch.cuda.is_available()
     if not _settings.uses_gpu:
         start_caffe_log()
@@ -47,7 +47,7 @@ def set_mode_gpu() -> None:
 
 
 def set_device(device_id: int) -> None:
-    """Chooses the GPU of nets made from now on.
+    """Choose the GPU of nets made from now on.
 
     Raises:
         UsageError: there is a GPU, but none of this number.
@@ -59,17 +59,17 @@ def set_device(device_id: int) -> None:
 
 
 def device() -> torch.device:
-    """Where the next net runs."""
+    """Return where the next net runs."""
     return torch.device("cuda", _settings.device_id) if _settings.uses_gpu else torch.device("cpu")
 
 
 def set_random_seed(seed: int) -> None:
-    """Makes the random numbers of the nets and solvers made from now on the same in every run."""
+    """Make the random numbers of the nets and solvers made from now on the same in every run."""
     _settings.seed, _settings.seeds_given = seed, 0
 
 
 def next_seed() -> int | None:
-    """The seed of the next net: another one for each; None where nobody has set one."""
+    """Return the seed of the next net: another one for each; None where none was set."""
     if _settings.seed is None:
         return None
     numbers = [_settings.seed & 0xFFFFFFFF, _settings.seeds_given]
@@ -78,22 +78,22 @@ def next_seed() -> int | None:
 
 
 def layer_type_list() -> list[str]:
-    """The names of all layer types, in alphabetical order."""
+    """Return the names of all layer types, in alphabetical order."""
     return list(registry.layer_types())
 
 
 def solver_count() -> int:
-    """How many solvers train in step in this process: one."""
+    """Return how many solvers train in step in this process: one."""
     return 1
 
 
 def solver_rank() -> int:
-    """The number of this process's solver: 0."""
+    """Return the number of this process's solver: 0."""
     return 0
 
 
 def set_solver_count(count: int) -> None:
-    """Accepts one.
+    """Accept one.
 
     Raises:
         UsageError: several were asked for.
@@ -106,7 +106,7 @@ def set_solver_count(count: int) -> None:
 
 
 def set_solver_rank(rank: int) -> None:
-    """Accepts 0.
+    """Accept 0.
 
     Raises:
         UsageError: another one was asked for.
@@ -119,16 +119,16 @@ def set_solver_rank(rank: int) -> None:
 
 
 def set_multiprocess(multiprocess: bool) -> None:
-    """Accepts both: every rank is a process of its own anyway."""
+    """Accept both: every rank is a process of its own anyway."""
 
 
 def has_nccl() -> bool:
-    """Whether the class NCCL works: no; ranks are joined by MPI."""
+    """Return whether the class NCCL works: no; ranks are joined by MPI."""
     return False
 
 
 def start_caffe_log() -> None:
-    """Lets Caffe's log lines go to standard error, unless the script has set up logging itself.
+    """Let Caffe's log lines go to standard error, unless the script has set up logging itself.
 
     The environment variable GLOG_minloglevel (0 to 3) leaves out what is less important.
     """
@@ -137,7 +137,7 @@ def start_caffe_log() -> None:
 
 
 def init_log(level: int = 0, stderr: bool = True) -> None:
-    """Sends log lines to standard error, in glog's form.
+    """Send log lines to standard error, in glog's form.
 
     Args:
         level: the least important that is shown: 0 all, 1 warnings, 2 errors, 3 what ends a run.
@@ -147,7 +147,7 @@ def init_log(level: int = 0, stderr: bool = True) -> None:
 
 
 def log(message: str) -> None:
-    """Logs a line."""
+    """Log a line."""
     start_caffe_log()
     log_line(message)
 
@@ -159,11 +159,11 @@ class Timer:
         self._began = self._elapsed = 0.0
 
     def start(self) -> None:
-        """Begins."""
+        """Begin."""
         self._began = self._now()
 
     def stop(self) -> None:
-        """Ends."""
+        """End."""
         self._elapsed = self._now() - self._began
 
     @property

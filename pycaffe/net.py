@@ -59,7 +59,7 @@ class Net:
         layers: in order; a layer written in Python is the user's own object.
         layer_dict: the same by name.
         params: the learnable blobs of the layers that have any, by layer.
-        inputs, outputs: names of the blobs made by Input layers, and of those nobody reads.
+        inputs, outputs: names of the blobs made by Input layers, and of those that nothing reads.
         top_names, bottom_names: the names of each layer's blobs, by layer.
         blob_loss_weights: each blob's weight in the loss, by name.
     """
@@ -96,7 +96,7 @@ class Net:
 
     @classmethod
     def of(cls, net: engine.Net) -> Net:
-        """Shows a net of the engine's, which has to keep its blobs."""
+        """Show a net of the engine's, which has to keep its blobs."""
         shown = cls.__new__(cls)
         shown._bind(net)
         return shown
@@ -136,7 +136,7 @@ class Net:
         end: str | None = None,
         **inputs: Any,
     ) -> dict[str, Array]:
-        """Runs the net, or the layers from `start` to `end`, both included.
+        """Run the net, or the layers from `start` to `end`, both included.
 
         Args:
             blobs: more blobs to return.
@@ -167,7 +167,7 @@ class Net:
         end: str | None = None,
         **top_diffs: Any,
     ) -> dict[str, Array]:
-        """Runs the net backward, or the layers from `start` down to `end`, both included.
+        """Run the net backward, or the layers from `start` down to `end`, both included.
 
         Args:
             diffs: more blobs whose gradients to return.
@@ -192,7 +192,7 @@ class Net:
         return {name: self.blobs[name].diff for name in names}
 
     def forward_all(self, blobs: Iterable[str] | None = None, **inputs: Any) -> dict[str, Array]:
-        """Runs any number of records through the net, batch by batch.
+        """Run any number of records through the net, batch by batch.
 
         Args:
             blobs: more blobs to return.
@@ -211,7 +211,7 @@ class Net:
     def forward_backward_all(
         self, blobs: Iterable[str] | None = None, diffs: Iterable[str] | None = None, **arrays: Any
     ) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Runs any number of records through the net and back, batch by batch.
+        """Run any number of records through the net and back, batch by batch.
 
         Args:
             blobs, diffs: more blobs whose values and gradients to return.
@@ -236,19 +236,19 @@ class Net:
         )
 
     def reshape(self) -> None:
-        """Gives all blobs the shapes that follow from the inputs' shapes; forward does so by itself."""
+        """Give all blobs the shapes that follow from the inputs' shapes; forward does so by itself."""
         write_back()
         self.engine_net.reshape()
 
     def clear_param_diffs(self) -> None:
-        """Sets the gradients of all learnable blobs to zero."""
+        """Set the gradients of all learnable blobs to zero."""
         write_back()
         for layer in self.engine_net.layers:
             for parameter in layer.parameters:
                 parameter.clear_diff()
 
     def set_input_arrays(self, data: Array, labels: Array) -> None:
-        """Gives the net's MemoryData layer, which has to be layer 0, its data and labels.
+        """Give the net's MemoryData layer, which has to be layer 0, its data and labels.
 
         Raises:
             ArgumentError: layer 0 is none.
@@ -262,61 +262,61 @@ class Net:
     # -- hooks -------------------------------------------------------------------------------------------
 
     def before_forward(self, hook: Hook) -> None:
-        """Has `hook` called with a layer's number before the layer runs forward."""
+        """Have `hook` called with a layer's number before the layer runs forward."""
         self.engine_net.before_forward.append(_calling(hook))
 
     def after_forward(self, hook: Hook) -> None:
-        """Has `hook` called with a layer's number after the layer ran forward."""
+        """Have `hook` called with a layer's number after the layer ran forward."""
         self.engine_net.after_forward.append(_calling(hook))
 
     def before_backward(self, hook: Hook) -> None:
-        """Has `hook` called with a layer's number before the layer runs backward."""
+        """Have `hook` called with a layer's number before the layer runs backward."""
         self.engine_net.before_backward.append(_calling(hook))
 
     def after_backward(self, hook: Hook) -> None:
-        """Has `hook` called with a layer's number after the layer ran backward."""
+        """Have `hook` called with a layer's number after the layer ran backward."""
         self.engine_net.after_backward.append(_calling(hook))
 
     # -- weights -----------------------------------------------------------------------------------------
 
     def copy_from(self, weights: str | os.PathLike[str]) -> None:
-        """Loads a caffemodel's weights, binary or HDF5, by layer name."""
+        """Load a caffemodel's weights, binary or HDF5, by layer name."""
         write_back()
         self.engine_net.copy_trained_layers(Path(weights))
 
     def share_with(self, other: Net) -> None:
-        """Makes the layers named as in `other` use that net's learnable blobs."""
+        """Make the layers named as in `other` use that net's learnable blobs."""
         write_back()
         self.engine_net.share_trained_layers_with(other.engine_net)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a caffemodel."""
+        """Write a caffemodel."""
         write_back()
         write_binary(self.engine_net.to_proto(), path)
 
     def save_hdf5(self, path: str | os.PathLike[str], diff: bool = False) -> None:
-        """Writes the weights (and gradients) as HDF5."""
+        """Write the weights (and gradients) as HDF5."""
         write_back()
         hdf5.save_hdf5(self.engine_net, path, diff)
 
     def load_hdf5(self, path: str | os.PathLike[str]) -> None:
-        """Loads weights from HDF5, by layer name."""
+        """Load weights from HDF5, by layer name."""
         write_back()
         hdf5.load_hdf5(self.engine_net, path)
 
     # -- inside ------------------------------------------------------------------------------------------
 
     def _ids(self, names: Iterable[str]) -> list[int]:
-        """The numbers of blobs in `_blob_names`; a loss whose top has no name is no blob of its own."""
+        """Return the numbers of blobs in `_blob_names`; a loss whose top has no name is no blob of its own."""
         numbers = {name: number for number, name in enumerate(self._blob_names)}
         return [numbers[name] for name in names if name in numbers]
 
     def _top_ids(self, layer: int) -> list[int]:
-        """The numbers of the blobs that the layer of this number makes."""
+        """Return the numbers of the blobs that the layer of this number makes."""
         return self._ids(self.engine_net.top_names[layer])
 
     def _bottom_ids(self, layer: int) -> list[int]:
-        """The numbers of the blobs that the layer of this number reads."""
+        """Return the numbers of the blobs that the layer of this number reads."""
         return self._ids(self.engine_net.bottom_names[layer])
 
     def _number(self, layer: str) -> int:
@@ -355,7 +355,7 @@ class Net:
 
 
 def _calling(hook: Hook) -> Hook:
-    """The hook, after which what it wrote into blobs is where the net finds it."""
+    """Return the hook, after which what it wrote into blobs is where the net finds it."""
 
     def call(layer: int) -> None:
         hook(layer)

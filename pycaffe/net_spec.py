@@ -32,7 +32,7 @@ _BORROWED = {
 
 @functools.cache
 def param_name_dict() -> dict[str, str]:
-    """The field of LayerParameter that holds the fields of a type: "Convolution" -> "convolution_param"."""
+    """Return the field of LayerParameter that holds the fields of a type: "Convolution" -> "convolution_param"."""
     fields = LayerParameter.DESCRIPTOR.fields
     names = {
         field.message_type.name.removesuffix("Parameter"): field.name
@@ -55,7 +55,7 @@ class Top:
         self.n = n
 
     def to_proto(self) -> NetParameter:
-        """The NetParameter of this top and all that it is made from, with names made up."""
+        """Return the NetParameter of this top and all that it is made from, with names made up."""
         return to_proto(self)
 
 
@@ -97,11 +97,11 @@ class NetSpec:
         object.__setattr__(self, "tops", OrderedDict())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Names a top, or a layer without tops (Silence)."""
+        """Name a top, or a layer without tops (Silence)."""
         self.tops[name] = value
 
     def __getattr__(self, name: str) -> Any:
-        """The top of this name."""
+        """Return the top of this name."""
         try:
             return object.__getattribute__(self, "tops")[name]
         except KeyError:
@@ -120,13 +120,13 @@ class NetSpec:
         del self.tops[name]
 
     def to_proto(self) -> NetParameter:
-        """The NetParameter, layers in an order in which they can be computed."""
+        """Return the NetParameter, layers in an order in which they can be computed."""
         names = {id(top): name for name, top in self.tops.items()}
         return _Writer(names).write(self.tops.values())
 
 
 def to_proto(*tops: Top) -> NetParameter:
-    """The NetParameter of all that makes these tops, with names made up: Convolution1, ReLU1, ..."""
+    """Return the NetParameter of all that makes these tops, with names made up: Convolution1, ReLU1, ..."""
     return _Writer({}).write(tops)
 
 
@@ -143,7 +143,7 @@ class _Writer:
         self._counts: Counter[str] = Counter()
 
     def write(self, tops: Iterable[Any]) -> NetParameter:
-        """The net that makes all these tops."""
+        """Return the net that makes all these tops."""
         for top in tops:
             if not isinstance(top, (Top, Function)):
                 raise ArgumentTypeError(f"a net is made of tops, not of {type(top)}")
@@ -153,7 +153,7 @@ class _Writer:
         return net
 
     def _add(self, root: Function) -> None:
-        """Adds a layer behind those that it reads; without recursion, since nets are deep."""
+        """Add a layer behind those that it reads; without recursion, since nets are deep."""
         waiting = [root]
         while waiting:
             function = waiting[-1]
@@ -184,7 +184,7 @@ class _Writer:
         return layer
 
     def _name(self, named: Top | Function, function: Function) -> str:
-        """The name given to a top or layer, or a made-up one: its type and a number."""
+        """Return the name given to a top or layer, or a made-up one: its type and a number."""
         if id(named) not in self._names:
             self._counts[function.type_name] += 1
             self._names[id(named)] = f"{function.type_name}{self._counts[function.type_name]}"
@@ -192,7 +192,7 @@ class _Writer:
 
 
 def assign(message: Message, name: str, value: Any) -> None:
-    """Sets a field from a Python value: dicts make messages, lists repeated fields.
+    """Set a field from a Python value: dicts make messages, lists repeated fields.
 
     Raises:
         ArgumentError: the message has no such field, or the value does not fit it.
@@ -229,7 +229,7 @@ def _extend(target: Any, values: Iterable[Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A numpy number as Python's own."""
+    """Return a numpy number as Python's own."""
     return value.item() if hasattr(value, "item") and not hasattr(value, "DESCRIPTOR") else value
 
 
@@ -237,7 +237,7 @@ class Layers:
     """Makes layers: `L.Convolution(bottom, num_output=8)` gives the top, with `ntop=2` a tuple of tops."""
 
     def __getattr__(self, type_name: str) -> Callable[..., Any]:
-        """The function that makes layers of this type."""
+        """Return the function that makes layers of this type."""
         if type_name.startswith("__"):
             raise AttributeError(type_name)
 
@@ -254,7 +254,7 @@ class Parameters:
     """Values of enums: `P.Pooling.MAX`."""
 
     def __getattr__(self, type_name: str) -> Any:
-        """The message class of this layer type, whose attributes are the values."""
+        """Return the message class of this layer type, whose attributes are the values."""
         try:
             return message_class(f"{type_name}Parameter")
         except KeyError:

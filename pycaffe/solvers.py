@@ -61,38 +61,38 @@ class Solver:
         return self._solver.rate
 
     def step(self, iterations: int) -> None:
-        """Makes so many updates, with the tests and snapshots that fall due."""
+        """Make so many updates, with the tests and snapshots that fall due."""
         write_back()
         self._solver.step(iterations)
 
     def solve(self, resume_file: str | os.PathLike[str] | None = None) -> None:
-        """Trains up to max_iter, from a solverstate on if one is given."""
+        """Train up to max_iter, from a solverstate on if one is given."""
         if resume_file:
             self.restore(resume_file)
         write_back()
         self._solver.solve()
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Goes on from a solverstate."""
+        """Go on from a solverstate."""
         write_back()
         self._solver.restore(os.fspath(path))
 
     def snapshot(self) -> None:
-        """Writes the weights and the state of the training."""
+        """Write the weights and the state of the training."""
         write_back()
         self._solver.snapshot()
 
     def apply_update(self) -> None:
-        """Updates the weights by the gradients that lie in the net, and counts an iteration."""
+        """Update the weights by the gradients that lie in the net, and count an iteration."""
         write_back()
         self._solver.apply_update()
 
     def share_weights(self, net: Net) -> None:
-        """Makes the layers of `net` named as in the training net use its weights."""
+        """Make the layers of `net` named as in the training net use its weights."""
         net.share_with(self.net)
 
     def add_callback(self, on_start: Callable[[], Any], on_gradients_ready: Callable[[], Any]) -> None:
-        """Has functions called before each iteration, and before its gradients are applied."""
+        """Have functions called before each iteration, and before its gradients are applied."""
         self._solver.add_callback(_calling(on_start), _calling(on_gradients_ready))
 
 
@@ -105,7 +105,7 @@ def _calling(function: Callable[[], Any]) -> Callable[[], None]:
 
 
 def solver_class(kind: str) -> type[Solver]:
-    """The class that updates by a rule (`"SGD"`), whatever its prototxt says."""
+    """Return the class that updates by a rule (`"SGD"`), whatever its prototxt says."""
     name = f"{kind}Solver"
     if name not in _classes:
         _classes[name] = type(name, (Solver,), {"kind": kind, "__doc__": f"Trains by {kind}."})
@@ -124,6 +124,6 @@ AdamSolver = solver_class("Adam")
 
 
 def get_solver(solver_file: str | os.PathLike[str]) -> Solver:
-    """The solver that a prototxt asks for by its `type`."""
+    """Return the solver that a prototxt asks for by its `type`."""
     kind = read_solver_source(solver_file).param.type
     return solver_class(kind)(solver_file) if kind in RULES else Solver(solver_file)

@@ -30,7 +30,7 @@ class Transformer:
         self.input_scale: dict[str, float] = {}
 
     def preprocess(self, in_: str, data: Any) -> Array:
-        """An image as the input blob `in_` wants it.
+        """Return an image as the input blob `in_` wants it.
 
         Args:
             in_: the blob's name.
@@ -57,7 +57,7 @@ class Transformer:
         return result
 
     def deprocess(self, in_: str, data: Any) -> Array:
-        """The image that a blob's values stand for: the steps of `preprocess` backwards, without the resizing."""
+        """Return the image of a blob's values: the steps of `preprocess` backwards, without the resizing."""
         self._check_input(in_)
         result = np.array(data).squeeze()
         if in_ in self.input_scale:
@@ -73,7 +73,7 @@ class Transformer:
         return result
 
     def set_transpose(self, in_: str, order: Sequence[int]) -> None:
-        """Sets the order of the axes: (2, 0, 1) makes height x width x channels to channels x height x width.
+        """Set the order of the axes: (2, 0, 1) makes height x width x channels to channels x height x width.
 
         Raises:
             ArgumentError: it has not as many axes as a record.
@@ -86,7 +86,7 @@ class Transformer:
         self.transpose[in_] = tuple(order)
 
     def set_channel_swap(self, in_: str, order: Sequence[int]) -> None:
-        """Sets the order of the channels: (2, 1, 0) makes RGB to BGR.
+        """Set the order of the channels: (2, 1, 0) makes RGB to BGR.
 
         Raises:
             ArgumentError: it has not as many channels as the blob.
@@ -99,12 +99,12 @@ class Transformer:
         self.channel_swap[in_] = tuple(order)
 
     def set_raw_scale(self, in_: str, scale: float) -> None:
-        """Sets what values are multiplied with before the mean is taken off: 255 for nets that want 0 to 255."""
+        """Set what values are multiplied with before the mean is taken off: 255 for nets that want 0 to 255."""
         self._check_input(in_)
         self.raw_scale[in_] = scale
 
     def set_mean(self, in_: str, mean: Any) -> None:
-        """Sets the mean to take off: one value a channel, or an image of it, resized where it is of another size.
+        """Set the mean to take off: one value a channel, or an image of it, resized where it is of another size.
 
         Raises:
             ArgumentError: it has not as many channels as the blob, or no shape of an image.
@@ -125,7 +125,7 @@ class Transformer:
         self.mean[in_] = image
 
     def set_input_scale(self, in_: str, scale: float) -> None:
-        """Sets what values are multiplied with at the end."""
+        """Set what values are multiplied with at the end."""
         self._check_input(in_)
         self.input_scale[in_] = scale
 

@@ -47,10 +47,10 @@ class Schema:
     def __init__(self) -> None:
         folder = Path(schema_tables.__file__).parent
         self._fields: dict[str, list[Field]] = {}
-        for field in schema_tables.settle_fields(schema_tables.read_fields(folder / "caffe_fields.csv")):
+        for field in schema_tables.merge_fields(schema_tables.read_fields(folder / "caffe_fields.csv")):
             self._fields.setdefault(field.message, []).append(field)
         self._values: dict[str, list[str]] = {}
-        for value in schema_tables.settle_enums(schema_tables.read_enums(folder / "caffe_enums.csv")):
+        for value in schema_tables.merge_enums(schema_tables.read_enums(folder / "caffe_enums.csv")):
             self._values.setdefault(value.enum, []).append(value.name)
 
     def fields(self, param: str) -> list[Field]:

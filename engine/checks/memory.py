@@ -28,7 +28,7 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 def is_about_memory(error: BaseException) -> bool:
-    """Whether an error says that memory could not be had."""
+    """Return whether an error says that memory could not be had."""
     return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)) is not None
 
 
@@ -44,17 +44,17 @@ def bytes_asked(error: BaseException) -> int:
 
 
 def asked_for(error: BaseException) -> str:
-    """`: 2.5 GiB were asked for at once`, or nothing where the error does not tell."""
+    """Return `: tried to allocate 2.5 GiB`, or nothing where the error gives no size."""
     asked = _ASKED_FOR.search(str(error))
     if asked is None:
         return ""
     amount, unit = asked.group(1).split()
     text = gib(int(amount)) if unit == "bytes" and int(amount) >= 1 << 20 else asked.group(1)
-    return f": {text} were asked for at once"
+    return f": tried to allocate {text}"
 
 
 def gib(size: int) -> str:
-    """A number of bytes in GiB: `23.5 GiB`, `3,725.3 GiB`, `3.73e+06 GiB`."""
+    """Return a number of bytes in GiB: `23.5 GiB`, `3,725.3 GiB`, `3.73e+06 GiB`."""
     value = size / 2**30
     return f"{value:,.1f} GiB" if value < 1e6 else f"{value:.3g} GiB"
 
@@ -87,7 +87,7 @@ def shape_text(shape: Iterable[int]) -> str:
 
 @functools.cache
 def device_memory(device: torch.device) -> int:
-    """The bytes that a device has at most."""
+    """Return the bytes that a device has at most."""
     if device.type == "cuda":
         import torch
 

@@ -28,7 +28,7 @@ from mgcaffe.errors import EngineError, NetError
 
 
 def check_top(layer: Layer, number: int, name: str, shape: Sequence[int], field: str = "top") -> None:
-    """Refuses a top blob that cannot exist; of a net that is only looked at, nothing but what no machine can count.
+    """Refuse a top blob that cannot exist; of a net that is only looked at, nothing but what no machine can count.
 
     Raises:
         NetError: at the layer's place, with the blob's name, shape and size.
@@ -43,7 +43,7 @@ def check_top(layer: Layer, number: int, name: str, shape: Sequence[int], field:
 
 
 def check_inputs(layer: Layer) -> None:
-    """The same for an Input layer, whose blobs are made before the net knows their shapes."""
+    """Check an Input layer likewise, whose blobs are made before the net knows their shapes."""
     for number, shape in enumerate(layer.param.input_param.shape):
         if problem := why_too_many_axes(shape.dim):
             layer.fail(f"shape {number} {problem}", "input_param.shape", index=number)
@@ -52,7 +52,7 @@ def check_inputs(layer: Layer) -> None:
 
 
 def check_all(layers: Sequence[Layer], owned: Iterable[tuple[int, str, Parameter]]) -> None:
-    """Refuses parameters that one by one fit into memory, but not together with their gradients.
+    """Refuse parameters that one by one fit into memory, but not together with their gradients.
 
     Raises:
         NetError: at the place of the layer with the largest one.
@@ -71,7 +71,7 @@ def check_all(layers: Sequence[Layer], owned: Iterable[tuple[int, str, Parameter
 
 @contextmanager
 def named(layer: Layer, doing: str) -> Iterator[None]:
-    """Gives an allocation that fails in the block the layer's name; too slow for every pass (`explain`)."""
+    """Give an allocation that fails in the block the layer's name; too slow for every pass (`explain`)."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -1,9 +1,9 @@
-"""Fields that a prototxt gives and nothing reads: told, never dropped in silence.
+"""Warns about the fields that a prototxt gives and nothing reads.
 
-A layer's message has a place for every type's fields; those of another type do nothing, in Caffe without a word. Fields
-that only say how to compute (`engine`, and what forks have to tune speed, memory or precision) do nothing here either;
-each is told once. Those of forks that change what is computed are refused, here or by the layer that they belong to.
-A field that is no number (NaN) is refused everywhere.
+A layer's message has a place for every type's fields; those of another type do nothing, in Caffe without a warning.
+Fields that only say how to compute (`engine`, and what forks have to tune speed, memory or precision) do nothing here
+either; each is warned about once. Those of forks that change what is computed are refused, here or by the layer that
+they belong to. A field that is NaN is refused everywhere.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _told: set[str] = set()
 
 
 def check_layer(param: LayerParameter, source: Source | None = None) -> None:
-    """Warns of a LayerParameter's fields that its type does not read.
+    """Warn of a LayerParameter's fields that its type does not read.
 
     Raises:
         NetError: one of them would change what is computed.
@@ -76,7 +76,7 @@ def check_layer(param: LayerParameter, source: Source | None = None) -> None:
 
 
 def check_numbers(param: LayerParameter, source: Source | None = None) -> None:
-    """Refuses NaN in a LayerParameter, which no layer can honour; weights apart.
+    """Refuse NaN in a LayerParameter, which no layer can honour; weights apart.
 
     Raises:
         NetError: names the field and its place.
@@ -87,7 +87,7 @@ def check_numbers(param: LayerParameter, source: Source | None = None) -> None:
 
 
 def check_net(param: NetParameter, source: Source | None = None) -> None:
-    """Warns of a NetParameter's fields that nothing reads.
+    """Warn of a NetParameter's fields that nothing reads.
 
     Raises:
         NetError: one of them would change what is computed.
@@ -97,13 +97,13 @@ def check_net(param: NetParameter, source: Source | None = None) -> None:
             _tell(param, field.name, f"{{}} of net '{param.name}' has no effect here", field.name, source)
 
 
-def forget_what_was_told() -> None:
-    """Makes the next field that only says how to compute be told again."""
+def reset_warnings() -> None:
+    """Warn again of the next field that only says how to compute."""
     _told.clear()
 
 
 def _belongs(field: str, layer_type: str) -> bool:
-    """Whether a layer of this type reads the field: `inner_product_param` belongs to InnerProduct."""
+    """Return whether a layer of this type reads the field: `inner_product_param` belongs to InnerProduct."""
     if field in _FURTHER.get(layer_type, ()) or (field == "loss_param" and layer_type in _LOSSES):
         return True
     return field.replace("_", "") == f"{layer_type.lower()}param"
@@ -114,7 +114,7 @@ def _how_to_compute(message: Message, field: str) -> bool:
 
 
 def _tell_inner(message: Message, path: str, idle: str, source: Source | None) -> None:
-    """Tells of the fields inside a message, and inside its messages, that only say how to compute."""
+    """Warn of the fields inside a message, and inside its messages, that only say how to compute."""
     for field, value in message.ListFields():
         if _how_to_compute(message, field.name):
             _tell(message, field.name, idle, f"{path}.{field.name}", source)
@@ -124,7 +124,7 @@ def _tell_inner(message: Message, path: str, idle: str, source: Source | None) -
 
 
 def _tell(message: Message, field: str, idle: str, path: str, source: Source | None) -> None:
-    """Refuses a field that changes the result; warns of another with the text `idle`, where its name goes into {}."""
+    """Refuse a field that changes the result; warn of another with the text `idle`, where its name goes into {}."""
     location = source.field(path) if source is not None else None
     if field in CHANGES_THE_RESULT:
         what = f"{field} is not supported: {CHANGES_THE_RESULT[field]}"
@@ -137,7 +137,7 @@ def _tell(message: Message, field: str, idle: str, path: str, source: Source | N
     if kind in _told or (described.type != _MESSAGE and getattr(message, field) == described.default_value):
         return
     _told.add(kind)
-    _warn(location, f"{idle.format(field)}: it only says how another Caffe computes (told once)")
+    _warn(location, f"{idle.format(field)}: it only says how another Caffe computes (warned once)")
 
 
 def _warn(location: Location | None, what: str) -> None:
@@ -145,7 +145,7 @@ def _warn(location: Location | None, what: str) -> None:
 
 
 def _each(field: FieldDescriptor, value: Any) -> Iterator[Any]:
-    """The values of a field, repeated or not."""
+    """Return the values of a field, repeated or not."""
     if field.type == _MESSAGE and hasattr(value, "ListFields"):
         yield value
     elif field.type != _MESSAGE and isinstance(value, (int, float, str, bytes)):
@@ -159,7 +159,7 @@ def _refuse_no_number(field: FieldDescriptor, value: Any, path: str, whose: str,
         for index, number in enumerate(_each(field, value)):
             if math.isnan(number):
                 location = source.field(path, index) if source is not None else None
-                raise NetError(f"{path.rpartition('.')[2]} is nan, which is no number ({whose})", location=location)
+                raise NetError(f"{path.rpartition('.')[2]} is NaN ({whose})", location=location)
     elif field.type == _MESSAGE:
         for inner in _each(field, value):
             for inner_field, inner_value in inner.ListFields():

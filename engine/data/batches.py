@@ -40,18 +40,18 @@ class Reader(Protocol):
         """The shape that one record has in each top, without the batch axis."""
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
-        """One array a top, of these global records (which run on past the end of the source).
+        """Return one array a top, of these global records (which run on past the end of the source).
 
         Raises:
             DataError: a record that cannot be read.
         """
 
     def close(self) -> None:
-        """Lets go of files."""
+        """Close files."""
 
 
 def empty(shape: Shape, dtype: np.dtype[Any], channels_last: bool) -> Array:
-    """An array with nothing in it yet, four-dimensional ones in the memory order that is asked for."""
+    """Return an array with nothing in it yet, four-dimensional ones in the memory order that is asked for."""
     if not channels_last or len(shape) != 4:
         return np.empty(shape, dtype)
     count, channels, height, width = shape
@@ -59,7 +59,7 @@ def empty(shape: Shape, dtype: np.dtype[Any], channels_last: bool) -> Array:
 
 
 def in_form(array: Array, form: BatchForm) -> Array:
-    """The values of `array` in the type and memory order of `form`."""
+    """Return the values of `array` in the type and memory order of `form`."""
     result = empty(array.shape, form.dtype, form.channels_last)
     result[...] = array
     return result
@@ -81,7 +81,7 @@ class EpochOrder:
         self._cached: tuple[tuple[int, int], NDArray[np.int64]] | None = None
 
     def indices(self, records: Sequence[int], stream: int) -> list[int]:
-        """The items that these global records stand for, each from 0 to count - 1."""
+        """Return the items that these global records stand for, each from 0 to count - 1."""
         if self._rand_skip:
             skipped = int(random_numbers.below(stream, [0], np.array([self._rand_skip]))[0])
             records = [record + skipped for record in records]

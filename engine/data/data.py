@@ -77,7 +77,7 @@ class DatumReader:
             self._loader.check = self._check_shape
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
-        """Images and, with two tops, labels. See Reader."""
+        """Return images and, with two tops, labels. See Reader."""
         self._source.check_unchanged()
         numbers, loaded = self._loader.load(self._order.indices(records, form.stream))
         images = self._transformer(
@@ -91,7 +91,7 @@ class DatumReader:
         return [images, np.array([record.label for record in loaded], form.dtype)]
 
     def close(self) -> None:
-        """Ends the decoding threads; the source closes when the last layer that reads it is gone."""
+        """End the decoding threads; the source closes when the last layer that reads it is gone."""
         self._loader.close()
 
     def _load(self, number: int) -> DatumRecord:
@@ -112,7 +112,7 @@ class Data(DataLayer):
     fields = "data_param"
 
     def open_source(self) -> DatumReader:
-        """Opens the LMDB and decodes its first record."""
+        """Open the LMDB and decode its first record."""
         param = self.param.data_param
         refuse_other_fields(self, param, "data_param", _KNOWN_FIELDS)
         if not param.source:

@@ -61,7 +61,7 @@ class DataLayer(Layer):
     # -- for subclasses ----------------------------------------------------------------------------------
 
     def open_source(self) -> Reader:
-        """Opens the source and looks at its first record.
+        """Open the source and look at its first record.
 
         Raises:
             DataError: it is missing, empty or damaged.
@@ -69,10 +69,10 @@ class DataLayer(Layer):
         raise NotImplementedError
 
     def shape_without_source(self, hint: Shape | None) -> list[Shape]:
-        """The shape of one record in each top, for a net that is only looked at.
+        """Return the shape of one record in each top, for a net that is only looked at.
 
         Args:
-            hint: the shape of a record as the source would give it; None if nobody said.
+            hint: the shape of a record as the source would give it; None if it was not given.
         """
         if hint is None:
             self.fail(
@@ -84,7 +84,7 @@ class DataLayer(Layer):
     # -- the layer contract ------------------------------------------------------------------------------
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the batch size and opens the source, unless the context gives shapes instead of sources."""
+        """Check the batch size and open the source, unless the context gives shapes instead of sources."""
         self._batch_size = getattr(self.param, self.fields).batch_size
         if self._batch_size < 1:
             self.fail(
@@ -108,11 +108,11 @@ class DataLayer(Layer):
             self._fail_located(error)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The tops' shapes as the first record has them; a batch of another shape has its own."""
+        """Return the tops' shapes as the first record has them; a batch of another shape has its own."""
         return [(self._batch_size, *shape) for shape in self._record_shapes]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The next batch of this rank, on the context's device.
+        """Return the next batch of this rank, on the context's device.
 
         Raises:
             DataError: a record could not be read; located, also where it happened in the thread.
@@ -153,12 +153,12 @@ class DataLayer(Layer):
         return self.context.shard.position(self._start, self._batches, self._batch_size)
 
     def seek(self, records: int) -> None:
-        """Goes on with the batch after the first `records` global records; drops what was prefetched."""
+        """Go on with the batch after the first `records` global records; drop what was prefetched."""
         self._stop_thread()
         self._start, self._batches = records, 0
 
     def close(self) -> None:
-        """Ends the thread and closes the source. The layer cannot run any more."""
+        """End the thread and close the source. The layer cannot run any more."""
         self._stop_thread()
         if self._reader is not None:
             self._reader.close()

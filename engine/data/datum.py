@@ -28,13 +28,13 @@ class DatumRecord(NamedTuple):
 
 
 def decode_datum(record: bytes, color: bool | None = None) -> tuple[Array, int]:
-    """The image of a record, channels x height x width, and its label. See decode_datum_record."""
+    """Return the image of a record, channels x height x width, and its label. See decode_datum_record."""
     image, label, _ = decode_datum_record(record, color)
     return image, label
 
 
 def decode_datum_record(record: bytes, color: bool | None = None) -> DatumRecord:
-    """Takes a record apart.
+    """Take a record apart.
 
     Args:
         record: a serialized Datum: raw bytes, floats, or an encoded image.

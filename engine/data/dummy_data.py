@@ -32,10 +32,10 @@ class DummyData(Layer):
     bottoms = exactly(0)
     tops = at_least(1)
     keeps_bottoms = False
-    keeps_tops = True  # nobody else may use the storage of the constant ones
+    keeps_tops = True  # no other layer may use the storage of the constant ones
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks shapes and fillers."""
+        """Check shapes and filler."""
         count = len(self.param.top)
         self._shapes = self._read_shapes(count)
         self._fillers: list[FillerParameter | None] = list(self.param.dummy_data_param.data_filler) or [None]
@@ -54,18 +54,18 @@ class DummyData(Layer):
         self._constants: list[tuple[torch.Tensor, int] | None] = [None] * count
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The shapes that the fields give."""
+        """Return the shapes that the fields give."""
         return self._shapes
 
     def first_values(self) -> list[torch.Tensor | None]:
-        """The constant tops; None for those that are filled in every pass."""
+        """Return the constant tops; None for those that are filled in every pass."""
         return [
             self._top(number) if filler is None or filler.type == "constant" else None
             for number, filler in enumerate(self._fillers)
         ]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The tops, in the context's type and memory format."""
+        """Return the tops, in the context's type and memory format."""
         return [self._top(number) for number in range(len(self._shapes))]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
@@ -120,5 +120,5 @@ class DummyData(Layer):
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """Counts the writes to a tensor: an in-place layer on a constant top has it filled again."""
+    """Count the writes to a tensor: an in-place layer on a constant top has it filled again."""
     return 0 if tensor.is_inference() else tensor._version

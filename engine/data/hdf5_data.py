@@ -27,20 +27,20 @@ class HDF5Data(DataLayer):
     fields = "hdf5_data_param"
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the fields and looks into every file."""
+        """Check the fields and look into every file."""
         if self.param.HasField("transform_param"):
             self.fail("HDF5Data does not transform its data", "transform_param", hint="remove transform_param")
         super().setup(bottom_shapes)
 
     def open_source(self) -> Hdf5Reader:
-        """Reads the list and the shapes of all datasets."""
+        """Read the list and the shapes of all datasets."""
         param = self.param.hdf5_data_param
         if not param.source:
             self.fail("source is missing", "hdf5_data_param", hint="name a text file that lists HDF5 files")
         return Hdf5Reader(param.source, list(self.param.top), param.shuffle)
 
     def shape_without_source(self, hint: Shape | None) -> list[Shape]:
-        """The hint is the first top's; others have a number a row unless `input_shapes` names them."""
+        """Return the hint for the first top; for others one number per row unless `input_shapes` names them."""
         shapes = self.context.input_shapes or {}
         first, *others = super().shape_without_source(hint)
         return [

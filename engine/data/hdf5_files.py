@@ -20,7 +20,7 @@ from mgcaffe.errors.file_names import refuse_device, shown_name, what_is_wrong_w
 
 
 def read_list(source: str) -> list[tuple[str, Location]]:
-    """The files that a list names, one a line, and where it names them; empty lines are skipped.
+    """Return the files that a list names, one a line, and where it names them; empty lines are skipped.
 
     Raises:
         DataError: the list does not exist, cannot be read as text, or names nothing.
@@ -81,7 +81,7 @@ class Hdf5Reader:
         self._rows_cached: tuple[tuple[int, int, int], NDArray[np.int64]] | None = None
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
-        """One array a column. See Reader."""
+        """Return one array a column. See Reader."""
         places = [self._place(record, form.stream) for record in records]
         columns = [empty((len(places), *shape), form.dtype, form.channels_last) for shape in self.record_shapes]
         filled = 0
@@ -92,11 +92,11 @@ class Hdf5Reader:
         return columns
 
     def close(self) -> None:
-        """Drops the loaded file."""
+        """Drop the loaded file."""
         self._loaded = None
 
     def _inspect(self, file: str, location: Location) -> int:
-        """The number of rows of a file, whose columns are checked against those of the files before."""
+        """Return the number of rows of a file, whose columns are checked against those of the files before."""
         with _open(file, location) as opened:
             shapes = [_column_shape(opened, file, location, column) for column in self._columns]
         rows = {shape[0] for shape in shapes}
@@ -123,7 +123,7 @@ class Hdf5Reader:
         return self._loaded[1]
 
     def _place(self, record: int, stream: int) -> tuple[int, int]:
-        """The file and the row of a global record."""
+        """Return the file and the row of a global record."""
         epoch, within = divmod(record, self.count)
         files, ends = self._file_order(stream, epoch)
         slot = int(np.searchsorted(ends, within, side="right"))
@@ -132,7 +132,7 @@ class Hdf5Reader:
         return file, row if not self._shuffle else int(self._row_order(stream, epoch, file)[row])
 
     def _file_order(self, stream: int, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The files in the order of an epoch, and the number of rows up to the end of each."""
+        """Return the files in the order of an epoch, and the number of rows up to the end of each."""
         key = (stream, epoch if self._shuffle else 0)
         if self._files_cached is None or self._files_cached[0] != key:
             files = np.arange(len(self._rows))
@@ -142,7 +142,7 @@ class Hdf5Reader:
         return self._files_cached[1:]
 
     def _row_order(self, stream: int, epoch: int, file: int) -> NDArray[np.int64]:
-        """The order in which an epoch reads the rows of a file."""
+        """Return the order in which an epoch reads the rows of a file."""
         key = (stream, epoch, file)
         if self._rows_cached is None or self._rows_cached[0] != key:
             number = random_numbers.stream(stream, "rows", epoch, file)

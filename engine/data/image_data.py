@@ -79,7 +79,7 @@ class ImageReader:
             self._loader.check = self._check_shape
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
-        """Images and labels. See Reader."""
+        """Return images and labels. See Reader."""
         numbers, loaded = self._loader.load(self._order.indices(records, form.stream))
         images = self._transformer(
             loaded,
@@ -90,7 +90,7 @@ class ImageReader:
         return [images, np.array([self._entries[number][1] for number in numbers], form.dtype)]
 
     def close(self) -> None:
-        """Ends the decoding threads."""
+        """End the decoding threads."""
         self._loader.close()
 
     def _check_shape(self, number: int, image: Array) -> None:
@@ -115,7 +115,7 @@ class ImageData(DataLayer):
     fields = "image_data_param"
 
     def open_source(self) -> ImageReader:
-        """Reads the list and the first image."""
+        """Read the list and the first image."""
         param = self.param.image_data_param
         refuse_other_fields(self, param, "image_data_param", _KNOWN_FIELDS)
         if not param.source:

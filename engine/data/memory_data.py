@@ -3,7 +3,7 @@
 The arrays come by `reset` (pycaffe's set_input_arrays) and are given out from the beginning again after their end.
 
 Fields of `memory_data_param`: batch_size, channels, height, width: all at least 1.
-Fields of `transform_param`: told, and not applied to arrays given by `reset`, as in Caffe.
+Fields of `transform_param`: warned about, and not applied to arrays given by `reset`, as in Caffe.
 No bottoms. Tops: images, batch x channels x height x width; labels, batch.
 Differences from Caffe: ranks that train in step are given the same arrays and share them out.
 (Caffe: memory_data_layer.cpp.)
@@ -36,18 +36,18 @@ class ArrayReader:
         self._arrays: tuple[Array, Array] | None = None
 
     def reset(self, data: Array, labels: Array) -> None:
-        """Takes other arrays."""
+        """Take other arrays."""
         self._arrays = (data, labels)
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
-        """Data and labels. See Reader."""
+        """Return data and labels. See Reader."""
         if self._arrays is None:
             raise DataError("no data has been given", hint="call reset (pycaffe: set_input_arrays) first")
         rows = np.asarray(records) % len(self._arrays[0])
         return [in_form(array[rows], form) for array in self._arrays]
 
     def close(self) -> None:
-        """Drops the arrays."""
+        """Drop the arrays."""
         self._arrays = None
 
 
@@ -60,7 +60,7 @@ class MemoryData(DataLayer):
     prefetch = 0  # the arrays may be exchanged between two passes
 
     def open_source(self) -> ArrayReader:
-        """Checks the shape of a record."""
+        """Check the shape of a record."""
         param = self.param.memory_data_param
         shape = (int(param.channels), int(param.height), int(param.width))
         if min(shape) < 1:
@@ -71,11 +71,11 @@ class MemoryData(DataLayer):
         return ArrayReader(shape)
 
     def shape_without_source(self, hint: Shape | None) -> list[Shape]:
-        """The fields say it."""
+        """Return what the fields say."""
         return self.open_source().record_shapes
 
     def reset(self, data: Array, labels: Array) -> None:
-        """Gives the layer its data and starts from the beginning; transform_param is not applied.
+        """Give the layer its data and start from the beginning; transform_param is not applied.
 
         Args:
             data: n x channels x height x width, n a multiple of batch_size.

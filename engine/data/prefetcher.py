@@ -17,7 +17,7 @@ class Prefetcher(Generic[Item]):
     The thread ends with the process; `close` ends it earlier.
 
     Args:
-        produce: makes item number i. It must not keep the prefetcher's owner alive, or nobody would ever
+        produce: makes item number i. It must not keep the prefetcher's owner alive, or nothing would ever
             close a forgotten one.
         depth: how many finished items may wait; at least 1.
     """
@@ -33,7 +33,7 @@ class Prefetcher(Generic[Item]):
         self._thread.start()
 
     def get(self) -> Item:
-        """The next item; waits until it is made.
+        """Return the next item, waiting until it is made.
 
         Raises:
             RuntimeError: the prefetcher is closed.
@@ -51,7 +51,7 @@ class Prefetcher(Generic[Item]):
             raise self._failure
 
     def close(self) -> None:
-        """Ends the thread, once the item that it is making is done, and drops what is ready."""
+        """End the thread, once the item that it is making is done, and drop what is ready."""
         with self._changed:
             self._closed = True
             self._ready.clear()

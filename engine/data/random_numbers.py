@@ -20,7 +20,7 @@ _HALF = np.uint64(32)
 
 
 def stream(*parts: int | str) -> int:
-    """A 64-bit number that stands for these parts, such as a seed and a layer's name."""
+    """Return a 64-bit number that stands for these parts, such as a seed and a layer's name."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -33,13 +33,13 @@ def bits(stream_number: int, records: Sequence[int] | NDArray[np.uint64]) -> NDA
 
 
 def below(stream_number: int, records: Sequence[int], limits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each record a whole number from 0 to its limit - 1; limits are below 2**31."""
+    """Return for each record a whole number from 0 to its limit - 1; limits are below 2**31."""
     high = bits(stream_number, records) >> _HALF
     return ((high * limits.astype(np.uint64)) >> _HALF).astype(np.int64)
 
 
 def permutation(stream_number: int, count: int) -> NDArray[np.int64]:
-    """The numbers 0 to count - 1 in random order."""
+    """Return the numbers 0 to count - 1 in random order."""
     return np.argsort(bits(stream_number, np.arange(count, dtype=np.uint64)), kind="stable")
 
 

@@ -3,8 +3,8 @@
 A bad record is one that cannot be read, is damaged, cannot be decoded, or does not fit. It stops the run, or, with
 `data_param { bad_record: SKIP }` (`--bad_record=skip`), the next good record of the source, in the order of its
 numbers, stands in for it. That depends on the source alone: whichever rank meets the record, in whichever epoch, before
-or after a resume, does the same, no batch gets smaller, and no position moves. Each bad record is told once by each
-rank that meets it; more than `bad_record_limit` (100) of them stop the run after all.
+or after a resume, does the same, no batch gets smaller, and no position moves. Each rank that meets a bad record warns
+about it once; more than `bad_record_limit` (100) of them stop the run after all.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class RecordLoader(Generic[Record]):
         self.use_threads(threads)
 
     def use_threads(self, threads: int) -> None:
-        """Loads so many records at a time from now on. The threads start when there is work for them."""
+        """Load so many records at a time from now on. The threads start when there is work for them."""
         self.close()
         self._threads = threads
         if threads > 1:
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
 
     def first(self) -> Record:
-        """The first good record.
+        """Return the first good record.
 
         Raises:
             DataError: record 0 is bad and stops the run, or too many are.
@@ -98,13 +98,13 @@ class RecordLoader(Generic[Record]):
         return wanted, records
 
     def close(self) -> None:
-        """Ends the threads."""
+        """End the threads."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
     def _load_all(self, numbers: Sequence[int]) -> list[Any]:
-        """The records, and for bad ones their errors."""
+        """Return the records, and for bad ones their errors."""
         if self._pool is None or len(numbers) < 2:
             return [self._attempt(number) for number in numbers]
         # Several pieces a thread, since some images take longer than others.
@@ -130,7 +130,7 @@ class RecordLoader(Generic[Record]):
         return None
 
     def _stand_in(self, number: int, problem: DataError) -> tuple[int, Record]:
-        """The next good record after a bad one."""
+        """Return the next good record after a bad one."""
         bad: list[int] = []
         current, found = number, problem
         while True:
@@ -149,7 +149,7 @@ class RecordLoader(Generic[Record]):
         return current, loaded
 
     def _note(self, problem: DataError) -> None:
-        """Counts a bad record and tells of it, or stops."""
+        """Count a bad record and warn of it, or stop."""
         if not self._rule.skip:
             raise DataError(problem.message, location=problem.location, hint=problem.hint or _HINT) from problem
         self._bad += 1
@@ -171,19 +171,19 @@ class RecordLoader(Generic[Record]):
 
 
 def bad_record_rule(param: LayerParameter) -> BadRecordRule:
-    """What a layer's data_param says of bad records."""
+    """Return what a layer's data_param says of bad records."""
     data = param.data_param
     return BadRecordRule(data.bad_record == type(data).SKIP, int(data.bad_record_limit))
 
 
 def decode_threads(param: LayerParameter) -> int:
-    """How many images to decode at a time: data_param.parser_threads, or as many as this rank computes with."""
+    """Return how many images to decode at a time: data_param.parser_threads, or as many as this rank computes with."""
     data = param.data_param
     return max(1, min(int(data.parser_threads) or torch.get_num_threads(), _MOST_THREADS))
 
 
 def check_shape(transformer: Transformer, shape: Shape, first: Shape, name: str) -> None:
-    """Makes sure that an image gets the same shape as the source's first one.
+    """Make sure that an image gets the same shape as the source's first one.
 
     Raises:
         DataError: it does not, or the transformation cannot take it.

@@ -98,7 +98,7 @@ class WindowReader:
         self._loaders = [self._loader(windows, rule, threads) for windows in (file.background, file.foreground)]
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
-        """Windows and labels. See Reader."""
+        """Return windows and labels. See Reader."""
         count = len(records)
         in_front = np.asarray(records) % self._sampling.batch >= self._sampling.batch - self._sampling.foreground
         limits = np.where(in_front, len(self._file.foreground), len(self._file.background))
@@ -121,7 +121,7 @@ class WindowReader:
         return [values, labels]
 
     def close(self) -> None:
-        """Ends the decoding threads."""
+        """End the decoding threads."""
         for loader in self._loaders:
             loader.close()
 
@@ -129,7 +129,7 @@ class WindowReader:
         return RecordLoader(len(windows), lambda number: self._load(Window(*windows[number].tolist())), rule, threads)
 
     def _load(self, window: Window) -> LoadedWindow:
-        """The window's image; makes sure that the window lies in it."""
+        """Return the window's image, checking that the window lies in it."""
         image = self._file.images[window.image]
         pixels = self._pixels(image)
         try:
@@ -157,13 +157,13 @@ class WindowReader:
             self._told_of_size = True
             _log.warning(
                 "%s: image '%s' is %d x %d (height x width), though the window file says %d x %d; its windows are taken"
-                " as they are, and further images of another size are not told",
+                " as they are, and further images of another size are not reported",
                 *(image.location, image.path, *pixels.shape[1:], image.height, image.width),
             )
         return pixels
 
     def _fill(self, values: Array, image: Array, window: Window, mirrored: bool) -> None:
-        """Puts a window into its place; what is empty stays 0."""
+        """Put a window into its place; what is empty stays 0."""
         part, top, left = self._cutter.cut(image, window, mirrored)
         height, width = part.shape[1:]
         place = values[:, top : top + height, left : left + width]
@@ -184,7 +184,7 @@ class WindowData(DataLayer):
     fields = "window_data_param"
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the fields and reads the window file."""
+        """Check the fields and read the window file."""
         param, transform = self.param.window_data_param, self.param.transform_param
         refuse_other_fields(self, transform, "transform_param", _TRANSFORM_FIELDS)
         refuse_other_fields(self, self.param.data_param, "data_param", _READING_FIELDS)
@@ -205,7 +205,7 @@ class WindowData(DataLayer):
         super().setup(bottom_shapes)
 
     def open_source(self) -> WindowReader:
-        """Reads the window file."""
+        """Read the window file."""
         param, transform = self.param.window_data_param, self.param.transform_param
         if not param.source:
             self.fail("source is missing", "window_data_param", hint="name a window file")
@@ -256,7 +256,7 @@ class WindowData(DataLayer):
                 )
 
     def _mean(self, channels: int) -> Array | None:
-        """A value a channel, or the middle of the mean file."""
+        """Return a value a channel, or the middle of the mean file."""
         mean, size = read_mean(self), self.param.transform_param.crop_size
         if mean is None:
             return None

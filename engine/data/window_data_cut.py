@@ -57,7 +57,7 @@ class Cutter:
     square: bool = False
 
     def region(self, window: Window, height: int, width: int) -> Region:
-        """Which part of an image of that size a window stands for.
+        """Return which part of an image of that size a window stands for.
 
         Raises:
             DataError: nothing of it lies in the image, or, where nothing may be left empty, a part does not.
@@ -78,7 +78,7 @@ class Cutter:
         return Region(x1, y1, x2, y2, columns, rows, left, right, above)
 
     def cut(self, image: Array, window: Window, mirrored: bool) -> tuple[Array, int, int]:
-        """The resized region of an image (channels x height x width), and its first row and column in the top.
+        """Return the resized region of an image (channels x height x width), and its first row and column in the top.
 
         It can be as large as the square or smaller. If mirrored, so is what stays empty around it.
         """

@@ -87,7 +87,7 @@ class _Lines:
         return self._next == len(self._lines)
 
     def take(self, what: str) -> tuple[str, Location]:
-        """The next line.
+        """Return the next line.
 
         Raises:
             DataError: there is none; says what should stand there.
@@ -102,7 +102,7 @@ class _Lines:
         return line, Location(self._source, number, 1)
 
     def number(self, what: str, least: int) -> int:
-        """The next line as a whole number.
+        """Return the next line as a whole number.
 
         Raises:
             DataError: it is none, or below `least`.
@@ -117,7 +117,7 @@ class _Lines:
         return value
 
     def windows(self, count: int, path: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """The numbers of the next `count` lines, six each, and the lines' own numbers."""
+        """Return the numbers of the next `count` lines, six each, and the lines' own numbers."""
         taken = self._lines[self._next : self._next + count]
         rows = [line.split() for _, line in taken]
         try:
@@ -144,7 +144,7 @@ class _Lines:
 
 
 def read_window_file(source: str, root: str, foreground: float, background: float) -> WindowFile:
-    """Reads a window file.
+    """Read a window file.
 
     Args:
         source: its path.
@@ -191,7 +191,7 @@ def _read_text(source: str) -> str:
 
 
 def _read_image(lines: _Lines, root: str) -> WindowImage:
-    """The head of an image's block, up to its size."""
+    """Return the head of an image's block, up to its size."""
     line, location = lines.take("'# NUMBER'")
     words = line.split()
     if len(words) != 2 or words[0] != "#" or not words[1].isdigit():
@@ -211,7 +211,7 @@ def _read_image(lines: _Lines, root: str) -> WindowImage:
 
 
 def _as_windows(values: NDArray[np.float64], numbers: NDArray[np.int64], image: int, source: str) -> NDArray[np.int64]:
-    """Rows of `Window`; checks that labels and corners are whole numbers, and that no window is empty."""
+    """Return rows of `Window`; check that labels and corner are whole numbers, and that no window is empty."""
     kept = values[:, [0, 2, 3, 4, 5]]
     whole = (kept == np.rint(kept)).all(axis=1) & (np.abs(kept) < 2**31).all(axis=1)
     _require(whole, numbers, source, "labels and corners have to be whole numbers")
@@ -231,7 +231,7 @@ def _divide(
     foreground: float,
     background: float,
 ) -> WindowFile:
-    """Sorts the windows into foreground and background. Caffe compares in single precision."""
+    """Sort the windows into foreground and background. Caffe compares in single precision."""
     in_front = overlaps >= np.float32(foreground)
     labels, numbers = windows[:, 1], windows[:, 6]
     _require(~in_front | (labels > 0), numbers, source, "the label of a foreground window has to be at least 1")

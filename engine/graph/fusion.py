@@ -36,7 +36,7 @@ class FusedLayer(Layer):
         self.backward_follows = first.backward_follows
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """Reshapes the members one after the other."""
+        """Reshape the members one after the other."""
         shapes = list(bottom_shapes)
         for layer in self.members:
             shapes = layer.reshape(shapes)
@@ -54,14 +54,14 @@ class ConvolutionReLU(FusedLayer):
         self.convolution = members[0]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps bottom and top."""
+        """Keep bottom and top."""
         layer = self.convolution
         y = convolution.forward(bottoms[0], layer.parameters[0].data, layer.bias, layer.geometry, relu=True)
         self.saved = (bottoms[0], y) if self.backward_follows else None
         return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The ReLU's mask, then the convolution's adjoints."""
+        """Return the ReLU's mask, then the convolution's adjoints."""
         x, y = self.saved
         dy = _through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
         self.convolution.saved = [x]
@@ -82,7 +82,7 @@ class BatchNormScale(FusedLayer):
         self.keeps_tops = self.relu
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the bottom, the statistics and, with a ReLU, the top."""
+        """Keep the bottom, the statistics and, with a ReLU, the top."""
         x = bottoms[0]
         factor = self.scale.parameters[0].data
         bias = self.scale.bias.data if self.scale.bias is not None else None
@@ -102,7 +102,7 @@ class BatchNormScale(FusedLayer):
         return y.clamp_(min=0) if self.relu else y
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The ReLU's mask, then one pass for all three gradients."""
+        """Return the ReLU's mask, then one pass for all three gradients."""
         x, y, mean, inverse_std = self.saved
         dy = top_diffs[0] if y is None else _through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
         factor, bias = self.scale.parameters[0], self.scale.bias
@@ -116,7 +116,7 @@ class BatchNormScale(FusedLayer):
 
 
 def fuse(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes to run, in order: those given, with neighbours that can run as one replaced by one node."""
+    """Return the nodes to run, in order: those given, with neighbours that can run as one replaced by one node."""
     readers: dict[int, int] = {}
     for node in nodes:
         for blob in node.bottoms:
@@ -132,7 +132,7 @@ def fuse(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _fusible(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> int:
-    """How many nodes from `index` on run as one."""
+    """Return how many nodes from `index` on run as one."""
     first = nodes[index]
     if isinstance(first.layer, Convolution):
         simple = len(first.bottoms) == 1 and first.layer.channel_axis == 1
@@ -148,7 +148,7 @@ def _fusible(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> int:
 
 
 def _follows(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> bool:
-    """Whether the next node is the only one that reads what this one makes."""
+    """Return whether the next node is the only one that reads what this one makes."""
     if index + 1 >= len(nodes):
         return False
     node, following = nodes[index], nodes[index + 1]
@@ -181,5 +181,5 @@ def _merge(members: Sequence[Node]) -> Node:
 
 
 def _through_relu(dy: torch.Tensor, y: torch.Tensor, in_place: bool) -> torch.Tensor:
-    """Gives dy where y is positive, else 0."""
+    """Give dy where y is positive, else 0."""
     return run_backward(torch.ops.aten.threshold_backward, dy, y, 0, out=dy if in_place else None)

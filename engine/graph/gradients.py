@@ -1,6 +1,6 @@
 """The gradients between layers: handed from consumer to producer, freed at once, never copied.
 
-A layer may use the storage of a top's gradient for its own results if nobody else will read it. Gradients can
+A layer may use the storage of a top's gradient for its own results if no other layer will read it. Gradients can
 alias each other (an Eltwise sum hands the same tensor to both bottoms), so storages are counted.
 """
 
@@ -28,7 +28,7 @@ class GradientStore:
         self._alive: Counter[int] = Counter()
 
     def backward(self, node: Node) -> None:
-        """Runs one layer backward: takes its tops' gradients, stores its bottoms'."""
+        """Run one layer backward: take its tops' gradients, store its bottoms'."""
         diffs = [self._take(blob, weight) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
         storages = Counter(_storage(diff) for diff in diffs)
         node.layer.may_overwrite_top_diff = [
@@ -41,7 +41,7 @@ class GradientStore:
                 self._store(blob, diff)
 
     def _take(self, blob: Blob, weight: float) -> torch.Tensor:
-        """The gradient of a top: what its reader computed, or else its weight in the loss.
+        """Return the gradient of a top: what its reader computed, or else its weight in the loss.
 
         In a net that keeps its blobs a user may have written it.
         """

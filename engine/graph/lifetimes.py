@@ -1,7 +1,7 @@
 """When a value is dead, and when a layer may write over it.
 
 A net that trains frees every blob after its last reader; what backward needs, the layers keep themselves. An
-in-place layer really works in place only if nobody else still needs the value that it writes over: no layer
+in-place layer really works in place only if no other layer still needs the value that it writes over: no layer
 that keeps it for backward, no later reader of the same storage under another name (a Split's other output).
 Where Caffe's in-place layers corrupt a neighbour's backward pass, these do not.
 """
@@ -16,7 +16,7 @@ from mgcaffe.engine.graph.node import Node
 
 
 def find_dead(nodes: Sequence[Node], kept: Collection[str]) -> None:
-    """Sets `dead` of every node: the blobs that no later one reads and that are not in `kept`."""
+    """Set `dead` of every node: the blobs that no later one reads and that are not in `kept`."""
     last: dict[Blob, Node] = {}
     for node in nodes:
         for blob in [*node.bottoms, *node.tops]:
@@ -36,11 +36,11 @@ class _Value:
 
 
 def decide_overwrites(nodes: Sequence[Node], freeing: bool) -> None:
-    """Sets `may_overwrite_bottom` of every layer that is in place in the prototxt, and `spare_bottom` of the others.
+    """Set `may_overwrite_bottom` of every layer that is in place in the prototxt, and `spare_bottom` of the others.
 
     Args:
         nodes: what runs, in order. A fused layer writes into no bottom, even where its members are in place.
-        freeing: nobody reads a blob after its last reader, so that its storage can be used again.
+        freeing: nothing reads a blob after its last reader, so that its storage can be used again.
     """
     reads: list[list[_Value]] = []
     writes: list[list[_Value]] = []
@@ -63,7 +63,7 @@ def decide_overwrites(nodes: Sequence[Node], freeing: bool) -> None:
 
 
 def _spare(node: Node, read: Sequence[_Value]) -> int | None:
-    """The first bottom whose storage the layer can use and nobody else needs, not even as another bottom."""
+    """Return the first bottom whose storage the layer can use and no other layer needs, not even as another bottom."""
     for index, value in enumerate(read):
         alone = all(other.storage is not value.storage for other in read if other is not value)
         if node.layer.can_reuse(index) and alone and _safe(node, value):
@@ -73,7 +73,7 @@ def _spare(node: Node, read: Sequence[_Value]) -> int | None:
 
 def _safe(node: Node, value: _Value) -> bool:
     for same in value.storage:
-        # Nobody may write over an input, or over an output of the net, which is what no layer reads.
+        # No layer may write over an input, or over an output of the net, which is what no layer reads.
         if not same.maker.bottoms or not same.readers:
             return False
         if same.maker.needs_backward and same.maker.layer.keeps_tops:

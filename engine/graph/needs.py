@@ -14,7 +14,7 @@ from mgcaffe.engine.graph.node import Node
 
 
 def sweep(nodes: Sequence[Node], force_backward: bool) -> None:
-    """Sets `needs_backward` and `wants` of every node, and `wanted` of the parameters."""
+    """Set `needs_backward` and `wants` of every node, and `wanted` of the parameters."""
     _sweep_forward(nodes)
     _sweep_backward(nodes)
     if force_backward:
@@ -62,7 +62,7 @@ def _force(nodes: Sequence[Node]) -> None:
 
 
 def without_backward(nodes: Sequence[Node]) -> None:
-    """Marks a net that is never run backward, so that its layers keep nothing."""
+    """Mark a net that is never run backward, so that its layers keep nothing."""
     for node in nodes:
         node.needs_backward = False
         node.wants = [False] * len(node.bottoms)
@@ -71,7 +71,7 @@ def without_backward(nodes: Sequence[Node]) -> None:
 
 
 def check(nodes: Sequence[Node]) -> None:
-    """Raises NetError where a gradient is wanted that cannot exist."""
+    """Raise NetError where a gradient is wanted that cannot exist."""
     for node in nodes:
         if node.needs_backward:
             _check(node)

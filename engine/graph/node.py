@@ -54,7 +54,7 @@ class Node:
 
 
 def connect(index: int, spec: LayerSpec, layer: Layer, blobs: dict[str, Blob]) -> Node:
-    """Places a layer: finds its bottoms among `blobs`, adds its tops to them.
+    """Place a layer: find its bottoms among `blobs`, add its tops to them.
 
     Raises:
         NetError: a top that another layer already made, or a number of blobs that the type does not take.

@@ -31,14 +31,14 @@ class LayerSpec:
     bottoms: tuple[str, ...] = ()
 
     def location(self, field: str | None = None, index: int = 0) -> Location | None:
-        """Where the layer or one of its fields stands."""
+        """Return where the layer or one of its fields stands."""
         if self.source is None:
             return None
         return self.source.field(field, index) if field else self.source.location
 
 
 def make_state(phase: Phase, level: int = 0, stages: Sequence[str] = (), base: NetState | None = None) -> NetState:
-    """A NetState: `base` (a net's own state) overlaid with phase, level and the non-empty stages."""
+    """Return a NetState: `base` (a net's own state) overlaid with phase, level and the non-empty stages."""
     state = NetState()
     if base is not None:
         state.CopyFrom(base)
@@ -50,7 +50,7 @@ def make_state(phase: Phase, level: int = 0, stages: Sequence[str] = (), base: N
 
 
 def meets_rule(state: NetState, rule: NetStateRule) -> bool:
-    """Whether a state meets a NetStateRule: its phase, its level range, every stage, no forbidden stage."""
+    """Return whether a state meets a NetStateRule: its phase, its level range, every stage, no forbidden stage."""
     if rule.HasField("phase") and rule.phase != state.phase:
         return False
     if rule.HasField("min_level") and state.level < rule.min_level:
@@ -62,7 +62,7 @@ def meets_rule(state: NetState, rule: NetStateRule) -> bool:
 
 
 def filter_layers(layers: Sequence[LayerSpec], state: NetState) -> list[LayerSpec]:
-    """The layers that take part in this state.
+    """Return the layers that take part in this state.
 
     A layer with `include` rules takes part if one is met; one with `exclude` rules unless one is met.
 
@@ -97,7 +97,7 @@ def split_blob_name(layer: str, blob: str, top: int, copy: int) -> str:
 
 
 def insert_splits(layers: Sequence[LayerSpec]) -> list[LayerSpec]:
-    """Puts a Split behind every top that is read more than once.
+    """Put a Split behind every top that is read more than once.
 
     A top that is a loss (it has a loss weight) counts one reader more: the Split's output 0 then carries the
     loss weight and the readers start at output 1. A name that in-place layers write again stands for the last
@@ -156,7 +156,7 @@ def _with_splits(
 
 
 def _split(param: LayerParameter, blob: str, top: int, copies: int, weight: float) -> LayerParameter:
-    """The Split behind a top; takes the loss weight away from the layer that made the top."""
+    """Return the Split behind a top, and take the loss weight away from the layer that made the top."""
     split = LayerParameter(name=split_layer_name(param.name, blob, top), type="Split")
     split.bottom.append(blob)
     split.top.extend(split_blob_name(param.name, blob, top, copy) for copy in range(copies))
@@ -170,7 +170,7 @@ def _split(param: LayerParameter, blob: str, top: int, copies: int, weight: floa
 
 
 def _loss_weight(param: LayerParameter, top: int) -> float:
-    """The loss weight of a top: the prototxt's, else the layer type's own (1 for top 0 of a loss)."""
+    """Return the loss weight of a top: the prototxt's, else the layer type's own (1 for top 0 of a loss)."""
     if top < len(param.loss_weight):
         return float(param.loss_weight[top])
     if len(param.loss_weight) or top:

@@ -13,7 +13,7 @@ STRICT, PERMISSIVE = 0, 1
 
 
 def share_by_name(layers: Sequence[Layer]) -> list[tuple[int, str, Parameter]]:
-    """Gives every named parameter the first one of its name as owner.
+    """Give every named parameter the first one of its name as owner.
 
     Returns:
         (layer index, layer name, parameter) of the parameters that own their values, in layer order.
@@ -36,7 +36,7 @@ def share_by_name(layers: Sequence[Layer]) -> list[tuple[int, str, Parameter]]:
 
 
 def bind_shared(layers: Sequence[Layer]) -> None:
-    """Points the parameters that have an owner at the owner's values and gradient."""
+    """Point the parameters that have an owner at the owner's values and gradient."""
     for layer in layers:
         for parameter in layer.parameters:
             if parameter.owner is not None:
@@ -46,7 +46,7 @@ def bind_shared(layers: Sequence[Layer]) -> None:
 
 
 def bind_to_net(layers: Sequence[Layer], others: Mapping[str, Layer]) -> set[int]:
-    """Points the parameters of layers at those of the same-named layers of another net.
+    """Point the parameters of layers at those of the same-named layers of another net.
 
     Returns:
         The ids of the parameters bound.
@@ -94,7 +94,7 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
 
 
 def _merge_multiplier(layer: Layer, what: str, field: str, spec: ParamSpec, mine: Parameter, owner: Parameter) -> None:
-    """An explicit multiplier wins over an implicit one; two explicit ones have to agree."""
+    """Check that two explicit multipliers agree; let an explicit one win over an implicit one."""
     given = owner.explicit_multipliers
     if not has_field(spec, field):
         return

@@ -90,5 +90,5 @@ def backward_from_top(dy: torch.Tensor, y: torch.Tensor, inverse_std: torch.Tens
 
 
 def channel_view(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Values (C) with axes added so that they broadcast over x."""
+    """Return values (C) with axes added so that they broadcast over x."""
     return values.view(-1, *[1] * (x.dim() - 2))

@@ -70,7 +70,7 @@ def backward_data(
 
 
 def add_backward_weight(weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> None:
-    """Adds the gradient of the weight to the parameter's, in place where that saves a tensor."""
+    """Add the gradient of the weight to the parameter's, in place where that saves a tensor."""
     if pointwise.serves(x, geometry) and format_of(dy) == torch.channels_last:
         pointwise.add_backward_weight(weight.diff, dy, x, geometry, weight.beta())
     else:
@@ -78,7 +78,7 @@ def add_backward_weight(weight: Parameter, dy: torch.Tensor, x: torch.Tensor, ge
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[int], geometry: Geometry) -> torch.Tensor:
-    """The gradient of the weight, which has the shape `weight_shape`."""
+    """Return the gradient of the weight, which has the shape `weight_shape`."""
     if geometry.rank == 0:
         shape = (*weight_shape, 1)
         return backward_weight(dy[..., None], x[..., None], shape, _one_axis(geometry)).squeeze(-1)
@@ -92,7 +92,7 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[in
 
 
 def backward_bias(dy: torch.Tensor) -> torch.Tensor:
-    """The gradient of the bias: dy summed over all axes but the channels."""
+    """Return the gradient of the bias: dy summed over all axes but the channels."""
     channels = dy.shape[1]
     if dy.is_cpu and channels % _VECTOR and format_of(dy) == torch.channels_last and dy.numel() > 0:
         # A plain sum is not vectorised over such channels.

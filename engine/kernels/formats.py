@@ -8,7 +8,7 @@ import torch
 
 
 def format_of(x: torch.Tensor) -> torch.memory_format:
-    """The format that a result computed from x should have; also for views with gaps."""
+    """Return the format that a result computed from x should have; also for views with gaps."""
     # With one channel only the strides tell the formats apart, with one pixel nothing does.
     if x.dim() == 4 and x.stride(1) == 1 and x.shape[2] * x.shape[3] > 1:
         return torch.channels_last
@@ -26,14 +26,14 @@ def pixel_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 def from_pixel_rows(rows: torch.Tensor, batch: int, height: int, width: int) -> torch.Tensor:
-    """The inverse of `pixel_rows`: a channels-last view."""
+    """Return the inverse of `pixel_rows`: a channels-last view."""
     return rows.view(batch, height, width, rows.shape[1]).permute(0, 3, 1, 2)
 
 
 def preferred_memory_format(
     layer_types: Iterable[str], device: torch.device, dtype: torch.dtype
 ) -> torch.memory_format:
-    """The format for a net's four-dimensional blobs.
+    """Return the format for a net's four-dimensional blobs.
 
     On a CPU channels last wins for every net with filters or windows: maximum pooling and batch normalisation
     are vectorised over the channels only, and a filter of one pixel becomes a matrix product without a copy. On

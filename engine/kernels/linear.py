@@ -25,7 +25,7 @@ def forward(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, re
 
 
 def _few_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, relu: bool) -> torch.Tensor:
-    """The product with its sides exchanged: the large weight is read as it lies, not packed anew."""
+    """Return the product with its sides exchanged: the large weight is read as it lies, not packed anew."""
     transposed = onednn.linear(weight, x)
     y = x.new_empty(x.shape[0], weight.shape[0])
     y = y.copy_(transposed.t()) if bias is None else torch.add(transposed.t(), bias, out=y)
@@ -33,7 +33,7 @@ def _few_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, 
 
 
 def add_forward(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> None:
-    """Adds x weight^T to y, in place; for many products with few rows each (recurrent layers)."""
+    """Add x weight^T to y, in place; for many products with few rows each (recurrent layers)."""
     if weight.numel() >= _LARGE_WEIGHT and onednn.serves(x):
         y.add_(forward(x, weight, None))
     else:

@@ -39,18 +39,18 @@ class _ChannelWindows:
         self._total = x.new_empty(self.piece * padded)
 
     def rows(self, x: torch.Tensor) -> torch.Tensor:
-        """A dense blob as the matrix that is cut into pieces; a view."""
+        """Return a dense blob as the matrix that is cut into pieces; a view."""
         if self._step == 1 and x.dim() == 4 and x.shape[2] * x.shape[3] != 1:
             return pixel_rows(x)
         return x.reshape(x.shape[0], self._width)
 
     def inputs(self, count: int) -> torch.Tensor:
-        """Where to write the values of a piece of `count` rows before `sums` is called."""
+        """Return where to write the values of a piece of `count` rows before `sums` is called."""
         padded = self._width + 2 * self._margin
         return self._buffer[: count * padded].view(count, padded)[:, self._margin : self._margin + self._width]
 
     def sums(self, count: int) -> torch.Tensor:
-        """The window sums of what `inputs` holds."""
+        """Return the window sums of what `inputs` holds."""
         padded = self._width + 2 * self._margin
         length = count * padded
         total = self._total[:length].copy_(self._buffer[:length])

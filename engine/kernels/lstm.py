@@ -22,7 +22,7 @@ def step(
     squashed: torch.Tensor,
     hidden: torch.Tensor,
 ) -> None:
-    """One time step.
+    """Return one time step.
 
     Args:
         inputs: (N, 4 H), the gates' inputs.
@@ -55,7 +55,7 @@ class Derivatives:
     cell_of_cell: torch.Tensor
 
     def through_step(self, step: int, dhidden: torch.Tensor, dcell: torch.Tensor | None) -> torch.Tensor:
-        """Turns step `step` of `gates` into the gradient of the gates' inputs; call it once a step.
+        """Turn step `step` of `gates` into the gradient of the gates' inputs; call it once a step.
 
         Args:
             step: its number.
@@ -76,7 +76,7 @@ class Derivatives:
 
 
 def derivatives(gates: torch.Tensor, cells: torch.Tensor, keep: torch.Tensor, squashed: torch.Tensor) -> Derivatives:
-    """The derivatives of T steps.
+    """Return the derivatives of T steps.
 
     Args:
         gates: (T, N, 4 H), the gates' values as `step` left them.

@@ -19,14 +19,14 @@ _MOST_COLUMNS = 1 << 22
 
 
 def serves(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
-    """Whether `backward_weight` is the fast way; not where its columns would need too much memory."""
+    """Return whether `backward_weight` is the fast way; not where its columns would need too much memory."""
     if geometry.rank != 2 or x.shape[1] != 1 or format_of(dy) != torch.channels_last or not onednn.serves(x):
         return False
     return math.prod(geometry.kernel) * dy.numel() // dy.shape[1] <= _MOST_COLUMNS
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> torch.Tensor:
-    """The gradient: what each place of the filter saw, times dy."""
+    """Return the gradient: what each place of the filter saw, times dy."""
     vertical, horizontal = geometry.pad
     padded = torch.constant_pad_nd(x.contiguous(), [horizontal, horizontal, vertical, vertical]).contiguous()
     columns = _columns(padded, dy.shape[2:], geometry)
@@ -34,7 +34,7 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> to
 
 
 def _columns(x: torch.Tensor, out: Sequence[int], geometry: Geometry) -> torch.Tensor:
-    """The values under each place of the filter, as (kernel places, N H' W')."""
+    """Return the values under each place of the filter, as (kernel places, N H' W')."""
     batch, _, height, width = x.shape
     (down, right), (further_down, further_right) = geometry.stride, geometry.dilation
     shape = (*geometry.kernel, batch, *out)

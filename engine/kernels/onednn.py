@@ -22,7 +22,7 @@ AVAILABLE = _available()
 
 
 def serves(tensor: torch.Tensor) -> bool:
-    """Whether the tensor is float32 on the CPU, holds something, and the operators exist."""
+    """Return whether the tensor is float32 on the CPU, holds something, and the operators exist."""
     return AVAILABLE and tensor.dtype == torch.float32 and tensor.is_cpu and tensor.numel() > 0
 
 

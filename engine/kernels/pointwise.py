@@ -20,7 +20,7 @@ _FEW_PIXELS = 256
 
 
 def serves(x: torch.Tensor, geometry: Geometry) -> bool:
-    """Whether these functions are the fast way for x (or dy) and this geometry.
+    """Return whether these functions are the fast way for x (or dy) and this geometry.
 
     With a stride they are only for small images; picking pixels out of large ones costs more than it wins.
     """
@@ -72,6 +72,6 @@ def add_backward_weight(
 
 
 def _visited(x: torch.Tensor, geometry: Geometry) -> torch.Tensor:
-    """The pixels that the filter visits; a view."""
+    """Return the pixels that the filter visits; a view."""
     down, right = geometry.stride
     return x if geometry.stride == (1, 1) else x[:, :, ::down, ::right]

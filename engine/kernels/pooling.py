@@ -40,18 +40,18 @@ class Window:
         return count
 
     def fits_torch(self, input_size: Sequence[int]) -> bool:
-        """Whether PyTorch's own pooling has these windows and no others."""
+        """Return whether PyTorch's own pooling has these windows and no others."""
         small_pad = all(2 * pad <= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True))
         return small_pad and not any(self.empty(input_size))
 
     def empty(self, input_size: Sequence[int]) -> tuple[bool, bool]:
-        """Whether the last row (the last column) of windows lies outside the image."""
+        """Return whether the last row (the last column) of windows lies outside the image."""
         out = self.output_size(input_size)
         rows, columns = ((out[axis] - 1) * self.stride[axis] - self.pad[axis] >= input_size[axis] for axis in (0, 1))
         return rows, columns
 
     def margins(self, input_size: Sequence[int]) -> list[int]:
-        """What to pad (or, if negative, to cut) for exactly these windows: left, right, above, below."""
+        """Return what to pad (or, if negative, to cut) for exactly these windows: left, right, above, below."""
         out = self.output_size(input_size)
         behind = [
             (out[axis] - 1) * self.stride[axis] + self.kernel[axis] - input_size[axis] - self.pad[axis]
@@ -87,7 +87,7 @@ def max_backward(
     memory_format: torch.memory_format,
     window: Window,
 ) -> torch.Tensor:
-    """The gradient of the input: each window's gradient goes to the place of its maximum."""
+    """Return the gradient of the input: each window's gradient goes to the place of its maximum."""
     dy = dy.contiguous(memory_format=memory_format)  # PyTorch takes five times as long with two formats
     size = input_shape[2:]
     fits = window.fits_torch(size)
@@ -103,7 +103,7 @@ def max_backward(
 
 
 def mask_of(places: torch.Tensor, input_size: Sequence[int], window: Window) -> torch.Tensor:
-    """The places as row * width + column of the image, -1 for empty windows."""
+    """Return the places as row * width + column of the image, -1 for empty windows."""
     if window.fits_torch(input_size):
         return places
     left, right, above, _ = window.margins(input_size)
@@ -129,7 +129,7 @@ def average_forward(x: torch.Tensor, window: Window) -> torch.Tensor:
 def average_backward(
     dy: torch.Tensor, input_shape: Sequence[int], memory_format: torch.memory_format, window: Window
 ) -> torch.Tensor:
-    """The gradient of the input: each window's gradient is spread evenly."""
+    """Return the gradient of the input: each window's gradient is spread evenly."""
     dy = dy.contiguous(memory_format=memory_format)  # PyTorch takes ten times as long with two formats
     size = input_shape[2:]
     shape = tuple(input_shape)

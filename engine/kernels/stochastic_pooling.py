@@ -18,7 +18,7 @@ from mgcaffe.engine.kernels.pooling import Window
 
 
 def sampled_forward(x: torch.Tensor, window: Window, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """One pixel of every window, drawn at random.
+    """Return one pixel of every window, drawn at random.
 
     Where negative values keep every partial sum below its mark, Caffe leaves the top undefined; here it is the first
     pixel. A window whose sum is NaN gives NaN.
@@ -44,20 +44,20 @@ def sampled_forward(x: torch.Tensor, window: Window, generator: torch.Generator)
 def sampled_backward(
     dy: torch.Tensor, chosen: torch.Tensor, input_shape: Sequence[int], window: Window
 ) -> torch.Tensor:
-    """The gradient of the input: each window's gradient goes to the pixel that was drawn."""
+    """Return the gradient of the input: each window's gradient goes to the pixel that was drawn."""
     number = torch.arange(window.kernel[0] * window.kernel[1], device=dy.device)
     picked = chosen.unsqueeze(2) == number.unsqueeze(1)
     return _spread(dy, picked * dy.flatten(2).unsqueeze(2), input_shape, window)
 
 
 def weighted_forward(x: torch.Tensor, window: Window) -> torch.Tensor:
-    """Every window's mean, each pixel weighted by its own value."""
+    """Return every window's mean, each pixel weighted by its own value."""
     values = _columns(x, window)
     return _as_image(values.square().sum(2) * _inverse_totals(values), x, window)
 
 
 def weighted_backward(dy: torch.Tensor, x: torch.Tensor, window: Window) -> torch.Tensor:
-    """The gradient of the input: dx = dy (2 x - y) / (sum of the window's x), added up over windows."""
+    """Return the gradient of the input: dx = dy (2 x - y) / (sum of the window's x), added up over windows."""
     values = _columns(x, window)
     inverse = _inverse_totals(values)
     y = values.square().sum(2) * inverse
@@ -72,7 +72,7 @@ def _inverse_totals(values: torch.Tensor) -> torch.Tensor:
 
 
 def _columns(x: torch.Tensor, window: Window) -> torch.Tensor:
-    """The pixels of all windows (N, C, kernel rows x columns, P Q); those outside the image are 0."""
+    """Return the pixels of all windows (N, C, kernel rows x columns, P Q); those outside the image are 0."""
     padded = torch.constant_pad_nd(x, window.margins(x.shape[2:]))
     columns = torch.ops.aten.im2col(padded.contiguous(), window.kernel, [1, 1], [0, 0], window.stride)
     pixels: torch.Tensor = columns.unflatten(1, (x.shape[1], -1))
@@ -86,7 +86,7 @@ def _as_image(y: torch.Tensor, x: torch.Tensor, window: Window) -> torch.Tensor:
 
 
 def _spread(dy: torch.Tensor, columns: torch.Tensor, input_shape: Sequence[int], window: Window) -> torch.Tensor:
-    """The adjoint of `_columns`; in the memory format of dy."""
+    """Return the adjoint of `_columns`; in the memory format of dy."""
     left, right, above, below = window.margins(input_shape[2:])
     size = [input_shape[2] + above + below, input_shape[3] + left + right]
     padded = torch.ops.aten.col2im(columns.flatten(1, 2), size, window.kernel, [1, 1], [0, 0], window.stride)

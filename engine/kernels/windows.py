@@ -18,7 +18,7 @@ from mgcaffe.engine.kernels.geometry import Geometry
 
 
 def forward(x: torch.Tensor, weight: torch.Tensor, geometry: Geometry) -> torch.Tensor:
-    """The convolution of x with weight."""
+    """Return the convolution of x with weight."""
     out = geometry.output_size(x.shape[2:])
     padded = _split_groups(torch.constant_pad_nd(x, _padding(geometry)), geometry.groups)
     filters = weight.reshape(geometry.groups, -1, *weight.shape[1:])
@@ -31,7 +31,7 @@ def forward(x: torch.Tensor, weight: torch.Tensor, geometry: Geometry) -> torch.
 def backward_data(
     dy: torch.Tensor, weight: torch.Tensor, input_size: Sequence[int], geometry: Geometry
 ) -> torch.Tensor:
-    """The gradient of the convolution with respect to its input, of spatial size `input_size`."""
+    """Return the gradient of the convolution with respect to its input, of spatial size `input_size`."""
     padded_size = [size + 2 * pad for size, pad in zip(input_size, geometry.pad, strict=True)]
     dy = _split_groups(dy, geometry.groups)
     filters = weight.reshape(geometry.groups, -1, *weight.shape[1:])
@@ -42,7 +42,7 @@ def backward_data(
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[int], geometry: Geometry) -> torch.Tensor:
-    """The gradient of the convolution with respect to its weight."""
+    """Return the gradient of the convolution with respect to its weight."""
     padded = _split_groups(torch.constant_pad_nd(x, _padding(geometry)), geometry.groups)
     split = _split_groups(dy, geometry.groups)
     gradient = dy.new_empty(geometry.groups, weight_shape[0] // geometry.groups, *weight_shape[1:])
@@ -53,14 +53,14 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[in
 
 
 def columns(x: torch.Tensor, geometry: Geometry) -> torch.Tensor:
-    """The pixels that each point of the filter meets: x (N, in...) as (N, points, out...)."""
+    """Return the pixels that each point of the filter meets: x (N, in...) as (N, points, out...)."""
     out = geometry.output_size(x.shape[1:])
     padded = torch.constant_pad_nd(x, _padding(geometry))
     return torch.stack([padded[window] for _, window in _windows(geometry, out)], 1)
 
 
 def add_columns(columns: torch.Tensor, input_size: Sequence[int], geometry: Geometry) -> torch.Tensor:
-    """The adjoint of `columns`: each pixel of (N, in...) gets the sum of where it was met."""
+    """Return the adjoint of `columns`: each pixel of (N, in...) gets the sum of where it was met."""
     padded_size = [size + 2 * pad for size, pad in zip(input_size, geometry.pad, strict=True)]
     padded = columns.new_zeros(columns.shape[0], *padded_size)
     for number, (_, window) in enumerate(_windows(geometry, columns.shape[2:])):
@@ -69,12 +69,12 @@ def add_columns(columns: torch.Tensor, input_size: Sequence[int], geometry: Geom
 
 
 def _padding(geometry: Geometry) -> list[int]:
-    """The amounts in the order of `torch.constant_pad_nd`: last axis first."""
+    """Return the amounts in the order of `torch.constant_pad_nd`: last axis first."""
     return [amount for pad in reversed(geometry.pad) for amount in (pad, pad)]
 
 
 def _inside(input_size: Sequence[int], geometry: Geometry) -> tuple[Any, ...]:
-    """The index of the input in its padded form."""
+    """Return the index of the input in its padded form."""
     return (..., *(slice(pad, pad + size) for size, pad in zip(input_size, geometry.pad, strict=True)))
 
 
@@ -84,7 +84,7 @@ def _split_groups(x: torch.Tensor, groups: int) -> torch.Tensor:
 
 
 def _windows(geometry: Geometry, out: Sequence[int]) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """The indices of each position inside the filter, and of the padded pixels that it meets."""
+    """Return the indices of each position inside the filter, and of the padded pixels that it meets."""
     for position in itertools.product(*(range(size) for size in geometry.kernel)):
         axes = zip(position, geometry.dilation, geometry.stride, out, strict=True)
         spans = (

@@ -38,7 +38,7 @@ class Accuracy(Layer):
         return False
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number, and one a class."""
+        """Return a single number, and one a class."""
         param, (scores, given) = self.param.accuracy_param, bottom_shapes
         self.axis = self.canonical_axis(param.axis, len(scores), "accuracy_param.axis")
         labels.check_shapes(self, scores, self.axis, given)
@@ -52,7 +52,7 @@ class Accuracy(Layer):
         return [(), (self.classes,)][: len(self.param.top)]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         scores, given = bottoms
         param = self.param.accuracy_param
         ignore = param.ignore_label if param.HasField("ignore_label") else None
@@ -68,7 +68,7 @@ class Accuracy(Layer):
         return tops
 
     def _right(self, scores: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        """Whether each position's label is among its best classes."""
+        """Return whether each position's label is among its best classes."""
         own = scores.gather(self.axis, index)
         if self.top_k == 1 < self.classes:
             # The largest of the others, found without counting, in half the time.
@@ -77,7 +77,7 @@ class Accuracy(Layer):
         return lower >= self.classes - self.top_k
 
     def _by_class(self, values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        """The sum of `values` over the positions of every class."""
+        """Return the sum of `values` over the positions of every class."""
         return values.new_zeros(self.classes).index_add_(0, index.reshape(-1), values.reshape(-1))
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:

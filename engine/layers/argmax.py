@@ -57,7 +57,7 @@ class ArgMax(Layer):
         return [self.top_shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         with_values = self.param.argmax_param.out_max_val
         if self.axis is not None:
             values, indices = self._largest(bottoms[0], self.axis)
@@ -67,7 +67,7 @@ class ArgMax(Layer):
         return [chosen.reshape(self.top_shape)]
 
     def _largest(self, x: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The top_k largest values along `axis` and their numbers, as numbers of x's type."""
+        """Return the top_k largest values along `axis` and their numbers, as numbers of x's type."""
         # In reversed order, the first of equals is the one with the larger number.
         values, places = _first_largest(x.flip(axis), self.param.argmax_param.top_k, axis)
         return values, (x.shape[axis] - 1 - places).to(x.dtype)
@@ -78,7 +78,7 @@ class ArgMax(Layer):
 
 
 def _first_largest(x: torch.Tensor, count: int, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `count` largest values along `axis`, largest first, and their places; of equals the first comes first."""
+    """Return the `count` largest values along `axis`, largest first, and their places; of equals the first."""
     if count == 1:
         values, places = x.max(axis, keepdim=True)
         return values, places

@@ -41,14 +41,14 @@ class Axpy(Layer):
         return [x]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the factors and x."""
+        """Keep the factors and x."""
         factors, x, y = bottoms
         factors = factors.reshape(*x.shape[:2], *[1] * (x.dim() - 2))
         self.saved = (bottoms[0].shape, factors, x) if self.backward_follows else None
         return [torch.addcmul(y, factors, x)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """One product each; y's gradient is the top's."""
+        """Compute one product each; y's gradient is the top's."""
         shape, factors, x = self.saved
         df = top_diffs[0]
         others = list(range(2, x.dim()))

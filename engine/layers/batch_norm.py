@@ -48,7 +48,7 @@ class BatchNorm(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares the three sums, which no solver may touch."""
+        """Declare the three sums, which no solver may touch."""
         param = self.param.batch_norm_param
         # Intel's use_weight_bias, whose default is true there, is scale_bias by another name where it is given.
         neutral = {"use_weight_bias": False, "relu": False, "stats_batch_size": 0, "bias_term": True, "filler": None}
@@ -75,14 +75,14 @@ class BatchNorm(Layer):
             self.add_parameter((self.channels,), param.bias_filler if param.HasField("bias_filler") else None)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape."""
+        """Return the bottom's shape."""
         shape = bottom_shapes[0]
         if len(shape) < 2 or shape[1] != self.channels:
             self.fail(f"the bottom changed to shape {shape}; the statistics have {self.channels} channels")
         return [shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Normalises; keeps the top and the deviations, or with scale and bias the bottom and the statistics."""
+        """Normalise; keep the top and the deviations, or with scale and bias the bottom and the statistics."""
         x = bottoms[0]
         if self.scale_bias:
             return [self._forward_scaled(x)]
@@ -98,7 +98,7 @@ class BatchNorm(Layer):
         return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The derivative through the value and, in training, through mean and variance."""
+        """Return the derivative through the value and, in training, through mean and variance."""
         if self.scale_bias:
             return [self._backward_scaled(top_diffs[0], wanted[0])]
         if not wanted[0]:
@@ -143,7 +143,7 @@ class BatchNorm(Layer):
         return means * factor, (variances * factor + self.eps).rsqrt()
 
     def store(self, statistics: Statistics) -> None:
-        """Adds a batch's statistics to the parameters; called once for every training forward pass."""
+        """Add a batch's statistics to the parameters; called once for every training forward pass."""
         if not statistics.values:
             return
         fraction = self.param.batch_norm_param.moving_average_fraction

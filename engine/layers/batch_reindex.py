@@ -32,7 +32,7 @@ class BatchReindex(Layer):
         return bottom == 0
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The permutation's length, and the other axes of bottom 0."""
+        """Return the permutation's length, and the other axes of bottom 0."""
         self.shape, permutation = bottom_shapes
         if len(permutation) != 1:
             self.fail(f"the permutation, bottom 1, has to have one axis; its shape is {permutation}")
@@ -41,13 +41,13 @@ class BatchReindex(Layer):
         return [(*permutation, *self.shape[1:])]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the permutation."""
+        """Keep the permutation."""
         rows = read_rows(self, bottoms[1], self.shape[0], 1)
         self.saved = rows if self.backward_follows else None
         return [bottoms[0].index_select(0, rows)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Adds up what an item's copies send back; zero for one that was not picked."""
+        """Add up what an item's copies send back; zero for one that was not picked."""
         if not wanted[0]:
             return [None, None]
         dx = top_diffs[0].new_zeros(self.shape)

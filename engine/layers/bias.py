@@ -28,13 +28,13 @@ class Bias(BroadcastLayer):
     keeps_bottoms = False
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         x = bottoms[0]
         values = self.stretch(self.parameters[0].data if self.learned else bottoms[1], x)
         return [x.add_(values) if self.may_overwrite_bottom else x + values]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Hands the gradient on, and its sums to b."""
+        """Hand the gradient on, and its sums to b."""
         dy = top_diffs[0]
         dx = dy if wanted[0] else None
         if self.learned:

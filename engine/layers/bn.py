@@ -55,7 +55,7 @@ class BN(Layer):
     in_place = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Tells the two kinds apart and declares the parameters."""
+        """Tell the two kinds apart and declare the parameters."""
         param, shape = self.param.bn_param, bottom_shapes[0]
         self._check_axes(shape)
         self.moving = self._is_moving()
@@ -100,7 +100,7 @@ class BN(Layer):
             self.fail(f"the bottom needs a channel axis: two axes or more, not shape {shape}")
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape."""
+        """Return the bottom's shape."""
         shape = bottom_shapes[0]
         self._check_axes(shape)
         if shape[1] != self.channels:
@@ -108,7 +108,7 @@ class BN(Layer):
         return [shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps x and the statistics."""
+        """Keep x and the statistics."""
         x = bottoms[0]
         slope, bias = (parameter.data.reshape(-1) for parameter in self.parameters[:2])
         if self.uses_batch:

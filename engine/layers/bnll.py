@@ -23,7 +23,7 @@ class BNLL(BottomNeuron):
     """The layer; see the module's text."""
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         y: torch.Tensor = torch.ops.aten.softplus(x, 1, _STRAIGHT)
         return y if out is None else out.copy_(y)
 

@@ -24,7 +24,7 @@ class Clip(BottomNeuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the interval."""
+        """Check the interval."""
         param = self.param.clip_param
         for field in ("min", "max"):
             if not has_field(param, field):
@@ -34,10 +34,10 @@ class Clip(BottomNeuron):
         self.low, self.high = param.min, param.max
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         return torch.clamp(x, self.low, self.high, out=out)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """The ends of the interval belong to it."""
+        """Return the ends of the interval belong to it."""
         inside = (kept >= self.low).logical_and_(kept <= self.high)
         return torch.mul(dy, inside, out=out)

@@ -28,11 +28,11 @@ class Concat(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """A single bottom is not copied."""
+        """Concatenate; a single bottom is not copied."""
         self.tops_share_bottoms = len(bottom_shapes) == 1
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The common shape, with the sum of the sizes along the axis."""
+        """Return the common shape, with the sum of the sizes along the axis."""
         first = bottom_shapes[0]
         self.axis = axis = joining_axis(self, "concat_param", "concat_dim", len(first))
         self.sizes = [shape[axis] if axis < len(shape) else 0 for shape in bottom_shapes]
@@ -51,10 +51,10 @@ class Concat(Layer):
         return [(*first[:axis], sum(self.sizes), *first[axis + 1 :])]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         return [bottoms[0] if len(bottoms) == 1 else torch.cat(list(bottoms), self.axis)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Views of the top's gradient."""
+        """Return views of the top's gradient."""
         parts = torch.split(top_diffs[0], self.sizes, self.axis)
         return [part if want else None for part, want in zip(parts, wanted, strict=True)]

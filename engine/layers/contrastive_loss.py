@@ -35,7 +35,7 @@ class ContrastiveLoss(Loss):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads the fields."""
+        """Read the fields."""
         param = self.param.contrastive_loss_param
         self.margin: float = param.margin
         self.legacy: bool = param.legacy_version
@@ -45,7 +45,7 @@ class ContrastiveLoss(Loss):
         return bottom < 2
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number."""
+        """Return a single number."""
         a, b, similarity = bottom_shapes
         if a != b or len(a) < 2:
             self.fail(f"bottoms 0 and 1 have to be of one shape N x C, not {a} and {b}")
@@ -55,7 +55,7 @@ class ContrastiveLoss(Loss):
         return [()]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the differences and what each pair's is multiplied with."""
+        """Keep the differences and what each pair's is multiplied with."""
         a, b, similarity = bottoms
         difference = (a - b).flatten(1)
         square = difference.square().sum(1)

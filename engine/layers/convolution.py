@@ -49,7 +49,7 @@ class FilterLayer(Layer):
     rank: int
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads the fields and declares the filters and the bias."""
+        """Read the fields and declare the filters and the bias."""
         param = self.param.convolution_param
         neutral = {"relu": False, "negative_slope": 0.0, "fusion_type": 0, "coeff": []}
         refuse_fork_fields(self, param, "convolution_param", neutral)
@@ -70,11 +70,11 @@ class FilterLayer(Layer):
             self.add_parameter((self.outputs,), param.bias_filler)
 
     def weight_shape(self) -> Shape:
-        """The filters' shape."""
+        """Return the filters' shape."""
         raise NotImplementedError
 
     def top_size(self, bottom_size: Sequence[int]) -> tuple[int, ...]:
-        """The tops' spatial size."""
+        """Return the tops' spatial size."""
         raise NotImplementedError
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
@@ -93,7 +93,7 @@ class FilterLayer(Layer):
         return [(*first[: self.channel_axis], self.outputs, *out)] * len(bottom_shapes)
 
     def _kernel_field(self, axis: int) -> tuple[str, int]:
-        """The field that says the kernel's size along a spatial axis, and which of its numbers does."""
+        """Return the field that says the kernel's size along a spatial axis, and which of its numbers does."""
         param = self.param.convolution_param
         for place, name in enumerate(("kernel_h", "kernel_w")):
             if has_field(param, name) and axis == place:
@@ -106,15 +106,15 @@ class FilterLayer(Layer):
         return self.parameters[1].data if len(self.parameters) > 1 else None
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
-        """Adds the filters' gradient for one bottom to the parameter's; dy and x have one batch axis."""
+        """Add the filters' gradient for one bottom to the parameter's; dy and x have one batch axis."""
         raise NotImplementedError
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-        """The gradient of a bottom of this spatial size; dy has one batch axis."""
+        """Return the gradient of a bottom of this spatial size; dy has one batch axis."""
         raise NotImplementedError
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The adjoints, bottom by bottom."""
+        """Return the adjoints, bottom by bottom."""
         bottom_diffs: list[torch.Tensor | None] = []
         for top_diff, bottom, want in zip(top_diffs, self.saved, wanted, strict=True):
             x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
@@ -126,7 +126,7 @@ class FilterLayer(Layer):
         return bottom_diffs
 
     def add_bias_gradient(self, top_diff: torch.Tensor) -> None:
-        """Adds the sum of `top_diff` over everything but its channels to the bias's gradient."""
+        """Add the sum of `top_diff` over everything but its channels to the bias's gradient."""
         if len(self.parameters) > 1 and self.parameters[1].wanted:
             self.parameters[1].accumulate(convolution.backward_bias(top_diff))
 
@@ -137,7 +137,7 @@ class FilterLayer(Layer):
         return x.reshape(math.prod(x.shape[: self.channel_axis]), *x.shape[self.channel_axis :])
 
     def all_batch_axes(self, x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """The inverse of `one_batch_axis`, with the batch axes of `like`."""
+        """Return the inverse of `one_batch_axis`, with the batch axes of `like`."""
         if self.channel_axis == 1:
             return x
         return x.reshape(*like.shape[: self.channel_axis], *x.shape[1:])
@@ -156,20 +156,20 @@ class Convolution(FilterLayer):
         return self.geometry.output_size(bottom_size)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """One convolution a bottom; keeps the bottoms."""
+        """Compute one convolution per bottom; keep the bottoms."""
         self.saved = list(bottoms) if self.backward_follows else None
         weight = self.parameters[0].data
         tops = (convolution.forward(self.one_batch_axis(x), weight, self.bias, self.geometry) for x in bottoms)
         return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
-        """The convolution's own."""
+        """Return the convolution's own."""
         convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-        """The convolution's own."""
+        """Return the convolution's own."""
         return convolution.backward_data(dy, self.parameters[0].data, size, self.geometry)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
-        """One filter's size for every value of the tops."""
+        """Return one filter's size for every value of the tops."""
         return sum(math.prod(shape) for shape in top_shapes) * math.prod(self.weight_shape()[1:])

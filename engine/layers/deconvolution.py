@@ -36,7 +36,7 @@ class Deconvolution(FilterLayer):
         return self.geometry.transposed_size(bottom_size)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """A convolution's backward pass on each bottom; keeps the bottoms."""
+        """Run a convolution's backward pass on each bottom; keep the bottoms."""
         self.saved = list(bottoms) if self.backward_follows else None
         tops = []
         for bottom in bottoms:
@@ -49,13 +49,13 @@ class Deconvolution(FilterLayer):
         return tops
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
-        """A convolution's, with bottom and top exchanged."""
+        """Return a convolution's, with bottom and top exchanged."""
         convolution.add_backward_weight(self.parameters[0], x, dy, self.geometry)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-        """A convolution's forward pass."""
+        """Return a convolution's forward pass."""
         return convolution.forward(dy, self.parameters[0].data, None, self.geometry)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
-        """One filter's size for every value of the bottoms."""
+        """Return one filter's size for every value of the bottoms."""
         return sum(math.prod(shape) for shape in bottom_shapes) * math.prod(self.weight_shape()[1:])

@@ -27,7 +27,7 @@ class DepthwiseConvolution(Convolution):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Sets what is not given to the number of channels, then as for Convolution."""
+        """Set what is not given to the number of channels, then as for Convolution."""
         param, shape = self.param.convolution_param, bottom_shapes[0]
         axis = self.canonical_axis(param.axis, len(shape), "convolution_param.axis")
         channels = shape[axis]

@@ -33,7 +33,7 @@ class Dropout(Neuron):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the ratio."""
+        """Check the ratio."""
         param = self.param.dropout_param
         refuse_fork_fields(self, param, "dropout_param", {"random_seed": -1})
         self.ratio: float = param.dropout_ratio
@@ -46,7 +46,7 @@ class Dropout(Neuron):
         self.tops_share_bottoms = not self.active
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the mask, one byte a value."""
+        """Keep the mask, one byte a value."""
         x = bottoms[0]
         if not self.active:
             return [x]
@@ -58,7 +58,7 @@ class Dropout(Neuron):
         return [self._apply(mask, x, self.may_overwrite_bottom)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Drops the gradients of what forward dropped."""
+        """Drop the gradients of what forward dropped."""
         if not wanted[0]:
             return [None]
         dy = top_diffs[0]

@@ -32,7 +32,7 @@ class Eltwise(Layer):
     bottoms = at_least(2)
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the coefficients."""
+        """Check the coefficients."""
         param = self.param.eltwise_param
         self.operation: int = param.operation
         given, count = list(param.coeff), len(bottom_shapes)
@@ -46,7 +46,7 @@ class Eltwise(Layer):
         self.keeps_tops = self.divides
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottoms' common shape."""
+        """Return the bottoms' common shape."""
         for index, shape in enumerate(bottom_shapes):
             if shape != bottom_shapes[0]:
                 names = self.bottom_names
@@ -59,7 +59,7 @@ class Eltwise(Layer):
         return [bottom_shapes[0]]
 
     def can_reuse(self, bottom: int) -> bool:
-        """A sum can grow in the storage of any bottom that enters it as it is."""
+        """Return whether a bottom enters the sum as it is, so that the sum can grow in its storage."""
         return self.operation == SUM and self.coefficients[bottom] == 1
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -24,7 +24,7 @@ class ELU(BottomNeuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Decides what to keep: with an alpha below 0 the sign of y does not tell that of x."""
+        """Decide what to keep: with an alpha below 0 the sign of y does not tell that of x."""
         param = self.param.elu_param
         refuse_fork_fields(self, param, "elu_param", {"lambda": 1.0})
         self.alpha: float = param.alpha
@@ -32,18 +32,18 @@ class ELU(BottomNeuron):
         self.keeps_tops = not self.keeps_bottoms
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps y, or x where alpha is negative."""
+        """Keep y, or x where alpha is negative."""
         tops = super().forward(bottoms)
         if self.keeps_tops and self.backward_follows:
             self.saved = tops[0]
         return tops
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         aten = torch.ops.aten
         y: torch.Tensor = aten.elu(x, self.alpha) if out is None else aten.elu_(out, self.alpha)
         return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         return run_backward(torch.ops.aten.elu_backward, dy, self.alpha, 1, 1, self.keeps_tops, kept, out=out)

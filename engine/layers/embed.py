@@ -30,7 +30,7 @@ class Embed(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares the table and the bias."""
+        """Declare the table and the bias."""
         param = self.param.embed_param
         for field in ("input_dim", "num_output"):
             if getattr(param, field) < 1:
@@ -44,11 +44,11 @@ class Embed(Layer):
         return False
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """One axis more."""
+        """Return one axis more."""
         return [(*bottom_shapes[0], self.param.embed_param.num_output)]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the row numbers."""
+        """Keep the row numbers."""
         table = self.parameters[0].data
         rows = read_rows(self, bottoms[0], len(table), 0)
         self.saved = rows if self.backward_follows else None
@@ -58,7 +58,7 @@ class Embed(Layer):
         return [y.view(*bottoms[0].shape, table.shape[1])]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Adds to the rows of the table's gradient in place."""
+        """Add to the rows of the table's gradient in place."""
         table = self.parameters[0]
         dy = top_diffs[0].reshape(-1, table.shape[1])
         if table.wanted:

@@ -32,7 +32,7 @@ class EuclideanLoss(Loss):
         return True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number."""
+        """Return a single number."""
         a, b = bottom_shapes
         if not a or not b or a[0] != b[0] or math.prod(a) != math.prod(b):
             self.fail(f"the bottoms have to be of one shape, not {a} and {b}")
@@ -40,7 +40,7 @@ class EuclideanLoss(Loss):
         return [()]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the difference."""
+        """Keep the difference."""
         a, b = bottoms
         difference = a - b.reshape(a.shape)
         self.saved = difference if self.backward_follows else None

@@ -24,7 +24,7 @@ class Exp(TopNeuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Turns the base into a factor of the exponent."""
+        """Turn the base into a factor of the exponent."""
         param = self.param.exp_param
         if param.base != -1 and not 0 < param.base < math.inf:
             self.fail(f"base has to be above 0, or -1 for e, not {param.base:g}", "exp_param.base")
@@ -32,12 +32,12 @@ class Exp(TopNeuron):
         self.scale, self.shift = param.scale * logarithm, param.shift * logarithm
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass, and another for scale and shift."""
+        """Return one pass, and another for scale and shift."""
         if self.scale == 1 and self.shift == 0:
             return torch.exp(x, out=out)
         return affine(x, self.scale, self.shift, out).exp_()
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass, and another for the scale."""
+        """Return one pass, and another for the scale."""
         dx = torch.mul(dy, kept, out=out)
         return dx if self.scale == 1 else dx.mul_(self.scale)

@@ -33,7 +33,7 @@ class Filter(Layer):
         return bottom < len(self.param.bottom) - 1
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks that every bottom but the selector has its top."""
+        """Check that every bottom but the selector has its top."""
         if len(self.param.top) != len(bottom_shapes) - 1:
             self.fail(
                 f"{len(bottom_shapes)} bottoms, the last of them the selector, need {len(bottom_shapes) - 1} tops,"
@@ -42,7 +42,7 @@ class Filter(Layer):
             )
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottoms' shapes, as if all items were selected."""
+        """Return the bottoms' shapes, as if all items were selected."""
         *self.shapes, selector = bottom_shapes
         if math.prod(selector[1:]) != 1 or not selector:
             self.fail(f"the selector, the last bottom, needs one value an item; its shape is {selector}")
@@ -52,14 +52,14 @@ class Filter(Layer):
         return list(self.shapes)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the numbers of the items selected."""
+        """Keep the numbers of the items selected."""
         *blobs, selector = bottoms
         items = selector.reshape(-1).nonzero()[:, 0]
         self.saved = items if self.backward_follows else None
         return [x.index_select(0, items) for x in blobs]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Puts the gradients back into their places."""
+        """Put the gradients back into their places."""
         # Before the first forward pass the top still has all rows, and none of them was selected.
         diffs: list[torch.Tensor | None] = [
             dy.new_zeros(shape).index_copy_(0, self.saved, dy[: len(self.saved)]) if want else None

@@ -22,7 +22,7 @@ class Flatten(Reshaping):
     """The layer; see the module's text."""
 
     def new_shape(self, shape: Shape) -> Shape:
-        """The shape with one axis in place of the flattened ones."""
+        """Return the shape with one axis in place of the flattened ones."""
         param = self.param.flatten_param
         start = self.canonical_axis(param.axis, len(shape), "flatten_param.axis")
         end = self.canonical_axis(param.end_axis, len(shape), "flatten_param.end_axis") + 1

@@ -44,7 +44,7 @@ class HDF5Output(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the name; the file itself is left alone until there is something to write."""
+        """Check the name; the file itself is left alone until there is something to write."""
         name = self.param.hdf5_output_param.file_name
         if not name:
             self.fail("file_name is missing", "hdf5_output_param", hint="name the HDF5 file to write")
@@ -72,7 +72,7 @@ class HDF5Output(Layer):
         return False
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Appends the batch to the file.
+        """Append the batch to the file.
 
         Raises:
             DataError: rows have another shape than those before, or (exit code 73) the file cannot be written.
@@ -141,6 +141,6 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _chunks(rows: NDArray[Any]) -> tuple[int, ...]:
-    """How much of a dataset lies together: about a megabyte, or one row."""
+    """Return how much of a dataset lies together: about a megabyte, or one row."""
     row_bytes = max(1, rows.itemsize * int(np.prod(rows.shape[1:])))
     return min(_CHUNK_ROWS, max(1, _CHUNK_BYTES // row_bytes)), *(max(1, size) for size in rows.shape[1:])

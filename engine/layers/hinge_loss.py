@@ -33,7 +33,7 @@ class HingeLoss(Loss):
     keeps_bottoms = False
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number."""
+        """Return a single number."""
         scores, given = bottom_shapes
         self.shape = scores
         self.rows = (scores[0] if scores else 1, math.prod(scores[1:]))
@@ -41,7 +41,7 @@ class HingeLoss(Loss):
         return super().reshape(bottom_shapes)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the classes' sides t and what each is short of its own."""
+        """Keep the classes' sides t and what each is short of its own."""
         x = bottoms[0].reshape(self.rows)
         index, _ = labels.read_labels(self, bottoms[1], x.shape, 1, None)
         side = torch.full_like(x, -1).scatter_(1, index, 1)

@@ -32,7 +32,7 @@ class Im2col(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads the filter's geometry."""
+        """Read the filter's geometry."""
         rank = len(bottom_shapes[0])
         self.axis = self.canonical_axis(self.param.convolution_param.axis, rank, "convolution_param.axis")
         self.geometry = read_geometry(self, rank - self.axis - 1)
@@ -50,12 +50,12 @@ class Im2col(Layer):
         return [self.top_shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         x = bottoms[0].reshape(-1, *self.shape[self.axis + 1 :])
         return [windows.columns(x, self.geometry).reshape(self.top_shape)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Adds up what comes from all points."""
+        """Add up what comes from all points."""
         if not wanted[0]:
             return [None]
         columns = top_diffs[0].reshape(-1, self.points, *self.out)

@@ -46,7 +46,7 @@ class InfogainLoss(NormalizedLoss):
     matrix: torch.Tensor | None = None
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads H."""
+        """Read H."""
         super().setup(bottom_shapes)
         if self.param.loss_param.HasField("normalize"):
             self.fail(
@@ -79,7 +79,7 @@ class InfogainLoss(NormalizedLoss):
         return torch.tensor(values, dtype=self.context.dtype, device=self.context.device)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number, and the scores' shape for the probabilities."""
+        """Return a single number, and the scores' shape for the probabilities."""
         scores, given = bottom_shapes[:2]
         axis = self.param.infogain_loss_param.axis
         self.axis = self.canonical_axis(axis, len(scores), "infogain_loss_param.axis")
@@ -93,7 +93,7 @@ class InfogainLoss(NormalizedLoss):
         return [(), scores] if len(self.param.top) > 1 else [()]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the probabilities, the class numbers, H and Z."""
+        """Keep the probabilities, the class numbers, H and Z."""
         scores, given = bottoms[:2]
         shape, axis = scores.shape, self.axis
         index, valid = labels.read_labels(self, given, shape, axis, self.ignore_label)
@@ -117,7 +117,7 @@ class InfogainLoss(NormalizedLoss):
         return bottom == 0
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The probabilities' own gradient is left out, as in Caffe."""
+        """Return the scores' gradient; the probabilities' own is left out, as in Caffe."""
         nothing = [None] * (len(wanted) - 1)
         if not wanted[0]:
             return [None, *nothing]

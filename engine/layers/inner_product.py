@@ -30,7 +30,7 @@ class InnerProduct(Layer):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares the weight and the bias."""
+        """Declare the weight and the bias."""
         param = self.param.inner_product_param
         refuse_fork_fields(self, param, "inner_product_param", {"relu": False, "negative_slope": 0.0})
         if param.num_output < 1:
@@ -46,14 +46,14 @@ class InnerProduct(Layer):
             self.add_parameter((self.outputs,), param.bias_filler)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's axes before `axis`, then num_output."""
+        """Return the bottom's axes before `axis`, then num_output."""
         shape = bottom_shapes[0]
         if math.prod(shape[self.axis :]) != self.inputs:
             self.fail(f"the bottom changed to shape {shape}; the weight needs {self.inputs} inputs")
         return [(*shape[: self.axis], self.outputs)]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """One matrix product; keeps the bottom."""
+        """Compute one matrix product; keep the bottom."""
         bottom = bottoms[0]
         x = bottom.reshape(math.prod(bottom.shape[: self.axis]), self.inputs)
         self.saved = (x, bottom.shape) if self.backward_follows else None
@@ -62,7 +62,7 @@ class InnerProduct(Layer):
         return [y.view(*bottom.shape[: self.axis], self.outputs)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Adds the weight's gradient in place, without a tensor of its own."""
+        """Add the weight's gradient in place, without a tensor of its own."""
         x, bottom_shape = self.saved
         dy = top_diffs[0].reshape(len(x), self.outputs)
         weight = self.parameters[0]
@@ -76,7 +76,7 @@ class InnerProduct(Layer):
         return [linear.backward_data(dy, self._weight()).view(bottom_shape)]
 
     def _weight(self) -> torch.Tensor:
-        """The weight as (num_output, K), whichever way it is stored."""
+        """Return the weight as (num_output, K), whichever way it is stored."""
         data = self.parameters[0].data
         return data.t() if self.transpose else data
 

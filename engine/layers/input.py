@@ -32,7 +32,7 @@ class Input(Layer):
     values: list[torch.Tensor]
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the shapes and makes the blobs."""
+        """Check the shapes and make the blobs."""
         shapes, count = self.param.input_param.shape, len(self.param.top)
         if len(shapes) not in (0, 1, count):
             self.fail(f"{len(shapes)} shapes for {count} tops", "input_param.shape", hint="give one, or one a top")
@@ -48,15 +48,15 @@ class Input(Layer):
         return torch.empty(shape, dtype=context.dtype, device=context.device, memory_format=memory_format).zero_()
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The shapes of the values."""
+        """Return the shapes of the values."""
         return [tuple(value.shape) for value in self.values]
 
     def first_values(self) -> list[torch.Tensor | None]:
-        """The values themselves."""
+        """Return the values themselves."""
         return list(self.values)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The values themselves."""
+        """Return the values themselves."""
         return list(self.values)
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:

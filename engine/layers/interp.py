@@ -37,7 +37,7 @@ class Interp(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks that the size is said in one way."""
+        """Check that the size is said in one way."""
         param = self.param.interp_param
         sides = [side for side in ("height", "width") if has_field(param, side)]
         if len(sides) == 1:
@@ -84,7 +84,7 @@ class Interp(Layer):
         return [(*shape[:2], rows, columns)]
 
     def _size(self, axis: int) -> int:
-        """The top's size along an axis, by the fields."""
+        """Return the top's size along an axis, by the fields."""
         param, size = self.param.interp_param, self.inner[axis - 2]
         if param.HasField("height"):
             return int(param.height if axis == 2 else param.width)
@@ -92,13 +92,13 @@ class Interp(Layer):
         return int(shrunk + (shrunk - 1) * (param.zoom_factor - 1))
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing but the memory format."""
+        """Keep nothing but the memory format."""
         x = bottoms[0]
         self.saved = format_of(x)
         return [torch.ops.aten.upsample_bilinear2d(x[self.window], self.size, True)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The adjoint; zero where pixels were cut off."""
+        """Apply the adjoint; zero where pixels were cut off."""
         dx = self._spread(top_diffs[0]) if wanted[0] else None
         return [dx, None][: len(wanted)]
 

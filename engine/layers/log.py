@@ -24,7 +24,7 @@ class Log(BottomNeuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Turns the base into a factor of the logarithm."""
+        """Turn the base into a factor of the logarithm."""
         param = self.param.log_param
         if param.base != -1 and (not 0 < param.base < math.inf or param.base == 1):
             self.fail(f"base has to be above 0 and not 1, or -1 for e, not {param.base:g}", "log_param.base")
@@ -33,12 +33,12 @@ class Log(BottomNeuron):
         self._is_plain = self.scale == 1 and self.shift == 0
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass, another for scale and shift, and another for a base."""
+        """Return one pass, another for scale and shift, and another for a base."""
         y = torch.log(x, out=out) if self._is_plain else affine(x, self.scale, self.shift, out).log_()
         return y if self.factor == 1 else y.mul_(self.factor)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Computes the logarithm's argument again."""
+        """Compute the logarithm's argument again."""
         argument = kept if self._is_plain else affine(kept, self.scale, self.shift)
         dx = torch.div(dy, argument, out=out)
         factor = self.scale * self.factor

@@ -27,7 +27,7 @@ class LRN(Layer):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the window."""
+        """Check the window."""
         param = self.param.lrn_param
         if param.local_size % 2 == 0:
             self.fail(f"local_size has to be odd, not {param.local_size}", "lrn_param.local_size")
@@ -35,14 +35,14 @@ class LRN(Layer):
         self.size, self.alpha, self.beta, self.k = param.local_size, param.alpha, param.beta, param.k
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape."""
+        """Return the bottom's shape."""
         if len(bottom_shapes[0]) != 4:
             self.fail(f"the bottom needs 4 axes (N, C, H, W), not shape {bottom_shapes[0]}")
         refuse_empty_images(self, bottom_shapes[0])
         return [bottom_shapes[0]]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the bottom and the scale."""
+        """Keep the bottom and the scale."""
         x = bottoms[0]
         if self.across:
             y, scale = lrn.across_forward(x, self.size, self.alpha, self.beta, self.k)
@@ -52,7 +52,7 @@ class LRN(Layer):
         return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The derivative through the value itself and through its neighbours' scales."""
+        """Return the derivative through the value itself and through its neighbours' scales."""
         if not wanted[0]:
             return [None]
         dy, (x, scale) = top_diffs[0], self.saved

@@ -35,12 +35,12 @@ class LSTM(RecurrentLayer):
     gates = 4
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares W_hc behind the parameters of the inputs."""
+        """Declare W_hc behind the parameters of the inputs."""
         super().setup(bottom_shapes)
         self.add_parameter((4 * self.hidden, self.hidden), self.param.recurrent_param.weight_filler)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the gates' values, the cells, their tanh and the outputs."""
+        """Keep the gates' values, the cells, their tanh and the outputs."""
         gates = self._transform(bottoms)
         keep = bottoms[1].unsqueeze(2)
         hidden_0, cell_0 = hidden, cell = self._begin(bottoms)

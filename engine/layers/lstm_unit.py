@@ -46,7 +46,7 @@ class LSTMUnit(Layer):
         return [cell, cell]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the gates' values and tanh(c')."""
+        """Keep the gates' values and tanh(c')."""
         cell, inputs, indicators = bottoms
         gates, keep = torch.empty_like(inputs, memory_format=torch.contiguous_format), indicators.unsqueeze(2)
         next_cell, squashed, hidden = (torch.empty_like(cell, memory_format=torch.contiguous_format) for _ in range(3))

@@ -33,7 +33,7 @@ class MultinomialLogisticLoss(Loss):
     keeps_bottoms = False
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number."""
+        """Return a single number."""
         probabilities, given = bottom_shapes
         self.shape = probabilities
         self.rows = (probabilities[0] if probabilities else 1, math.prod(probabilities[1:]))
@@ -41,7 +41,7 @@ class MultinomialLogisticLoss(Loss):
         return super().reshape(bottom_shapes)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the labels' probabilities."""
+        """Keep the labels' probabilities."""
         rows = bottoms[0].reshape(self.rows)
         index, _ = labels.read_labels(self, bottoms[1], rows.shape, 1, None)
         chosen = rows.gather(1, index).clamp_(min=SMALLEST)

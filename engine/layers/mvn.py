@@ -31,14 +31,14 @@ class MVN(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads the fields; without the variance the slope is the same everywhere."""
+        """Read the fields; without the variance the slope is the same everywhere."""
         param = self.param.mvn_param
         self.eps: float = param.eps
         self.divides: bool = param.normalize_variance
         self.keeps_tops = self.divides
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape."""
+        """Return the bottom's shape."""
         shape = bottom_shapes[0]
         together = 1 if self.param.mvn_param.across_channels else 2
         if len(shape) < together:
@@ -48,7 +48,7 @@ class MVN(Layer):
         return [shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps y and what each row was divided by."""
+        """Keep y and what each row was divided by."""
         y = bottoms[0] - self._mean(bottoms[0])
         if not self.divides:
             return [y]
@@ -58,7 +58,7 @@ class MVN(Layer):
         return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Takes out of dy what a change of mean and variance would take out."""
+        """Take out of dy what a change of mean and variance would take out."""
         if not wanted[0]:
             return [None]
         dy = top_diffs[0]
@@ -69,5 +69,5 @@ class MVN(Layer):
         return [dx]
 
     def _mean(self, x: torch.Tensor) -> torch.Tensor:
-        """The mean of every channel or item, with axes of size 1; of nothing, 0 over 0."""
+        """Return the mean of every channel or item, with axes of size 1; of nothing, 0 over 0."""
         return x.sum(self.axes, keepdim=True).div_(self.count) if self.axes else x / self.count

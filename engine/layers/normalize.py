@@ -30,7 +30,7 @@ class Normalize(Layer):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares the factors."""
+        """Declare the factors."""
         param, shape = self.param.norm_param, bottom_shapes[0]
         self._check_axes(shape)
         if not param.eps >= 0:
@@ -45,7 +45,7 @@ class Normalize(Layer):
             self.fail(f"the bottom needs a channel axis: two axes or more, not shape {shape}")
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape."""
+        """Return the bottom's shape."""
         shape = bottom_shapes[0]
         self._check_axes(shape)
         channels = self.parameters[0].shape
@@ -55,14 +55,14 @@ class Normalize(Layer):
         return [shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps x and the norms."""
+        """Keep x and the norms."""
         x = bottoms[0]
         inverse = x.square().sum(self.summed, keepdim=True).add_(self.eps).rsqrt_()
         self.saved = (x, inverse) if self.backward_follows else None
         return [(x * inverse).mul_(self._factors(x))]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """What changes the length only has no effect, and is taken out of the gradient."""
+        """Take out of the gradient what changes the length only, which has no effect."""
         dy, (x, inverse), factors = top_diffs[0], self.saved, self.parameters[0]
         product = dy * x
         if factors.wanted:
@@ -76,5 +76,5 @@ class Normalize(Layer):
         return [dx.mul_(inverse)]
 
     def _factors(self, x: torch.Tensor) -> torch.Tensor:
-        """The factors as a view that broadcasts over x."""
+        """Return the factors as a view that broadcasts over x."""
         return self.parameters[0].data.reshape(1, -1, *[1] * (x.dim() - 2))

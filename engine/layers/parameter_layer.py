@@ -27,22 +27,22 @@ class ParameterLayer(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares the blob."""
+        """Declare the blob."""
         shape = tuple(self.param.parameter_param.shape.dim)
         if any(size < 0 for size in shape):
             self.fail(f"the shape has a negative size, {min(shape)}", "parameter_param.shape")
         self.add_parameter(shape)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The parameter's shape."""
+        """Return the parameter's shape."""
         return [self.parameters[0].shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The parameter itself; the net lets nobody write over a blob that has no bottoms behind it."""
+        """Return the parameter itself; the net lets no layer write over a blob that has no bottoms behind it."""
         return [self.parameters[0].data]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The top's gradient is the parameter's."""
+        """Add the top's gradient to the parameter's."""
         if self.parameters[0].wanted:
             self.parameters[0].accumulate(top_diffs[0])
         return []

@@ -31,7 +31,7 @@ class Permute(Layer):
     tops_share_bottoms = True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's sizes in the new order."""
+        """Return the bottom's sizes in the new order."""
         shape = bottom_shapes[0]
         named = [int(axis) for axis in self.param.permute_param.order]
         for place, axis in enumerate(named):
@@ -47,11 +47,11 @@ class Permute(Layer):
         return [tuple(shape[axis] for axis in self.order)]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """A view."""
+        """Return a view."""
         return [bottoms[0].permute(self.order)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """A view of the top's gradient."""
+        """Return a view of the top's gradient."""
         if not wanted[0]:
             return [None]
         back = sorted(range(len(self.order)), key=self.order.__getitem__)

@@ -55,7 +55,7 @@ class Pooling(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the fields."""
+        """Check the fields."""
         param = self.param.pooling_param
         refuse_fork_fields(self, param, "pooling_param", _FORK_FIELDS)
         name = PoolingParameter.PoolMethod.Name(param.pool)
@@ -82,7 +82,7 @@ class Pooling(Layer):
                 self.fail(f"pad {self.pad} has to be smaller than the kernel {self.kernel}", where)
 
     def _rounds_up(self) -> bool:
-        """Whether sizes are rounded up, by whichever of the three fields says so."""
+        """Return whether sizes are rounded up, by whichever of the three fields says so."""
         param = self.param.pooling_param
         answers = {
             "round_mode": param.round_mode == param.CEIL,
@@ -96,7 +96,7 @@ class Pooling(Layer):
         return next(iter(given.values()), True)
 
     def _pair(self, field: str, short: str, default: int) -> Pair:
-        """Rows and columns of a field that can be given once or as _h and _w."""
+        """Return rows and columns of a field that can be given once or as _h and _w."""
         param = self.param.pooling_param
         names = [f"{short}_h", f"{short}_w"]
         given = [name for name in names if has_field(param, name)]
@@ -111,7 +111,7 @@ class Pooling(Layer):
         return value, value
 
     def _field_of(self, field: str, axis: int) -> str:
-        """The field that says `field` for rows (axis 0) or columns (1)."""
+        """Return the field that says `field` for rows (axis 0) or columns (1)."""
         side = f"{field.removesuffix('_size')}_{'hw'[axis]}"
         return f"pooling_param.{side if has_field(self.param.pooling_param, side) else field}"
 

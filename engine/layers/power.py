@@ -25,21 +25,21 @@ class Power(BottomNeuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads the fields; a slope that is the same everywhere needs no bottom."""
+        """Read the fields; a slope that is the same everywhere needs no bottom."""
         param = self.param.power_param
         self.power, self.scale, self.shift = param.power, param.scale, param.shift
         self.constant = self.power * self.scale == 0
         self.keeps_bottoms = not self.constant and self.power != 1
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass, and another for the power."""
+        """Return one pass, and another for the power."""
         if self.constant:
             return (torch.empty_like(x) if out is None else out).fill_(self.shift).pow_(self.power)
         y = affine(x, self.scale, self.shift, out)
         return y if self.power == 1 else y.pow_(self.power)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Computes the slope from x."""
+        """Compute the slope from x."""
         if self.constant:
             return torch.zeros_like(dy)
         if self.power == 1:

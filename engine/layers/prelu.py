@@ -25,7 +25,7 @@ class PReLU(BottomNeuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares the slopes."""
+        """Declare the slopes."""
         param, shape = self.param.prelu_param, bottom_shapes[0]
         if len(shape) < 2:
             self.fail(f"the bottom needs two axes or more, the second one for channels; its shape is {shape}")
@@ -34,19 +34,19 @@ class PReLU(BottomNeuron):
         self.add_parameter(() if param.channel_shared else shape[1:2], filler)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape; the channels may not change."""
+        """Return the bottom's shape; the channels may not change."""
         channels = self.parameters[0].shape
         if channels and channels != bottom_shapes[0][1:2]:
             self.fail(f"the bottom changed to shape {bottom_shapes[0]}; there are {channels[0]} slopes")
         return super().reshape(bottom_shapes)
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         y: torch.Tensor = torch.ops.aten._prelu_kernel(x, self._slopes(x))
         return y if out is None else out.copy_(y)
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Parts the gradient in those of the positive and the negative side."""
+        """Part the gradient in those of the positive and the negative side."""
         dy, x, slopes = top_diffs[0], self.saved, self.parameters[0]
         positive = torch.ops.aten.threshold_backward(dy, x, 0)
         negative = dy - positive
@@ -56,5 +56,5 @@ class PReLU(BottomNeuron):
         return [positive.addcmul_(negative, self._slopes(x)) if wanted[0] else None]
 
     def _slopes(self, x: torch.Tensor) -> torch.Tensor:
-        """The slopes as a view that broadcasts over x."""
+        """Return the slopes as a view that broadcasts over x."""
         return self.parameters[0].data.reshape(1, -1, *[1] * (x.dim() - 2))

@@ -50,7 +50,7 @@ class Python(Layer):
     user: UserLayer
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Makes the user's object and calls its `setup`."""
+        """Make the user's object and call its `setup`."""
         param = self.param.python_param
         user_class = self._find_class()
         shard = self.context.shard
@@ -68,13 +68,13 @@ class Python(Layer):
         self._is_set_up = True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """What the user's `reshape` makes of the tops. It is called again before each forward."""
+        """Return what the user's `reshape` makes of the tops. It is called again before each forward."""
         bottoms, tops = self._blobs([self._zeros(shape) for shape in bottom_shapes])
         self._call("reshape", self.user.reshape, bottoms, tops)
         return [top.shape for top in tops]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps what the user saw, for backward."""
+        """Keep what the user saw, for backward."""
         values = [bottom.cpu() for bottom in bottoms]
         for index, shares in enumerate(self._shares):
             overwrites = self.may_overwrite_bottom and index == 0
@@ -96,7 +96,7 @@ class Python(Layer):
         self.saved = blobs, shown
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """What the user's `backward` writes into the bottoms' diffs."""
+        """Return what the user's `backward` writes into the bottoms' diffs."""
         bottoms, tops = self.saved
         for top, diff, free in zip(tops, top_diffs, self.may_overwrite_top_diff, strict=True):
             host = diff.cpu()
@@ -162,7 +162,7 @@ class Python(Layer):
         return torch.zeros(shape, dtype=self.context.dtype)
 
     def _blobs(self, values: Sequence[torch.Tensor]) -> tuple[list[LayerBlob], list[LayerBlob]]:
-        """Bottoms with these values, and the tops, of which in-place ones are the bottoms themselves.
+        """Return bottoms with these values, and the tops, of which in-place ones are the bottoms themselves.
 
         A top is the same blob in every pass, so what the user leaves untouched stays.
         """

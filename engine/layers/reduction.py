@@ -31,12 +31,12 @@ class Reduction(Layer):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Decides what to keep: a sum's slope is the same everywhere."""
+        """Decide what to keep: a sum's slope is the same everywhere."""
         self.operation: int = self.param.reduction_param.operation
         self.keeps_bottoms = self.operation in (ASUM, SUMSQ)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The axes that stay."""
+        """Return the axes that stay."""
         param, self.shape = self.param.reduction_param, bottom_shapes[0]
         axis = self.canonical_axis(param.axis, len(self.shape), "reduction_param.axis")
         self.stays, summed = self.shape[:axis], self.shape[axis:]
@@ -45,7 +45,7 @@ class Reduction(Layer):
         return [self.stays]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the bottom, where the slope needs it."""
+        """Keep the bottom, where the slope needs it."""
         x = bottoms[0]
         self.saved = x if self.keeps_bottoms and self.backward_follows else None
         if self.operation == ASUM:
@@ -55,7 +55,7 @@ class Reduction(Layer):
         return [x.sum(self.summed_axes).mul_(self.factor)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Spreads every number over what it was computed from."""
+        """Spread every number over what it was computed from."""
         if not wanted[0]:
             return [None]
         dy = (top_diffs[0] * self.factor).reshape(*self.stays, *[1] * len(self.summed_axes))

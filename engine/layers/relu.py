@@ -23,20 +23,20 @@ class ReLU(TopNeuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Decides what to keep: with a slope below 0 the sign of y does not tell that of x."""
+        """Decide what to keep: with a slope below 0 the sign of y does not tell that of x."""
         self.slope: float = self.param.relu_param.negative_slope
         self.keeps_bottoms = self.slope < 0
         self.keeps_tops = not self.keeps_bottoms
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps y, or x where the slope is negative."""
+        """Keep y, or x where the slope is negative."""
         if not (self.keeps_bottoms and self.backward_follows):
             return super().forward(bottoms)
         self.saved = bottoms[0]
         return [self.value(bottoms[0], None)]
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         if self.slope == 0:
             return torch.relu(x) if out is None else out.relu_()
         aten = torch.ops.aten
@@ -44,7 +44,7 @@ class ReLU(TopNeuron):
         return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         aten = torch.ops.aten
         if self.slope == 0:
             return run_backward(aten.threshold_backward, dy, kept, 0, out=out)

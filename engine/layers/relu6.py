@@ -26,13 +26,13 @@ class ReLU6(Neuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Decides what to keep: with a slope below 0 the sign of y does not tell that of x."""
+        """Decide what to keep: with a slope below 0 the sign of y does not tell that of x."""
         self.slope: float = self.param.relu6_param.negative_slope
         self.keeps_bottoms = self.slope < 0
         self.keeps_tops = not self.keeps_bottoms
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps y, or x where the slope is negative."""
+        """Keep y, or x where the slope is negative."""
         x = bottoms[0]
         keeps_x = self.keeps_bottoms and self.backward_follows
         y = self.value(x, x if self.may_overwrite_bottom and not keeps_x else None)
@@ -40,7 +40,7 @@ class ReLU6(Neuron):
         return [y]
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass, or two with a slope."""
+        """Return one pass, or two with a slope."""
         if self.slope == 0:
             return x.clamp(0, HIGHEST) if out is None else out.clamp_(0, HIGHEST)
         aten = torch.ops.aten
@@ -48,7 +48,7 @@ class ReLU6(Neuron):
         return y.clamp_(max=HIGHEST)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass, or two with a slope."""
+        """Return one pass, or two with a slope."""
         aten = torch.ops.aten
         if self.slope == 0:
             return run_backward(aten.hardtanh_backward, dy, kept, 0.0, HIGHEST, out=out)

@@ -29,21 +29,21 @@ class Reshaping(Layer):
     tops_share_bottoms = True
 
     def new_shape(self, shape: Shape) -> Shape:
-        """The top's shape for a bottom of this shape."""
+        """Return the top's shape for a bottom of this shape."""
         raise NotImplementedError
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The new shape."""
+        """Return the new shape."""
         self.bottom_shape = bottom_shapes[0]
         self.top_shape = self.new_shape(bottom_shapes[0])
         return [self.top_shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing; a view wherever the memory format lets it be one."""
+        """Keep nothing; a view wherever the memory format lets it be one."""
         return [bottoms[0].reshape(self.top_shape)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The top's gradient in the bottom's shape."""
+        """Return the top's gradient in the bottom's shape."""
         return [top_diffs[0].reshape(self.bottom_shape) if wanted[0] else None]
 
 
@@ -52,7 +52,7 @@ class Reshape(Reshaping):
     """The layer; see the module's text."""
 
     def new_shape(self, shape: Shape) -> Shape:
-        """The shape that the fields ask for."""
+        """Return the shape that the fields ask for."""
         param = self.param.reshape_param
         refuse_fork_fields(self, param, "reshape_param", {"pixelshuffler": 1})
         start, end = self._replaced(len(shape))
@@ -79,7 +79,7 @@ class Reshape(Reshaping):
         return wished
 
     def _replaced(self, rank: int) -> tuple[int, int]:
-        """The range of axes that `shape` replaces."""
+        """Return the range of axes that `shape` replaces."""
         param = self.param.reshape_param
         start = param.axis if param.axis >= 0 else rank + param.axis + 1
         if not 0 <= start <= rank:
@@ -95,7 +95,7 @@ class Reshape(Reshaping):
         return start, end
 
     def _size(self, index: int, start: int, shape: Shape) -> int:
-        """The size number `index`, with 0 replaced by the bottom's."""
+        """Return the size number `index`, with 0 replaced by the bottom's."""
         size = int(self.param.reshape_param.shape.dim[index])
         if size < -1:
             self.fail(f"a size has to be -1 or more, not {size}", "reshape_param.shape.dim", index=index)

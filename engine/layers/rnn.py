@@ -33,7 +33,7 @@ class RNN(RecurrentLayer):
     state_names = ("h",)
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares W_hh, W_ho and b_o behind the parameters of the inputs."""
+        """Declare W_hh, W_ho and b_o behind the parameters of the inputs."""
         super().setup(bottom_shapes)
         param = self.param.recurrent_param
         self.add_parameter((self.hidden, self.hidden), param.weight_filler)
@@ -41,7 +41,7 @@ class RNN(RecurrentLayer):
         self.add_parameter((self.hidden,), param.bias_filler)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the hidden values and the tops."""
+        """Keep the hidden values and the tops."""
         hiddens = self._transform(bottoms)
         recurrent, outward, bias = (parameter.data for parameter in self.parameters[-3:])
         keep = bottoms[1].unsqueeze(2)

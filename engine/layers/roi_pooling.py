@@ -42,7 +42,7 @@ class ROIPooling(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads the grid."""
+        """Read the grid."""
         param = self.param.roi_pooling_param
         sizes = [int(size) for size in param.pooled_size]
         if len(sizes) > 2:
@@ -74,7 +74,7 @@ class ROIPooling(Layer):
         return [(rectangles[0], image[1], *self.grid)]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the rows of the maxima in the image's list of pixels."""
+        """Keep the rows of the maxima in the image's list of pixels."""
         x, rectangles = bottoms[0], bottoms[1].reshape(-1, 5)
         pixels = pixel_rows(x)
         first, rows, columns = self._cells(rectangles, x.shape)
@@ -88,7 +88,7 @@ class ROIPooling(Layer):
         return [from_pixel_rows(y.reshape(-1, x.shape[1]), len(rectangles), *self.grid)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Adds each gradient up at the place of its maximum."""
+        """Add each gradient up at the place of its maximum."""
         if not wanted[0]:
             return [None, None]
         shape, places = self.saved
@@ -102,7 +102,7 @@ class ROIPooling(Layer):
         return [from_pixel_rows(dx[:-1], batch, height, width), None]
 
     def _cells(self, rectangles: torch.Tensor, shape: torch.Size) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Of each rectangle: the row of its image's first pixel; and the pixel rows and columns of its cells.
+        """Return of each rectangle the row of its image's first pixel; and the pixel rows and columns of its cells.
 
         Returns:
             (R); (R, pooled_h, most rows of a cell); (R, pooled_w, most columns of a cell); -1 where a cell has fewer.
@@ -134,7 +134,7 @@ def _round(values: torch.Tensor) -> torch.Tensor:
 
 
 def _spans(start: torch.Tensor, end: torch.Tensor, cells: int, size: int) -> torch.Tensor:
-    """The pixels of each cell along one axis: (R, cells, most pixels of a cell), -1 behind the last one."""
+    """Return the pixels of each cell along one axis: (R, cells, most pixels of a cell), -1 behind the last one."""
     length = (end - start + 1).clamp_(min=1)
     step = (length / cells)[:, None]
     numbers = torch.arange(cells, dtype=start.dtype, device=start.device)
@@ -154,7 +154,7 @@ def _chunks(count: int, values_each: int) -> Iterator[slice]:
 def _maxima(
     pixels: torch.Tensor, first: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of each cell the maxima and the rows of `pixels` where they are: (rectangles, pooled_h, pooled_w, C) each."""
+    """Return each cell's maxima and their rows in `pixels`, (rectangles, pooled_h, pooled_w, C) each."""
     rows, columns = rows[:, :, None, :, None], columns[:, None, :, None, :]
     inside = ((rows >= 0) & (columns >= 0)).flatten(3)
     index = (first[:, None, None, None, None] + rows * width + columns).flatten(3)

@@ -36,7 +36,7 @@ class Scale(BroadcastLayer):
     bias: Parameter | None = None
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares s, unless it is a bottom, and b."""
+        """Declare s, unless it is a bottom, and b."""
         super().setup(bottom_shapes)
         param = self.param.scale_param
         if param.bias_term:
@@ -44,12 +44,12 @@ class Scale(BroadcastLayer):
             self.bias = self.add_parameter(self.blob_shape, filler)
 
     def filler(self) -> FillerParameter | None:
-        """Ones, where the prototxt names no filler."""
+        """Return one, where the prototxt names no filler."""
         ones = type(self.param.scale_param.filler)(type="constant", value=1)
         return super().filler() or ones
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the bottoms."""
+        """Keep the bottoms."""
         x = bottoms[0]
         factor = self.parameters[0].data if self.learned else bottoms[1]
         self.saved = (x, factor) if self.backward_follows else None

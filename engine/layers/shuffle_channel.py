@@ -26,7 +26,7 @@ class ShuffleChannel(Layer):
     keeps_bottoms = False
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape."""
+        """Return the bottom's shape."""
         shape, group = bottom_shapes[0], int(self.param.shuffle_channel_param.group)
         if len(shape) < 2:
             self.fail(f"the bottom needs a channel axis: two axes or more, not shape {shape}")
@@ -36,11 +36,11 @@ class ShuffleChannel(Layer):
         return [shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         return [_transposed(bottoms[0], self.group)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The channels go back to their groups."""
+        """Return the channels go back to their groups."""
         dy = top_diffs[0]
         return [_transposed(dy, dy.shape[1] // max(1, self.group)) if wanted[0] else None]
 

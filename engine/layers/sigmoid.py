@@ -20,9 +20,9 @@ class Sigmoid(TopNeuron):
     """The layer; see the module's text."""
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         return torch.sigmoid(x, out=out)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         return run_backward(torch.ops.aten.sigmoid_backward, dy, kept, out=out)

@@ -29,14 +29,14 @@ class SigmoidCrossEntropyLoss(NormalizedLoss):
     default_normalization = BATCH_SIZE
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number."""
+        """Return a single number."""
         scores, targets = bottom_shapes
         if not scores or math.prod(scores) != math.prod(targets):
             self.fail(f"scores of shape {scores} need as many targets, not a bottom 1 of shape {targets}")
         return [()]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the bottoms and Z."""
+        """Keep the bottoms and Z."""
         x = bottoms[0]
         targets = bottoms[1].reshape(x.shape)
         valid = None if self.ignore_label is None else targets.long() != self.ignore_label

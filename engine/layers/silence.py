@@ -34,7 +34,7 @@ class Silence(Layer):
         return []
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Zeros."""
+        """Return zeros."""
         context = self.context
         return [
             torch.zeros(shape, dtype=context.dtype, device=context.device) if want else None

@@ -30,7 +30,7 @@ class Slice(Layer):
     tops_share_bottoms = True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """One shape a part."""
+        """Return one shape a part."""
         shape = bottom_shapes[0]
         self.axis = axis = joining_axis(self, "slice_param", "slice_dim", len(shape))
         self.sizes = self._sizes(shape[axis])
@@ -60,11 +60,11 @@ class Slice(Layer):
         return sizes
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         return list(torch.split(bottoms[0], self.sizes, self.axis))
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Joins the parts' gradients."""
+        """Join the parts' gradients."""
         if not wanted[0]:
             return [None]
         return [top_diffs[0] if len(top_diffs) == 1 else torch.cat(list(top_diffs), self.axis)]

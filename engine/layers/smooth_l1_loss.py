@@ -33,7 +33,7 @@ class SmoothL1Loss(Loss):
     bottoms = between(2, 4)
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads sigma; what backward needs is kept as a whole."""
+        """Read sigma; what backward needs is kept as a whole."""
         param = self.param.smooth_l1_loss_param
         if not 0 < param.sigma < float("inf"):
             self.fail(f"sigma has to be above 0, not {param.sigma:g}", "smooth_l1_loss_param.sigma")
@@ -41,11 +41,11 @@ class SmoothL1Loss(Loss):
         self.keeps_bottoms = len(bottom_shapes) > 2
 
     def differentiable(self, bottom: int) -> bool:
-        """The first two bottoms are scores."""
+        """Return True for the first two bottoms, the scores."""
         return bottom < 2
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number."""
+        """Return a single number."""
         first = bottom_shapes[0]
         for index, shape in enumerate(bottom_shapes):
             if not shape or shape != first:
@@ -58,7 +58,7 @@ class SmoothL1Loss(Loss):
         return [()]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the difference and the weights."""
+        """Keep the difference and the weights."""
         difference = bottoms[0] - bottoms[1]
         if len(bottoms) > 2:
             difference.mul_(bottoms[2])

@@ -23,17 +23,17 @@ class Softmax(TopNeuron):
     """The layer; see the module's text."""
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape."""
+        """Return the bottom's shape."""
         rank = len(bottom_shapes[0])
         self.axis = self.canonical_axis(self.param.softmax_param.axis, rank, "softmax_param.axis")
         return super().reshape(bottom_shapes)
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """The largest score is subtracted first, so nothing overflows."""
+        """Compute the probabilities; the largest score is subtracted first, so nothing overflows."""
         y = torch.softmax(x, self.axis)
         return y if out is None else out.copy_(y)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """One pass."""
+        """Return one pass."""
         dx: torch.Tensor = torch.ops.aten._softmax_backward_data(dy, kept, self.axis, kept.dtype)
         return dx

@@ -48,19 +48,19 @@ class SoftmaxWithLoss(NormalizedLoss):
     smooths_labels = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """The probabilities are kept, and may be a top."""
+        """Compute the loss; the probabilities are kept, and may be a top."""
         super().setup(bottom_shapes)
         self.keeps_tops = len(self.param.top) > 1
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number, and the scores' shape for the probabilities."""
+        """Return a single number, and the scores' shape for the probabilities."""
         scores, given = bottom_shapes
         self.axis = self.canonical_axis(self.param.softmax_param.axis, len(scores), "softmax_param.axis")
         labels.check_shapes(self, scores, self.axis, given)
         return [(), scores] if len(self.param.top) > 1 else [()]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps the probabilities, the class numbers and Z."""
+        """Keep the probabilities, the class numbers and Z."""
         scores, given = bottoms
         shape, axis = scores.shape, self.axis
         index, valid = labels.read_labels(self, given, shape, axis, self.ignore_label)
@@ -78,7 +78,7 @@ class SoftmaxWithLoss(NormalizedLoss):
         return [loss, probabilities] if len(self.param.top) > 1 else [loss]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The probabilities' own gradient is left out, as in Caffe."""
+        """Return the scores' gradient; the probabilities' own is left out, as in Caffe."""
         if not wanted[0]:
             return [None, None]
         probabilities, index, valid, divisor = self.saved

@@ -30,15 +30,15 @@ class Split(Layer):
     tops_share_bottoms = True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape for every top."""
+        """Return the bottom's shape for every top."""
         return [bottom_shapes[0]] * len(self.param.top)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         return [bottoms[0]] * len(self.param.top)
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Adds up in Caffe's order, in one of the gradients if that is allowed."""
+        """Add up in Caffe's order, in one of the gradients if that is allowed."""
         if not wanted[0]:
             return [None]
         if len(top_diffs) == 1:

@@ -37,7 +37,7 @@ class SPP(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the fields."""
+        """Check the fields."""
         param = self.param.spp_param
         if not 1 <= param.pyramid_height <= _MOST_LEVELS:
             self.fail(
@@ -48,7 +48,7 @@ class SPP(Layer):
         self.keeps_bottoms = POOLING_METHODS[self.method].reads_bottom(self.phase)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A pooling layer for each level, made for this image size."""
+        """Return a pooling layer for each level, made for this image size."""
         shape = bottom_shapes[0]
         if len(shape) != 4:
             self.fail(f"the bottom needs 4 axes (N, C, H, W), not shape {shape}")
@@ -86,7 +86,7 @@ class SPP(Layer):
         return level
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Every level keeps what its backward needs."""
+        """Pool at every level; each keeps what its backward needs."""
         values = []
         for level in self.levels:
             level.backward_follows = self.backward_follows
@@ -96,7 +96,7 @@ class SPP(Layer):
         return [torch.cat([value.flatten(1) for value in values], 1)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """The sum of the levels' gradients."""
+        """Return the sum of the levels' gradients."""
         if not wanted[0]:
             return [None]
         parts = top_diffs if len(self.levels) == 1 else torch.split(top_diffs[0], self.sizes, 1)
@@ -108,6 +108,6 @@ class SPP(Layer):
         return [total]
 
     def release(self) -> None:
-        """Drops what the levels kept."""
+        """Drop what the levels kept."""
         for level in self.levels:
             level.release()

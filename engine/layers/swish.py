@@ -23,11 +23,11 @@ class Swish(BottomNeuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads the field."""
+        """Read the field."""
         self.beta: float = self.param.swish_param.beta
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """The sigmoid, then the product; with beta 1 in one pass."""
+        """Return the sigmoid, then the product; with beta 1 in one pass."""
         if self.beta == 1:
             y: torch.Tensor = torch.ops.aten.silu(x) if out is None else torch.ops.aten.silu_(out)
             return y
@@ -35,7 +35,7 @@ class Swish(BottomNeuron):
         return torch.mul(x, gate, out=gate if out is None else out)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """The slope at x is that of a Swish with beta 1 at beta x."""
+        """Multiply by the slope at x, which is that of a Swish with beta 1 at beta x."""
         return run_backward(torch.ops.aten.silu_backward, dy, self._stretched(kept), out=out)
 
     def _stretched(self, x: torch.Tensor) -> torch.Tensor:

@@ -28,7 +28,7 @@ class Threshold(Neuron):
         return False
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         x = bottoms[0]
         out = x if self.may_overwrite_bottom else torch.empty_like(x)
         return [torch.gt(x, self.param.threshold_param.threshold, out=out)]

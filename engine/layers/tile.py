@@ -25,24 +25,24 @@ class Tile(Layer):
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Checks the number of tiles."""
+        """Check the number of tiles."""
         self.tiles: int = self.param.tile_param.tiles
         if self.tiles < 1:
             self.fail(f"tiles has to be given and at least 1, not {self.tiles}", "tile_param")
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape with a longer axis."""
+        """Return the bottom's shape with a longer axis."""
         shape = bottom_shapes[0]
         self.axis = self.canonical_axis(self.param.tile_param.axis, len(shape), "tile_param.axis")
         self.size = shape[self.axis]
         return [(*shape[: self.axis], self.size * self.tiles, *shape[self.axis + 1 :])]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps nothing."""
+        """Keep nothing."""
         return [torch.cat([bottoms[0]] * self.tiles, self.axis)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Adds the tiles up."""
+        """Add the tiles up."""
         if not wanted[0]:
             return [None]
         first, *others = top_diffs[0].split(self.size, self.axis)

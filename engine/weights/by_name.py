@@ -41,7 +41,7 @@ class SavedBlob:
     is_legacy: bool = False
 
     def fits(self, wanted: Shape) -> bool:
-        """Whether it can be copied to a parameter of this shape (Blob::ShapeEquals)."""
+        """Return whether it can be copied to a parameter of this shape (Blob::ShapeEquals)."""
         if self.shape == wanted:
             return True
         return self.is_legacy and len(wanted) <= 4 and self.shape == (1,) * (4 - len(wanted)) + wanted
@@ -91,7 +91,7 @@ class CopyReport:
 
 
 def copy_message(layers: Sequence[Layer], net: NetParameter, source: str) -> CopyReport:
-    """Copies the blobs of a NetParameter message to the layers of the same names, as `copy_saved` does."""
+    """Copy the blobs of a NetParameter message to the layers of the same names, as `copy_saved` does."""
     saved = [
         SavedLayer(
             layer.name,
@@ -108,7 +108,7 @@ def copy_message(layers: Sequence[Layer], net: NetParameter, source: str) -> Cop
 
 
 def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str) -> CopyReport:
-    """Copies saved layers to the layers of the same names. Nothing is copied unless everything fits.
+    """Copy saved layers to the layers of the same names. Nothing is copied unless everything fits.
 
     Args:
         layers: the net's.
@@ -153,7 +153,7 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
 
 
 def layers_to_proto(net: NetParameter, layers: Sequence[Layer], diff: bool) -> None:
-    """Adds every layer with its blobs to a NetParameter message.
+    """Add every layer with its blobs to a NetParameter message.
 
     Args:
         net: the message.
@@ -173,7 +173,7 @@ def layers_to_proto(net: NetParameter, layers: Sequence[Layer], diff: bool) -> N
 
 
 def _by_name(layers: Sequence[_Named], blobs: str) -> dict[str, list[_Named]]:
-    """The layers of each name that have any `blobs`, or else the first one of the name."""
+    """Return the layers of each name that have any `blobs`, or else the first one of the name."""
     named: dict[str, list[_Named]] = {}
     for layer in layers:
         named.setdefault(layer.name, []).append(layer)

@@ -40,7 +40,7 @@ class HasLayers(Protocol):
 
 
 def save_hdf5(net: HasLayers, path: str | os.PathLike[str], diff: bool = False) -> None:
-    """Writes a net's weights.
+    """Write a net's weights.
 
     Args:
         net: the Net.
@@ -57,7 +57,7 @@ def save_hdf5(net: HasLayers, path: str | os.PathLike[str], diff: bool = False) 
 
 
 def load_hdf5(net: HasLayers, path: str | os.PathLike[str]) -> CopyReport:
-    """Copies weights to the layers of the same names.
+    """Copy weights to the layers of the same names.
 
     Raises:
         NetError: the file cannot be read, holds no weights, or a layer does not fit.
@@ -66,7 +66,7 @@ def load_hdf5(net: HasLayers, path: str | os.PathLike[str]) -> CopyReport:
 
 
 def encode_hdf5(layers: Sequence[Layer], diff: bool) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
 
     def fill(file: Any) -> None:
         file.create_group("data")
@@ -79,7 +79,7 @@ def encode_hdf5(layers: Sequence[Layer], diff: bool) -> bytes:
 
 
 def copy_file(layers: Sequence[Layer], path: str | os.PathLike[str]) -> CopyReport:
-    """Copies a file's weights to the layers of the same names; as `load_hdf5`."""
+    """Copy a file's weights to the layers of the same names; as `load_hdf5`."""
     source = os.fspath(path)
     fail = _failure(source)
     with open_image(source, fail) as file:
@@ -93,7 +93,7 @@ def _failure(source: str) -> Callable[[str], NetError]:
 
 
 def _are_paths(layers: Sequence[Layer]) -> Iterator[bool]:
-    """Says of each layer whether its name can stand under /data."""
+    """Say of each layer whether its name can stand under /data."""
     names = {layer.name for layer in layers}
     seen: set[str] = set()
     for layer in layers:
@@ -124,7 +124,7 @@ def _write_layer(file: Any, layer: Layer, index: int, fits: bool, diff: bool) ->
 
 
 def _saved_layers(file: Any, source: str) -> Iterator[SavedLayer]:
-    """The layers of a file: those under their names, then those aside."""
+    """Return the layers of a file: those under their names, then those aside."""
     import h5py
 
     if not isinstance(file.get("data"), h5py.Group):
@@ -139,7 +139,7 @@ def _saved_layers(file: Any, source: str) -> Iterator[SavedLayer]:
 
 
 def _named_layers(data: Any, source: str) -> Iterator[SavedLayer]:
-    """The layers under /data. A group that holds nothing but groups is part of names, no layer."""
+    """Return the layers under /data. A group that holds nothing but groups is part of names, no layer."""
     import h5py
 
     found: dict[str, dict[int, SavedBlob]] = {}
@@ -176,6 +176,6 @@ def _number(text: str) -> int:
 
 
 def _ordered(saved: list[SavedLayer], layers: Sequence[Layer]) -> list[SavedLayer]:
-    """In the order of the net: HDF5 has them in that of the alphabet."""
+    """Sort into the order of the net: HDF5 has them in that of the alphabet."""
     places = {layer.name: index for index, layer in reversed(list(enumerate(layers)))}
     return sorted(saved, key=lambda layer: places.get(layer.name, len(places)))

@@ -13,7 +13,7 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def is_hdf5(path: str | os.PathLike[str]) -> bool:
-    """Says whether a file is HDF5, by its content; False for a file that cannot be read."""
+    """Say whether a file is HDF5, by its content; False for a file that cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(len(SIGNATURE)) == SIGNATURE
@@ -22,7 +22,7 @@ def is_hdf5(path: str | os.PathLike[str]) -> bool:
 
 
 def make_image(fill: Callable[[Any], None]) -> bytes:
-    """Makes the content of an HDF5 file.
+    """Make the content of an HDF5 file.
 
     Args:
         fill: is given the open, empty h5py.File.
@@ -37,7 +37,7 @@ def make_image(fill: Callable[[Any], None]) -> bytes:
 
 @contextmanager
 def open_image(path: str | os.PathLike[str], fail: Callable[[str], Exception]) -> Iterator[Any]:
-    """Opens an HDF5 file to read it, with `reading` around whatever reads.
+    """Open an HDF5 file to read it, with `reading` around whatever reads.
 
     Args:
         path: the file.
@@ -53,7 +53,7 @@ def open_image(path: str | os.PathLike[str], fail: Callable[[str], Exception]) -
 
 @contextmanager
 def reading(fail: Callable[[str], Exception]) -> Iterator[None]:
-    """Turns what h5py raises for a damaged file into the error that `fail` makes."""
+    """Turn what h5py raises for a damaged file into the error that `fail` makes."""
     try:
         yield
     except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, MemoryError) as error:

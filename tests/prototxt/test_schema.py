@@ -131,7 +131,7 @@ def test_a_clash_of_our_own_numbers_with_caffes_is_refused():
         return schema_tables.Field(origin, "M", name, 1, "int32", "optional", "", False, 1)
 
     with pytest.raises(KeyError):
-        schema_tables.settle_fields([row("bvlc", "a"), row("mgcaffe", "b")])
+        schema_tables.merge_fields([row("bvlc", "a"), row("mgcaffe", "b")])
 
 
 def test_defaults_are_caffes_where_forks_differ():

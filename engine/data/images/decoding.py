@@ -17,7 +17,7 @@ _DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 def decode_image(encoded: bytes, color: bool | None = None, size: tuple[int, int] | None = None) -> Array:
-    """Decodes an image.
+    """Decode an image.
 
     Args:
         encoded: the bytes of an image file.
@@ -53,7 +53,7 @@ def decode_image(encoded: bytes, color: bool | None = None, size: tuple[int, int
 
 
 def resized(image: Array, height: int, width: int) -> Array:
-    """An image (uint8, channels x height x width) at another size, as `decode_image` gives it."""
+    """Return an image (uint8, channels x height x width) at another size, as `decode_image` gives it."""
     from PIL import Image
 
     if image.shape[1:] == (height, width):
@@ -70,7 +70,7 @@ def _mode(mode: str, color: bool | None) -> str:
 
 
 def _resized_planes(planes: Sequence[Any], height: int, width: int) -> Array:
-    """As OpenCV's INTER_LINEAR: no smoothing before an image is made smaller, unlike Pillow's own resize."""
+    """Resize as OpenCV's INTER_LINEAR: no smoothing before an image is made smaller, unlike Pillow's own resize."""
     from PIL import Image
 
     scale = (planes[0].width / width, 0.0, 0.0, 0.0, planes[0].height / height, 0.0)

@@ -21,7 +21,7 @@ Taps = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def resize(image: Array, height: int, width: int, mode: str) -> Array:
-    """The image in another size.
+    """Return the image in another size.
 
     Args:
         image: channels x rows x columns.
@@ -47,7 +47,7 @@ def resize(image: Array, height: int, width: int, mode: str) -> Array:
 
 
 def _weighted(image: Array, axis: int, taps: Taps) -> Array:
-    """The weighted sums of pixels along an axis."""
+    """Return the weighted sums of pixels along an axis."""
     shape = (-1, 1) if axis == 1 else (-1,)
     total: Array | None = None
     for numbers, weights in zip(*taps, strict=True):
@@ -89,7 +89,7 @@ def _taps(mode: str, source: int, size: int, shrinks: bool) -> Taps:
 
 
 def _overlaps(source: int, size: int) -> Taps:
-    """How much of each source pixel lies inside each pixel of the result, as a part of the latter."""
+    """Return how much of each source pixel lies inside each pixel of the result, as a part of the latter."""
     scale = source / size
     starts, ends = np.arange(size) * scale, np.minimum((np.arange(size) + 1) * scale, source)
     first = np.floor(starts)

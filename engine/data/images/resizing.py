@@ -57,7 +57,7 @@ class Resizing:
     probability: float = 1.0
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The shape that an image of `shape` (channels, height, width) gets.
+        """Return the shape that an image of `shape` (channels, height, width) gets.
 
         Raises:
             Misfit: there are pad values for another number of channels.
@@ -73,7 +73,7 @@ class Resizing:
         return shape[0], self.height, self.width
 
     def _scaled(self, rows: int, columns: int) -> tuple[int, int]:
-        """The size of the image itself, without padding."""
+        """Return the size of the image itself, without padding."""
         if self.mode == "WARP":
             return self.height, self.width
         # In float32, as in SSD's code, where rounding can tip a size over.
@@ -89,7 +89,7 @@ class Resizing:
         return self.height, max(1, math.floor(proportion * np.float32(self.height)))
 
     def __call__(self, image: Array, choice: int) -> Array:
-        """The image (channels x height x width) resized.
+        """Return the image (channels x height x width) resized.
 
         Args:
             image: bytes or floats.
@@ -117,7 +117,7 @@ class Resizing:
 
 
 def read_resizing(param: ResizeParameter) -> Resizing:
-    """What a ResizeParameter message asks for.
+    """Return what a ResizeParameter message asks for.
 
     Raises:
         Misfit: a field out of range.

@@ -34,13 +34,13 @@ _log = logging.getLogger("mgcaffe.engine")
 
 
 def refuse_other_fields(layer: Layer, message: Message, path: str, honoured: Collection[str]) -> None:
-    """Refuses every field of `message` that is given a value other than its default and is not honoured."""
+    """Refuse every field of `message` that is given a value other than its default and is not honoured."""
     defaults = {field.name: field.default_value for field in message.DESCRIPTOR.fields if field.name not in honoured}
     refuse_fork_fields(layer, message, path, defaults)
 
 
 def make_transformer(layer: Layer) -> Transformer:
-    """The transformer that the layer's transform_param describes.
+    """Return the transformer that the layer's transform_param describes.
 
     Raises:
         NetError: fields that exclude each other or cannot be honoured.
@@ -77,7 +77,7 @@ def _crop(layer: Layer) -> int | tuple[int, int]:
 
 
 def transformed_shape(param: TransformationParameter, shape: Shape) -> Shape:
-    """The shape that an image of `shape` (channels, height, width) gets by a TransformationParameter message alone.
+    """Return the shape that an image of `shape` (channels, height, width) gets by a TransformationParameter alone.
 
     Raises:
         Misfit: a field out of range.
@@ -114,7 +114,7 @@ def _resizing(layer: Layer) -> Resizing | None:
 
 
 def read_mean(layer: Layer) -> Array | None:
-    """What mean_file or mean_value of the layer's transform_param say: an image, or values, or nothing.
+    """Return what mean_file or mean_value of the layer's transform_param say: an image, or values, or nothing.
 
     Raises:
         NetError: both are given.
@@ -140,7 +140,7 @@ def read_mean(layer: Layer) -> Array | None:
 
 
 def color_choice(layer: Layer) -> bool | None:
-    """True where encoded images are to be made colour, False for grey, None for as they are."""
+    """Return True where encoded images are to be made colour, False for grey, None for as they are."""
     param = layer.param.transform_param
     if param.force_color and param.force_gray:
         layer.fail(
@@ -154,7 +154,7 @@ def color_choice(layer: Layer) -> bool | None:
 
 
 def check_fit(layer: Layer, transformer: Transformer, shape: Shape) -> Shape:
-    """The shape of transformed images of `shape`; what does not fit is an error located in transform_param.
+    """Return the shape of transformed images of `shape`; what does not fit is an error located in transform_param.
 
     Raises:
         DataError: see Transformer.output_shape.
@@ -166,7 +166,7 @@ def check_fit(layer: Layer, transformer: Transformer, shape: Shape) -> Shape:
 
 
 def shape_by_hint(layer: Layer, hint: Shape | None, channels: int | None = None) -> Shape | None:
-    """The shape of transformed images where the source is not looked at; None if nothing tells it."""
+    """Return the shape of transformed images where the source is not looked at; None if nothing tells it."""
     param = layer.param.transform_param
     transformer = make_transformer(layer)
     if hint is not None:
@@ -183,7 +183,7 @@ def shape_by_hint(layer: Layer, hint: Shape | None, channels: int | None = None)
 
 
 def _read_mean_file(layer: Layer, file: str) -> Array:
-    """The mean image, channels x height x width."""
+    """Return the mean image, channels x height x width."""
     field = "transform_param.mean_file"
     try:
         refuse_device(file)

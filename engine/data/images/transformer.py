@@ -67,7 +67,7 @@ class Transformer:
         self._means: dict[object, Array] = {}
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The shape that an image of `shape` (channels, height, width) gets.
+        """Return the shape that an image of `shape` (channels, height, width) gets.
 
         Raises:
             Misfit: the image is smaller than the crop, or the mean does not fit it.
@@ -77,7 +77,7 @@ class Transformer:
         return self._window_shape(self._resizing.output_shape(shape) if self._resizing else shape)
 
     def _window_shape(self, shape: Shape) -> Shape:
-        """The shape of the window that is cut out of a resized image of `shape`."""
+        """Return the shape of the window that is cut out of a resized image of `shape`."""
         channels, height, width = shape
         if self._mean_image is not None and self._random_resizing is not None:
             self._check_mean_of_window(channels)
@@ -115,7 +115,7 @@ class Transformer:
     def __call__(
         self, images: Sequence[Array], records: Sequence[int], form: BatchForm, describe: Callable[[int], str]
     ) -> Array:
-        """The batch of these images.
+        """Return the batch of these images.
 
         Args:
             images: channels x height x width each, uint8 or float.
@@ -194,7 +194,7 @@ class Transformer:
         return list(zip(offsets[:, 0].tolist(), offsets[:, 1].tolist(), mirrored.tolist(), strict=True))
 
     def _stage(self, images: Sequence[Array], windows: Sequence[tuple[int, int, bool]], form: BatchForm) -> Array:
-        """The windows side by side, still in the images' own type, which is quick to move about."""
+        """Return the windows side by side, still in the images' own type, which is quick to move about."""
         channels, height, width = self._window_shape(images[0].shape)
         dtype = np.dtype(np.uint8) if all(image.dtype == np.uint8 for image in images) else form.dtype
         staged = empty((len(images), channels, height, width), dtype, form.channels_last)
@@ -218,7 +218,7 @@ class Transformer:
             image -= mean[:, top : top + height, left : left + width]
 
     def _constant_mean(self, shape: Shape, form: BatchForm) -> Array:
-        """The mean values spread out to a whole image, which is subtracted faster than a value a channel."""
+        """Return the mean values spread out to a whole image, which is subtracted faster than a value a channel."""
         key = (shape, form.dtype, form.channels_last)
         if key not in self._means:
             assert self._mean_values is not None
@@ -227,7 +227,7 @@ class Transformer:
         return self._means[key]
 
     def _oriented_mean(self, mirrored: bool, form: BatchForm) -> Array:
-        """The mean image as it is or mirrored, in the batch's type and memory order."""
+        """Return the mean image as it is or mirrored, in the batch's type and memory order."""
         key = (mirrored, form.dtype, form.channels_last)
         if key not in self._means:
             assert self._mean_image is not None

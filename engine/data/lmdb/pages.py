@@ -100,7 +100,7 @@ class Index:
 
 
 def read_exactly(file: int, size: int, place: int) -> bytes:
-    """So many bytes of a file.
+    """Read so many bytes of a file.
 
     Raises:
         Damage: it ends before, or the system cannot read them.
@@ -119,7 +119,7 @@ def read_exactly(file: int, size: int, place: int) -> bytes:
 
 
 def read_meta(file: int) -> Meta:
-    """The newest of the two meta pages.
+    """Return the newest of the two meta pages.
 
     Raises:
         Damage: the file is no LMDB, or one that is not read here.
@@ -132,13 +132,13 @@ def read_meta(file: int) -> Meta:
 
 
 def read_transaction(file: int, page_size: int) -> int:
-    """The number of the newest transaction, to find out whether the database was written since."""
+    """Return the number of the newest transaction, to find out whether the database was written since."""
     place = _HEAD + _META.size - 8
     return max(int.from_bytes(read_exactly(file, 8, start + place), "little") for start in (0, page_size))
 
 
 def read_index(file: int) -> Index:
-    """Walks the tree, level by level, and checks it on the way.
+    """Walk the tree, level by level, and check it on the way.
 
     Raises:
         Damage: something does not fit.
@@ -171,7 +171,7 @@ def read_index(file: int) -> Index:
 
 
 def read_value(file: int, index: Index, record: int) -> bytes:
-    """The value of a record.
+    """Return the value of a record.
 
     Raises:
         Damage: it cannot be read, or its page is not the page of a value.
@@ -209,7 +209,7 @@ def _meta(file: int, number: int, place: int) -> tuple[Meta, int]:
 
 
 def _blocks(file: int, pages: Numbers, meta: Meta) -> Iterator[tuple[NDArray[np.uint8], Numbers]]:
-    """The pages' bytes, pages x page size, so many at a time, with the pages' numbers."""
+    """Return the pages' bytes, pages x page size, so many at a time, with the pages' numbers."""
     step = max(1, _BYTES_AT_ONCE // meta.page_size)
     for start in range(0, len(pages), step):
         numbers = pages[start : start + step]
@@ -221,7 +221,7 @@ def _blocks(file: int, pages: Numbers, meta: Meta) -> Iterator[tuple[NDArray[np.
 
 
 def _nodes(block: NDArray[np.uint8], numbers: Numbers, meta: Meta, kind: int) -> tuple[Numbers, NDArray[np.uint16]]:
-    """Where each node of these pages begins in `block`'s bytes, and the words of all pages.
+    """Return where each node of these pages begins in `block`'s bytes, and the words of all pages.
 
     Raises:
         Damage: a page is of another kind or carries another number, or a node lies outside its page.
@@ -243,7 +243,7 @@ def _nodes(block: NDArray[np.uint8], numbers: Numbers, meta: Meta, kind: int) ->
 
 
 def _children(block: NDArray[np.uint8], numbers: Numbers, meta: Meta) -> Numbers:
-    """The pages below these branch pages, in order."""
+    """Return the pages below these branch pages, in order."""
     nodes, words = _nodes(block, numbers, meta, _BRANCH)
     low, middle, high = (words[nodes // 2 + part].astype(np.uint64) for part in range(3))
     children = low | middle << np.uint64(16) | high << np.uint64(32)
@@ -251,7 +251,7 @@ def _children(block: NDArray[np.uint8], numbers: Numbers, meta: Meta) -> Numbers
 
 
 def _records(block: NDArray[np.uint8], numbers: Numbers, meta: Meta) -> tuple[bytes, Numbers, Numbers, Numbers]:
-    """Keys, their sizes, and places and sizes of the values on these leaf pages."""
+    """Return keys, their sizes, and places and sizes of the values on these leaf pages."""
     nodes, words = _nodes(block, numbers, meta, _LEAF)
     owners = numbers[nodes // meta.page_size]
     low, middle, flags, key_sizes = (words[nodes // 2 + part].astype(np.int64) for part in range(4))

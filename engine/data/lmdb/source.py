@@ -23,7 +23,7 @@ _OPENING = threading.Lock()
 
 
 class LmdbSource:
-    """The values of an LMDB database by number. Made by `open_lmdb`; closed when nobody holds it any more.
+    """The values of an LMDB database by number. Made by `open_lmdb`; closed when nothing refers to it any more.
 
     Any number of threads may read from it.
 
@@ -52,20 +52,20 @@ class LmdbSource:
         self.has_sums = self._sums is not None
 
     def __len__(self) -> int:
-        """The number of records."""
+        """Return the number of records."""
         return len(self._index.places)
 
     def key(self, number: int) -> bytes:
-        """The key of record `number`."""
+        """Return the key of record `number`."""
         start = int(self._index.key_ends[number - 1]) if number else 0
         return self._index.keys[start : int(self._index.key_ends[number])]
 
     def describe(self, number: int) -> str:
-        """What to call record `number` in a message."""
+        """Return what to call record `number` in a message."""
         return f"record {number} (key {self.key(number).decode(errors='backslashreplace')!r}) of '{self.name}'"
 
     def value(self, number: int) -> bytes:
-        """The value of a record.
+        """Return the value of a record.
 
         Raises:
             DataError: it cannot be read, or is not what was written.
@@ -79,7 +79,7 @@ class LmdbSource:
         return value
 
     def values(self, numbers: Sequence[int]) -> list[bytes]:
-        """The values of these records.
+        """Return the values of these records.
 
         Raises:
             DataError: one cannot be read.
@@ -88,11 +88,11 @@ class LmdbSource:
         return [self.value(number) for number in numbers]
 
     def sums(self) -> Iterator[int]:
-        """The sum of each record, in order, from what the file holds now."""
+        """Return the sum of each record, in order, from what the file holds now."""
         return (record_sum(self.key(number), self.value(number)) for number in range(len(self)))
 
     def check_unchanged(self) -> None:
-        """Makes sure that nobody wrote to the database since it was opened: its pages may hold anything then.
+        """Make sure that the database was not written to since it was opened: its pages may hold anything then.
 
         Raises:
             DataError: somebody did.
@@ -111,7 +111,7 @@ class LmdbSource:
 
 
 def open_lmdb(folder: str, *, without_sums: bool = False) -> LmdbSource:
-    """The database in `folder` (relative to the working directory); layers that read the same one share it.
+    """Return the database in `folder` (relative to the working directory); layers that read the same one share it.
 
     Args:
         folder: where `data.mdb` lies.
@@ -133,7 +133,7 @@ def open_lmdb(folder: str, *, without_sums: bool = False) -> LmdbSource:
 
 
 def check_folder(folder: str) -> None:
-    """Makes sure that `folder` is the folder of an LMDB that may be read.
+    """Make sure that `folder` is the folder of an LMDB that may be read.
 
     Raises:
         DataError: it is not; a LevelDB comes with the command that converts it.
@@ -156,7 +156,7 @@ def check_folder(folder: str) -> None:
 
 
 def is_leveldb(folder: Path) -> bool:
-    """Whether a LevelDB lies in the folder."""
+    """Return whether a LevelDB lies in the folder."""
     return (folder / "CURRENT").is_file() or any(folder.glob("MANIFEST-*"))
 
 

@@ -28,12 +28,12 @@ Sums = NDArray[np.uint32]
 
 
 def record_sum(key: bytes, value: bytes) -> int:
-    """The CRC-32 of a record."""
+    """Return the CRC-32 of a record."""
     return zlib.crc32(value, zlib.crc32(key))
 
 
 def write_sums(folder: Path, sums: Iterable[int]) -> Path:
-    """Writes the sum file of the database in `folder`.
+    """Write the sum file of the database in `folder`.
 
     Args:
         folder: where `data.mdb` lies.
@@ -50,7 +50,7 @@ def write_sums(folder: Path, sums: Iterable[int]) -> Path:
 
 
 def read_sums(folder: Path, records: int) -> Sums | None:
-    """The sums of a database of so many records; None where it has no sum file.
+    """Return the sums of a database of so many records; None where it has no sum file.
 
     Raises:
         DataError: the sum file is damaged, or another database's.

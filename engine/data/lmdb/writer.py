@@ -47,7 +47,7 @@ class LmdbWriter:
             raise self._failure(error) from None
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Adds a record.
+        """Add a record.
 
         Raises:
             DataError: there is one of that key.

@@ -35,14 +35,14 @@ class BroadcastLayer(Layer):
     blob_shape: Shape
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Finds the blob's axes, and declares it unless it is a bottom."""
+        """Find the blob's axes, and declare it unless it is a bottom."""
         self.learned = len(bottom_shapes) == 1
         self._find_blob(bottom_shapes)
         if self.learned:
             self.add_parameter(self.blob_shape, self.filler())
 
     def filler(self) -> FillerParameter | None:
-        """The learned blob's filler."""
+        """Return the learned blob's filler."""
         message = getattr(self.param, self.path)
         return message.filler if message.HasField("filler") else None
 
@@ -71,19 +71,19 @@ class BroadcastLayer(Layer):
         return [bottom_shapes[0]]
 
     def per_channel(self, x: torch.Tensor) -> bool:
-        """Whether the blob is one value a channel: the common case, for which there are kernels."""
+        """Return whether the blob is one value a channel: the common case, for which there are kernels."""
         return self.axis == 1 and len(self.blob_shape) == 1 and x.dim() > 1 and x.numel() > 0
 
     def stretch(self, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """The blob's values as a view that broadcasts over x."""
+        """Return the blob's values as a view that broadcasts over x."""
         return values.reshape((*self.blob_shape, *[1] * (x.dim() - self.axis - len(self.blob_shape))))
 
     def shrink(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Sums a gradient of bottom 0's shape to the blob's shape: the adjoint of `stretch`."""
+        """Sum a gradient of bottom 0's shape to the blob's shape: the adjoint of `stretch`."""
         covered = range(self.axis, self.axis + len(self.blob_shape))
         others = [axis for axis in range(gradient.dim()) if axis not in covered]
         return (gradient.sum(others) if others else gradient).reshape(self.blob_shape)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
-        """One for each value."""
+        """Return one for each value."""
         return math.prod(top_shapes[0])

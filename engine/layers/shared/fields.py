@@ -12,7 +12,7 @@ from mgcaffe.prototxt import has_field
 
 
 def refuse_fork_fields(layer: Layer, message: Message, path: str, neutral: dict[str, Any]) -> None:
-    """Refuses fields of Caffe's forks that would change the result and that this layer cannot honour.
+    """Refuse fields of Caffe's forks that would change the result and that this layer cannot honour.
 
     Args:
         layer: the layer that reads `message`.
@@ -45,7 +45,7 @@ def refuse_empty_images(layer: Layer, shape: Shape, number: int = 0, axis: int =
 
 
 def joining_axis(layer: Layer, path: str, old_name: str, rank: int) -> int:
-    """The axis along which a layer joins or cuts blobs, given as `axis` or, in old files, under `old_name`.
+    """Return the axis along which a layer joins or cuts blobs, given as `axis` or, in old files, under `old_name`.
 
     Args:
         layer: the layer.

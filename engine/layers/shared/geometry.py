@@ -15,7 +15,7 @@ _PATH = "convolution_param"
 
 
 def read_geometry(layer: Layer, spatial_axes: int) -> Geometry:
-    """The geometry that the layer's convolution_param describes for that many spatial axes.
+    """Return the geometry that the layer's convolution_param describes for that many spatial axes.
 
     Raises:
         NetError: a missing, zero, doubled or miscounted field.
@@ -37,7 +37,7 @@ def _read(
     default: int | None,
     least: int,
 ) -> tuple[int, ...]:
-    """One number an axis; `default` None means that the field has to be given, `short` names its _h and _w."""
+    """Return one number an axis; `default` None means that the field has to be given, `short` names its _h and _w."""
     values = [int(value) for value in getattr(message, field)]
     names = [field] * len(values)
     pair = [f"{short}_{side}" for side in "hw"] if short else []

@@ -25,7 +25,7 @@ class Labels(NamedTuple):
 
 
 def check_shapes(layer: Layer, scores: Shape, axis: int, labels: Shape) -> None:
-    """Fails unless there is one label for every position, that is for every value but those along `axis`."""
+    """Fail unless there is one label for every position, that is for every value but those along `axis`."""
     positions = math.prod(scores[:axis]) * math.prod(scores[axis + 1 :])
     if math.prod(labels) != positions:
         layer.fail(
@@ -36,7 +36,7 @@ def check_shapes(layer: Layer, scores: Shape, axis: int, labels: Shape) -> None:
 
 
 def read_labels(layer: Layer, labels: torch.Tensor, scores: torch.Size, axis: int, ignore: int | None) -> Labels:
-    """Labels as class numbers; fractions are cut off, as in Caffe.
+    """Return labels as class numbers; fractions are cut off, as in Caffe.
 
     Args:
         layer: the layer that reads them.

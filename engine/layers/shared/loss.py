@@ -35,7 +35,7 @@ class Loss(Layer):
     loss_weight = 1.0
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """A single number, without axes."""
+        """Return a single number, without axes."""
         return [()]
 
     def differentiable(self, bottom: int) -> bool:
@@ -58,7 +58,7 @@ class NormalizedLoss(Loss):
     smooths_labels = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Reads `loss_param`."""
+        """Read `loss_param`."""
         param = self.param.loss_param
         neutral = {"pre_fixed_normalizer": 1.0}
         if not self.smooths_labels:

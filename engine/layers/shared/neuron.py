@@ -23,7 +23,7 @@ class Neuron(Layer):
     in_place = True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """The bottom's shape."""
+        """Return the bottom's shape."""
         return [bottom_shapes[0]]
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
@@ -35,7 +35,7 @@ class Neuron(Layer):
         raise NotImplementedError
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Hands `gradient` what forward kept."""
+        """Hand `gradient` what forward kept."""
         if not wanted[0]:
             return [None]
         dy = top_diffs[0]
@@ -49,7 +49,7 @@ class TopNeuron(Neuron):
     keeps_tops = True
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps y."""
+        """Keep y."""
         x = bottoms[0]
         y = self.value(x, x if self.may_overwrite_bottom else None)
         self.saved = y if self.backward_follows else None
@@ -60,7 +60,7 @@ class BottomNeuron(Neuron):
     """A layer whose slope needs x; `keeps_bottoms` may be False in special cases. Writes over x only if it may."""
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keeps x, where the slope needs it."""
+        """Keep x, where the slope needs it."""
         x = bottoms[0]
         keeps = self.backward_follows and self.keeps_bottoms
         self.saved = x if keeps else None
@@ -68,13 +68,13 @@ class BottomNeuron(Neuron):
 
 
 def run_backward(operator: Any, dy: torch.Tensor, *arguments: Any, out: torch.Tensor | None) -> torch.Tensor:
-    """Calls one of PyTorch's backward operators, in place if `out` is given."""
+    """Call one of PyTorch's backward operators, in place if `out` is given."""
     dx: torch.Tensor = operator(dy, *arguments) if out is None else operator.grad_input(dy, *arguments, grad_input=out)
     return dx
 
 
 def affine(x: torch.Tensor, scale: float, shift: float, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Gives shift + scale x in one pass over memory."""
+    """Give shift + scale x in one pass over memory."""
     if shift == 0:
         return torch.mul(x, scale, out=out)
     if out is not None:

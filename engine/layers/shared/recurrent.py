@@ -49,7 +49,7 @@ class RecurrentLayer(Layer):
     gates = 1
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Declares the parameters that transform x and the static input: W (G, D), b (G), [W_static (G, S)]."""
+        """Declare the parameters that transform x and the static input: W (G, D), b (G), [W_static (G, S)]."""
         param = self.param.recurrent_param
         if param.num_output < 1:
             self.fail("num_output has to be at least 1", "recurrent_param")
@@ -99,7 +99,7 @@ class RecurrentLayer(Layer):
         self._check_shapes(bottom_shapes)
         steps, streams, *rest = bottom_shapes[0]
         if math.prod(rest) != self._inputs:
-            self.fail(f"bottom 0 changed to shape {bottom_shapes[0]}; the weight needs {self._inputs} inputs a step")
+            self.fail(f"bottom 0 changed to shape {bottom_shapes[0]}; the weight needs {self._inputs} inputs per step")
         if self.has_static and math.prod(bottom_shapes[2][1:]) != self._static_inputs:
             self.fail(f"bottom 2 changed to shape {bottom_shapes[2]}; the weight needs {self._static_inputs} inputs")
         self._streams = streams
@@ -113,12 +113,12 @@ class RecurrentLayer(Layer):
         return not self.exposed
 
     def state(self) -> list[torch.Tensor]:
-        """The state that the next forward pass begins with: one tensor (N, H) for each of `state_names`."""
+        """Return the state that the next forward pass begins with: one tensor (N, H) for each of `state_names`."""
         kept = self._state or [self._zeros(0) for _ in self.state_names]
         return [self._fit(values) for values in kept]
 
     def set_state(self, values: Sequence[torch.Tensor]) -> bool:
-        """Puts back what `state` gave; returns False, and keeps the state, if the shapes are others."""
+        """Put back what `state` gave; return False, and keep the state, if the shapes are others."""
         if [tuple(part.shape) for part in values] != [(self._streams, self.hidden)] * len(self.state_names):
             return False
         self._state = [part.to(self.context.device, self.context.dtype, copy=True) for part in values]
@@ -131,17 +131,17 @@ class RecurrentLayer(Layer):
         self._state = state
 
     def reset_state(self) -> None:
-        """Lets the next forward pass begin with zeros (Caffe: Reset)."""
+        """Let the next forward pass begin with zeros (Caffe: Reset)."""
         self._state = None
 
     def _begin(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The state before the first step, each (N, H)."""
+        """Return the state before the first step, each (N, H)."""
         if self.exposed:
             return [bottom[0] for bottom in bottoms[len(bottoms) - self.exposed :]]
         return self.state()
 
     def _end(self, state: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The tops for the state after the last step, if it is exposed; else it is kept."""
+        """Return the tops for the state after the last step, if it is exposed; else it is kept."""
         # Copies: y, of which the state may be a part, is given away.
         copies = [part.clone() for part in state]
         if self.exposed:
@@ -153,7 +153,7 @@ class RecurrentLayer(Layer):
         return torch.zeros(streams, self.hidden, dtype=self.context.dtype, device=self.context.device)
 
     def _fit(self, values: torch.Tensor) -> torch.Tensor:
-        """The first N streams, with zeros for those that are new."""
+        """Return the first N streams, with zeros for those that are new."""
         missing = self._streams - len(values)
         return torch.cat([values, self._zeros(missing)]) if missing > 0 else values[: self._streams]
 
@@ -171,7 +171,7 @@ class RecurrentLayer(Layer):
     def _transform_backward(
         self, dy: torch.Tensor, bottoms: Sequence[torch.Tensor], wanted: Sequence[bool]
     ) -> list[torch.Tensor | None]:
-        """Adds to the gradients of `_transform`'s parameters; returns those of all bottoms.
+        """Add to the gradients of `_transform`'s parameters; return those of all bottoms.
 
         Args:
             dy: (T, N, G).
@@ -208,7 +208,7 @@ class RecurrentLayer(Layer):
         return x.reshape(len(x), self._static_inputs)
 
     def _told_of_dropped(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> None:
-        """Says once that the exposed state passes no gradient on, where one would have flowed."""
+        """Say once that the exposed state passes no gradient on, where one would have flowed."""
         if not self.exposed or self._gradient_is_dropped:
             return
         self._gradient_is_dropped = True
@@ -217,7 +217,7 @@ class RecurrentLayer(Layer):
 
     @staticmethod
     def _before(first: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-        """What each step began with, (T, N, H): the first state, then what each step but the last left."""
+        """Return what each step began with, (T, N, H): the first state, then what each step but the last left."""
         return torch.cat([first.unsqueeze(0), after])[: len(after)]
 
     # -- the rest ----------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class RecurrentLayer(Layer):
                 _log.info("    [%s] %s %s: %g", direction, place, kind, mean)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
-        """One for each weight and each row that it is applied to."""
+        """Return one for each weight and each row that it is applied to."""
         steps, streams = bottom_shapes[0][:2]
         weights = [parameter.count for parameter in self.parameters if len(parameter.shape) == 2]
         once_a_pass = weights.pop(1) if self.has_static else 0

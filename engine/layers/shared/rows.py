@@ -9,7 +9,7 @@ from mgcaffe.errors import DataError
 
 
 def read_rows(layer: Layer, values: torch.Tensor, count: int, bottom: int) -> torch.Tensor:
-    """The values as flat row numbers (int64); fractions are cut off, as in Caffe.
+    """Return the values as flat row numbers (int64); fractions are cut off, as in Caffe.
 
     Args:
         layer: the layer that reads them.
@@ -34,5 +34,5 @@ def read_rows(layer: Layer, values: torch.Tensor, count: int, bottom: int) -> to
 
 
 def add_rows(target: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
-    """Adds values[i] to target[rows[i]] for every i, in an order that does not vary on any device."""
+    """Add values[i] to target[rows[i]] for every i, in an order that does not vary on any device."""
     target.index_put_((rows,), values, accumulate=True)

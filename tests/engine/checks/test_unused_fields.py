@@ -22,9 +22,9 @@ RELU = 'layer {{ name: "r" type: "ReLU" bottom: "x" top: "y" {extra} }}\n'
 
 @pytest.fixture(autouse=True)
 def nothing_told():
-    unused_fields.forget_what_was_told()
+    unused_fields.reset_warnings()
     yield
-    unused_fields.forget_what_was_told()
+    unused_fields.reset_warnings()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_place_is_the_fields(tmp_path, caplog):
     ],
 )
 def test_a_field_that_is_no_number_is_refused(extra, field):
-    with pytest.raises(NetError, match=f"{field} is nan, which is no number .layer 'r', type ReLU"):
+    with pytest.raises(NetError, match=f"{field} is NaN .layer 'r', type ReLU"):
         make_net(inputs(x=(2, 3)) + RELU.format(extra=extra))
 
 

@@ -402,7 +402,7 @@ def test_num_output_is_required(kind):
 
 def test_inputs_that_no_longer_fit_the_weights_are_refused():
     layer, _ = recurrent("LSTM", (4, 3, 2), static=(3, 2))
-    with pytest.raises(NetError, match=r"bottom 0 changed to shape .* the weight needs 2 inputs a step"):
+    with pytest.raises(NetError, match=r"bottom 0 changed to shape .* the weight needs 2 inputs per step"):
         layer.reshape([(4, 3, 5), (4, 3), (3, 2)])
     with pytest.raises(NetError, match=r"bottom 2 changed to shape .* the weight needs 2 inputs"):
         layer.reshape([(4, 3, 2), (4, 3), (3, 5)])
