@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.comm.supervision import leftovers
 from mgcaffe.comm.supervision import status as statuses
-from mgcaffe.comm.supervision.watch import Watch
+from mgcaffe.comm.supervision.watch import JobWatch
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.tools.running.signals import Requests, StopFile
@@ -47,7 +47,7 @@ class RankWatch:
         if has_record and not faulthandler.is_enabled():
             # A crash in a library then shows where in our code it was called.
             faulthandler.enable()
-        self._watch = Watch(
+        self._watch = JobWatch(
             self.status,
             speak,
             stall_timeout_s=flags.stall_timeout,
