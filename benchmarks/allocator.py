@@ -25,7 +25,7 @@ STEPS = {"lenet": 100, "cifar10_quick": 20, "cifar10_full": 20, "alexnet": 5, "g
 
 
 def prepare(way: str) -> None:
-    """Sets the allocator, before anything is allocated."""
+    """Set the allocator, before anything is allocated."""
     from mgcaffe.tools.running import process
 
     if way == "huge pages":
@@ -37,7 +37,7 @@ def prepare(way: str) -> None:
 
 
 def run(way: str, model: str) -> None:
-    """The worker: prints the median milliseconds of a step and the peak in MiB."""
+    """Return the worker: prints the median milliseconds of a step and the peak in MiB."""
     prepare(way)
     import torch
 
@@ -55,7 +55,7 @@ def run(way: str, model: str) -> None:
 
 
 def main() -> None:
-    """Reads the command line and prints a Markdown table."""
+    """Read the command line and print a Markdown table."""
     if sys.argv[1:2] == ["--worker"]:
         run(*sys.argv[2:4])
         return

@@ -156,7 +156,7 @@ def compare(before: Path, after: Path) -> str:
 
 
 def _blobs(path: Path) -> dict[str, numpy.ndarray]:
-    """The blobs of a caffemodel by "layer #number"."""
+    """Return the blobs of a caffemodel by "layer #number"."""
     net = read_binary(path, NetParameter)
     found = {
         f"{layer.name} #{index}": blob_array(blob) for layer in net.layer for index, blob in enumerate(layer.blobs)
@@ -167,7 +167,7 @@ def _blobs(path: Path) -> dict[str, numpy.ndarray]:
 
 
 def _bits(values: numpy.ndarray) -> numpy.ndarray:
-    """The same numbers as integers, in which NaN equals itself and -0 is not 0."""
+    """Return the same numbers as integers, in which NaN equals itself and -0 is not 0."""
     return numpy.ascontiguousarray(values).view(f"u{values.itemsize}")
 
 

@@ -153,11 +153,11 @@ class _Auto:
         sync.close()
 
     def plan_decided(self, decision: Decision) -> None:
-        """Keeps it."""
+        """Keep it."""
         self.decision = decision
 
     def plan_outdated(self, exposed: float, expected: float) -> None:
-        """Cannot happen: nobody watches for so long."""
+        """Cannot happen: no drift is watched for in so short a run."""
 
 
 def _print_auto(ranks: Communicator) -> None:

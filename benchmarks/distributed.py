@@ -37,7 +37,7 @@ LIMIT_S = 3600
 
 
 def python_environment() -> dict[str, str]:
-    """The environment of both sides' ranks: one thread, and this Python's own mpirun first."""
+    """Return the environment of both sides' ranks: one thread, and this Python's own mpirun first."""
     environment = dict(os.environ)
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["OMP_NUM_THREADS"] = "1"
@@ -46,13 +46,13 @@ def python_environment() -> dict[str, str]:
 
 
 def run_mpi(network: ShapedNetwork, worker: list[str], what: str) -> None:
-    """One rank of a worker on each host, under mpirun, to its end."""
+    """Return one rank of a worker on each host, under mpirun, to its end."""
     arguments = [*network.mpirun_arguments(), "-x", "OMPI_ALLOW_RUN_AS_ROOT"]
     _finish(network.popen(0, ["mpirun", *arguments, *worker], env=python_environment()), what)
 
 
 def run_ours(network: ShapedNetwork, model: str, rounds: int, folder: Path) -> dict[str, Any]:
-    """All schedules in one job."""
+    """Return all schedules in one job."""
     file = folder / "ours.json"
     batch, side = SIZES[model]
     worker = [sys.executable, WORKER, "ours", model, str(batch), str(side), str(rounds), str(file)]
@@ -90,7 +90,7 @@ def _finish(process: subprocess.Popen[str], what: str) -> None:
 
 
 def compare(model: str, link: str, hosts: int, rounds: int, congestion_control: str) -> dict[str, Any]:
-    """One table: all schedules and DDP on one network."""
+    """Return one table: all schedules and DDP on one network."""
     with ShapedNetwork(hosts, link, congestion_control) as network, tempfile.TemporaryDirectory() as folder:
         before = run_ddp(network, model, (rounds + 1) // 2, Path(folder))
         ours = run_ours(network, model, rounds, Path(folder))
@@ -112,13 +112,13 @@ def compare(model: str, link: str, hosts: int, rounds: int, congestion_control: 
 
 
 def _scatter(values: list[float]) -> float:
-    """The median deviation from the median, as a standard deviation, relative to the median."""
+    """Return the median deviation from the median, as a standard deviation, relative to the median."""
     middle = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - middle) for value in values) / middle
 
 
 def table(found: dict[str, Any]) -> str:
-    """A Markdown table, and whether `auto` holds its promise."""
+    """Return a Markdown table, and whether `auto` is ahead."""
     batch, side = SIZES[found["model"]]
     lines = [
         f"{found['model']}, {found['parameters'] / 1e6:.2f} M parameters, {found['hosts']} hosts at {found['link']},"
@@ -149,7 +149,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Reads the command line, runs everything and prints the tables."""
+    """Read the command line, run everything and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=list(SIZES), default=list(SIZES))
     parser.add_argument("--links", nargs="+", default=list(LINKS), metavar="RATE", help="as tc writes them: 1gbit")

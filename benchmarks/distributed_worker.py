@@ -28,14 +28,14 @@ SETTLING = 600
 
 
 def batch_of(model: str, batch: int, side: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A rank's images and labels."""
+    """Return a rank's images and labels."""
     generator = torch.Generator().manual_seed(7 + rank)
     images = torch.randn((batch, 3, side, side), generator=generator)
     return images, torch.randint(CLASSES[model], (batch,), generator=generator)
 
 
 class OurSide:
-    """The engine's solver, told from outside which plan to use."""
+    """The engine's solver, given the plan to use from outside."""
 
     def __init__(self, model: str, batch: int, side: int) -> None:
         from mgcaffe.comm import connect
@@ -55,7 +55,7 @@ class OurSide:
             top.copy_(values)
 
     def on_event(self, event: Any) -> None:
-        """Catches what `auto` has decided, when backward passes began, and the last report of communication."""
+        """Catch what `auto` has decided, when backward passes began, and the last report of communication."""
         if getattr(event, "decision", None) is not None:
             self.decision = event.decision
             self.solver.request_stop()
@@ -66,7 +66,7 @@ class OurSide:
             self.seen.append((iteration.began, averaging._report))
 
     def settle(self) -> int:
-        """Trains until `auto` has chosen; returns how many iterations that took."""
+        """Train until `auto` has chosen; return how many iterations that took."""
         tuner = self.solver._averaging._tuner
         # Plans are changed from outside afterwards, which must not look like drift.
         tuner.settings = replace(tuner.settings, steps=replace(tuner.settings.steps, drift_watch=False))
@@ -78,7 +78,7 @@ class OurSide:
         return int(self.solver.iteration - before)
 
     def plans(self) -> dict[str, Any]:
-        """Every schedule's plan, predicted for what was measured; and the one that `auto` has chosen."""
+        """Return every schedule's plan, predicted for what was measured; and the one that `auto` has chosen."""
         from mgcaffe.comm import make_plan, ready_times
         from mgcaffe.comm.planning.plan import Segment
         from mgcaffe.comm.planning.prediction import predict_plan
@@ -97,7 +97,7 @@ class OurSide:
         return {name: self.ranks.broadcast_object(plan) for name, plan in found.items()}
 
     def iteration(self, plan: Any) -> tuple[float, float, float]:
-        """Seconds of one iteration by a plan, of its backward pass, and of all its all-reduces together.
+        """Second of one iteration by a plan, of its backward pass, and of all its all-reduces together.
 
         By a plan that overlaps the forward pass, an iteration lasts from the start of its backward pass to that of
         the next one, by when all its groups have come, both on the rank that comes last: all ranks run on one machine,
@@ -122,7 +122,7 @@ class OurSide:
 
 
 def solver_param(model: str, batch: int, side: int) -> Any:
-    """The model's train net on fixed inputs of this size, and a solver for it."""
+    """Return the model's train net on fixed inputs of this size, and a solver for it."""
     from step import ROOT, _is_auxiliary
 
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
@@ -146,7 +146,7 @@ def solver_param(model: str, batch: int, side: int) -> Any:
 
 
 def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
-    """All schedules in turn, round by round."""
+    """Return all schedules in turn, round by round."""
     from mgcaffe.comm.tuning.calibration import agree_times
 
     ours = OurSide(model, batch, side)
@@ -228,7 +228,7 @@ def run_ddp(model: str, batch: int, side: int, rounds: int, file: str) -> None:
 
 
 def main() -> None:
-    """Reads the command line."""
+    """Read the command line."""
     side, model, batch, size, rounds, file = sys.argv[1:7]
     if side == "ours":
         from mgcaffe.tools.running.process import speed_up_memory

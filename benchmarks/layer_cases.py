@@ -74,22 +74,22 @@ def labels(classes: int) -> Maker:
 
 
 def positive(shape: Shape, generator: torch.Generator) -> torch.Tensor:
-    """Numbers between 0.1 and 1.1."""
+    """Return numbers between 0.1 and 1.1."""
     return torch.rand(shape, generator=generator) + 0.1
 
 
 def binary(shape: Shape, generator: torch.Generator) -> torch.Tensor:
-    """Zeros and ones."""
+    """Zero and one."""
     return torch.randint(2, shape, generator=generator).float()
 
 
 def distribution(shape: Shape, generator: torch.Generator) -> torch.Tensor:
-    """Probabilities along axis 1."""
+    """Probability along axis 1."""
     return torch.softmax(torch.randn(shape, generator=generator), 1)
 
 
 def continuing(shape: Shape, generator: torch.Generator) -> torch.Tensor:
-    """A recurrent layer's markers: sequences that begin with the batch."""
+    """Return a recurrent layer's markers: sequences that begin with the batch."""
     del generator
     markers = torch.ones(shape)
     markers[0] = 0
@@ -97,7 +97,7 @@ def continuing(shape: Shape, generator: torch.Generator) -> torch.Tensor:
 
 
 def boxes(shape: Shape, generator: torch.Generator) -> torch.Tensor:
-    """Regions of interest (image number, x1, y1, x2, y2) on a feature map of 28 x 28 at scale 1."""
+    """Region of interest (image number, x1, y1, x2, y2) on a feature map of 28 x 28 at scale 1."""
     corners = torch.rand((shape[0], 4), generator=generator) * 13
     corners[:, 2:] += corners[:, :2]
     images = torch.randint(MIDDLE[0], (shape[0], 1), generator=generator)
@@ -306,5 +306,5 @@ CASES = [
 
 
 def elements(case: Case) -> int:
-    """Values in all bottoms."""
+    """Return values in all bottoms."""
     return sum(math.prod(shape) for shape in case.shapes)

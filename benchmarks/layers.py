@@ -35,7 +35,7 @@ Step = Callable[[], Results]
 
 
 def bottoms_of(case: Case) -> list[torch.Tensor]:
-    """The case's inputs, in the ordinary format."""
+    """Return the case's inputs, in the ordinary format."""
     generator = torch.Generator().manual_seed(11)
     return [
         case.makers[index](shape, generator) if index in case.makers else torch.randn(shape, generator=generator)
@@ -49,7 +49,7 @@ def channels_last(x: torch.Tensor) -> torch.Tensor:
 
 
 def gradient_of(top: torch.Tensor) -> torch.Tensor:
-    """The gradient that both sides start from: 1 for a loss, else noise; in the top's format."""
+    """Return the gradient that both sides start from: 1 for a loss, else noise; in the top's format."""
     if top.dim() == 0:
         return torch.ones_like(top)
     noise = torch.randn(top.shape, generator=torch.Generator().manual_seed(13))
@@ -57,7 +57,7 @@ def gradient_of(top: torch.Tensor) -> torch.Tensor:
 
 
 def our_layer(case: Case) -> tuple[Layer, int]:
-    """The layer, ready to run, and how many tops it makes."""
+    """Return the layer, ready to run, and how many tops it makes."""
     names = "".join(f"bottom: 'in{index}' " for index in range(len(case.shapes)))
     text = f"name: 'l' type: '{case.type}' {names} top: 'a' {case.text}"
     context = LayerContext(memory_format=torch.channels_last)
@@ -77,7 +77,7 @@ def our_layer(case: Case) -> tuple[Layer, int]:
 
 
 def our_step(case: Case, layer: Layer, count: int) -> Step:
-    """One forward and one backward pass of ours: the tops, and the gradients of bottoms and parameters."""
+    """Return one forward and one backward pass of ours: the tops, and the gradients of bottoms and parameters."""
     inputs = [channels_last(x) for x in bottoms_of(case)]
     diffs = [gradient_of(top) for top in layer.forward(list(inputs))[:count]]
 
@@ -95,7 +95,7 @@ def our_step(case: Case, layer: Layer, count: int) -> Step:
 
 
 def torch_step(case: Case, layer: Layer, last: bool) -> Step:
-    """The same in PyTorch; `last`: channels last."""
+    """Return the same in PyTorch; `last`: channels last."""
     inputs = bottoms_of(case)
     if last:
         inputs = [channels_last(x) for x in inputs]
@@ -123,7 +123,7 @@ def _as_list(tops: Any) -> list[torch.Tensor]:
 
 
 def compare(case: Case, rounds: int) -> dict[str, Any]:
-    """Runs the sides in turns."""
+    """Run the sides in turns."""
     layer, count = our_layer(case)
     sides = {"ours": our_step(case, layer, count), "contiguous": torch_step(case, layer, False)}
     if any(len(shape) == 4 for shape in case.shapes):
@@ -162,7 +162,7 @@ def _median_ratio(mine: list[float], others: list[float]) -> float:
 
 
 def main() -> None:
-    """Reads the command line and prints a Markdown table."""
+    """Read the command line and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="TYPE", help="these layer types alone")
     parser.add_argument("--rounds", type=int, default=15)

@@ -35,7 +35,7 @@ WAYS = {"polled": Waiting(), "polled every 1 ms": Waiting(sleep_s=1e-3), "blocki
 
 
 def plan_of(bucket_bytes: float) -> Plan:
-    """Groups of at least so many bytes."""
+    """Group of at least so many bytes."""
     times = ready_times([3e-3] * LAYERS)
     free = AffineCost(0.0, 0.0)
     return make_plan("threshold", SEGMENTS, times, free, element_bytes=4, bucket_bytes=bucket_bytes)
@@ -48,9 +48,9 @@ def side(
     *,
     waiting: Waiting | None = None,
     transfer: TransferSettings | None = None,
-    agrees: str = "at leisure",
+    agrees: str = "infrequently",
 ) -> Callable[[], float]:
-    """A function that runs one iteration and returns its seconds."""
+    """Return a function that runs one iteration and returns its seconds."""
     sync = MergedAllReduce(ranks, plan, waiting=waiting or Waiting(), transfer=transfer)
     sync.start(numpy.ones(LAYERS * ELEMENTS, dtype=numpy.float32), SEGMENTS)
     loss = numpy.zeros(4)
@@ -62,7 +62,7 @@ def side(
         for index in reversed(range(LAYERS)):
             layer()
             sync.gradients_ready(index)
-        if agrees == "at leisure":
+        if agrees == "infrequently":
             sync.backward_done()
         if agrees != "afterwards":
             ranks.allreduce(loss)
@@ -83,7 +83,7 @@ def compare(ranks: Communicator, title: str, sides: dict[str, Callable[[], float
             ranks.allreduce(slowest, "max")
             times[name].append(float(slowest[0]) * 1e3)
     if ranks.rank == 0:
-        print(f"\n{title}, ms an iteration\n\n| side | median | quartiles |\n|---|---|---|")
+        print(f"\n{title}, ms per iteration\n\n| side | median | quartiles |\n|---|---|---|")
         for name, values in times.items():
             low, middle, high = statistics.quantiles(values, n=4)
             print(f"| {name} | {middle:.1f} | {low:.1f} to {high:.1f} |", flush=True)
@@ -113,7 +113,7 @@ def main() -> None:
         {
             f"{groups}, {when}": side(ranks, layer, plans[groups], agrees=when)
             for groups in ("12 groups", "1 group")
-            for when in ("afterwards", "eagerly", "at leisure")
+            for when in ("afterwards", "eagerly", "infrequently")
         },
     )
     compare(

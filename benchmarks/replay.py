@@ -106,13 +106,13 @@ class Replay:
         self._costs: AllReduceCosts | None = None
 
     def plan(self, schedule: str) -> Plan:
-        """The plan of a schedule for the trace and a + bM."""
+        """Return the plan of a schedule for the trace and a + bM."""
         return make_plan(
             schedule, self._segments, self._ready, self._link, element_bytes=4, backward_end=self.backward
         )  # fmt: skip
 
     def predicted(self, plan: Plan) -> Plan:
-        """A plan of other origin with the times for the trace and a + bM."""
+        """Return a plan of other origin with the times for the trace and a + bM."""
         ranges = [(group.first_segment, group.last_segment) for group in plan.groups]
         groups = predict_groups(ranges, self._segments, self._ready, self._link, 4)
         return Plan(plan.schedule, plan.layers, groups, self.backward, plan.blocking)
@@ -135,14 +135,14 @@ class Replay:
         return self._decision, iterations
 
     def plan_decided(self, decision: Decision) -> None:
-        """Keeps what `auto` has found."""
+        """Keep what `auto` has found."""
         self._decision = decision
 
     def plan_outdated(self, exposed: float, expected: float) -> None:
         """Do nothing: the next decision follows."""
 
     def seconds(self, plan: Plan) -> tuple[float, float]:
-        """One iteration under a plan, and how much of the plan's communication ran beside its backward pass."""
+        """Return one iteration under a plan, and how much of the plan's communication ran beside its backward pass."""
         self._sync.set_plan(plan)
         laps, report = self._iterate()
         hidden = 0.0
@@ -154,7 +154,7 @@ class Replay:
         return sum(laps), hidden
 
     def close(self) -> None:
-        """Ends the reducer."""
+        """End the reducer."""
         self._sync.close()
 
     def _measure(self, anew: bool) -> AllReduceCosts:
@@ -167,7 +167,7 @@ class Replay:
         return self._costs
 
     def _iterate(self) -> tuple[list[float], CommReport]:
-        """Sleeps through a backward pass; returns the laps that `Profiler.record` takes, and the report."""
+        """Sleep through a backward pass; return the laps that `Profiler.record` takes, and the report."""
         self._ranks.barrier()
         self._sync.begin_iteration()
         began = time.perf_counter()
@@ -184,7 +184,7 @@ class Replay:
 
 
 def find_time_scale(real: AllReduceCosts, link: AffineCost) -> float:
-    """The least K (in tenths) by which an emulated all-reduce takes three times as long as a real one, at any size."""
+    """Return the least K (in tenths) by which an emulated all-reduce takes three times the real one, at any size."""
     curves = (real.polled, real.busy_polled, real.blocking)
     ratio = max(TIMES_REAL * seconds / link(size) for curve in curves for size, seconds in curve.points)
     return max(1.0, float(numpy.ceil(10 * ratio)) / 10)
@@ -193,7 +193,7 @@ def find_time_scale(real: AllReduceCosts, link: AffineCost) -> float:
 def run(
     ranks: Communicator, trace: Trace, link: tuple[str, AffineCost], scales: tuple[float, float], rounds: int
 ) -> list[Row]:
-    """All schedules on one link, with backward times multiplied by the first scale and everything by the second."""
+    """Run all schedules on one link, backward times multiplied by the first scale and everything by the second."""
     name, cost = link
     backward_scale, time_scale = scales
     flat = numpy.zeros(trace.elements, dtype=numpy.float32)
@@ -228,7 +228,7 @@ def run(
 
 
 def hidden_shares(plan: Plan, beside: float, after: float) -> tuple[float | None, float | None]:
-    """How much of what a plan hides was hidden: by the records, and by the clock.
+    """Return how much of what a plan hides was hidden: by the records, and by the clock.
 
     Args:
         plan: as predicted.
@@ -242,7 +242,7 @@ def hidden_shares(plan: Plan, beside: float, after: float) -> tuple[float | None
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One link and one scale, as Markdown."""
+    """Return one link and one scale, as Markdown."""
     first = rows[0]
     lines = [
         f"{first.link}, backward x {first.backward_scale:g} ({1e3 * first.backward / first.time_scale:.1f} ms);"
@@ -263,7 +263,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """Whether predictions and order hold, and whether anything beats `optimal` and `auto`."""
+    """Return whether predictions and order hold, and whether anything beats `optimal` and `auto`."""
     worst = max(rows, key=lambda row: abs(row.deviation))
     swapped = [
         f"{slow.schedule} before {quick.schedule}"
@@ -281,7 +281,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", default=str(TRACE), help="backward times (CSV)")
     parser.add_argument("--emulate_link", action="append", default=[], help="a=SECONDS,b=SECONDS_PER_BYTE; repeatable")
@@ -293,7 +293,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Runs everything and prints the tables on rank 0."""
+    """Run everything and print the tables on rank 0."""
     arguments = parse()
     ranks = connect()
     trace = read_trace(arguments.trace)

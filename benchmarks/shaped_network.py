@@ -3,7 +3,7 @@
     with ShapedNetwork(hosts=4, rate="1gbit") as network:
         network.popen(0, ["mpirun", *network.mpirun_arguments(), "hostname"])
 
-Every host is a network namespace with one interface, `wire`, of its own; a further namespace holds the bridge, so
+Every host is a network namespace with one interface of its own; a further namespace holds the bridge, so
 that the machine's own interfaces, routes and rules are never touched. Both ends of each link are shaped, so that a
 host sends and receives at `rate`. Needs root and the commands `ip`, `tc` and `unshare` (Debian: iproute2,
 util-linux). Everything is removed when the block ends, also after an error.
@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 COMMANDS = ("ip", "tc", "unshare")
-INTERFACE = "wire"
+INTERFACE = "link0"
 _SUBNET = "10.213.77"
 # What tbf lets through at once after a pause. More would let small all-reduces exceed the rate, so that none of
 # their measurements would say what a large one costs; less would not reach the rate.
@@ -82,7 +82,7 @@ class ShapedNetwork:
         self.remove()
 
     def mpirun_arguments(self, ranks_per_host: int = 1) -> list[str]:
-        """What mpirun needs to start its ranks on these hosts and to talk over their links only."""
+        """Return what mpirun needs to start its ranks on these hosts and to talk over their links only."""
         hosts = ",".join(f"{name}:{ranks_per_host}" for name in self.names)
         arguments = ["-n", str(ranks_per_host * len(self.names)), "-H", hosts, "--bind-to", "none"]
         arguments += ["--prtemca", "plm_ssh_agent", str(self._folder / "agent")]
@@ -95,15 +95,15 @@ class ShapedNetwork:
         return arguments
 
     def popen(self, host: int, command: list[str], **options: Any) -> subprocess.Popen[str]:
-        """Starts a command on a host, under the host's name."""
+        """Start a command on a host, under the host's name."""
         return subprocess.Popen([*self._enter(self.names[host]), *command], text=True, **options)
 
     def run(self, host: int, command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        """Runs a command on a host to its end."""
+        """Run a command on a host to its end."""
         return subprocess.run([*self._enter(self.names[host]), *command], text=True, check=False, **options)
 
     def remove(self) -> None:
-        """Ends what still runs there and deletes the namespaces; harmless when repeated."""
+        """End what still runs there and delete the namespaces; harmless when repeated."""
         while self._made:
             name = self._made.pop()
             found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
@@ -149,7 +149,7 @@ class ShapedNetwork:
 
 
 def check_available() -> None:
-    """Fails unless this process may make namespaces.
+    """Fail unless this process may make namespaces.
 
     Raises:
         NetworkUnavailable: not root, or a command is missing.

@@ -37,7 +37,7 @@ RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
 
 
 def memory_kib(field: str) -> int:
-    """A field of /proc/self/status in KiB: VmRSS (now) or VmHWM (its peak since the last reset)."""
+    """Return a field of /proc/self/status in KiB: VmRSS (now) or VmHWM (its peak since the last reset)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1])
@@ -45,12 +45,12 @@ def memory_kib(field: str) -> int:
 
 
 def reset_peak() -> None:
-    """Makes VmHWM start again from the present."""
+    """Make VmHWM start again from the present."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def batch_of(model: str) -> tuple[Any, Any]:
-    """The batch that both sides train on: images and labels."""
+    """Return the batch that both sides train on: images and labels."""
     import torch
 
     shape = BATCHES[model]
@@ -61,7 +61,7 @@ def batch_of(model: str) -> tuple[Any, Any]:
 
 
 def our_step(model: str) -> Callable[[], float]:
-    """The engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
+    """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
     from mgcaffe.solvers.solver import Solver
     from mgcaffe.tools.running.process import keep_memory_of_small_net
@@ -93,12 +93,12 @@ def our_step(model: str) -> Callable[[], float]:
 
 
 def _is_auxiliary(name: str) -> bool:
-    """Whether a layer belongs to GoogLeNet's auxiliary heads, which the benchmark leaves out."""
+    """Return whether a layer belongs to GoogLeNet's auxiliary heads, which the benchmark leaves out."""
     return name.startswith(("loss1/", "loss2/"))
 
 
 def torch_step(model: str, side: str) -> Callable[[], float]:
-    """The same net in plain PyTorch."""
+    """Return the same net in plain PyTorch."""
     import torch
 
     torch.manual_seed(1)
@@ -121,7 +121,7 @@ def torch_step(model: str, side: str) -> Callable[[], float]:
 
 
 def serve(side: str, model: str, threads: int, same_malloc: bool) -> None:
-    """The worker: builds its side, then runs one step for every line it is sent."""
+    """Run the worker: build its side, then run one step for every line it is sent."""
     if side == "ours" or same_malloc:
         from mgcaffe.tools.running.process import speed_up_memory
 
@@ -166,7 +166,7 @@ class Worker:
         return self._read()
 
     def step(self) -> tuple[float, float]:
-        """Seconds of one step: by the clock, and of processor time."""
+        """Second of one step: by the clock, and of processor time."""
         wall, cpu = self._send("step").split()
         return float(wall), float(cpu)
 
@@ -178,7 +178,7 @@ class Worker:
 
 
 def compare(model: str, sides: list[str], threads: int, rounds: int, same_malloc: bool) -> list[dict[str, Any]]:
-    """Runs the sides in turns; one row a side."""
+    """Run the sides in turns; one row a side."""
     workers = {side: Worker(side, model, threads, same_malloc and side != "ours") for side in sides}
     times: dict[str, list[float]] = {side: [] for side in sides}
     cpu_times: dict[str, list[float]] = {side: [] for side in sides}
@@ -215,7 +215,7 @@ def _median_ratio(mine: list[float], others: list[float]) -> float:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Prints a Markdown table."""
+    """Print a Markdown table."""
     print("| model | batch | side | ms | / best eager | processor ms | / best eager | peak MiB | / best eager |")
     print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
@@ -228,7 +228,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Reads the command line and runs the comparison."""
+    """Read the command line and run the comparison."""
     if sys.argv[1:2] == ["--worker"]:
         side, model, threads, same_malloc = sys.argv[2:6]
         serve(side, model, int(threads), same_malloc == "1")

@@ -78,7 +78,7 @@ class LeNet(nn.Module):
         self.ip2 = nn.Linear(500, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layers in the prototxt's order."""
+        """Return the layers in the prototxt's order."""
         x = max_pool(self.conv1(x), 2, 2)
         x = max_pool(self.conv2(x), 2, 2)
         return self.ip2(relu(self.ip1(x.flatten(1))))
@@ -96,7 +96,7 @@ class Cifar10Quick(nn.Module):
         self.ip2 = nn.Linear(64, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layers in the prototxt's order."""
+        """Return the layers in the prototxt's order."""
         x = relu(max_pool(self.conv1(x), 3, 2))
         x = average_pool(relu(self.conv2(x)), 3, 2)
         x = average_pool(relu(self.conv3(x)), 3, 2)
@@ -114,7 +114,7 @@ class Cifar10Full(nn.Module):
         self.ip1 = nn.Linear(1024, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layers in the prototxt's order."""
+        """Return the layers in the prototxt's order."""
         x = norm_within(relu(max_pool(self.conv1(x), 3, 2)))
         x = norm_within(average_pool(relu(self.conv2(x)), 3, 2))
         x = average_pool(relu(self.conv3(x)), 3, 2)
@@ -138,7 +138,7 @@ class AlexNet(nn.Module):
         self.fc8 = nn.Linear(4096, 1000)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layers in the prototxt's order."""
+        """Return the layers in the prototxt's order."""
         x = max_pool(norm_across(relu(self.conv1(x))), 3, 2)
         x = max_pool(norm_across(relu(self.conv2(x))), 3, 2)
         x = relu(self.conv4(relu(self.conv3(x))))
@@ -151,7 +151,7 @@ class NamedLayers(nn.Module):
     """A module whose submodules are reached by their Caffe names, which are no Python identifiers."""
 
     def __getitem__(self, name: str) -> nn.Module:
-        """The submodule called `name`."""
+        """Return the submodule called `name`."""
         return getattr(self, name)
 
 
@@ -196,7 +196,7 @@ class GoogLeNet(NamedLayers):
         self.add_module("loss3/classifier", nn.Linear(1024, 1000))
 
     def inception(self, module: str, x: Tensor) -> Tensor:
-        """One inception module."""
+        """Return one inception module."""
         one = relu(self[f"{module}/1x1"](x))
         three = relu(self[f"{module}/3x3"](relu(self[f"{module}/3x3_reduce"](x))))
         five = relu(self[f"{module}/5x5"](relu(self[f"{module}/5x5_reduce"](x))))
@@ -204,13 +204,13 @@ class GoogLeNet(NamedLayers):
         return torch.cat([one, three, five, pooled], dim=1)
 
     def head(self, name: str, x: Tensor) -> Tensor:
-        """One auxiliary head's scores."""
+        """Return one auxiliary head's scores."""
         x = relu(self[f"{name}/conv"](average_pool(x, 5, 3)))
         x = self[f"{name}/drop_fc"](relu(self[f"{name}/fc"](x.flatten(1))))
         return self[f"{name}/classifier"](x)
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor, Tensor]:
-        """The layers in the prototxt's order; the heads' scores follow the main ones."""
+        """Return the layers in the prototxt's order; the heads' scores follow the main ones."""
         x = norm_across(max_pool(relu(self["conv1/7x7_s2"](x)), 3, 2))
         x = relu(self["conv2/3x3"](relu(self["conv2/3x3_reduce"](x))))
         x = max_pool(norm_across(x), 3, 2)
@@ -257,11 +257,11 @@ class ResNet50(NamedLayers):
         self.add_module(f"bn{name}", nn.BatchNorm2d(outputs))
 
     def conv(self, name: str, x: Tensor) -> Tensor:
-        """A convolution and its normalisation."""
+        """Return a convolution and its normalisation."""
         return self[f"bn{name}"](self[f"res{name}"](x))
 
     def bottleneck(self, block: str, x: Tensor) -> Tensor:
-        """One bottleneck block."""
+        """Return one bottleneck block."""
         shortcut = self.conv(f"{block}_branch1", x) if block.endswith("a") else x
         x = relu(self.conv(f"{block}_branch2a", x))
         x = relu(self.conv(f"{block}_branch2b", x))
@@ -270,7 +270,7 @@ class ResNet50(NamedLayers):
         return relu(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layers in the prototxt's order."""
+        """Return the layers in the prototxt's order."""
         x = max_pool(relu(self.bn_conv1(self.conv1(x))), 3, 2)
         for block in self.blocks:
             x = self.bottleneck(block, x)
@@ -288,7 +288,7 @@ BUILDERS: dict[str, Callable[[], nn.Module]] = {
 
 
 def build(name: str, auxiliary: bool = False) -> nn.Module:
-    """The model of that name, with PyTorch's own initial weights, in training mode.
+    """Return the model of that name, with PyTorch's own initial weights, in training mode.
 
     Args:
         name: a key of BATCHES.
@@ -298,7 +298,7 @@ def build(name: str, auxiliary: bool = False) -> nn.Module:
 
 
 def loss(scores: Tensor | tuple[Tensor, ...], labels: Tensor) -> Tensor:
-    """The mean softmax loss over the batch; auxiliary heads count 0.3 each.
+    """Return the mean softmax loss over the batch; auxiliary heads count 0.3 each.
 
     Args:
         scores: what the model returned, (N, classes), or three of them.
@@ -311,7 +311,7 @@ def loss(scores: Tensor | tuple[Tensor, ...], labels: Tensor) -> Tensor:
 
 
 def blob_of(state: str) -> tuple[str, int] | None:
-    """The Caffe layer and blob index that an entry of `state_dict()` stands for.
+    """Return the Caffe layer and blob index that an entry of `state_dict()` stands for.
 
     Returns:
         For instance ("conv1", 0) for "conv1.weight"; None for `num_batches_tracked`, which Caffe has not.
@@ -327,7 +327,7 @@ def blob_of(state: str) -> tuple[str, int] | None:
 
 
 def copy_blobs(model: nn.Module, blobs: Mapping[str, Sequence[Tensor]]) -> None:
-    """Fills a model with a Caffe net's parameters.
+    """Fill a model with a Caffe net's parameters.
 
     Args:
         model: one of `build`.

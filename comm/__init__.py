@@ -1,4 +1,4 @@
-"""The wire: communicators, the cost of an all-reduce, schedules, the background reducer.
+"""Communication: communicators, the cost of an all-reduce, schedules, the background reducer.
 
 It knows tensors and times, not nets, and imports nothing of this project but `mgcaffe.errors`. Names are
 loaded when first used, so that importing this package loads neither torch nor MPI.

@@ -147,7 +147,7 @@ class Net:
     # -- construction ------------------------------------------------------------------------------------
 
     def _build(self, state: NetState, sources: NetSource | None, share_with: Net | None) -> None:
-        """Makes the layers of a state and their parameters, and works out which gradients are needed."""
+        """Make the layers of a state and their parameters, and work out which gradients are needed."""
         check_names(self.param, sources)
         unused_fields.check_net(self.param, sources)
         specs = [

@@ -188,7 +188,7 @@ class Json:
             yield self._step
 
     def _shown(self) -> str:
-        """The value, shortened; of a long one what it is."""
+        """Return the value, shortened; of a long one what it is."""
         if isinstance(self.value, dict | list):
             return _NAMES[type(self.value)]
         if isinstance(self.value, int) and abs(self.value) > MAX_INTEGER:
@@ -233,7 +233,7 @@ def json_value(value: Any, complaint: str, *, file: str = "<memory>") -> Json:
 
 
 def _printable(text: str) -> str:
-    """The text without halves of surrogate pairs, which no file and no terminal takes."""
+    """Return the text without halves of surrogate pairs, which no file and no terminal takes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

@@ -48,11 +48,11 @@ class NetText:
         self.text = header
 
     def blank(self) -> None:
-        """Separates two parts of the net."""
+        """Separate two parts of the net."""
         self.text += "\n"
 
     def layer(self, name: str, kind: str, bottoms: list[str], tops: list[str], *fields: str) -> str:
-        """Writes one layer, on one line where it fits; returns its first top."""
+        """Write one layer, on one line where it fits; return its first top."""
         blobs = [f'bottom: "{blob}"' for blob in bottoms] + [f'top: "{blob}"' for blob in tops]
         head = "  ".join([f'name: "{name}"', f'type: "{kind}"', *blobs])
         if len(bottoms) > 2:
@@ -65,23 +65,23 @@ class NetText:
         return tops[0]
 
     def block(self, name: str, fields: str, *training_fields: str) -> str:
-        """A nested message: on one line, or, while training adds fields to it, on a line for each part."""
+        """Return a nested message: on one line, or, while training adds fields to it, on a line for each part."""
         if not self.training or not training_fields:
             return f"{name} {{ {fields} }}"
         return f"{name} {{\n    {fields}\n    {'  '.join(training_fields)}\n  }}"
 
     def relu(self, name: str, blob: str) -> str:
-        """A ReLU in place."""
+        """Return a ReLU in place."""
         return self.layer(name, "ReLU", [blob], [blob])
 
     def pool(self, name: str, bottom: str, method: str, kernel: int, stride: int, pad: int = 0) -> str:
-        """A pooling layer."""
+        """Return a pooling layer."""
         padding = f"  pad: {pad}" if pad else ""
         geometry = f"kernel_size: {kernel}  stride: {stride}{padding}"
         return self.layer(name, "Pooling", [bottom], [name], f"pooling_param {{ pool: {method}  {geometry} }}")
 
     def data(self, deploy_batch: int) -> None:
-        """The ImageNet sources for both phases, or the input of a deployed net (images of 224x224, BGR)."""
+        """Return the ImageNet sources for both phases, or the input of a deployed net (images of 224x224, BGR)."""
         if not self.training:
             shape = f"shape {{ dim: {deploy_batch}  dim: 3  dim: 224  dim: 224 }}"
             self.layer("data", "Input", [], ["data"], f"input_param {{ {shape} }}")
@@ -108,7 +108,7 @@ class NetText:
 
 
 def geometry(outputs: int, kernel: int, stride: int = 1, pad: int = 0, bias: bool = True) -> str:
-    """The fields of a convolution that say its shape."""
+    """Return the fields of a convolution that say its shape."""
     fields = [f"num_output: {outputs}", f"kernel_size: {kernel}"]
     fields += [f"stride: {stride}"] if stride > 1 else []
     fields += [f"pad: {pad}"] if pad else []
@@ -154,7 +154,7 @@ def googlenet(training: bool) -> str:
 
 
 def googlenet_conv(net: NetText, name: str, relu: str, bottom: str, shape: str) -> str:
-    """A convolution, its bias starting at 0.2, and its ReLU."""
+    """Return a convolution, its bias starting at 0.2, and its ReLU."""
     bias = 'bias_filler { type: "constant"  value: 0.2 }'
     multipliers = MULTIPLIERS if net.training else ""
     convolution = net.block("convolution_param", shape, XAVIER, bias)
@@ -168,7 +168,7 @@ def googlenet_norm(net: NetText, name: str, bottom: str) -> str:
 
 
 def googlenet_product(net: NetText, name: str, bottom: str, outputs: int, bias: float) -> str:
-    """An inner product."""
+    """Return an inner product."""
     filler = f'bias_filler {{ type: "constant"  value: {bias} }}'
     multipliers = MULTIPLIERS if net.training else ""
     product = net.block("inner_product_param", f"num_output: {outputs}", XAVIER, filler)
@@ -176,7 +176,7 @@ def googlenet_product(net: NetText, name: str, bottom: str, outputs: int, bias: 
 
 
 def inception(net: NetText, module: str, bottom: str, widths: tuple[int, ...]) -> str:
-    """An inception module: 1x1, 3x3, 5x5 and pooled branches, concatenated."""
+    """Return an inception module: 1x1, 3x3, 5x5 and pooled branches, concatenated."""
     one, three_reduce, three, five_reduce, five, pooled = widths
 
     def conv(branch: str, blob: str, shape: str) -> str:
@@ -193,7 +193,7 @@ def inception(net: NetText, module: str, bottom: str, widths: tuple[int, ...]) -
 
 
 def auxiliary_head(net: NetText, head: str, bottom: str) -> None:
-    """A second classifier half-way up, whose loss counts 0.3; it only trains."""
+    """Return a second classifier half-way up, whose loss counts 0.3; it only trains."""
     blob = net.pool(f"{head}/ave_pool", bottom, "AVE", 5, 3)
     blob = googlenet_conv(net, f"{head}/conv", f"{head}/relu_conv", blob, geometry(128, 1))
     blob = net.relu(f"{head}/relu_fc", googlenet_product(net, f"{head}/fc", blob, 1024, 0.2))
@@ -244,7 +244,7 @@ def resnet_conv(
     norm_names: tuple[str, str],
     bias: tuple[str, ...] = (),
 ) -> str:
-    """A convolution, batch normalisation and the scale and shift that belong to it, both in place."""
+    """Return a convolution, batch normalisation and the scale and shift that belong to it, both in place."""
     convolution = net.block("convolution_param", shape, MSRA, *bias)
     net.layer(name, "Convolution", [bottom], [name], convolution)
     net.layer(norm_names[0], "BatchNorm", [name], [name])
@@ -252,7 +252,7 @@ def resnet_conv(
 
 
 def bottleneck(net: NetText, block: str, bottom: str, width: int, stride: int, project: bool) -> str:
-    """A bottleneck block: 1x1, 3x3, 1x1 and the shortcut, which a first block projects.
+    """Return a bottleneck block: 1x1, 3x3, 1x1 and the shortcut, which a first block projects.
 
     The stride is on the first 1x1 convolution, as in the published Caffe nets.
     """
@@ -270,7 +270,7 @@ def bottleneck(net: NetText, block: str, bottom: str, width: int, stride: int, p
 
 
 def files() -> dict[Path, str]:
-    """Every generated file's path and text."""
+    """Return every generated file's path and text."""
     return {
         MODELS / "googlenet" / "train_val.prototxt": googlenet(training=True),
         MODELS / "googlenet" / "deploy.prototxt": googlenet(training=False),
@@ -280,7 +280,7 @@ def files() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Writes the files, or says which of them differ."""
+    """Write the files, or say which of them differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a file differs")
     check = parser.parse_args().check

@@ -1,4 +1,4 @@
-"""The house rules: who may import whom, how long a file may be, what is installed, what importing costs."""
+"""Rules of the package layout: allowed imports, how long files may be, what is installed, what importing costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front door: the `engine` command, one file a subcommand. Nothing of ours imports this package.
+"""The `engine` command line, one file per subcommand in `commands/`. No other package but pycaffe imports this one.
 
 What `engine --help` needs is imported at once; torch and MPI only inside the subcommand that needs them.
 """

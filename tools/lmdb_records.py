@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_image(source: LmdbSource, number: int) -> tuple[Array, bytes]:
-    """The image of a record, channels x height x width, and the record's bytes.
+    """Return the image of a record, channels x height x width, and the record's bytes.
 
     Raises:
         DataError: the record is damaged or no Datum with an image; the message names it.

@@ -37,7 +37,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line (default: this process's) and returns its exit code (design: errors)."""
+    """Run the command line (default: this process's) and return its exit code (design: errors)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     session = Session()
     process_ends = arguments is None
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def help_text() -> str:
-    """What `engine --help` prints."""
+    """Return what `engine --help` prints."""
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
     return (
@@ -67,7 +67,7 @@ def help_text() -> str:
 
 
 def _run(words: list[str], session: Session) -> int:
-    """Answers a command line; a rank that does so without the others lets them know."""
+    """Answer a command line; a rank that does so without the others lets them know."""
     session.command_line = CommandLine(" ".join(words))
     try:
         code = _answer(words, session)

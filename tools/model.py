@@ -27,7 +27,7 @@ _PHASES = {"TRAIN": TRAIN, "TEST": TEST}
 
 
 def build_net(flags: Flags, model: str, phase: str, *, noise: bool = False, **options: Any) -> Net:
-    """The net of a prototxt, in the state that the flags ask for, ready to run.
+    """Return the net of a prototxt, in the state that the flags ask for, ready to run.
 
     Args:
         flags: level, stage, strict and, where the subcommand has it, input_shape.
@@ -43,10 +43,10 @@ def build_net(flags: Flags, model: str, phase: str, *, noise: bool = False, **op
 
 
 def build_outline(flags: Flags, model: str, phase: str) -> Net:
-    """The net of a prototxt to be looked at: where a source is absent, its shape comes from input_shape.
+    """Return the net of a prototxt to be looked at: where a source is absent, its shape comes from input_shape.
 
     Raises:
-        DataError: a source is absent, and nobody gave its shape; the hint names the flag.
+        DataError: a source is absent, and its shape was not given; the hint names the flag.
     """
     source = read_net_source(Path(model), strict=flags.strict)
     records = apply_input_shapes(source.param, flags.input_shape)
@@ -73,7 +73,7 @@ def _net(flags: Flags, source: NetSource, phase: str, **options: Any) -> Net:
 
 
 def apply_input_shapes(param: NetParameter, shapes: Shapes) -> dict[str, tuple[int, ...]]:
-    """Puts `--input_shape` into the net's message where it can be said there: batch sizes and Input layers.
+    """Put `--input_shape` into the net's message where it can be said there: batch sizes and Input layers.
 
     Args:
         param: the NetParameter; changed in place.
@@ -113,7 +113,7 @@ def _is_meant(layer: LayerParameter, name: str) -> bool:
 
 
 def _set_input(layer: LayerParameter, name: str, shape: tuple[int, ...]) -> None:
-    """Gives one blob of an Input layer (or, by the layer's name or none, its first) a shape."""
+    """Give one blob of an Input layer (or, by the layer's name or none, its first) a shape."""
     number = list(layer.top).index(name) if name in layer.top else 0
     shapes = layer.input_param.shape
     while len(shapes) < len(layer.top):
@@ -123,7 +123,7 @@ def _set_input(layer: LayerParameter, name: str, shape: tuple[int, ...]) -> None
 
 
 def feed_noise(param: NetParameter, records: dict[str, tuple[int, ...]]) -> None:
-    """Makes DummyData of the data layers whose records have been given a shape.
+    """Make DummyData of the data layers whose records have been given a shape.
 
     The first top holds noise of the shape that the layer would give it, the others (labels) zeros, one a
     record.

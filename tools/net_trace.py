@@ -10,7 +10,7 @@ from mgcaffe.solvers.monitor.stopwatch import Stopwatch
 
 
 def measure_trace(net: Net, passes: int) -> Trace:
-    """Runs a net as training does (built with `keep_blobs=False`), and gives the medians of what was measured.
+    """Run a net as training does (built with `keep_blobs=False`), and give the medians of what was measured.
 
     Args:
         net: the net; one pass more than asked for is run and not counted.

@@ -24,7 +24,7 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def require_matplotlib() -> None:
-    """Makes sure, before any work, that a plot can be drawn.
+    """Make sure, before any work, that a plot can be drawn.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -34,7 +34,7 @@ def require_matplotlib() -> None:
 
 
 def plot_speedups(path: str, results: Sequence[Result], title: str) -> None:
-    """Draws the results into a file; its suffix says in which form.
+    """Draw the results into a file; its suffix says in which form.
 
     Raises:
         UsageError: another suffix than .png, .svg and .pdf.

@@ -64,7 +64,7 @@ def format_shape(shape: Sequence[int]) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """A size in the unit that leaves one to three digits before the point."""
+    """Return a size in the unit that leaves one to three digits before the point."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -19,7 +19,7 @@ Write = Callable[[Any, str], None]
 
 
 def upgrade_file(name: str, what: str, read: Read, write: Write, arguments: Sequence[str] | None) -> int:
-    """Runs one of the commands.
+    """Run one of the commands.
 
     Args:
         name: the command's.
@@ -51,5 +51,5 @@ def _run(name: str, what: str, read: Read, write: Write, words: list[str]) -> in
 
 
 def _say(line: str) -> None:
-    """Tells the user on standard error: OUT may be standard output."""
+    """Inform the user on standard error: OUT may be standard output."""
     print(line, file=sys.stderr)

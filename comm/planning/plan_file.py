@@ -150,14 +150,14 @@ def _read(record: Json, segments: Sequence[Segment], element_bytes: int) -> Plan
     plan.check(segments)
     if overlaps:
         plan = replace(plan, overlaps_forward=True) if sending else overlapping(plan)
-    told = record.get("hash")
-    if (told is not None and told.value == plan.hash) or schedule.endswith(" (edited)"):
+    stated = record.get("hash")
+    if (stated is not None and stated.value == plan.hash) or schedule.endswith(" (edited)"):
         return plan
     return replace(plan, schedule=f"{schedule} (edited)")
 
 
 def _layer(value: Json) -> str | int:
-    """A layer's name, or its number."""
+    """Return a layer's name, or its number."""
     return value.text() if isinstance(value.value, str) else value.integer(least=0)
 
 

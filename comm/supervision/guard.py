@@ -10,7 +10,7 @@ Without it a rank that raises leaves the others waiting in a collective call for
 - One rank fails while others compute or communicate: it waits a moment for them, then prints its message,
   with its rank and host, and ends the job with the error's exit code.
 
-Before `connect()` there is nobody to meet. Rank 0 then prints at once; the others wait a second first, in
+Before `connect()` there is no other rank to meet. Rank 0 then prints at once; the others wait a second first, in
 which its exit ends them if they failed alike.
 """
 
@@ -165,14 +165,14 @@ def _end_together(
     if not any(each.raised for each in outcomes):
         # mpirun calls every code but 0 a failure; the launcher reads the real one in the record.
         return EXIT_OK if status.launcher_pid() is not None else code
-    # Nobody leaves before rank 0 has spoken. MPI_Finalize might then wait for calls that were cut short.
+    # No rank leaves before rank 0 has printed its message. MPI_Finalize might then wait for calls that were cut short.
     ranks.meet(b"", patience_s)
     _flush()
     leave(code)
 
 
 def _await_lower_ranks(record: status.Status) -> None:
-    """Waits until the lower ranks of this host are done: the lowest writes a snapshot, and mpirun ends it with us."""
+    """Wait until the lower ranks of this host are done: the lowest writes a snapshot, and mpirun ends it with us."""
     record.doing(status.encode("rescuing: waiting for the lowest rank's snapshot"))
     folder = record.path.parent if record.path is not None else None
     while any(
@@ -184,7 +184,7 @@ def _await_lower_ranks(record: status.Status) -> None:
 
 
 def _meet(ranks: Communicator, mine: Outcome, patience_s: float | None) -> list[bytes] | None:
-    """The outcomes of all ranks, or None if one of them does not come, or cannot come any more."""
+    """Return the outcomes of all ranks, or None if one of them does not come, or cannot come any more."""
     try:
         return ranks.meet(pickle.dumps(mine), patience_s)
     except PeerFailure:
@@ -192,7 +192,7 @@ def _meet(ranks: Communicator, mine: Outcome, patience_s: float | None) -> list[
 
 
 def _place(record: status.Status) -> list[str]:
-    """Where a rank that fails alone was, if it has kept a record of it."""
+    """Return where a rank that fails alone was, if it has kept a record of it."""
     return describe_place(record.read()) if record.path is not None else []
 
 

@@ -94,7 +94,7 @@ def _is_dead_session(folder: Path) -> bool:
 
 
 def _is_open_mpis(pid: int) -> bool:
-    """Whether a process runs that may be an mpirun or a daemon of Open MPI."""
+    """Return whether a process runs that may be an mpirun or a daemon of Open MPI."""
     try:
         return status.is_alive(pid) and Path(f"/proc/{pid}/comm").read_text().startswith(_SESSION_PROGRAMS)
     except OSError:
@@ -102,7 +102,7 @@ def _is_open_mpis(pid: int) -> bool:
 
 
 def _is_of_this_host(name: str) -> bool:
-    """Whether PMIx, which puts the host's name into its files' names, called a file so on this host."""
+    """Return whether PMIx, which puts the host's name into its files' names, called a file so on this host."""
     host = socket.gethostname()
     return any(
         name.startswith(f"{kind}.{known}{end}")
@@ -118,7 +118,7 @@ def _is_unused(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _claimed(path: Path) -> Iterator[bool]:
-    """Whether a file is this user's and no process has it open or mapped; inside, none can open it."""
+    """Return whether a file is this user's and no process has it open or mapped; inside, none can open it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

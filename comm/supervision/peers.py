@@ -37,16 +37,16 @@ class Peers:
         self._gone: set[int] = set()
 
     def places(self) -> dict[int, Place]:
-        """The records of this host's ranks."""
+        """Return the records of this host's ranks."""
         places = sorted(read_places(self._folder).items())
         return {rank: place for rank, place in places if rank < self._size and place.host == self._host}
 
     def add_descriptor(self, descriptor: int) -> None:
-        """Has `wait` return early when something can be read from a descriptor."""
+        """Have `wait` return early when something can be read from a descriptor."""
         self._poll.register(descriptor, select.POLLIN)
 
     def wait(self, seconds: float) -> list[Place]:
-        """Waits, and returns the last records of ranks that have gone meanwhile, in the order seen.
+        """Wait, and return the last records of ranks that have gone meanwhile, in the order seen.
 
         It returns early when a rank goes. A rank is returned once, whether or not it has said that it ends.
         """
@@ -62,16 +62,16 @@ class Peers:
                 return self._forget(gone)
 
     def running(self) -> list[int]:
-        """The ranks of this host that live and have not ended."""
+        """Return the ranks of this host that live and have not ended."""
         places = self.places()
         return [rank for rank, place in places.items() if place.state == RUNNING and is_alive(place.pid)]
 
     def stopped(self) -> list[int]:
-        """The ranks of this host that a signal has stopped."""
+        """Return the ranks of this host that a signal has stopped."""
         return [rank for rank, place in self.places().items() if process_state(place.pid) in ("T", "t")]
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Give the descriptors back."""
         for descriptor in self._descriptors.values():
             os.close(descriptor)
         self._descriptors.clear()

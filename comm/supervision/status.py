@@ -53,7 +53,7 @@ class Place:
     Attributes:
         rank, size: its number and how many there are.
         pid, host: its process.
-        state: RUNNING, ENDED (it said so itself) or FAILED (it has told its error).
+        state: RUNNING, ENDED (it said so itself) or FAILED (it has reported its error).
         code: its exit code, once it has ended or failed.
         terminated: whether it was sent SIGTERM a moment ago.
         iteration: updates done, -1 before training.
@@ -75,17 +75,17 @@ class Place:
     started: int = 0
 
     def describe(self) -> str:
-        """`iteration 120, backward, layer 'conv1'`."""
+        """Return `iteration 120, backward, layer 'conv1'`."""
         return f"iteration {self.iteration}, {self.doing}" if self.iteration >= 0 else self.doing
 
 
 def _start_of(pid: int) -> int:
-    """When a process started, in the kernel's ticks since boot; 0: unknown, or gone."""
+    """Return when a process started, in the kernel's ticks since boot; 0: unknown, or gone."""
     return int(next(iter(_process_fields(pid)[19:20]), 0))
 
 
 def _process_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, the state first; empty if the process is gone."""
+    """Return the fields of /proc/PID/stat after the name, the state first; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -97,7 +97,7 @@ def _padded(text: str, size: int) -> bytes:
 
 
 def encode(text: str) -> bytes:
-    """A text for `Status.doing`."""
+    """Return a text for `Status.doing`."""
     return _padded(text, _DOING_SIZE)
 
 
@@ -105,7 +105,7 @@ class Status:
     """The record of this process.
 
     Args:
-        path: the file; None: memory that nobody else sees.
+        path: the file; None: memory that no other process sees.
         rank, size: this rank's number and how many there are.
 
     Attributes:
@@ -127,26 +127,26 @@ class Status:
         _HEADER.pack_into(self._buffer, 0, _MAGIC, rank, size, os.getpid())
 
     def doing(self, text: bytes) -> None:
-        """Says what comes next; `text` is made by `encode`, once for each text."""
+        """Say what comes next; `text` is made by `encode`, once for each text."""
         self._buffer[_DOING_AT : _DOING_AT + _DOING_SIZE] = text
         self.beat += 1
         _COUNT.pack_into(self._buffer, _BEAT_AT, self.beat)
 
     def iteration(self, number: int) -> None:
-        """Says how many updates have been done."""
+        """Say how many updates have been done."""
         _COUNT.pack_into(self._buffer, _ITERATION_AT, number)
 
     def terminated(self, is_so: bool = True) -> None:
-        """Note that SIGTERM came, or that this rank has outlived it, so that nobody is ending the job."""
+        """Note that SIGTERM came, or that this rank has outlived it, so that no process is ending the job."""
         _STATE.pack_into(self._buffer, _STATE_AT, *_STATE.unpack_from(self._buffer, _STATE_AT)[:2], int(is_so))
 
     def finish(self, state: int, code: int) -> None:
-        """Says that this rank ends of its own accord: ENDED, or FAILED alone and has told why."""
+        """Say that this rank ends of its own accord: ENDED, or FAILED alone with its error reported."""
         flag = _STATE.unpack_from(self._buffer, _STATE_AT)[2]
         _STATE.pack_into(self._buffer, _STATE_AT, state, code, flag)
 
     def read(self) -> Place:
-        """The record as others see it."""
+        """Return the record as others see it."""
         place = _parse(bytes(self._buffer))
         assert place is not None
         return place
@@ -156,23 +156,23 @@ _current = Status()
 
 
 def current() -> Status:
-    """The record of this process."""
+    """Return the record of this process."""
     return _current
 
 
 def use(status: Status) -> None:
-    """Makes `status` this process's record."""
+    """Make `status` this process's record."""
     global _current
     _current = status
 
 
 def doing(text: str) -> None:
-    """Says what comes next; for what happens seldom."""
+    """Say what comes next; for what happens seldom."""
     _current.doing(encode(text))
 
 
 def open_status(folder: Path | None, rank: int, size: int) -> Status:
-    """A record in a folder, or in memory alone where none can be written."""
+    """Return a record in a folder, or in memory alone where none can be written."""
     if folder is not None:
         with contextlib.suppress(OSError, ValueError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ def open_status(folder: Path | None, rank: int, size: int) -> Status:
 
 
 def read_places(folder: Path | None) -> dict[int, Place]:
-    """All records of a folder, by rank."""
+    """Return all records of a folder, by rank."""
     places: dict[int, Place] = {}
     if folder is None:
         return places
@@ -202,7 +202,7 @@ def read_places(folder: Path | None) -> dict[int, Place]:
 
 
 def job_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder of this job's records on this host."""
+    """Return the folder of this job's records on this host."""
     environ = os.environ if environ is None else environ
     if given := environ.get(FOLDER_VARIABLE):
         return Path(given)
@@ -218,7 +218,7 @@ def job_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def end(state: int, code: int) -> None:
-    """Says that this process ends (`Status.finish`); the last one of a host leaves no folder behind.
+    """Say that this process ends (`Status.finish`); the last one of a host leaves no folder behind.
 
     On the host of `engine train -np` the folder is the launcher's, who reads it afterwards.
     """
@@ -231,7 +231,7 @@ def end(state: int, code: int) -> None:
 
 
 def new_folder() -> Path:
-    """A new folder for a job's records, which the caller removes."""
+    """Return a new folder for a job's records, which the caller removes."""
     folder = Path(tempfile.mkdtemp(prefix=f"mgcaffe-{os.getuid()}-", dir=_parent()))
     try:
         (folder / _NAMESPACE).write_text(_pid_namespace())
@@ -243,12 +243,12 @@ def new_folder() -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder of records with what is in it, as far as this process may."""
+    """Remove a folder of records with what is in it, as far as this process may."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_alive(pid: int, started: int = 0) -> bool:
-    """Whether a process of this host runs, or is stopped.
+    """Return whether a process of this host runs, or is stopped.
 
     Args:
         pid: its number.
@@ -258,18 +258,18 @@ def is_alive(pid: int, started: int = 0) -> bool:
 
 
 def process_state(pid: int) -> str:
-    """The kernel's letter for what a process does: R, S, D, T (stopped), t (traced), Z (dead); empty if gone."""
+    """Return the kernel's letter for what a process does: R, S, D, T (stopped), t (traced), Z (dead); empty if gone."""
     return next(iter(_process_fields(pid)), "")
 
 
 def is_launchers(folder: Path | None = None) -> bool:
-    """Whether a folder (None: this job's) was made by a launcher on this host, who also removes it."""
+    """Return whether a folder (None: this job's) was made by a launcher on this host, who also removes it."""
     given = os.environ.get(FOLDER_VARIABLE)
     return given is not None and ((folder or Path(given)) / _OWNER).exists()
 
 
 def launcher_pid() -> int | None:
-    """The launcher `engine train -np` that started this process from this host, if one did."""
+    """Return the launcher `engine train -np` that started this process from this host, if one did."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder or os.environ.get(LAUNCHER_HOST_VARIABLE) != socket.gethostname():
         return None
@@ -280,12 +280,12 @@ def launcher_pid() -> int | None:
 
 
 def job_folders() -> list[Path]:
-    """The folders of records of this user's jobs on this host."""
+    """Return the folders of records of this user's jobs on this host."""
     return list(_parent().glob(f"mgcaffe-{os.getuid()}-*"))
 
 
 def processes_of(folder: Path) -> list[tuple[int, int]] | None:
-    """The processes that a folder names, each with when it started (0: unknown).
+    """Return the processes that a folder names, each with when it started (0: unknown).
 
     Returns:
         None for a folder of another container or host, whose processes cannot be seen from here.
@@ -308,7 +308,7 @@ def processes_of(folder: Path) -> list[tuple[int, int]] | None:
 
 
 def _pid_namespace() -> str:
-    """What tells the process ids of one host, and of one container, from those of another."""
+    """Return what tells the process ids of one host, and of one container, from those of another."""
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = str(Path("/proc/self/ns/pid").readlink())

@@ -23,7 +23,7 @@ LAST_WORD = "last word"
 
 
 def describe_place(place: Place) -> list[str]:
-    """The lines on where a rank was."""
+    """Return the lines on where a rank was."""
     iteration = str(place.iteration) if place.iteration >= 0 else "before the first"
     return [f"  iteration: {iteration}", f"  doing:     {place.doing}"]
 
@@ -57,7 +57,7 @@ def name_signal(number: int) -> str:
 
 
 def stall_block(places: Mapping[int, Place], stopped: Sequence[int], seconds: float, size: int, ends: bool) -> str:
-    """The warning, or the last block, on a job that makes no progress.
+    """Return the warning, or the last block, on a job that makes no progress.
 
     Args:
         places: the records of this host's ranks.
@@ -82,7 +82,7 @@ def stall_block(places: Mapping[int, Place], stopped: Sequence[int], seconds: fl
 
 
 def behind(places: Mapping[int, Place]) -> list[int]:
-    """The ranks for whom the others wait: those that wait for nobody, or else those of the lowest iteration."""
+    """Return the ranks for which the others wait: those that wait for none, or else those of the lowest iteration."""
     busy = [rank for rank, place in places.items() if not place.doing.startswith("waiting")]
     if busy and len(busy) < len(places):
         return busy

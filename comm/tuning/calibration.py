@@ -26,17 +26,17 @@ from mgcaffe.errors import CommError
 if TYPE_CHECKING:
     import torch
 
-_LEAST_BYTES = 1024
+_MIN_BYTES = 1024
 _SAMPLES = 5
 
 CALIBRATION_BUDGET_S = 2.4
-"""Seconds for which training stands still while the wire is measured."""
+"""Seconds for which training stands still while the all-reduce is measured."""
 
 
 def calibration_sizes(total_bytes: int) -> list[int]:
     """Return the sizes in bytes to measure: 1 KiB, 2 KiB, ... below `total_bytes`, and `total_bytes`."""
     sizes = []
-    size = _LEAST_BYTES
+    size = _MIN_BYTES
     while size < total_bytes:
         sizes.append(size)
         size *= 2
@@ -62,7 +62,7 @@ def measure_allreduce(
         budget_s: the time to spend, in seconds, beyond which no further size or round is begun. The smallest
             size is always measured; sizes that would not fit are left to the curve's linear continuation.
         rounds: how often every size is measured, `_SAMPLES` times each, the first of them not counted.
-        transfer, segments: how gradients travel, as the reducer is told (`sums.make.make_sum`).
+        transfer, segments: how gradients travel, as the reducer is given them (`sums.make.make_sum`).
         busy_polling: whether the calls are tested as when the computing thread waits (`Communicator.set_busy_polling`).
         clock: the clock to measure with.
 

@@ -54,7 +54,7 @@ class Schema:
             self._values.setdefault(value.enum, []).append(value.name)
 
     def fields(self, param: str) -> list[Field]:
-        """The fields of the message that stands in a layer under the name `param`."""
+        """Return the fields of the message that stands in a layer under the name `param`."""
         return self._fields[LayerParameter.DESCRIPTOR.fields_by_name[param].message_type.name]
 
     def named(self, param: str, said: str) -> list[Field]:
@@ -63,7 +63,7 @@ class Schema:
         return [field for field in self.fields(param) if field.name in words]
 
     def type_of(self, field: Field) -> str:
-        """A field's type in words: its enum's values rather than the enum's name."""
+        """Return a field's type in words: its enum's values rather than the enum's name."""
         values = self._values.get(field.type)
         kind = ", ".join(values) if values else field.type
         if field.type == "FillerParameter":
@@ -72,7 +72,7 @@ class Schema:
 
 
 def entries() -> list[Entry]:
-    """All registered layers, those with one docstring together, in alphabetical order.
+    """Return all registered layers, those with one docstring together, in alphabetical order.
 
     Raises:
         ValueError: a docstring has not the common form, or names other types than those that it is about.
@@ -91,7 +91,7 @@ def entries() -> list[Entry]:
 
 
 def named_fields(entry: Entry, everything: Sequence[Entry], schema: Schema) -> dict[str, list[Field]]:
-    """By message, the fields that a layer's docstring names, itself or by pointing to another layer's."""
+    """Return, by message, the fields that a layer's docstring names, itself or by pointing to another layer's."""
     docs = {name: other.doc for other in everything for name in other.doc.names}
     return {
         param: schema.named(
@@ -102,7 +102,7 @@ def named_fields(entry: Entry, everything: Sequence[Entry], schema: Schema) -> d
 
 
 def render() -> str:
-    """The whole page.
+    """Return the whole page.
 
     Raises:
         ValueError: a layer has no family, or its docstring not the common form.
@@ -121,7 +121,7 @@ def render() -> str:
 
 
 def _by_family(everything: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """The entries in the order of the page."""
+    """Return the entries in the order of the page."""
     by_name = {name: entry for entry in everything for name in entry.doc.names}
     listed = [name for names in text.FAMILIES.values() for name in names]
     if strangers := sorted(set(by_name) ^ set(listed)) + [name for name in set(listed) if listed.count(name) > 1]:
@@ -147,7 +147,7 @@ def _index(families: dict[str, list[Entry]]) -> Iterator[str]:
 
 
 def _in_order(entry: Entry) -> list[type[Layer]]:
-    """The classes in the order in which the docstring names their types."""
+    """Return the classes in the order in which the docstring names their types."""
     return [next(one for one in entry.classes if one.type == name) for name in entry.doc.names]
 
 
@@ -178,7 +178,7 @@ def _section(entry: Entry, named: dict[str, list[Field]], schema: Schema) -> Ite
 
 
 def _fields(param: str, fields: Sequence[Field], schema: Schema) -> Iterator[str]:
-    """The table of these fields, and nothing where there are none."""
+    """Return the table of these fields, and nothing where there are none."""
     if not fields:
         return
     forked = any(_ORIGINS[field.origin] for field in fields)
@@ -191,7 +191,7 @@ def _fields(param: str, fields: Sequence[Field], schema: Schema) -> Iterator[str
 
 
 def _others(param: str, named: Sequence[Field], schema: Schema) -> Iterator[str]:
-    """The message's fields that the layer's docstring does not name."""
+    """Return the message's fields that the layer's docstring does not name."""
     message = schema.fields(param)[0].message
     left = [field for field in schema.fields(param) if field not in named]
     idle = [field.name for field in left if field.name == "engine" or field.name in HOW_TO_COMPUTE.get(message, ())]
@@ -212,14 +212,14 @@ def _intro(blocks: Sequence[str]) -> Iterator[str]:
 
 
 def _item(label: str, said: str) -> Iterator[str]:
-    """A point of the list."""
+    """Return a point of the list."""
     first, *more = said.split("\n\n")
     point = " ".join([f"- **{label}**: {_escape(first)}", *map(_sentence, more)])
     yield from textwrap.wrap(point, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _shared(module: str, schema: Schema) -> Iterator[str]:
-    """A section about what several layers of a family share: the docstring of the module that holds it."""
+    """Return a section about what several layers of a family share: the docstring of the module that holds it."""
     name = module.rpartition(".")[2] + ".py"
     head, _, rest = text.docstring(module).partition("\n")
     yield f"### {name}"
@@ -234,7 +234,7 @@ def _shared(module: str, schema: Schema) -> Iterator[str]:
 
 
 def _link_modules(page: str) -> str:
-    """Makes the names of modules that the page has a section about lead there."""
+    """Make the names of modules that the page has a section about lead there."""
     for modules in text.SHARED.values():
         for name in (module.rpartition(".")[2] + ".py" for module in modules):
             page = re.sub(rf"(?<!### )(?<!\[)\b{re.escape(name)}", f"[{name}](#{_anchor(name)})", page)
@@ -242,7 +242,7 @@ def _link_modules(page: str) -> str:
 
 
 def _anchor(title: str) -> str:
-    """What GitHub makes of a heading."""
+    """Return what GitHub makes of a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -265,7 +265,7 @@ def _sentence(said: str) -> str:
 
 
 def _capital(said: str) -> str:
-    """Begins with a capital letter, unless it begins with a field's name."""
+    """Begin with a capital letter, unless it begins with a field's name."""
     return said if re.match(r"\w+(?: \(|:|,|;)|\w*_", said) else said[:1].upper() + said[1:]
 
 
@@ -282,7 +282,7 @@ def _escape_plain(said: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the page, or writes it."""
+    """Print the page, or write it."""
     page = render()
     if list(arguments) == ["--write"]:
         PAGE.write_text(page, encoding="utf-8")

@@ -78,16 +78,16 @@ EVERY_LAYER = """
 ## Rules for every layer
 
 - A field is given as in Caffe, `layer { type: "Pooling" pooling_param { pool: AVE } }`. Negative axes count from the
-  end. A field of another type's message is told and has no effect, in Caffe without a word.
-- `engine`, and what forks have to tune speed, memory or precision, is told once and has no effect. What would change
-  the result and is not supported is an error that names file, line and column.
+  end. A field of another type's message has no effect, which a warning says; Caffe says nothing.
+- `engine`, and what forks have to tune speed, memory or precision, has no effect, which one warning says. What would
+  change the result and is not supported is an error that names file, line and column.
 - Parameter gradients are added up, bottom gradients are replaced. No gradient flows where a section says so; a net that
   needs one there is refused when it is built.
 - *In place* in the list above: the top may have the bottom's name. Where Caffe's in-place layer would spoil what a
   neighbour needs for its backward pass, this engine works on a copy.
 - A shape may change between passes, as long as the parameters still fit.
 
-What Caffe leaves open or does in a way that helps nobody, and what is done here:
+What Caffe leaves open or does in a way that has no use, and what is done here:
 
 | in Caffe | here |
 |---|---|
@@ -105,5 +105,5 @@ What Caffe leaves open or does in a way that helps nobody, and what is done here
 
 
 def docstring(module: str) -> str:
-    """The docstring of a module."""
+    """Return the docstring of a module."""
     return inspect.getdoc(importlib.import_module(module)) or ""

@@ -58,12 +58,12 @@ class LayerDoc:
     source: str = ""
 
     def named_like(self) -> list[str]:
-        """The types whose fields this one's docstring refers to instead of saying them again."""
+        """Return the types whose fields this one's docstring refers to instead of saying them again."""
         return [name for text in self.fields.values() for name in _REFERENCE.findall(text)]
 
 
 def parse_layer_doc(docstring: str) -> LayerDoc:
-    """Takes a docstring apart.
+    """Take a docstring apart.
 
     Raises:
         ValueError: it has not the form that every layer's has; says what is missing.
@@ -89,7 +89,7 @@ def parse_layer_doc(docstring: str) -> LayerDoc:
 
 
 def _read_paragraph(doc: LayerDoc, text: str) -> bool:
-    """Adds a paragraph's parts to the doc; says whether it is about fields."""
+    """Add a paragraph's parts to the doc; say whether it is about fields."""
     found = list(_LABELS.finditer(text))
     before = text[: found[0].start()].strip() if found else text
     if before:

@@ -25,7 +25,7 @@ HOW_TO_COMPUTE: dict[str, frozenset[str]] = {
         "TransformationParameter": ("use_gpu_transform", "random_seed", "display"),
     }.items()
 }
-"""By message, the fields that tune speed, memory or precision. `engine` is one in every message."""
+"""Return, by message, the fields that tune speed, memory or precision. `engine` is one in every message."""
 
 CHANGES_THE_RESULT = {
     "quantization_param": "quantized computing",

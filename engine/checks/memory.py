@@ -60,7 +60,7 @@ def gib(size: int) -> str:
 
 
 def blob_bytes(shape: Sequence[int], value_bytes: int) -> int:
-    """Return the bytes of a blob; of one without values, those that its strides would span if nobody can count them."""
+    """Return the bytes of a blob; of one without values, those its strides would span if too many to count."""
     span = math.prod(max(1, size) for size in shape) * value_bytes
     return math.prod(shape) * value_bytes or (span if span > LARGEST_BYTES else 0)
 
@@ -96,7 +96,7 @@ def device_memory(device: torch.device) -> int:
 
 
 def machine_memory(root: Path = Path("/")) -> int:
-    """The bytes of memory and swap, or fewer where a container's limit or that of the process (ulimit) says so.
+    """Return the bytes of memory and swap, or fewer where a container's limit or that of the process (ulimit) says so.
 
     Args:
         root: where /proc and /sys are found.
@@ -120,7 +120,7 @@ def machine_memory(root: Path = Path("/")) -> int:
 
 
 def _mapped(root: Path) -> int:
-    """The bytes of address space that this process has taken already: of programs, mostly."""
+    """Return the bytes of address space that this process has taken already: of programs, mostly."""
     try:
         return int((root / "proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):

@@ -80,7 +80,7 @@ def named(layer: Layer, doing: str) -> Iterator[None]:
 
 
 def explain(layer: Layer, doing: str, error: BaseException) -> None:
-    """Raises an error that names the layer, if PyTorch has refused memory, or a number that its type cannot hold.
+    """Raise an error that names the layer, if PyTorch has refused memory, or a number that its type cannot hold.
 
     Args:
         layer: that asked for it.

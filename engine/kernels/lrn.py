@@ -26,7 +26,7 @@ class _ChannelWindows:
     """
 
     def __init__(self, x: torch.Tensor, size: int) -> None:
-        """Lays out the buffer. The stride between channels inside a row is 1, or a plane's size."""
+        """Lay out the buffer. The stride between channels inside a row is 1, or a plane's size."""
         self._size = size = min(size, 2 * x.shape[1] + 1)  # a larger window holds no more channels
         self._step = 1 if format_of(x) == torch.channels_last else x.shape[2] * x.shape[3]
         self._width = x.shape[1] * self._step

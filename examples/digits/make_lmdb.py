@@ -31,7 +31,7 @@ MAP_SIZE = 1 << 24
 
 
 def split(labels: np.ndarray, seed: int = SEED) -> tuple[np.ndarray, np.ndarray]:
-    """Shuffles the images and divides them, every class in the same proportion.
+    """Shuffle the images and divide them, every class in the same proportion.
 
     Args:
         labels: the class of each image, (N,).
@@ -48,7 +48,7 @@ def split(labels: np.ndarray, seed: int = SEED) -> tuple[np.ndarray, np.ndarray]
 
 
 def record(image: np.ndarray, label: int) -> bytes:
-    """One image, (8, 8) with values 0 to 16, as a serialized Datum."""
+    """Return one image, (8, 8) with values 0 to 16, as a serialized Datum."""
     pixels = (image * BRIGHTNESS).clip(0, 255).astype(np.uint8)
     datum = Datum(channels=1, height=pixels.shape[0], width=pixels.shape[1], label=int(label))
     datum.data = pixels.tobytes()
@@ -56,7 +56,7 @@ def record(image: np.ndarray, label: int) -> bytes:
 
 
 def write_lmdb(folder: Path, records: list[bytes]) -> None:
-    """Writes the records, numbered from 0, into an LMDB that replaces the one in `folder`, and its sum file."""
+    """Write the records, numbered from 0, into an LMDB that replaces the one in `folder`, and its sum file."""
     with tempfile.TemporaryDirectory() as scratch:
         with lmdb.open(scratch, map_size=MAP_SIZE) as environment:
             with environment.begin(write=True) as transaction:
@@ -70,7 +70,7 @@ def write_lmdb(folder: Path, records: list[bytes]) -> None:
 
 
 def main() -> None:
-    """Reads the command line and writes both LMDBs."""
+    """Read the command line and write both LMDBs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "folder", nargs="?", type=Path, default=Path(__file__).parent, help="default: beside this script"

@@ -122,7 +122,7 @@ def judge(samples: list[Sample], iterations: int) -> tuple[str | None, str]:
     growth = slope * (iterations / 2)
     files = median(last)
     resident = median(each.memory for each in half) / 2**20
-    note = f"{resident:.0f} MiB, {slope:+.0f} bytes an iteration, {files:.0f} open files"
+    note = f"{resident:.0f} MiB, {slope:+.0f} bytes per iteration, {files:.0f} open files"
     if growth > MOST_GROWTH:
         return f"memory grew by {growth / 2**20:.1f} MiB in the second half ({note})", note
     if files > median(third):

@@ -14,7 +14,7 @@ def test_lenet_on_two_ranks_holds_no_more_memory_and_files_as_it_goes_on():
     (row,) = steady.run(full=False)
     assert row.cases == 1
     assert not row.failures, "\n".join(row.failures)
-    assert row.note.count("bytes an iteration") == steady.RANKS
+    assert row.note.count("bytes per iteration") == steady.RANKS
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ _SHOWN = 20
 
 
 def parser() -> FlagParser:
-    """The flags of `engine check_lmdb`."""
+    """Return the flags of `engine check_lmdb`."""
     flags = FlagParser(
         "check_lmdb",
         "Check every page, record and sum of LMDB databases. Ends with code 65 if something is bad.",
@@ -30,7 +30,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Checks each database and prints what was found."""
+    """Check each database and print what was found."""
     session.refuse_ranks("check_lmdb")
     if not flags.files:
         raise UsageError("the database is missing", hint="engine check_lmdb FOLDER [FOLDER ...] [flags]")
@@ -41,7 +41,7 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def check(folder: str, *, write: bool) -> bool:
-    """Checks one database; False if a record is bad.
+    """Check one database; False if a record is bad.
 
     Raises:
         DataError: it cannot be opened at all.

@@ -17,7 +17,7 @@ _TELL_EVERY = 10000
 
 
 def parser() -> FlagParser:
-    """The flags of `engine compute_image_mean`."""
+    """Return the flags of `engine compute_image_mean`."""
     flags = FlagParser(
         "compute_image_mean",
         "Compute the mean image of an LMDB, for mean_file, and the mean of each channel, for mean_value.",
@@ -29,7 +29,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Adds the images up, writes the mean if a file is named, and logs the channels' means."""
+    """Add the images up, write the mean if a file is named, and log the channels' means."""
     session.refuse_ranks("compute_image_mean")
     if len(flags.files) not in (1, 2):
         raise UsageError(
@@ -48,7 +48,7 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def mean_image(folder: str) -> Array:
-    """The mean of all images, channels x height x width, added up in float64.
+    """Return the mean of all images, channels x height x width, added up in float64.
 
     Raises:
         DataError: the database or a record is damaged, or the images are not of one size.
@@ -78,7 +78,7 @@ def mean_image(folder: str) -> Array:
 
 
 def write_mean(path: str, mean: Array) -> None:
-    """Writes a mean image as a BlobProto of shape 1 x channels x height x width, as Caffe does.
+    """Write a mean image as a BlobProto of shape 1 x channels x height x width, as Caffe does.
 
     Raises:
         EngineError: (exit code 73) it cannot be written.

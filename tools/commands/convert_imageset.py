@@ -49,7 +49,7 @@ class ImageForm:
 
 
 def parser() -> FlagParser:
-    """The flags of `engine convert_imageset`."""
+    """Return the flags of `engine convert_imageset`."""
     flags = FlagParser(
         "convert_imageset",
         "Write an LMDB of the images that a list names, a line each: the path below ROOTFOLDER, a space, the label.",
@@ -73,7 +73,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Writes the database; images that cannot be read are told and left out, as Caffe does."""
+    """Write the database; images that cannot be read are reported and left out, as Caffe does."""
     session.refuse_ranks("convert_imageset")
     if len(flags.files) != 3:
         raise UsageError(
@@ -169,7 +169,7 @@ def _attempt(path: str, label: int, form: ImageForm) -> Made | DataError:
 
 
 def make_datum(path: str, label: int, form: ImageForm) -> Made:
-    """The Datum of an image file, and the shape that the image has.
+    """Return the Datum of an image file, and the shape that the image has.
 
     Raises:
         DataError: it cannot be read.
@@ -202,7 +202,7 @@ def _has_color(content: bytes) -> bool:
 
 
 def _encode(pixels: Array, form: str) -> bytes:
-    """An image file; `pixels` are channels x height x width in the order B, G, R."""
+    """Return an image file; `pixels` are channels x height x width in the order B, G, R."""
     import io
 
     import numpy as np

@@ -1,7 +1,7 @@
 """`engine convert_leveldb`: an LMDB of the records of a LevelDB, with the same keys, which is what the engine reads.
 
 It reads with plyvel, an extra. LevelDB's library tidies up a database when it opens it, so the folder has to be
-writable and used by nobody else.
+writable and used by no other program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_KEY = 511
 
 
 def parser() -> FlagParser:
-    """The flags of `engine convert_leveldb`."""
+    """Return the flags of `engine convert_leveldb`."""
     return FlagParser(
         "convert_leveldb",
         "Write an LMDB of the records of a LevelDB. Needs plyvel: pip install 'mgcaffe[leveldb]'.",
@@ -29,7 +29,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Copies the records, in the order of their keys."""
+    """Copy the records, in the order of their keys."""
     session.refuse_ranks("convert_leveldb")
     if len(flags.files) != 2:
         raise UsageError(
@@ -44,7 +44,7 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def copy_records(source: str, target: str) -> int:
-    """Copies a LevelDB's records into a new LMDB and returns their number.
+    """Copy a LevelDB's records into a new LMDB and return their number.
 
     Raises:
         DataError: the source is no LevelDB, is damaged or empty, or has a key that LMDB cannot take.

@@ -12,14 +12,14 @@ from mgcaffe.tools.running.session import Session
 
 
 def parser() -> FlagParser:
-    """The flags of `engine device_query`."""
+    """Return the flags of `engine device_query`."""
     flags = FlagParser("device_query", "Show the GPUs that PyTorch finds, and the CPU.")
     flags.flag("gpu", "the GPU to show, a list of them, or 'all'", default="all", metavar="IDS")
     return flags
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Prints one block for each GPU and one for the CPU."""
+    """Print one block for each GPU and one for the CPU."""
     session.refuse_ranks("device_query")
     import torch
 

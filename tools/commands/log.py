@@ -18,7 +18,7 @@ _FIRST_COLUMNS = ("NumIters", "Seconds", "LearningRate")
 
 
 def parser() -> FlagParser:
-    """The flags of `engine log`."""
+    """Return the flags of `engine log`."""
     flags = FlagParser(
         "log",
         "Read training logs, Caffe's, ours and --json_log's, into tables. Several logs, in order, count as one run:\n"
@@ -39,7 +39,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Reads the logs, writes what is asked for, and prints a summary."""
+    """Read the logs, write what is asked for, and print a summary."""
     session.refuse_ranks("log")
     if not flags.files:
         raise UsageError("the log is missing", hint="engine log LOG [LOG ...] [flags]")
@@ -61,7 +61,7 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def summary(log: RunLog) -> str:
-    """The first, last, least and greatest value of every column of every table."""
+    """Return the first, last, least and greatest value of every column of every table."""
     runs = f", {log.runs} runs" if log.runs > 1 else ""
     parts = [f"Net '{log.net}'{runs}" if log.net else f"A net without a name{runs}"]
     for title, rows in _tables(log):
@@ -80,7 +80,7 @@ def summary(log: RunLog) -> str:
 
 
 def write_tables(log: RunLog, path: str) -> list[Path]:
-    """Writes a CSV file for training and one for each test net, with the columns of Caffe's parse_log first.
+    """Write a CSV file for training and one for each test net, with the columns of Caffe's parse_log first.
 
     Returns:
         Their paths.
@@ -123,7 +123,7 @@ def _cell(value: float | None) -> str:
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """Every column that some row has: the outputs, then the other figures."""
+    """Return every column that some row has: the outputs, then the other figures."""
     outputs = dict.fromkeys(name for row in rows for name in list(row.values())[: len(row.outputs)])
     return [*outputs, *dict.fromkeys(name for row in rows for name in row.values() if name not in outputs)]
 

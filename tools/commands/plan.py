@@ -38,7 +38,7 @@ _NET_FIELD = re.compile(r"^\s*layers?\s*:?\s*\{", re.MULTILINE)
 
 
 def parser() -> FlagParser:
-    """The flags of `engine plan`."""
+    """Return the flags of `engine plan`."""
     flags = FlagParser(
         "plan",
         "Predict every schedule's iteration for a net (or the net of a solver), the cost of an all-reduce and a\n"
@@ -76,7 +76,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Prints the table, the groups of a single schedule, and writes what was asked for."""
+    """Print the table, the groups of a single schedule, and write what was asked for."""
     session.refuse_ranks("plan")
     from mgcaffe.comm.planning.plan_file import PlanBasis
     from mgcaffe.comm.planning.schedules import SCHEDULES
@@ -103,7 +103,7 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def _cost(flags: Flags) -> Cost:
-    """The cost of an all-reduce among the workers."""
+    """Return the cost of an all-reduce among the workers."""
     from mgcaffe.comm.exchange.emulation import parse_link
     from mgcaffe.comm.planning.networks import parse_network, read_network
 
@@ -152,7 +152,7 @@ def _trace(flags: Flags) -> tuple[Trace, int]:
 
 
 def _net_of(flags: Flags) -> str:
-    """The net's file; for a solver's the one that it trains, in the solver's state."""
+    """Return the net's file; for a solver's the one that it trains, in the solver's state."""
     path = Path(flags.model)
     try:
         text = path.read_text(encoding="utf-8")
@@ -172,7 +172,7 @@ def _net_of(flags: Flags) -> str:
 
 
 def _compare(trace: Trace, layers: Sequence[tuple[str, int]], path: str) -> None:
-    """Makes sure that the trace is of this net.
+    """Make sure that the trace is of this net.
 
     Raises:
         DataError: names the first difference.

@@ -14,7 +14,7 @@ from mgcaffe.tools.running.session import Session
 
 
 def parser() -> FlagParser:
-    """The flags of `engine report`."""
+    """Return the flags of `engine report`."""
     flags = FlagParser(
         "report",
         "Make an HTML page of a training run: where an iteration's time went, what each merged group was predicted to\n"
@@ -42,7 +42,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Writes the page."""
+    """Write the page."""
     session.refuse_ranks("report")
     if not flags.run:
         raise UsageError("the run is missing", hint="give what engine train --json_log wrote: engine report run.json")

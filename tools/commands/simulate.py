@@ -23,7 +23,7 @@ _DEFAULT_SCHEDULES = ["wfbp", "single", "threshold", "mgwfbp", "optimal"]
 
 
 def parser() -> FlagParser:
-    """The flags of `engine simulate`."""
+    """Return the flags of `engine simulate`."""
     flags = FlagParser(
         "simulate",
         "Predict speedups on any number of workers from one worker's trace and the cost of an all-reduce.",
@@ -61,7 +61,7 @@ def parser() -> FlagParser:
 
 
 def add_network_flag(flags: FlagParser) -> None:
-    """Adds `--network`."""
+    """Add `--network`."""
     flags.flag(
         "network",
         "the cost of an all-reduce: ring:alpha=SECONDS,beta=S_PER_BYTE,gamma=S_PER_BYTE, likewise recursive_doubling, "
@@ -72,7 +72,7 @@ def add_network_flag(flags: FlagParser) -> None:
 
 
 def add_model_of_time_flags(flags: FlagParser) -> None:
-    """Adds what the prediction of an iteration depends on beside trace and network."""
+    """Add what the prediction of an iteration depends on beside trace and network."""
     flags.flag(
         "forward_ratio",
         "forward time over backward time; otherwise the forward time that the trace tells, or 0.5",
@@ -86,7 +86,7 @@ def add_model_of_time_flags(flags: FlagParser) -> None:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Prints the table, and writes and draws what was asked for."""
+    """Print the table, and write and draw what was asked for."""
     session.refuse_ranks("simulate")
     path = require(flags, "trace", "the trace")
     check_schedules(flags.schedules)
@@ -120,7 +120,7 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def check_schedules(names: Sequence[str]) -> None:
-    """Makes sure that these schedules can be predicted.
+    """Make sure that these schedules can be predicted.
 
     Raises:
         UsageError: none, an unknown one, or `auto`, which has to try its candidates in training.
@@ -135,7 +135,7 @@ def check_schedules(names: Sequence[str]) -> None:
 
 
 def trace_line(path: str, trace: Trace, forward_ratio: float | None) -> str:
-    """What is replayed."""
+    """Return the trace to be replayed."""
     from mgcaffe.comm.planning.simulator import forward_seconds
 
     layers = sum(layer.elements > 0 for layer in trace.layers)

@@ -22,7 +22,7 @@ _VALUE_BYTES = 4
 
 
 def parser() -> FlagParser:
-    """The flags of `engine summary`."""
+    """Return the flags of `engine summary`."""
     flags = FlagParser(
         "summary",
         "Show a net's layers, shapes, parameters, multiply-accumulates and memory. Needs no data.",
@@ -100,7 +100,7 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def layer_figures(net: Net) -> list[LayerFigures]:
-    """One entry for each layer, in order."""
+    """Return one entry for each layer, in order."""
     return [_figures(node) for node in net.nodes]
 
 
@@ -128,7 +128,7 @@ def _figures(node: Node) -> LayerFigures:
 
 
 def total(net: Net, figures: Sequence[LayerFigures]) -> Totals:
-    """Adds the layers up."""
+    """Add the layers up."""
     batch = next((shape[0] for row in figures for shape in row.top_shapes if shape), 1)
     parameters = sum(row.parameters for row in figures)
     statistics = sum(row.statistics for row in figures)
@@ -145,7 +145,7 @@ def total(net: Net, figures: Sequence[LayerFigures]) -> Totals:
 
 
 def without_splits(figures: Sequence[LayerFigures]) -> list[LayerFigures]:
-    """Leave out the Split layers that nobody wrote, and name the blobs that they copy where copies are read."""
+    """Leave out the Split layers that were inserted, and name the blobs that they copy where copies are read."""
     originals: dict[str, str] = {}
     rows = []
     for row in figures:
@@ -158,7 +158,7 @@ def without_splits(figures: Sequence[LayerFigures]) -> list[LayerFigures]:
 
 
 def _is_automatic_split(row: LayerFigures) -> bool:
-    """Whether a layer has the names that Caffe gives (insert_splits.cpp): BLOB_LAYER_0_split, BLOB_LAYER_0_split_1."""
+    """Return whether a layer is named as Caffe names splits (insert_splits.cpp): BLOB_LAYER_0_split."""
     if row.type != "Split" or not row.name.startswith(f"{row.bottoms[0]}_") or not row.name.endswith("_split"):
         return False
     return row.tops == [f"{row.name}_{copy}" for copy in range(len(row.tops))]
@@ -197,7 +197,7 @@ def _paragraph(row: LayerFigures, names: list[str], width: int) -> list[str]:
 
 
 def _blobs_text(row: LayerFigures) -> str:
-    """`a, b -> c`; a layer without bottoms or without tops has nothing on that side of the arrow."""
+    """Return `a, b -> c`; a layer without bottoms or without tops has nothing on that side."""
     return f"{', '.join(row.bottoms)} -> {', '.join(row.tops)}".strip()
 
 
@@ -206,7 +206,7 @@ def _shapes(row: LayerFigures) -> str:
 
 
 def _costs(row: LayerFigures) -> tuple[str, str, str]:
-    """The texts of parameters, multiply-accumulates and memory; empty where there are none."""
+    """Return the texts of parameters, multiply-accumulates and memory; empty where there are none."""
     macs = f"{row.macs:,}" if row.macs else ""
     return _parameters_text(row), macs, format_bytes(row.activation_bytes) if row.activation_bytes else ""
 
@@ -240,7 +240,7 @@ def _totals(totals: Totals) -> list[str]:
 
 
 def write_json(path: str, value: object) -> None:
-    """Writes a value to a file, indented.
+    """Write a value to a file, indented.
 
     Raises:
         EngineError: with exit code 73, when the file cannot be written.

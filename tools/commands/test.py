@@ -1,6 +1,6 @@
 """`engine test`: scores a net on its test data (Caffe: `caffe test`, in its lines).
 
-Under mpirun the batches are dealt out to the ranks, and rank 0 prints them in order at the end.
+Under mpirun the batches go to the ranks in round-robin order, and rank 0 prints them in order at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Batch = tuple[int, float, list[tuple[str, float]]]
 
 
 def parser() -> FlagParser:
-    """The flags of `engine test`."""
+    """Return the flags of `engine test`."""
     flags = FlagParser(
         "test",
         "Score a net on its test data.",
@@ -44,7 +44,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Runs the batches and prints each, the mean loss and the means."""
+    """Run the batches and print each, the mean loss and the means."""
     from mgcaffe.solvers.carried_state import carries_state
     from mgcaffe.tools.model import build_net
     from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
@@ -86,7 +86,7 @@ def _batches(shard: TestShard) -> range:
 
 
 def score(net: Net, batch_number: int, log: bool = False) -> Batch:
-    """Runs one batch."""
+    """Run one batch."""
     loss = net.forward()
     values = [(name, value) for name, blob in net.output_values() for value in blob.flatten().tolist()]
     batch = (batch_number, loss, values)
@@ -101,7 +101,7 @@ def _log_batch(batch: Batch) -> None:
 
 
 def report(batches: list[Batch], loss_weights: dict[str, float]) -> None:
-    """Logs the mean loss and each output's mean over the batches."""
+    """Log the mean loss and each output's mean over the batches."""
     count = len(batches)
     log_line(f"Loss: {number(sum(loss for _, loss, _ in batches) / count)}", "caffe.cpp:309")
     for index, (name, _) in enumerate(batches[0][2]):

@@ -34,7 +34,7 @@ _COSTLIEST = 3
 
 
 def parser() -> FlagParser:
-    """The flags of `engine time`."""
+    """Return the flags of `engine time`."""
     flags = FlagParser(
         "time",
         "Time each layer of a net, forward and backward. Needs no data where --input_shape says its shape.",
@@ -76,7 +76,7 @@ class LayerTimes:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Times the net and prints Caffe's lines."""
+    """Time the net and print Caffe's lines."""
     session.refuse_ranks("time")
     from mgcaffe.tools.commands.summary import write_json
     from mgcaffe.tools.listeners.glog import start_logging
@@ -103,7 +103,7 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def _write_trace(flags: Flags, model: str, device: torch.device) -> None:
-    """Times the net once more, as training runs it, so that `engine simulate` predicts training."""
+    """Time the net once more, as training runs it, so that `engine simulate` predicts training."""
     from mgcaffe.comm.planning.trace import write_trace
     from mgcaffe.tools.model import build_net
     from mgcaffe.tools.net_trace import measure_trace
@@ -119,7 +119,7 @@ def _write_trace(flags: Flags, model: str, device: torch.device) -> None:
 
 
 def measure(net: Net, iterations: int) -> tuple[list[LayerTimes], list[float]]:
-    """Times each layer of `iterations` passes, after one that is not counted.
+    """Time each layer of `iterations` passes, after one that is not counted.
 
     Returns:
         The layers in order, and the seconds of each iteration.
@@ -150,7 +150,7 @@ def measure(net: Net, iterations: int) -> tuple[list[LayerTimes], list[float]]:
 
 
 def _settler(net: Net) -> Callable[[], object]:
-    """What has to be called before the clock is read: a GPU runs behind the program."""
+    """Return what has to be called before the clock is read: a GPU runs behind the program."""
     if net.device.type == "cpu":
         return lambda: None
     import torch
@@ -181,7 +181,7 @@ def _report(layers: list[LayerTimes], totals: list[float]) -> None:
 
 
 def costliest_line(layers: list[LayerTimes]) -> str:
-    """Names the layers where the time goes."""
+    """Name the layers where the time goes."""
     total = sum(layer.forward_ms + layer.backward_ms for layer in layers) or 1.0
     costliest = sorted(layers, key=lambda layer: layer.forward_ms + layer.backward_ms, reverse=True)
     shares = (
@@ -192,7 +192,7 @@ def costliest_line(layers: list[LayerTimes]) -> str:
 
 
 def figures(name: str, layers: list[LayerTimes], totals: list[float], threads: int) -> dict[str, object]:
-    """The figures for machines; milliseconds, means and minima over the iterations."""
+    """Return the figures for machines; milliseconds, means and minima over the iterations."""
     return {
         "net": name,
         "iterations": len(totals),

@@ -28,7 +28,7 @@ NAN_EFFECTS = ("stop", "skip", "snapshot")
 
 
 def parser() -> FlagParser:
-    """The flags of `engine train`."""
+    """Return the flags of `engine train`."""
     flags = FlagParser(
         "train",
         "Train a net, or go on training it. Under mpirun each rank reads its share of every batch.",
@@ -86,7 +86,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Trains, and returns 75 if a signal stopped it."""
+    """Train, and return 75 if a signal stopped it."""
     path = require(flags, "solver", "the solver")
     if flags.snapshot and flags.weights and not is_auto(flags):
         raise UsageError(

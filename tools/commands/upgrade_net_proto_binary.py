@@ -10,7 +10,7 @@ from mgcaffe.tools.upgrading import upgrade_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line (default: this process's) and returns its exit code."""
+    """Run the command line (default: this process's) and return its exit code."""
     what = "a net with its weights in any form that Caffe ever had, and writes it in binary in today's"
     return upgrade_file("upgrade_net_proto_binary", what, read_net_source, write_binary, arguments)
 

@@ -10,7 +10,7 @@ from mgcaffe.tools.upgrading import upgrade_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line (default: this process's) and returns its exit code."""
+    """Run the command line (default: this process's) and return its exit code."""
     what = "a net written in any form that Caffe ever had, and writes it as text in today's"
     return upgrade_file("upgrade_net_proto_text", what, read_net_source, write_text, arguments)
 

@@ -13,7 +13,7 @@ _BAD_RECORD = ("stop", "skip")
 
 
 def add_data_flags(parser: FlagParser) -> None:
-    """Adds `--bad_record`, `--bad_record_limit` and `--debug_info`."""
+    """Add `--bad_record`, `--bad_record_limit` and `--debug_info`."""
     parser.flag(
         "bad_record", "what a damaged record does: stop the run, or be skipped for the next good one (default: stop)",
         choices=_BAD_RECORD,
@@ -26,7 +26,7 @@ def add_data_flags(parser: FlagParser) -> None:
 
 
 def apply_data_flags(solver: SolverParameter, flags: Flags) -> None:
-    """Sets the solver's fields that the flags give."""
+    """Set the solver's fields that the flags give."""
     from mgcaffe.prototxt import DataParameter
 
     if flags.debug_info:

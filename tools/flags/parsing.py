@@ -56,7 +56,7 @@ class FlagParser(argparse.ArgumentParser):
         self._path_flags = {subject} if subject else set()
 
     def flag(self, name: str, help_text: str, **options: Any) -> None:
-        """Adds a flag that takes a value (argparse's `type`, `default`, `choices`, `metavar`)."""
+        """Add a flag that takes a value (argparse's `type`, `default`, `choices`, `metavar`)."""
         self._takes_value[name] = True
         if options.get("metavar") in _PATHS:
             self._path_flags.add(name)
@@ -65,12 +65,12 @@ class FlagParser(argparse.ArgumentParser):
         self.add_argument(f"--{name}", help=help_text.replace("%", "%%") + shown, **options)
 
     def switch(self, name: str, help_text: str, **options: Any) -> None:
-        """Adds a flag that takes none."""
+        """Add a flag that takes none."""
         self._takes_value[name] = False
         self.add_argument(f"--{name}", help=help_text, **{"action": "store_true", **options})
 
     def setting(self, name: str, help_text: str) -> None:
-        """Adds a switch of which `=false` means something too; None where it is not given."""
+        """Add a switch of which `=false` means something too; None where it is not given."""
         self._takes_value[name] = False
         self._settings.add(name)
         self.add_argument(
@@ -78,7 +78,7 @@ class FlagParser(argparse.ArgumentParser):
         )  # fmt: skip
 
     def parse(self, arguments: Sequence[str]) -> Flags:
-        """Reads a command line; the result's `words` is that line in one spelling, for those who hand it on.
+        """Read a command line; the result's `words` is that line in one spelling, for those who hand it on.
 
         Raises:
             UsageError: an unknown flag (names the nearest one), a bad value, a stray word.
@@ -106,7 +106,7 @@ class FlagParser(argparse.ArgumentParser):
         return flags
 
     def _check_paths(self, flags: Flags) -> None:
-        """Refuses what no file can be called."""
+        """Refuse what no file can be called."""
         given = {f"--{name}": getattr(flags, name, None) for name in self._path_flags}
         for name, value in {**given, "the file": getattr(flags, "files", None)}.items():
             for path in value if isinstance(value, list) else [value]:
@@ -114,11 +114,11 @@ class FlagParser(argparse.ArgumentParser):
                     raise UsageError(f"{name} is '{shown_name(path)}': {problem}")
 
     def error(self, message: str) -> NoReturn:
-        """Turns argparse's own complaints into ours."""
+        """Turn argparse's own complaints into ours."""
         raise UsageError(message.removeprefix("argument "), hint=f"see 'engine {self.command} --help' for the flags")
 
     def _normalised(self, words: list[str]) -> tuple[list[str], list[str]]:
-        """The words as `--name=value`, and those that belong to no flag."""
+        """Return the words as `--name=value`, and those that belong to no flag."""
         flags: list[str] = []
         stray: list[str] = []
         while words:
@@ -165,7 +165,7 @@ def words_list(text: str) -> list[str]:
 
 
 def number_from(least: int) -> Callable[[str], int]:
-    """A reader of whole numbers of at least `least`."""
+    """Return a reader of whole numbers of at least `least`."""
 
     def read(text: str) -> int:
         try:
@@ -180,7 +180,7 @@ def number_from(least: int) -> Callable[[str], int]:
 
 
 def positive_float(text: str) -> float:
-    """A reader of numbers above zero."""
+    """Return a reader of numbers above zero."""
     try:
         number = float(text)
     except ValueError:
@@ -191,7 +191,7 @@ def positive_float(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """A reader of numbers of seconds, 0 included."""
+    """Return a reader of numbers of seconds, 0 included."""
     try:
         number = float(text)
     except ValueError:
@@ -202,7 +202,7 @@ def seconds(text: str) -> float:
 
 
 def blob_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Reads `data=1,3,227,227`, or `1,3,227,227` for every source without a name of its own (name `''`)."""
+    """Read `data=1,3,227,227`, or `1,3,227,227` for every source without a name of its own (name `''`)."""
     name, equals, sizes = text.rpartition("=")
     try:
         shape = tuple(int(size) for size in sizes.replace("x", ",").split(","))
@@ -214,7 +214,7 @@ def blob_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def add_model_flags(parser: FlagParser) -> None:
-    """Adds the flags of every subcommand that runs a net without a solver."""
+    """Add the flags of every subcommand that runs a net without a solver."""
     parser.flag("model", "the net (prototxt)", metavar="FILE")
     parser.flag("level", "level of the net's state", type=int, default=0, metavar="N")
     parser.flag("stage", "stages of the net's state, separated by commas", type=words_list, default=[])
@@ -222,7 +222,7 @@ def add_model_flags(parser: FlagParser) -> None:
 
 
 def add_shape_flag(parser: FlagParser) -> None:
-    """Adds `--input_shape`, for nets whose data is not at hand."""
+    """Add `--input_shape`, for nets whose data is not at hand."""
     parser.flag(
         "input_shape",
         "shape of a blob that the net would read from a data source, as data=1,3,227,227; may be repeated. "
@@ -235,7 +235,7 @@ def add_shape_flag(parser: FlagParser) -> None:
 
 
 def add_machine_flags(parser: FlagParser) -> None:
-    """Adds the flags that say what to compute on."""
+    """Add the flags that say what to compute on."""
     parser.flag("gpu", "GPU to use, 'all', or with several ranks a list with one for each local rank", metavar="ID")
     parser.flag(
         "threads", "compute threads of each rank; otherwise OMP_NUM_THREADS, or cores over local ranks",
@@ -245,7 +245,7 @@ def add_machine_flags(parser: FlagParser) -> None:
 
 
 def add_comm_flags(parser: FlagParser) -> None:
-    """Adds one flag for each field of `comm_param`."""
+    """Add one flag for each field of `comm_param`."""
     parser.flag(
         "schedule",
         "how gradients are merged for all-reduce; auto tries the best plans and keeps the fastest (default: auto)",
@@ -288,7 +288,7 @@ def add_comm_flags(parser: FlagParser) -> None:
 
 
 def require(flags: Flags, name: str, what: str) -> str:
-    """The value of the flag that a subcommand cannot do without.
+    """Return the value of the flag that a subcommand cannot do without.
 
     Raises:
         UsageError: it was not given.

@@ -17,7 +17,7 @@ _ERRORS = ("warn", "stop")
 
 
 def add_snapshot_flags(parser: FlagParser) -> None:
-    """Adds `--snapshot` and one flag for each field of ours about snapshots."""
+    """Add `--snapshot` and one flag for each field of ours about snapshots."""
     parser.flag(
         "snapshot",
         "go on from this solverstate; 'auto': from the newest whole one under the solver's snapshot_prefix, or, where"
@@ -43,7 +43,7 @@ def add_snapshot_flags(parser: FlagParser) -> None:
 
 
 def apply_snapshot_flags(solver: SolverParameter, flags: Flags) -> None:
-    """Puts the flags' values into the solver's fields (the SolverParameter message is changed in place)."""
+    """Put the flags' values into the solver's fields (the SolverParameter message is changed in place)."""
     if flags.snapshot_errors is not None:
         solver.snapshot_errors = type(solver).SnapshotErrors.Value(flags.snapshot_errors.upper())
     for name in ("snapshot_keep", "snapshot_best", "snapshot_background"):
@@ -52,20 +52,20 @@ def apply_snapshot_flags(solver: SolverParameter, flags: Flags) -> None:
 
 
 def is_auto(flags: Flags) -> bool:
-    """Whether the snapshot to go on from has to be looked for."""
+    """Return whether the snapshot to go on from has to be looked for."""
     return bool(flags.snapshot == _AUTO)
 
 
 def chosen_snapshot(
     flags: Flags, source: SolverSource, communicator: Communicator, listeners: Sequence[SolverListener]
 ) -> str | None:
-    """The solverstate to go on from, the same on every rank; None to start anew. Collective.
+    """Return the solverstate to go on from, the same on every rank; None to start anew. Collective.
 
     Args:
         flags: those of `add_snapshot_flags`.
         source: the solver and where its fields stand.
         communicator: the ranks.
-        listeners: are told what was passed over.
+        listeners: are informed of what was passed over.
     """
     if not is_auto(flags):
         return flags.snapshot or None

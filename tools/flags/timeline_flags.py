@@ -8,7 +8,7 @@ from mgcaffe.tools.flags.parsing import FlagParser
 
 
 def add_timeline_flags(flags: FlagParser) -> None:
-    """Adds `--timeline` and `--timeline_iterations`."""
+    """Add `--timeline` and `--timeline_iterations`."""
     flags.flag(
         "timeline",
         "write when everything happened in some iterations, on all ranks, to this file (JSON for ui.perfetto.dev "
@@ -24,7 +24,7 @@ def add_timeline_flags(flags: FlagParser) -> None:
 
 
 def iteration_range(text: str) -> tuple[int, int]:
-    """Reads `20:28`."""
+    """Read `20:28`."""
     first, colon, end = text.partition(":")
     if not (colon and first.isdigit() and end.isdigit() and int(first) < int(end)):
         raise argparse.ArgumentTypeError(f"'{text}' is no range of iterations like 20:28, the first before the end")

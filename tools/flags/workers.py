@@ -11,7 +11,7 @@ _MOST = 1000
 
 
 def worker_counts(text: str) -> list[int]:
-    """Reads a list of counts, ascending and each once.
+    """Read a list of counts, ascending and each once.
 
     Beside single numbers there may be ranges, `first:last` (doubling), `first:last:3x` (times 3) or
     `first:last:16` (plus 16), and `...` between two numbers, which goes on as the two before it do: by their
@@ -50,7 +50,7 @@ def _number(word: str, text: str) -> int:
 
 
 def _progression(counts: list[int]) -> tuple[int, bool]:
-    """The step after these numbers, and whether it multiplies."""
+    """Return the step after these numbers, and whether it multiplies."""
     if len(counts) < 2:
         return 2, True
     before, last = counts[-2:]

@@ -35,7 +35,7 @@ _LOCAL = ("localhost", "127.0.0.1")
 
 
 def count_ranks(flags: Flags) -> int:
-    """How many ranks `--np` and `-H` ask for; without both, one.
+    """Return how many ranks `--np` and `-H` ask for; without both, one.
 
     Raises:
         UsageError: hosts that cannot be read, or too few places on them.
@@ -45,14 +45,14 @@ def count_ranks(flags: Flags) -> int:
     places = sum(_read_hosts(flags.H).values())
     if flags.np and flags.np > places:
         raise UsageError(
-            f"-np {flags.np} ranks on -H {flags.H}, which has room for {places}",
+            f"-np {flags.np} ranks on -H {flags.H}, which has {places} slots",
             hint="say how many each host takes: -H a:2,b:2",
         )
     return int(flags.np or places)
 
 
 def are_elsewhere(flags: Flags) -> bool:
-    """Whether ranks may run on other hosts than this one."""
+    """Return whether ranks may run on other hosts than this one."""
     local = {*_LOCAL, socket.gethostname(), socket.gethostname().partition(".")[0]}
     hosts = set(_read_hosts(flags.H)) if flags.H else set()
     named = "hostfile" in flags.mpirun_args or "machinefile" in flags.mpirun_args
@@ -60,7 +60,7 @@ def are_elsewhere(flags: Flags) -> bool:
 
 
 def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PROGRAM) -> list[str]:
-    """The command that starts all ranks.
+    """Return the command that starts all ranks.
 
     Args:
         flags: the launcher's.
@@ -101,7 +101,7 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
 def rank_environment(
     folder: Path, command: Sequence[str], *, are_elsewhere: bool, environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment that the command of `rank_command` is started with.
+    """Return the environment that the command of `rank_command` is started with.
 
     Args:
         folder: of the job (`comm.status.new_folder`); Open MPI's own files go there as well (`launcher_files`).
@@ -172,14 +172,14 @@ def _names(words: Sequence[str], *flags: str) -> bool:
 
 
 def _needs_oversubscribing(flags: Flags, ranks: int) -> bool:
-    """Whether mpirun would find too few slots: it counts a machine's cores, not their threads."""
+    """Return whether mpirun would find too few slots: it counts a machine's cores, not their threads."""
     if flags.H or are_elsewhere(flags):
         return False
     return ranks > _cores()
 
 
 def _cores() -> int:
-    """Cores this process may run on; 1 where the kernel does not say which threads share one."""
+    """Return the cores that this process may run on; 1 where the kernel does not say which threads share one."""
     cores = set()
     for thread in os.sched_getaffinity(0):
         topology = Path(f"/sys/devices/system/cpu/cpu{thread}/topology")

@@ -50,7 +50,7 @@ class Ending:
 
 
 def read_last_word(folder: Path) -> Ending | None:
-    """What a rank that ended the job left to be said (`comm.watch`)."""
+    """Return what a rank that ended the job left to be said (`comm.watch`)."""
     try:
         code, _, text = (folder / LAST_WORD).read_text(encoding="utf-8").partition("\n")
         return Ending(int(code), text)
@@ -67,7 +67,7 @@ def judge(
     is_mpirun: bool,
     named: str = "",
 ) -> Ending:
-    """Decides what the job's end was.
+    """Decide what the job's end was.
 
     Args:
         returncode: of mpirun, or of the only rank; negative: minus the signal that ended it.
@@ -75,7 +75,7 @@ def judge(
         places: the records of this host's ranks.
         last_word: what a rank said before it ended the job.
         is_mpirun: whether the return code is mpirun's.
-        named: the block on the rank that went first, where ranks on other hosts have told (`launcher_notices`).
+        named: the block on the rank that went first, as ranks on other hosts reported it (`notices`).
     """
     if last_word is not None:
         return last_word
@@ -112,12 +112,12 @@ def judge(
 
 
 def _are_elsewhere(places: Mapping[int, Place]) -> bool:
-    """Whether some ranks have no record on this host."""
+    """Return whether some ranks have no record on this host."""
     return len(places) < max((place.size for place in places.values()), default=1)
 
 
 def _how(returncode: int) -> str:
-    """What a return code says of the process that ended first."""
+    """Return what a return code says of the process that ended first."""
     number = -returncode if returncode < 0 else returncode - _SIGNALLED
     if 0 < number < signal.NSIG:
         verb = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "was ended"

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# mpirun refuses to be told both of its names for a place.
+# mpirun refuses both of its names for a place at once.
 _SESSION = ("prte_local_tmpdir_base", "prte_tmpdir_base")
 _SHARED_MEMORY = ("btl_sm_backing_directory", "btl_vader_backing_directory")
 _PROJECTS = ("openmpi", "prte", "pmix")  # each reads the parameter files of the others, too
@@ -21,7 +21,7 @@ _OTHER_HOSTS = ("-H", "-host", "--host", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "L
 def place_files(
     folder: Path, command: Sequence[str], environ: Mapping[str, str], *, are_elsewhere: bool
 ) -> dict[str, str]:
-    """The variables that have Open MPI put its files into a folder, but for those whose place was chosen already.
+    """Return the variables that have Open MPI put its files into a folder, but for places chosen already.
 
     That may have been the user, on the command line, in the environment or a file, or whoever installed Open MPI.
 
@@ -47,7 +47,7 @@ def _are_named(names: Sequence[str], said: Sequence[str]) -> bool:
 
 
 def _lines_of_files(mpirun: Path) -> list[str]:
-    """What files of parameters say, without comments."""
+    """Return what files of parameters say, without comments."""
     system = mpirun.resolve().parent.parent / "etc"
     paths = [system / f"{name}-mca-params{kind}.conf" for name in _PROJECTS for kind in ("", "-override")]
     with contextlib.suppress(RuntimeError):  # a user without a home

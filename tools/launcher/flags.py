@@ -9,7 +9,7 @@ OWN = ("np", "H", "mpirun_args", "max_restarts", "rescue", "requeue")
 
 
 def add_launcher_flags(flags: FlagParser) -> None:
-    """Adds them."""
+    """Add them."""
     flags.flag("np", "start so many ranks, with mpirun", type=number_from(1), metavar="N")
     flags.flag("H", "hosts for --np and how many ranks each takes, as a:2,b:2", metavar="HOSTS")
     flags.flag("mpirun_args", "more arguments for mpirun, in one word", default="", metavar="WORDS")
@@ -24,7 +24,7 @@ def add_launcher_flags(flags: FlagParser) -> None:
 
 
 def is_launcher(flags: Flags) -> bool:
-    """Whether this process is to start the ranks instead of being one.
+    """Return whether this process is to start the ranks instead of being one.
 
     Raises:
         UsageError: a flag that only the launcher understands, without ranks to start.
@@ -38,6 +38,6 @@ def is_launcher(flags: Flags) -> bool:
 
 
 def words_for_ranks(words: list[str]) -> list[str]:
-    """A command line, in one spelling, without the launcher's own flags."""
+    """Return a command line, in one spelling, without the launcher's own flags."""
     own = {f"--{name}" for name in OWN}
     return [word for word in words if word.partition("=")[0] not in own]

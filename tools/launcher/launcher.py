@@ -44,7 +44,7 @@ _RELAY_PATIENCE_S = 1.0
 
 
 def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
-    """Runs the ranks, again if that was asked for, and returns the exit code.
+    """Run the ranks, again if that was asked for, and return the exit code.
 
     Args:
         flags: of `engine train`.
@@ -52,7 +52,7 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
 
     Raises:
         UsageError: this process is a rank already, or there is no mpirun.
-        EngineError: (exit code 73) the limit on file sizes leaves no room for what the launcher or mpirun writes.
+        EngineError: (exit code 73) the limit on file sizes is too low for what the launcher or mpirun writes.
     """
     if statuses.FOLDER_VARIABLE in os.environ or detect().size > 1:
         raise UsageError(
@@ -154,7 +154,7 @@ class _Job:
         self._force_at: float | None = None
 
     def run(self) -> Ending:
-        """Starts it and waits for its end."""
+        """Start it and wait for its end."""
         self._began = time.monotonic()
         try:
             with subprocess.Popen(
@@ -219,12 +219,12 @@ class _Job:
             log_line(f"{name}: the ranks are asked {request} as soon as all of them are up")
 
     def _send(self, number: signal.Signals) -> bool:
-        """Whether mpirun was there to take the signal."""
+        """Return whether mpirun was there to take the signal."""
         self._process.send_signal(number)
         return self._process.returncode is None
 
     def _are_ready(self) -> bool:
-        """Whether every rank knows what SIGUSR1 and SIGUSR2 mean."""
+        """Return whether every rank knows what SIGUSR1 and SIGUSR2 mean."""
         places = self._peers.places()
         ready = [place for place in places.values() if place.doing != statuses.STARTING]
         if len(ready) == self._ranks or any(place.iteration >= 0 for place in ready):
@@ -233,7 +233,7 @@ class _Job:
         return self._elsewhere and len(ready) == len(places) and time.monotonic() - self._began > _UNSEEN_READY_S
 
     def _end(self) -> None:
-        """Ends mpirun, which ends the ranks, and whoever is left."""
+        """End mpirun, which ends the ranks, and whoever is left."""
         self._process.terminate()
         try:
             self._process.wait(_END_PATIENCE_S)
@@ -242,7 +242,7 @@ class _Job:
             self._process.wait()
 
     def _clear_up(self) -> None:
-        """Makes sure that no rank of this host stays behind."""
+        """Make sure that no rank of this host stays behind."""
         deadline = time.monotonic() + _END_PATIENCE_S
         while pids := [place.pid for place in self._peers.places().values() if statuses.is_alive(place.pid)]:
             if time.monotonic() > deadline:

@@ -48,7 +48,7 @@ class Relay:
         self._thread.start()
 
     def text(self, seconds: float) -> str:
-        """What was said last, after waiting for the stream's end.
+        """Return what was said last, after waiting for the stream's end.
 
         Args:
             seconds: for how long nothing may move; ten times as long where the reader of standard error is waited for.
@@ -80,10 +80,10 @@ class Relay:
 
 
 def write_some(data: bytes) -> int:
-    """Writes the beginning of some bytes to standard error, as soon as it takes any; gives how many.
+    """Write the beginning of some bytes to standard error, as soon as it takes any; give how many.
 
     Raises:
-        OSError: nobody reads it any more.
+        OSError: its reader is gone.
     """
     while True:
         try:
@@ -96,7 +96,7 @@ def write_some(data: bytes) -> int:
 
 
 def cause_named(text: str, places: Mapping[int, Place], size: int) -> str:
-    """The block on the rank that went first, as far as a job's output names it; empty if it does not.
+    """Return the block on the rank that went first, as far as a job's output names it; empty if it does not.
 
     Args:
         text: what mpirun and the ranks have said.

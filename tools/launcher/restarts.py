@@ -37,14 +37,14 @@ class Restarts:
         self._since = time.time()
 
     def delay_after(self, code: int) -> float | None:
-        """Seconds to wait before the next start: 1, 2, 4 and so on up to 60; None: there is none."""
+        """Return the seconds to wait before the next start: 1, 2, 4 and so on up to 60; None: there is none."""
         if code in _ENDED_WELL or code in _WOULD_REPEAT or self._done >= self._limit:
             return None
         self._done += 1
         return float(min(_LONGEST_DELAY_S, 2.0 ** (self._done - 1)))
 
     def announce(self, code: int, delay: float) -> str:
-        """What to tell the user about the restart that `delay_after` has granted."""
+        """Return what to tell the user about the restart that `delay_after` has granted."""
         return (
             f"Exit code {code}: starting again in {delay:g} s, from the newest valid snapshot of this run"
             f" (restart {self._done} of {self._limit})"
@@ -59,5 +59,5 @@ class Restarts:
         return f"Exit code {code} after {self._done} of {self._limit} restarts: giving up"
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """The ranks' words for a start after the first."""
+        """Return the ranks' words for a start after the first."""
         return [f"--restarted={self._since:.3f}", *words]

@@ -32,7 +32,7 @@ class CaffeLogListener:
 
     @singledispatchmethod
     def on_event(self, event: events.Event) -> None:
-        """Logs an event; kinds that Caffe has no line for are passed over."""
+        """Log an event; kinds that Caffe has no line for are passed over."""
 
     @on_event.register
     def _(self, event: events.Started) -> None:

@@ -1,4 +1,4 @@
-"""What a user is told about communication: the plan, what was hidden, and how a run ended."""
+"""What a user is shown of communication: the plan, what was hidden, and how a run ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MUCH_CONTENTION = 0.1
 
 
 def comm_line(hidden_s: float, exposed_s: float, iterations: int) -> str:
-    """One line on the communication of so many iterations; times are totals in seconds."""
+    """Return one line on the communication of so many iterations; times are totals in seconds."""
     total = hidden_s + exposed_s
     if total <= 0:
         return "Communication: none"
@@ -28,13 +28,13 @@ def comm_line(hidden_s: float, exposed_s: float, iterations: int) -> str:
 
 
 def data_line(wait_s: float, seconds: float, iterations: int) -> str:
-    """One line on how long so many iterations waited for their data; times are totals in seconds."""
+    """Return one line on how long so many iterations waited for their data; times are totals in seconds."""
     share = 100 * wait_s / seconds if seconds > 0 else 0.0
     return f"Data: {1e3 * wait_s / max(1, iterations):.3f} ms waited for an iteration; {share:.1f} % of its time"
 
 
 def plan_lines(event: PlanChosen) -> list[str]:
-    """What was decided about merging: what was measured and tried, how many groups, and what they should take."""
+    """Return what was decided about merging: what was measured and tried, how many groups, their predicted times."""
     plan, decision = event.plan, event.decision
     if plan is None or not plan.groups:
         return []
@@ -55,7 +55,7 @@ def plan_lines(event: PlanChosen) -> list[str]:
 
 
 def cost_text(cost: Any) -> str:
-    """The measured curve in a line: how large, the straight line through it, and how far that is off."""
+    """Return the measured curve in a line: how large, the straight line through it, and how far that is off."""
     from mgcaffe.comm.planning.cost import line_error
 
     a, b, fit = cost.affine()
@@ -68,19 +68,19 @@ def cost_text(cost: Any) -> str:
 
 
 def _contention_lines(decision: Decision) -> list[str]:
-    """What communication beside the backward pass costs it."""
+    """Return what communication beside the backward pass costs it."""
     from mgcaffe.comm.planning.prediction import MIN_RELATIVE_SPEED
 
     shares = []
     for way in decision.channels:
-        # What is measured is cut off there: the backward pass gets on somehow.
+        # The slowdown that is measured ends there: MIN_RELATIVE_SPEED.
         least = "at least " if way.slowdown >= 1 - MIN_RELATIVE_SPEED else ""
         shares.append(f"{least}{1e3 * way.slowdown:.0f} ms ({calls(way.blocking)} calls)")
     return [f"Contention: a second of communication beside the backward pass adds {' or '.join(shares)} to it"]
 
 
 def trial_lines(decision: Decision) -> list[str]:
-    """The plans that `auto` has tried, the chosen one first, and why it was chosen."""
+    """Return the plans that `auto` has tried, the chosen one first, and why it was chosen."""
     if not decision.trials:
         return []
     rows = []
@@ -117,12 +117,12 @@ def _reason(decision: Decision) -> str:
 
 
 def calls(blocking: bool) -> str:
-    """How the reducer waits for its peers."""
+    """Return how the reducer waits for its peers."""
     return "blocking" if blocking else "polled"
 
 
 def closing_lines(event: Finished, ranks: int, iterations: int) -> list[str]:
-    """How a run ended: scores, communication, and where the snapshot lies.
+    """Return how a run ended: scores, communication, and where the snapshot lies.
 
     Args:
         event: the end.
@@ -133,7 +133,7 @@ def closing_lines(event: Finished, ranks: int, iterations: int) -> list[str]:
     if ranks > 1:
         lines.append(comm_line(event.comm_hidden_s, event.comm_exposed_s, iterations))
     if event.rounding is not None:
-        lines.append(f"Rounding: 16 bits on the wire changed gradients by {event.rounding:.2g} of their norm")
+        lines.append(f"Rounding: sending 16 bits changed gradients by {event.rounding:.2g} of their norm")
     if event.seconds > 0 and event.images:
         lines.append(f"Speed: {event.images / event.seconds:.1f} images/s over {event.seconds:.1f} s")
     if event.snapshot:

@@ -34,7 +34,7 @@ class GlogFormatter(logging.Formatter):
         self._start = start
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text without a newline at its end."""
+        """Return the record as text without a newline at its end."""
         letter = next(letter for level, letter in _LETTERS if record.levelno >= level)
         whole = int(record.created)
         clock = time.strftime("%m%d %H:%M:%S", time.localtime(whole))
@@ -47,7 +47,7 @@ class GlogFormatter(logging.Formatter):
 def start_logging(
     speaks: bool, stream: TextIO | None = None, *, rank: int = 0, log_dir: str | None = None
 ) -> logging.Logger:
-    """Sends everything that `mgcaffe` logs to standard error, in glog's form.
+    """Send everything that `mgcaffe` logs to standard error, in glog's form.
 
     Args:
         speaks: False on every rank but 0: these show nothing but what must be known of every rank.
@@ -73,7 +73,7 @@ def start_logging(
 
 
 def close_log_file() -> None:
-    """Ends this rank's log file, if there is one."""
+    """End this rank's log file, if there is one."""
     logger = logging.getLogger(LOGGER_NAME)
     for file in [known for known in logger.handlers if isinstance(known, LogFile)]:
         logger.removeHandler(file)
@@ -81,7 +81,7 @@ def close_log_file() -> None:
 
 
 def replace_handler(handler: logging.Handler) -> logging.Logger:
-    """Makes `handler` the only one, beside a log file, that hears of `mgcaffe`."""
+    """Make `handler` the only one, beside a log file, of the logger `mgcaffe`."""
     logger = logging.getLogger(LOGGER_NAME)
     logger.handlers[:] = [handler, *(known for known in logger.handlers if isinstance(known, LogFile))]
     logger.setLevel(logging.INFO)
@@ -91,11 +91,11 @@ def replace_handler(handler: logging.Handler) -> logging.Logger:
 
 
 def log_line(text: str, place: str | None = None, level: int = logging.INFO) -> None:
-    """Logs `text`; `place` is the file and line of Caffe's source that users know the line from."""
+    """Log `text`; `place` is the file and line of Caffe's source that users know the line from."""
     extra = {"place": place} if place else None
     logging.getLogger(LOGGER_NAME).log(level, "%s", text, extra=extra, stacklevel=2)
 
 
 def number(value: float) -> str:
-    """A number as C++ streams print it by default: six significant digits."""
+    """Return a number as C++ streams print it by default: six significant digits."""
     return f"{value:g}"

@@ -48,7 +48,7 @@ class JsonLog:
 
     @singledispatchmethod
     def on_event(self, event: events.Event) -> None:
-        """Writes an event; kinds without a line of their own are passed over."""
+        """Write an event; kinds without a line of their own are passed over."""
 
     @on_event.register
     def _(self, event: events.Started) -> None:
@@ -133,7 +133,7 @@ class JsonLog:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Write what is left."""
         try:
             self._file.close()
         except OSError as error:
@@ -157,7 +157,7 @@ class JsonLog:
 
 
 def _predicted(plan: Any) -> dict[str, float] | None:
-    """What a plan (comm.Plan) says of an iteration, in ms; None where it was made without measured times."""
+    """Return what a plan (comm.Plan) says of an iteration, in ms; None where it was made without measured times."""
     if plan.backward_end <= 0:
         return None
     times = {"backward_ms": plan.backward_end, "communication_ms": plan.busy, "exposed_ms": plan.exposed}
@@ -165,7 +165,7 @@ def _predicted(plan: Any) -> dict[str, float] | None:
 
 
 def _trial(trial: Any) -> dict[str, Any]:
-    """A plan that was tried (comm.trials.Trial)."""
+    """Return a plan that was tried (comm.trials.Trial)."""
     candidate = trial.candidate
     return {
         "plan": candidate.label,
@@ -188,7 +188,7 @@ def scores_by_name(scores: Iterable[events.OutputValue]) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with every number that JSON cannot express replaced by None."""
+    """Return the value with every number that JSON cannot express replaced by None."""
     if isinstance(value, dict):
         return {name: _finite(entry) for name, entry in value.items()}
     if isinstance(value, list):

@@ -28,7 +28,7 @@ class LogFile(logging.FileHandler):
     """A rank's file. When it cannot be written any more, that is said once, and the run goes on without it."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Gives the file up."""
+        """Close the file for good."""
         problem = sys.exc_info()[1]
         reason = getattr(problem, "strerror", None) or problem
         logging.getLogger("mgcaffe").removeHandler(self)
@@ -38,7 +38,7 @@ class LogFile(logging.FileHandler):
 
 
 def open_log_file(folder: str, rank: int) -> LogFile:
-    """Creates this rank's file; the folder is made where it is missing.
+    """Create this rank's file; the folder is made where it is missing.
 
     Raises:
         EngineError: (exit code 73) it cannot be written.
@@ -59,7 +59,7 @@ def open_log_file(folder: str, rank: int) -> LogFile:
 
 
 def _link(link: Path, name: str) -> None:
-    """Points the link to the file; some file systems have no links, and the log does not need them."""
+    """Point the link to the file; some file systems have no links, and the log does not need them."""
     try:
         link.unlink(missing_ok=True)
         link.symlink_to(name)

@@ -22,7 +22,7 @@ _SMOOTHING = 0.1
 # The share of an iteration from which on its wait for data is shown.
 _WORTH_SHOWING = 0.05
 _BAR = 20
-# A terminal of this width has room for the bar.
+# A terminal of this width fits the bar.
 _WIDE = 120
 # What "12:34:56" takes beside a gap.
 _TIME_LEFT = 9
@@ -55,7 +55,7 @@ class ProgressListener:
 
     @singledispatchmethod
     def on_event(self, event: events.Event) -> None:
-        """Shows an event; kinds that say nothing to a person are passed over."""
+        """Show an event; kinds that say nothing to a person are passed over."""
 
     @on_event.register
     def _(self, event: events.Started) -> None:
@@ -131,14 +131,14 @@ class ProgressListener:
             self._print(line)
 
     def close(self) -> None:
-        """Leaves the terminal as a run that ends should; harmless when repeated."""
+        """Leave the terminal as a run that ends should; harmless when repeated."""
         self._progress.stop()
 
     def _is_wide(self) -> bool:
         return self.console.width >= _WIDE
 
     def _fitting(self, figures: list[str]) -> str:
-        """As many of the figures, from the first on, as the line has room for."""
+        """Return as many of the figures, from the first on, as fit into the line."""
         room = self.console.width - self._taken
         for count in range(len(figures), 0, -1):
             for gap in ("  ", " "):

@@ -53,7 +53,7 @@ class TensorBoardListener:
 
     @singledispatchmethod
     def on_event(self, event: events.Event) -> None:
-        """Writes an event; kinds without figures are passed over."""
+        """Write an event; kinds without figures are passed over."""
 
     @on_event.register
     def _(self, event: events.Started) -> None:
@@ -112,7 +112,7 @@ class TensorBoardListener:
         self._flush()
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Write what is left."""
         if self._writer is not None:
             try:
                 self._writer.close()
@@ -123,7 +123,7 @@ class TensorBoardListener:
         listed = list(values)
         names = [value.name for value in listed]
         for value in listed:
-            # An output of several numbers has them told apart by their place among the outputs.
+            # The numbers of an output are distinguished by their place among the outputs.
             name = value.name if names.count(value.name) == 1 else f"{value.name}_{value.index}"
             self._write(f"{group}/{name}", value.value, iteration)
 
@@ -153,7 +153,7 @@ class TensorBoardListener:
 
 
 def _event(**fields: Any) -> bytes:
-    """A record of the file."""
+    """Return a record of the file."""
     from tensorboardX.proto.event_pb2 import Event
 
     content: bytes = Event(wall_time=time.time(), **fields).SerializeToString()

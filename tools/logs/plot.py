@@ -19,7 +19,7 @@ Series = dict[str, list[tuple[int, float]]]
 
 
 def check_plot(path: str) -> None:
-    """Makes sure, before any work, that a plot can be drawn.
+    """Make sure, before any work, that a plot can be drawn.
 
     Raises:
         UsageError: matplotlib is not installed, or another suffix than .png, .svg and .pdf.
@@ -31,7 +31,7 @@ def check_plot(path: str) -> None:
 
 
 def plot_log(path: str, log: RunLog) -> None:
-    """Draws one panel for losses, one for scores that are no losses, and one for the learning rate.
+    """Draw one panel for losses, one for scores that are no losses, and one for the learning rate.
 
     Raises:
         EngineError: with exit code 73, when the file cannot be written.
@@ -53,7 +53,7 @@ def plot_log(path: str, log: RunLog) -> None:
 
 
 def panels_of(log: RunLog) -> dict[str, Series]:
-    """What is drawn: the lines of each panel by their names."""
+    """Return what is drawn: the lines of each panel by their names."""
     losses: Series = {}
     scores: Series = {}
     for group, rows in [("train", log.train), *((f"test #{net}", log.tests[net]) for net in sorted(log.tests))]:

@@ -59,7 +59,7 @@ class Row:
     others: dict[str, float] = field(default_factory=dict)
 
     def values(self) -> dict[str, float]:
-        """Every output by its name (with its number where several share one), then the other figures."""
+        """Return every output by its name (with its number where several share one), then the other figures."""
         names = [name for _, name, _ in self.outputs]
         named = {
             name if names.count(name) == 1 else f"{name}_{number}": value
@@ -86,7 +86,7 @@ class RunLog:
 
 
 def read_logs(paths: Sequence[str]) -> RunLog:
-    """Reads logs, each the continuation of the one before.
+    """Read logs, each the continuation of the one before.
 
     Raises:
         DataError: one cannot be read, or holds no iteration.
@@ -125,7 +125,7 @@ class _Reader:
         self._seconds = self._offset = 0.0
 
     def read(self, lines: Iterable[str], file: str) -> None:
-        """Takes the lines of a file.
+        """Take the lines of a file.
 
         Raises:
             DataError: one of them is JSON, but not as --json_log writes it; located.
@@ -144,7 +144,7 @@ class _Reader:
             self._read_text(text)
 
     def finish(self) -> RunLog:
-        """The tables, with the rates that hold at each test."""
+        """Return the tables, with the rates that hold at each test."""
         rates = [(row.iteration, row.rate) for row in self._log.train if row.rate is not None]
         for rows in self._log.tests.values():
             for row in rows:
@@ -155,7 +155,7 @@ class _Reader:
     # -- runs and rows -----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """A run begins; its first row says where."""
+        """Note that a run begins; its first row says where."""
         self._truncates = True
         self._row = None
 
@@ -170,7 +170,7 @@ class _Reader:
         return self._row
 
     def _truncate(self, iteration: int) -> None:
-        """Forgets what earlier runs did from this iteration on, and goes on with their clock."""
+        """Forget what earlier runs did from this iteration on, and go on with their clock."""
         self._truncates = False
         for rows in (self._log.train, *self._log.tests.values()):
             while rows and rows[-1].iteration >= iteration:
@@ -275,7 +275,7 @@ def _json_entry(text: str, file: str, number: int) -> Json | None:
 
 
 def _number(entry: Json, name: str, otherwise: float = float("nan")) -> float:
-    """A number of a JSON log, where what is not finite is null."""
+    """Return a number of a JSON log, where what is not finite is null."""
     value = entry.get(name)
     return otherwise if value is None else value.number()
 

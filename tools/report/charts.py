@@ -51,7 +51,7 @@ class Series:
 
 
 def stacked_bar(parts: Sequence[tuple[str, str, float]], total: float, unit: str = "ms") -> str:
-    """One bar of (name, colour, value) parts, each with its share; parts below 0.1 % are left out."""
+    """Return one bar of (name, colour, value) parts, each with its share; parts below 0.1 % are left out."""
     shown = [part for part in parts if total > 0 and part[2] / total >= 1e-3]
     drawing = Drawing(1120, 66, ", ".join(f"{name} {value:.3g} {unit}" for name, _, value in shown))
     x = 0.0
@@ -69,12 +69,12 @@ def stacked_bar(parts: Sequence[tuple[str, str, float]], total: float, unit: str
 
 
 def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteration", log: bool = False) -> str:
-    """A chart of lines over iterations; the vertical axis starts at 0 where that wastes little."""
+    """Return a chart of lines over iterations; the vertical axis starts at 0 where that wastes little."""
     drawing = Drawing(550, 250, title)
     shown = [each for each in series if each.points]
     drawing.text(46, 16, title, size=13, bold=True)
     if not shown:
-        drawing.text(46, 120, "nothing was told of it", colour=_SOFT)
+        drawing.text(46, 120, "nothing was recorded of it", colour=_SOFT)
         return drawing.render()
     xs = [x for each in shown for x, _ in each.points]
     ys = [y for each in shown for _, y in each.points]
@@ -94,7 +94,7 @@ def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteratio
 
 
 def thin_out(points: Sequence[Point]) -> list[Point]:
-    """At most about `_MOST_POINTS`: of each stretch the lowest and the highest, so that no peak is lost."""
+    """Return at most about `_MOST_POINTS`: of each stretch the lowest and the highest, so that no peak is lost."""
     if len(points) <= _MOST_POINTS:
         return list(points)
     stretch = -(-2 * len(points) // _MOST_POINTS)
@@ -162,7 +162,7 @@ def group_chart(groups: Sequence[GroupLine], backward: float, predicted_backward
 
 
 def schedule_chart(trials: Sequence[dict[str, Any]], chosen: int | None) -> str:
-    """A bar for each plan: measured (filled) where it was tried, predicted (outlined)."""
+    """Return a bar for each plan: measured (filled) where it was tried, predicted (outlined)."""
     shown = trials[:_MOST_ROWS]
     height = 34 + 30 * len(shown)
     drawing = Drawing(1120, height, "schedules compared")
@@ -192,7 +192,7 @@ def schedule_chart(trials: Sequence[dict[str, Any]], chosen: int | None) -> str:
 
 
 def size_text(count: float) -> str:
-    """Bytes for a reader."""
+    """Return bytes for a reader."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.3g} {unit}"

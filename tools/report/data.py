@@ -65,7 +65,7 @@ class RunLog:
         return later or self.iterations
 
     def median(self, name: str) -> float:
-        """A figure's median over the settled iterations, 0 where it was never told."""
+        """Return a figure's median over the settled iterations, 0 where it was never given."""
         values = [line[name] for line in self.settled if line.get(name) is not None]
         return statistics.median(values) if values else 0.0
 
@@ -95,14 +95,14 @@ def read_run(path: Path) -> RunLog:
         else:
             _note(run, kind, line)
     if not iterations:
-        raise DataError("no iteration is told of here", location=Location(str(path)), hint=_HINT)
+        raise DataError("it holds no iteration", location=Location(str(path)), hint=_HINT)
     run.iterations = [iterations[number] for number in sorted(iterations)]
     run.tests = [tests[key] for key in sorted(tests)]
     return run
 
 
 def _checked(line: Json, kind: str) -> dict[str, Any]:
-    """The members of a line that are read, and its iteration."""
+    """Return the members of a line that are read, and its iteration."""
     values = {"iter": line["iter"].integer()} if kind not in ("start", "trial") else {}
     for name, read in _MEMBERS[kind].items():
         member = line.get(name)
@@ -112,7 +112,7 @@ def _checked(line: Json, kind: str) -> dict[str, Any]:
 
 
 def _scores(scores: Json) -> dict[str, float]:
-    """The scores of one finite number each; of a list of numbers nothing is shown."""
+    """Return the scores of one finite number each; of a list of numbers nothing is shown."""
     members = {name: value for name, value in scores.members().items() if value.value is not None}
     return {name: value.number() for name, value in members.items() if not value.is_list()}
 
@@ -139,7 +139,7 @@ def _note(run: RunLog, kind: str, line: Json) -> None:
 
 
 def _trial(trial: Json) -> dict[str, Any]:
-    """A plan that was tried, or that has been predicted only."""
+    """Return a plan that was tried, or that has been predicted only."""
     needed = ("plan", "groups", "predicted_ms", "exposed_ms")
     return _checked(trial, "trial") | {name: _MEMBERS["trial"][name](trial[name]) for name in needed}
 
@@ -167,7 +167,7 @@ def read_predictions(path: Path) -> list[dict[str, Any]]:
 
 
 def read_text(path: Path) -> str:
-    """A file's text.
+    """Return a file's text.
 
     Raises:
         DataError: it cannot be read.

@@ -88,7 +88,7 @@ def _comm_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: float, 
 
 
 def _queued(box: Box) -> float:
-    """The milliseconds from when a group was ready until its all-reduce began."""
+    """Return the milliseconds from when a group was ready until its all-reduce began."""
     return float(box.facts["start_ms"] - box.facts["ready_ms"])
 
 

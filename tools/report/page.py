@@ -45,7 +45,7 @@ _LAST_LINES = 12
 
 
 def make_page(run: RunLog, timeline: TimelineData | None, *, plan: Sequence[dict[str, Any]] = (), log: str = "") -> str:
-    """The page.
+    """Return the page.
 
     Args:
         run: the JSON log.
@@ -84,7 +84,7 @@ def _head(run: RunLog, timeline: TimelineData | None) -> str:
     facts = [
         ("iterations", f"{last['iter'] + 1}" + (f" of {run.start['max_iter']}" if "max_iter" in run.start else "")),
         ("ranks", run.start.get("ranks", 1)),
-        ("images a second", number_text(run.median("images_per_s"))),
+        ("images per second", number_text(run.median("images_per_s"))),
         ("final loss", number_text(last["smoothed_loss"]) if last.get("smoothed_loss") is not None else "not a number"),
     ]
     for name, value in (run.tests[-1]["scores"] if run.tests else {}).items():
@@ -106,7 +106,7 @@ def _head(run: RunLog, timeline: TimelineData | None) -> str:
 
 
 def _where(run: RunLog, timeline: TimelineData | None) -> str:
-    """The answer to "where did the time go?", in one sentence and one bar."""
+    """Return the answer to "where did the time go?", in one sentence and one bar."""
     if timeline is not None:
         phases = timeline.phases()
         recorded = f"mean over {_count(len(timeline.iterations), 'recorded iteration')}"
@@ -122,12 +122,12 @@ def _where(run: RunLog, timeline: TimelineData | None) -> str:
     hidden, exposed = _communication(run, timeline)
     if hidden + exposed > 0:
         bar = [("hidden behind computing", COLOURS["allreduce"], hidden), ("waited for", COLOURS["wait"], exposed)]
-        body += f"<p>Communication, {hidden + exposed:.2f} ms an iteration:</p>{stacked_bar(bar, hidden + exposed)}"
+        body += f"<p>Communication, {hidden + exposed:.2f} ms per iteration:</p>{stacked_bar(bar, hidden + exposed)}"
     return _section("Where an iteration's time goes", f"<p>{escape(source)}</p>{body}")
 
 
 def _verdict(phases: dict[str, float], total: float) -> str:
-    """The largest shares, and what to look at."""
+    """Return the largest shares, and what to look at."""
     ordered = sorted(phases.items(), key=lambda item: -item[1])
     shares = ", ".join(
         f"<b>{NAMES.get(name, name)} {100 * value / total:.0f} %</b>"
@@ -139,11 +139,11 @@ def _verdict(phases: dict[str, float], total: float) -> str:
         advice = " Reading data is the bottleneck: a faster source, or more prefetch, helps."
     elif phases.get("wait", 0.0) > 0.15 * total:
         advice = " Much of it waits for communication: compare the schedules and the groups below."
-    return f"Of {total:.2f} ms an iteration: {shares}.{advice}"
+    return f"Of {total:.2f} ms per iteration: {shares}.{advice}"
 
 
 def _communication(run: RunLog, timeline: TimelineData | None) -> tuple[float, float]:
-    """(hidden, exposed) milliseconds an iteration, of the recorded iterations or else of the log's."""
+    """(hidden, exposed) milliseconds per iteration, of the recorded iterations or else of the log's."""
     if timeline is None or not timeline.plan:
         return run.median("comm_hidden_ms"), run.median("comm_exposed_ms")
     count = len(timeline.iterations) * len(timeline.ranks)
@@ -174,7 +174,7 @@ def _iteration(timeline: TimelineData | None) -> str:
 
 
 def _predicted(run: RunLog, timeline: TimelineData) -> str:
-    """What the recorded plan's predictions rest on."""
+    """Return what the recorded plan's predictions rest on."""
     if run.plan is None:
         return "Predicted by the run that found this plan"
     if min(timeline.iterations, default=0) < run.plan["iter"]:
@@ -262,7 +262,7 @@ def _curves(run: RunLog) -> str:
             ],
         ),
         line_chart("learning rate", [Series("rate", _points(run.iterations, "lr"), orange)]),
-        line_chart("images a second", [Series("images/s", _points(run.iterations, "images_per_s"), "#009E73")]),
+        line_chart("images per second", [Series("images/s", _points(run.iterations, "images_per_s"), "#009E73")]),
     ]
     palette = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
     series: dict[str, list[tuple[float, float]]] = {}

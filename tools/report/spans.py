@@ -54,7 +54,7 @@ class TimelineData:
 
     Attributes:
         path: where it lies.
-        ranks: what is told of each rank, by rank.
+        ranks: what was recorded of each rank, by rank.
         iterations: those that were recorded.
         plan: the plan in the recorded iterations, None on one rank.
         boxes: all spans, by start.
@@ -84,17 +84,17 @@ class TimelineData:
         return wholes
 
     def span_of(self, iteration: int, rank: int = 0) -> Box | None:
-        """The whole of an iteration on a rank."""
+        """Return the whole of an iteration on a rank."""
         return self._wholes.get((rank, iteration))
 
     def typical_iteration(self) -> int:
-        """The one whose length is the median."""
+        """Return the one whose length is the median."""
         spans = [box for number in self.iterations if (box := self.span_of(number)) is not None]
         spans.sort(key=lambda box: box.length)
         return int(spans[len(spans) // 2].facts["iteration"])
 
     def phases(self) -> dict[str, float]:
-        """The mean milliseconds of an iteration that each phase takes, over ranks; `other` is the rest.
+        """Return the mean milliseconds of an iteration that each phase takes, over ranks; `other` is the rest.
 
         Where groups are on their way while the ranks agree on the loss, that is waiting for communication.
         """
@@ -116,11 +116,11 @@ class TimelineData:
         return means
 
     def allreduces(self) -> list[Box]:
-        """The all-reduces of all ranks."""
+        """Return the all-reduces of all ranks."""
         return [box for box in self.boxes if box.category == "allreduce"]
 
     def backward_ms(self) -> float:
-        """The median length of the backward pass, from its first layer's start to its last one's end."""
+        """Return the median length of the backward pass, from its first layer's start to its last one's end."""
         passes: dict[tuple[int, int], list[Box]] = {}
         for box in self.boxes:
             if box.category == "backward" and "iteration" in box.facts:
@@ -130,7 +130,7 @@ class TimelineData:
         return statistics.median(lengths) if lengths else 0.0
 
     def groups(self) -> list[GroupLine]:
-        """Every group of the plan, in the order of the all-reduces."""
+        """Return every group of the plan, in the order of the all-reduces."""
         if self.plan is None:
             return []
         facts: dict[int, list[dict[str, Any]]] = {}
@@ -164,7 +164,7 @@ def _triple(group: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def _shared_time(boxes: Sequence[Box], category: str) -> float:
-    """The milliseconds in which a rank's spans of a category and its all-reduces run at the same time."""
+    """Return the milliseconds in which a rank's spans of a category and its all-reduces run at the same time."""
     reduced = [box for box in boxes if box.category == "allreduce"]
     return sum(
         max(0.0, min(box.end, other.end) - max(box.start, other.start))
@@ -188,7 +188,7 @@ def _own_lengths(boxes: Sequence[Box]) -> list[float]:
 
 
 def _holds(outer: Box, inner: Box) -> bool:
-    """Whether a span lies inside another: waiting for data inside the data layer, an update inside forward."""
+    """Return whether a span lies inside another: waiting for data inside the data layer, an update inside forward."""
     return inner.start >= outer.start and inner.end <= outer.end + 1e-6
 
 

@@ -28,7 +28,7 @@ class Drawing:
         self, x: float, y: float, width: float, height: float, fill: str, *,
         tip: str = "", stroke: str = "", dashed: bool = False, opacity: float = 1.0, radius: float = 0.0,
     ) -> None:  # fmt: skip
-        """A rectangle; `tip` appears where the mouse rests on it."""
+        """Return a rectangle; `tip` appears where the mouse rests on it."""
         more = f' stroke="{stroke}"' if stroke else ""
         more += ' stroke-dasharray="3 2"' if dashed else ""
         more += f' opacity="{opacity:g}"' if opacity != 1 else ""
@@ -42,7 +42,7 @@ class Drawing:
     def line(
         self, x1: float, y1: float, x2: float, y2: float, colour: str, *, width: float = 1.0, dashed: bool = False
     ) -> None:
-        """A straight line."""
+        """Return a straight line."""
         dash = ' stroke-dasharray="4 3"' if dashed else ""
         self._parts.append(
             f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" stroke="{colour}" '
@@ -52,14 +52,14 @@ class Drawing:
     def curve(
         self, points: Sequence[tuple[float, float]], colour: str, *, width: float = 1.6, opacity: float = 1.0
     ) -> None:
-        """A line through points."""
+        """Return a line through points."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self._parts.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}" opacity="{opacity:g}"/>'
         )
 
     def dot(self, x: float, y: float, colour: str, tip: str) -> None:
-        """A point with a tip."""
+        """Return a point with a tip."""
         self._parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{escape(tip)}</title></circle>'
         )
@@ -68,7 +68,7 @@ class Drawing:
         self, x: float, y: float, text: str, *,
         size: float = 12, colour: str = "#333", anchor: str = "start", bold: bool = False,
     ) -> None:  # fmt: skip
-        """A line of text; y is its baseline."""
+        """Return a line of text; y is its baseline."""
         weight = ' font-weight="600"' if bold else ""
         self._parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}" text-anchor="{anchor}"{weight}>'
@@ -78,7 +78,7 @@ class Drawing:
     def fitted_text(
         self, x: float, y: float, width: float, text: str, *, size: float = 11, colour: str = "#fff"
     ) -> None:
-        """A text in the middle of `width` pixels, shortened to fit, or left out where nothing would be legible."""
+        """Return a text centred in `width` pixels, shortened to fit, or left out where nothing would be legible."""
         room = int((width - 6) / (0.58 * size))
         if room >= len(text):
             self.text(x + width / 2, y, text, size=size, colour=colour, anchor="middle")
@@ -86,7 +86,7 @@ class Drawing:
             self.text(x + width / 2, y, text[: room - 1] + "…", size=size, colour=colour, anchor="middle")
 
     def render(self) -> str:
-        """The picture as an element of a page."""
+        """Return the picture as an element of a page."""
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(self._label)}">'
             f"{''.join(self._parts)}</svg>"
@@ -102,7 +102,7 @@ class Scale:
         self.start, self.end = start, end
 
     def __call__(self, value: float) -> float:
-        """The pixel of a number."""
+        """Return the pixel of a number."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, count: int = 6) -> list[float]:
@@ -116,7 +116,7 @@ class Scale:
 
 
 def number_text(value: float) -> str:
-    """A number as short as it may be."""
+    """Return a number as short as it may be."""
     if abs(value) >= 1000:
         return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3g}"
     if value and abs(value) < 1e-3:

@@ -26,7 +26,7 @@ _SAME_NAMES = (
 
 
 def apply_comm_settings(solver: SolverParameter, path: str | Path, flags: Flags) -> None:
-    """Completes the solver's own fields from the file beside it, and `comm_param` from the flags.
+    """Complete the solver's own fields from the file beside it, and `comm_param` from the flags.
 
     Args:
         solver: the SolverParameter; changed in place.
@@ -59,10 +59,10 @@ def apply_comm_settings(solver: SolverParameter, path: str | Path, flags: Flags)
 
 
 def sidecar(solver: Path) -> Path:
-    """The file beside a solver that holds the fields of ours."""
+    """Return the file beside a solver that holds the fields of ours."""
     return solver.with_name(solver.name.removesuffix(".prototxt") + ".engine.prototxt")
 
 
 def schedule_name(solver: SolverParameter) -> str:
-    """The schedule in force, in the flag's spelling."""
+    """Return the schedule in force, in the flag's spelling."""
     return str(CommParameter.Schedule.Name(solver.comm_param.schedule)).lower()

@@ -1,7 +1,7 @@
 """How many threads of computation a rank may start, and whether its launcher has bound it to too few cores.
 
 Open MPI binds each of two ranks to one core by default. The reducer's thread then shares that core with the
-backward pass, and on a host of sixteen cores fourteen stay idle. Nobody notices, so it is said.
+backward pass, and on a host of sixteen cores fourteen stay idle. Users don't notice, so a warning says it.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class _Notes:
 
 
 def dry_run(flags: Flags, path: str, communicator: Communicator) -> int:
-    """Tries a run out; every rank calls it, rank 0 reports on standard output.
+    """Try a run out; every rank calls it, rank 0 reports on standard output.
 
     Returns:
         The exit code, 0.
@@ -129,7 +129,7 @@ def _make_scratch(prefix: Path, communicator: Communicator) -> Path:
 
 
 def _once(param: SolverParameter, prefix: Path | None) -> None:
-    """Changes a solver so that it does everything once, where and when it is told to."""
+    """Change a solver so that it does everything once, where and when it is asked to."""
     if prefix is not None:
         param.snapshot_prefix = str(prefix)
     param.snapshot = 0
@@ -142,7 +142,7 @@ def _once(param: SolverParameter, prefix: Path | None) -> None:
 
 
 def _try_snapshot(solver: Solver, prefix: Path) -> int:
-    """Writes a snapshot, reads it back and compares; gives its size in bytes."""
+    """Write a snapshot, read it back and compare; return its size in bytes."""
     before = solver.net.arena.data.clone()
     iteration = solver.iteration
     solver.snapshot()
@@ -195,7 +195,7 @@ def _of_step(solver: Solver, notes: _Notes, start: int) -> list[str]:
 
 
 def _of_snapshots(param: SolverParameter, prefix: Path, size: int, start: int) -> list[str]:
-    """What the run's snapshots will take.
+    """Return what the run's snapshots will take.
 
     Args:
         param: the solver as the user wrote it.

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 def calm_waiting_threads() -> None:
-    """Has idle OpenMP threads spin for some ten microseconds only; to be called before PyTorch is imported.
+    """Have idle OpenMP threads spin for some ten microseconds only; to be called before PyTorch is imported.
 
     By default they spin for milliseconds, on cores that other threads need: those that read data or reduce
     gradients, and other programs. Measured on two cores that others use as well, digits example, two threads:
@@ -57,7 +57,7 @@ def calm_waiting_threads() -> None:
 
 
 def speed_up_memory() -> str:
-    """Makes big tensors cheap to allocate; to be called before PyTorch allocates its first one.
+    """Make big tensors cheap to allocate; to be called before PyTorch allocates its first one.
 
     Returns:
         What was done: `huge pages`, `kept` (freed memory is not returned to the kernel), or `nothing`.
@@ -78,7 +78,7 @@ def _kernel_offers_huge_pages() -> bool:
 
 
 def keep_freed_memory(mapped_from: int) -> bool:
-    """Has malloc keep what is freed for the next allocation, up to blocks of `mapped_from` bytes.
+    """Have malloc keep what is freed for the next allocation, up to blocks of `mapped_from` bytes.
 
     Returns:
         False where the C library is not glibc, or refuses.
@@ -90,7 +90,7 @@ def keep_freed_memory(mapped_from: int) -> bool:
 
 
 def keep_memory_of_small_net(net: Net) -> bool:
-    """Has malloc keep every block that a small net frees; to be called once the net's shapes are known.
+    """Have malloc keep every block that a small net frees; to be called once the net's shapes are known.
 
     A mapped block is zeroed by the kernel each time it comes back: 3 % of a step of cifar10_quick, whose largest
     blob has 13 MiB. Large nets stay as `speed_up_memory` left them: kept blocks of many sizes would cost ResNet-50
@@ -104,7 +104,7 @@ def keep_memory_of_small_net(net: Net) -> bool:
 
 
 def set_threads(asked: int | None, local_size: int) -> int:
-    """Sets how many threads compute, and warns of a launcher that has bound this rank to too few cores.
+    """Set how many threads compute, and warn of a launcher that has bound this rank to too few cores.
 
     Args:
         asked: `--threads`; otherwise OMP_NUM_THREADS decides, and without it the cores over the local ranks.
@@ -129,7 +129,7 @@ def _threads_of_environment() -> int | None:
 
 
 def pick_device(gpu: str | None, local_rank: int = 0, local_size: int = 1) -> torch.device:
-    """The device of this rank.
+    """Return the device of this rank.
 
     Args:
         gpu: `--gpu`: an id, a list with one for each local rank, or `all`; None means the CPU.
@@ -175,7 +175,7 @@ def _devices(count: int) -> str:
 
 
 def processor_name() -> str:
-    """The CPU's model as the kernel calls it."""
+    """Return the CPU's model as the kernel calls it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

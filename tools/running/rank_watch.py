@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.comm.supervision import leftovers
 from mgcaffe.comm.supervision import status as statuses
-from mgcaffe.comm.supervision.watch import Watch
+from mgcaffe.comm.supervision.watch import JobWatch
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.tools.running.signals import Requests, StopFile
@@ -47,7 +47,7 @@ class RankWatch:
         if has_record and not faulthandler.is_enabled():
             # A crash in a library then shows where in our code it was called.
             faulthandler.enable()
-        self._watch = Watch(
+        self._watch = JobWatch(
             self.status,
             speak,
             stall_timeout_s=flags.stall_timeout,
@@ -63,7 +63,7 @@ class RankWatch:
         statuses.doing("setting up: loading libraries and joining the other ranks")
 
     def look_for(self, stop_file: Path) -> None:
-        """Has a file stop the run.
+        """Have a file stop the run.
 
         Raises:
             UsageError: it is there already.
@@ -84,7 +84,7 @@ class RankWatch:
 
 
 def speak(message: str) -> None:
-    """Prints a message for the user."""
+    """Print a message for the user."""
     try:
         sys.stderr.write(f"{message}\n")
         sys.stderr.flush()

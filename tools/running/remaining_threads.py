@@ -71,7 +71,7 @@ def _rank() -> str:
 
 
 def _place(thread: threading.Thread) -> str:
-    """Where the thread is, outside of Python's own threading module."""
+    """Return where the thread is, outside of Python's own threading module."""
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None and frame.f_code.co_filename == threading.__file__:
         frame = frame.f_back

@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_requeue(snapshot: str | None) -> None:
-    """Makes sure that `--requeue` can do what it promises.
+    """Make sure that `--requeue` can do what it promises.
 
     Raises:
         UsageError: outside of Slurm, or without a flag that makes the requeued job go on.
@@ -31,7 +31,7 @@ def check_requeue(snapshot: str | None) -> None:
 
 
 def requeue(cause: str) -> None:
-    """Has Slurm start this job again if a signal of Slurm's stopped it; to be the last thing that is done.
+    """Have Slurm start this job again if a signal of Slurm's stopped it; to be the last thing that is done.
 
     Args:
         cause: what stopped the run (`Requests.cause`).

@@ -15,7 +15,7 @@ from mgcaffe.solvers.solver import Solver
 
 @contextmanager
 def rescued(solver: Solver, communicator: Communicator) -> Iterator[None]:
-    """Trains inside; where other ranks' death ends it, a snapshot is written before the exception goes on.
+    """Train inside; where other ranks' death ends it, a snapshot is written before the exception goes on.
 
     Raises:
         PeerFailure: the one that came.
@@ -30,7 +30,7 @@ def rescued(solver: Solver, communicator: Communicator) -> Iterator[None]:
 
 
 def _gone_here(size: int) -> frozenset[int]:
-    """The ranks of this host whose processes are gone; MPI may know of them a little later."""
+    """Return the ranks of this host whose processes are gone; MPI may know of them a little later."""
     path = statuses.current().path
     places = Peers(path.parent if path is not None else None, size).places()
     return frozenset(rank for rank, place in places.items() if not statuses.is_alive(place.pid))

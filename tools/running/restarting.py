@@ -16,7 +16,7 @@ from mgcaffe.tools.flags.snapshot_flags import chosen_snapshot
 def snapshot_after_restart(
     flags: Flags, source: SolverSource, communicator: Communicator, listeners: Sequence[SolverListener]
 ) -> str | None:
-    """The solverstate to go on from, the same on every rank; None to start anew. Collective.
+    """Return the solverstate to go on from, the same on every rank; None to start anew. Collective.
 
     After a restart it is the newest valid one that this run has written. Until there is one, the run begins as its
     flags say: an older snapshot under the same prefix may be another run's.

@@ -28,7 +28,7 @@ class Session:
         self.watch: RankWatch | None = None
 
     def connect(self) -> Communicator:
-        """Joins the other ranks of the job, if the launcher started any.
+        """Join the other ranks of the job, if the launcher started any.
 
         Raises:
             CommError: `comm.transport.connect.connect`'s.
@@ -44,7 +44,7 @@ class Session:
         return communicator
 
     def leave(self, *, failed: bool) -> None:
-        """Lets the other ranks know that this one ends, if it has not joined them; they would wait for it for ever.
+        """Let the other ranks know that this one ends, if it has not joined them; they would wait for it.
 
         Args:
             failed: whether it ends by an error.
@@ -71,7 +71,7 @@ class Session:
             self.watch.close(process_ends=process_ends)
 
     def refuse_ranks(self, command: str) -> None:
-        """Makes sure that a subcommand for one process was not started as several.
+        """Make sure that a subcommand for one process was not started as several.
 
         Raises:
             UsageError: it was.

@@ -17,7 +17,7 @@ class DoingListener:
         self._status = status
 
     def on_event(self, event: Event) -> None:
-        """Takes an event."""
+        """Take an event."""
         if isinstance(event, Started):
             self._status.iteration(event.iteration)
             statuses.doing("starting to train")
@@ -29,7 +29,7 @@ class DoingListener:
 
 
 def follow(solver: Solver, status: statuses.Status) -> None:
-    """Has a solver write into a record what it does, layer by layer."""
+    """Have a solver write into a record what it does, layer by layer."""
     waiting = statuses.encode("waiting for the other ranks' gradients and updating the weights")
     _follow_net(solver.net, status, "")
 

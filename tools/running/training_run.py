@@ -44,7 +44,7 @@ from mgcaffe.tools.timeline.recorder import Timeline
 
 
 def train(flags: Flags, path: str, communicator: Communicator, watch: RankWatch) -> int:
-    """Trains as a solver's file and the flags say; every rank calls it.
+    """Train as a solver's file and the flags say; every rank calls it.
 
     Args:
         flags, path: of `engine train`, and the solver's file.
@@ -107,7 +107,7 @@ def train(flags: Flags, path: str, communicator: Communicator, watch: RankWatch)
 
 
 def stop_file(flags: Flags, source: SolverSource) -> Path:
-    """The file whose appearance stops the run."""
+    """Return the file whose appearance stops the run."""
     if flags.stop_file:
         return Path(flags.stop_file)
     prefix = snapshot_prefix(source.param, source)
@@ -125,7 +125,7 @@ class _Ending:
 
 
 def read_solver(flags: Flags, path: str) -> SolverSource:
-    """The solver's file with what the flags change in it."""
+    """Return the solver's file with what the flags change in it."""
     source = read_solver_source(path, strict=flags.strict)
     solver = source.param
     apply_comm_settings(solver, path, flags)

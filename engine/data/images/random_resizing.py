@@ -82,7 +82,7 @@ class RandomResizing:
         return self.down if height <= image.shape[1] and width <= image.shape[2] else self.up
 
     def _sizes(self, shapes: Sequence[tuple[int, ...]], records: Sequence[int], stream: int) -> NDArray[np.int64]:
-        """The new height and width of each image, in float32 as the fork computes them."""
+        """Return the new height and width of each image, in float32 as the fork computes them."""
         given = np.array(shapes, np.int64).reshape(-1, 2)
         shorter = np.maximum(given.min(axis=1), 1)
         wanted = shorter
@@ -110,7 +110,7 @@ class RandomResizing:
 
 
 def _between(bounds: Range, records: Sequence[int], stream: int) -> NDArray[np.float32]:
-    """For each record a number within the bounds, whichever of them is the lower one."""
+    """Return for each record a number within the bounds, whichever of them is the lower one."""
     low, high = min(bounds), max(bounds)
     steps = random_numbers.below(stream, records, np.full(len(records), _STEPS))
     return (low + (high - low) * steps / (_STEPS - 1)).astype(np.float32)

@@ -102,7 +102,7 @@ class Transformer:
         return (channels, *self._crop)
 
     def _check_mean_of_window(self, channels: int) -> None:
-        """Where every image has a size of its own, the centre of the mean image belongs to each window."""
+        """Check that the mean image covers a window: its centre belongs to each where images differ in size."""
         assert self._mean_image is not None
         mean_channels, height, width = self._mean_image.shape
         if mean_channels != channels or height < self._crop[0] or width < self._crop[1]:

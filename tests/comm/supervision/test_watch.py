@@ -1,4 +1,4 @@
-"""Peers that die, stop or stand still are seen, told once by the lowest survivor, and end the job."""
+"""Peers that die, stop or stand still are seen, reported once by the lowest survivor, and end the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.supervision.peers import Peers
 from mgcaffe.comm.supervision.verdict import LAST_WORD, behind, lost_block, name_signal, stall_block
-from mgcaffe.comm.supervision.watch import Watch
+from mgcaffe.comm.supervision.watch import JobWatch
 
 _PEER = (
     "import sys, time; from pathlib import Path; from mgcaffe.comm.supervision import status\n"
@@ -61,7 +61,7 @@ def watch(tmp_path, monkeypatch):
         said, left = [], []
         record = status.open_status(tmp_path, rank, 3)
         settings = {"tick_s": 0.02, "patience_s": 0.1, "leave": left.append, **options}
-        watches.append(Watch(record, said.append, **settings).start())
+        watches.append(JobWatch(record, said.append, **settings).start())
         return record, said, left
 
     yield start

@@ -1,4 +1,4 @@
-"""Fields that nothing reads are told, those that would change the result refused, and none is dropped in silence."""
+"""Fields that nothing reads are warned about, and those that would change the result refused."""
 
 import csv
 

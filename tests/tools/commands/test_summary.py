@@ -1,4 +1,4 @@
-"""`engine summary`: figures, as wide as the terminal at most, and without the Split layers that nobody wrote."""
+"""`engine summary`: figures, as wide as the terminal at most, and without automatic Split layers."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_another_mpis_mpirun_is_refused(mpirun):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-np", "5", "-H", "a:2,b:2"], "has room for 4"),
+        (["-np", "5", "-H", "a:2,b:2"], "has 4 slots"),
         (["-H", "a:two"], "'a:two' is not a host"),
         (["-H", "a:2,,b"], "'' is not a host"),
         (["-np", "0"], "0 is too small"),

@@ -119,7 +119,8 @@ def test_the_page_answers_where_the_time_went(engine):
     page = page_of(engine)
     assert "tiny &lt;net&gt;" in page
     assert (
-        "Of 20.00 ms an iteration: <b>backward 50 %</b>, <b>forward 20 %</b>, <b>waiting for communication 10 %" in page
+        "Of 20.00 ms per iteration: <b>backward 50 %</b>, <b>forward 20 %</b>, <b>waiting for communication 10 %"
+        in page
     )
     assert "waiting for data: 1.000 ms, 5.0 %" in page and "other: 2.000 ms, 10.0 %" in page
     assert "hidden behind computing: 3.000 ms, 60.0 %" in page and "waited for: 2.000 ms, 40.0 %" in page
@@ -161,7 +162,7 @@ def test_the_page_of_a_resumed_run_says_that_another_run_predicted(engine):
 def test_without_a_timeline_the_log_alone_gives_the_shares(engine):
     engine.write("run.json", json_log())
     page = page_of(engine)
-    assert "Of 20.00 ms an iteration: <b>computing 75 %</b>, <b>waiting for communication 20 %" in page
+    assert "Of 20.00 ms per iteration: <b>computing 75 %</b>, <b>waiting for communication 20 %" in page
     assert "train with --timeline=FILE" in page and "train with --schedule=auto" in page
 
 
@@ -205,7 +206,7 @@ def test_a_resumed_or_broken_off_log_is_read(engine):
             65,
             "run.json:1:1: not a line of a JSON log: no JSON",
         ),
-        (("run.json",), {"run.json": line("start", net="x")}, 65, "no iteration is told of"),
+        (("run.json",), {"run.json": line("start", net="x")}, 65, "it holds no iteration"),
         (("run.json", "--timeline=t"), {"run.json": json_log(), "t": "{}"}, 65, "t:1:1: not a timeline"),
         (
             ("run.json", "--timeline=t"),
@@ -354,7 +355,7 @@ def test_texts_that_do_not_fit_are_shortened_or_left_out():
 
 
 def test_a_chart_of_nothing_says_so():
-    assert "nothing was told of it" in line_chart("loss", [Series("loss", [], "#000")])
+    assert "nothing was recorded of it" in line_chart("loss", [Series("loss", [], "#000")])
 
 
 @pytest.fixture
