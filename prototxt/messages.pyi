@@ -252,7 +252,7 @@ class NetParameter(Message):
     """The net's name, for logs."""
     @property
     def input(self) -> RepeatedScalarFieldContainer[str]:
-        """Names of the input blobs, in the old way; upgraded to an Input layer."""
+        """Names of the input blobs, in the old form; upgraded to an Input layer."""
     @property
     def input_shape(self) -> RepeatedCompositeFieldContainer[BlobShape]:
         """Their shapes."""
@@ -469,7 +469,7 @@ class SolverParameter(Message):
     snapshot_after_train: bool
     """Takes a snapshot at the end, too. Default: true."""
     solver_type: SolverParameter.SolverType
-    """type in the old way; upgraded. Default: SGD."""
+    """type in the old form; upgraded. Default: SGD."""
     layer_wise_reduce: bool
     """All-reduces layer by layer in Caffe; comm_param.schedule decides here. Default: true."""
     @property
@@ -1766,13 +1766,13 @@ class DataParameter(Message):
     """What the source is in Caffe; what the folder holds decides here, and LevelDB is refused. Default:
     LEVELDB."""
     scale: float
-    """transform_param.scale in the old way; upgraded. Default: 1."""
+    """transform_param.scale in the old form; upgraded. Default: 1."""
     mean_file: str
-    """transform_param.mean_file in the old way; upgraded."""
+    """transform_param.mean_file in the old form; upgraded."""
     crop_size: int
-    """transform_param.crop_size in the old way; upgraded. Default: 0."""
+    """transform_param.crop_size in the old form; upgraded. Default: 0."""
     mirror: bool
-    """transform_param.mirror in the old way; upgraded. Default: false."""
+    """transform_param.mirror in the old form; upgraded. Default: false."""
     force_encoded_color: bool
     """Without effect; force_color of transform_param decodes as colour. Default: false."""
     prefetch: int
@@ -1869,16 +1869,16 @@ class DummyDataParameter(Message):
         """Shapes of the tops: one for all, or one for each."""
     @property
     def num(self) -> RepeatedScalarFieldContainer[int]:
-        """Size of the first axis, in the old way."""
+        """Size of the first axis, in the old form."""
     @property
     def channels(self) -> RepeatedScalarFieldContainer[int]:
-        """Size of the second axis, in the old way."""
+        """Size of the second axis, in the old form."""
     @property
     def height(self) -> RepeatedScalarFieldContainer[int]:
-        """Size of the third axis, in the old way."""
+        """Size of the third axis, in the old form."""
     @property
     def width(self) -> RepeatedScalarFieldContainer[int]:
-        """Size of the fourth axis, in the old way."""
+        """Size of the fourth axis, in the old form."""
     def __init__(
         self,
         *,
@@ -2111,13 +2111,13 @@ class ImageDataParameter(Message):
     is_color: bool
     """Decodes as colour. Default: true."""
     scale: float
-    """transform_param.scale in the old way; upgraded. Default: 1."""
+    """transform_param.scale in the old form; upgraded. Default: 1."""
     mean_file: str
-    """transform_param.mean_file in the old way; upgraded."""
+    """transform_param.mean_file in the old form; upgraded."""
     crop_size: int
-    """transform_param.crop_size in the old way; upgraded. Default: 0."""
+    """transform_param.crop_size in the old form; upgraded. Default: 0."""
     mirror: bool
-    """transform_param.mirror in the old way; upgraded. Default: false."""
+    """transform_param.mirror in the old form; upgraded. Default: false."""
     root_folder: str
     """What stands before each name of the list."""
     short_side: int
@@ -2877,15 +2877,15 @@ class WindowDataParameter(Message):
     source: str
     """The window file."""
     scale: float
-    """transform_param.scale in the old way; upgraded. Default: 1."""
+    """transform_param.scale in the old form; upgraded. Default: 1."""
     mean_file: str
-    """transform_param.mean_file in the old way; upgraded."""
+    """transform_param.mean_file in the old form; upgraded."""
     batch_size: int
     """Windows of a batch on each rank."""
     crop_size: int
-    """transform_param.crop_size in the old way; upgraded. Default: 0."""
+    """transform_param.crop_size in the old form; upgraded. Default: 0."""
     mirror: bool
-    """transform_param.mirror in the old way; upgraded. Default: false."""
+    """transform_param.mirror in the old form; upgraded. Default: false."""
     fg_threshold: float
     """The overlap from which a window is foreground. Default: 0.5."""
     bg_threshold: float
@@ -3423,7 +3423,7 @@ class CommParameter(Message):
     BFLOAT16: ClassVar[CommParameter.WireType]
 
     schedule: CommParameter.Schedule
-    """Which gradients travel together, and when. Default: AUTO. A field of mgcaffe."""
+    """Which gradients are all-reduced together, and when. Default: AUTO. A field of mgcaffe."""
     bucket_mb: float
     """Size of a bucket with schedule THRESHOLD. Default: 25. A field of mgcaffe."""
     calibration_iterations: int
@@ -3437,10 +3437,10 @@ class CommParameter(Message):
     deterministic: bool
     """Measures nothing, so that two runs use the same plan. Default: false. A field of mgcaffe."""
     overlap_forward: bool
-    """Whether the last groups may travel beside the next forward pass; tried by schedule AUTO if not given. A
-    field of mgcaffe."""
+    """Whether the last groups may be all-reduced during the next forward pass; tried by schedule AUTO if not
+    given. A field of mgcaffe."""
     allreduce_type: CommParameter.WireType
-    """Number type in which gradients travel. Default: FLOAT32. A field of mgcaffe."""
+    """Number type in which gradients are sent. Default: FLOAT32. A field of mgcaffe."""
     hierarchical: bool
     """Sums within each host first. Default: false. A field of mgcaffe."""
     def __init__(
