@@ -22,7 +22,7 @@ from pathlib import Path
 import page
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_FAILED, EngineError
-from mgcaffe.tools.report.data import RunLog, read_run
+from mgcaffe.tools.report.data import RunRecord, read_run
 from mgcaffe.tools.report.spans import read_timeline
 from mgcaffe.tools.table import format_table
 
@@ -112,7 +112,7 @@ def _run(command: Sequence[str], output: int) -> int:
             raise
 
 
-def measured(schedule: str, run: RunLog, timeline: Path) -> page.Result:
+def measured(schedule: str, run: RunRecord, timeline: Path) -> page.Result:
     """Return the medians of a run over the iterations with its final plan."""
     plan = run.plan or {}
     predicted = plan.get("predicted")
@@ -120,7 +120,7 @@ def measured(schedule: str, run: RunLog, timeline: Path) -> page.Result:
     return page.Result(
         schedule=schedule,
         plan=str(plan.get("plan") or "not found in so few iterations"),
-        groups=len(plan.get("groups") or []),
+        groups=plan.get("groups") or 0,
         iteration_ms=iteration,
         hidden_ms=run.median("comm_hidden_ms"),
         exposed_ms=exposed,

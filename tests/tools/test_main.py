@@ -72,8 +72,11 @@ def test_mistakes_end_with_code_2_and_no_traceback(words, message):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 512 bytes."), ": 512 bytes"),
-        (RuntimeError("CUDA out of memory. Tried to allocate 2.50 GiB (GPU 0)"), ": 2.50 GiB"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 512 bytes."),
+            ": tried to allocate 512 bytes",
+        ),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.50 GiB (GPU 0)"), ": tried to allocate 2.50 GiB"),
         (MemoryError(), "out of memory"),
     ],
 )

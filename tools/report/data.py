@@ -34,7 +34,7 @@ _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
 
 
 @dataclass
-class RunLog:
+class RunRecord:
     """A run, also one that was resumed in the same file: what came later for an iteration holds.
 
     Of each line there are the members that the page reads, checked; a member that is null is left out.
@@ -70,13 +70,13 @@ class RunLog:
         return statistics.median(values) if values else 0.0
 
 
-def read_run(path: Path) -> RunLog:
+def read_run(path: Path) -> RunRecord:
     """Read a JSON log.
 
     Raises:
         DataError: it cannot be read, or is no such log; located.
     """
-    run = RunLog(path)
+    run = RunRecord(path)
     iterations: dict[int, dict[str, Any]] = {}
     tests: dict[tuple[int, int], dict[str, Any]] = {}
     for number, text in enumerate(read_text(path).split("\n"), 1):
@@ -117,7 +117,7 @@ def _scores(scores: Json) -> dict[str, float]:
     return {name: value.number() for name, value in members.items() if not value.is_list()}
 
 
-def _note(run: RunLog, kind: str, line: Json) -> None:
+def _note(run: RunRecord, kind: str, line: Json) -> None:
     if kind == "start":
         run.start = _checked(line, kind)
         run.finish = None
@@ -128,6 +128,8 @@ def _note(run: RunLog, kind: str, line: Json) -> None:
             source = line.get("predicted_from")
             run.plan["predicted_from"] = source.text() if source is not None else None
         run.plan["groups"] = len(line["groups"].elements())
+        if (predicted := line.get("predicted")) is not None:
+            run.plan["predicted"] = {name: value.number() for name, value in predicted.members().items()}
         run.plan["trials"] = [_trial(trial) for trial in trials.elements()] if trials is not None else []
     elif kind == "finish":
         run.finish = _checked(line, kind)

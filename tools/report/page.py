@@ -16,7 +16,7 @@ from mgcaffe.tools.report.charts import (
     size_text,
     stacked_bar,
 )
-from mgcaffe.tools.report.data import RunLog
+from mgcaffe.tools.report.data import RunRecord
 from mgcaffe.tools.report.iteration import iteration_picture
 from mgcaffe.tools.report.spans import TimelineData
 from mgcaffe.tools.report.svg import number_text
@@ -44,7 +44,9 @@ pre{font-size:12px;overflow:auto;background:#f8f8f8;padding:8px}footer{color:#88
 _LAST_LINES = 12
 
 
-def make_page(run: RunLog, timeline: TimelineData | None, *, plan: Sequence[dict[str, Any]] = (), log: str = "") -> str:
+def make_page(
+    run: RunRecord, timeline: TimelineData | None, *, plan: Sequence[dict[str, Any]] = (), log: str = ""
+) -> str:
     """Return the page.
 
     Args:
@@ -79,7 +81,7 @@ def html_page(title: str, body: str, footer: str) -> str:
     )
 
 
-def _head(run: RunLog, timeline: TimelineData | None) -> str:
+def _head(run: RunRecord, timeline: TimelineData | None) -> str:
     last = run.iterations[-1]
     facts = [
         ("iterations", f"{last['iter'] + 1}" + (f" of {run.start['max_iter']}" if "max_iter" in run.start else "")),
@@ -105,7 +107,7 @@ def _head(run: RunLog, timeline: TimelineData | None) -> str:
     return f'<h1>{name}</h1>{banner}<div class="facts">{cells}</div>'
 
 
-def _where(run: RunLog, timeline: TimelineData | None) -> str:
+def _where(run: RunRecord, timeline: TimelineData | None) -> str:
     """Return the answer to "where did the time go?", in one sentence and one bar."""
     if timeline is not None:
         phases = timeline.phases()
@@ -142,7 +144,7 @@ def _verdict(phases: dict[str, float], total: float) -> str:
     return f"Of {total:.2f} ms per iteration: {shares}.{advice}"
 
 
-def _communication(run: RunLog, timeline: TimelineData | None) -> tuple[float, float]:
+def _communication(run: RunRecord, timeline: TimelineData | None) -> tuple[float, float]:
     """(hidden, exposed) milliseconds per iteration, of the recorded iterations or else of the log's."""
     if timeline is None or not timeline.plan:
         return run.median("comm_hidden_ms"), run.median("comm_exposed_ms")
@@ -173,7 +175,7 @@ def _iteration(timeline: TimelineData | None) -> str:
     )
 
 
-def _predicted(run: RunLog, timeline: TimelineData) -> str:
+def _predicted(run: RunRecord, timeline: TimelineData) -> str:
     """Return what the recorded plan's predictions rest on."""
     if run.plan is None:
         return "Predicted by the run that found this plan"
@@ -187,7 +189,7 @@ def _predicted(run: RunLog, timeline: TimelineData) -> str:
     }.get(run.plan["predicted_from"], "Predicted where the plan file was made")
 
 
-def _groups(run: RunLog, timeline: TimelineData | None) -> str:
+def _groups(run: RunRecord, timeline: TimelineData | None) -> str:
     groups = timeline.groups() if timeline is not None else []
     if timeline is None or timeline.plan is None or not groups:
         return ""
@@ -227,7 +229,7 @@ def _pair(predicted: float, measured: float) -> str:
     return f"<td>{predicted:.3f}</td><td>{measured:.3f}</td>"
 
 
-def _schedules(run: RunLog, plan: Sequence[dict[str, Any]]) -> str:
+def _schedules(run: RunRecord, plan: Sequence[dict[str, Any]]) -> str:
     trials = (run.plan or {}).get("trials") or []
     if trials:
         fastest = "the first was chosen: of those that are as fast as the fastest, to within noise, the simplest plan"
@@ -251,7 +253,7 @@ def _schedules(run: RunLog, plan: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _curves(run: RunLog) -> str:
+def _curves(run: RunRecord) -> str:
     blue, orange = "#0072B2", "#D55E00"
     charts = [
         line_chart(
@@ -284,7 +286,7 @@ def _points(lines: Iterable[dict[str, Any]], name: str) -> list[tuple[float, flo
     return [(line["iter"], line[name]) for line in lines if line.get(name) is not None]
 
 
-def _notes(run: RunLog, log: str) -> str:
+def _notes(run: RunRecord, log: str) -> str:
     rows = "".join(
         f'<tr><td>{escape(kind)}</td><td class="left">{"" if at is None else at}</td>'
         f'<td class="left">{escape(text)}</td></tr>'

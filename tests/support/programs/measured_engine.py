@@ -34,7 +34,7 @@ def record(path: Path) -> None:
     """Has the solver write it down."""
     from mgcaffe.solvers.solver import Solver
 
-    end = Solver._end_iteration
+    end = Solver._end
 
     def end_and_measure(self: Solver, *arguments: Any, **options: Any) -> None:
         end(self, *arguments, **options)
@@ -43,7 +43,7 @@ def record(path: Path) -> None:
             with path.open("a") as file:
                 file.write(f"{self.iteration} {memory} {files}\n")
 
-    Solver._end_iteration = end_and_measure  # type: ignore[method-assign]
+    Solver._end = end_and_measure  # type: ignore[method-assign]
 
 
 def main() -> int:
