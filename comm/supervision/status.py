@@ -288,21 +288,23 @@ def processes_of(folder: Path) -> list[tuple[int, int]] | None:
     """Return the processes that a folder names, each with when it started (0: unknown).
 
     Returns:
-        None for a folder of another container or host, whose processes cannot be seen from here.
+        None for a folder of another container or host, whose processes cannot be seen from here; nothing for one that
+        names none, as a full disk or a limit on file sizes leaves it.
 
     Raises:
         OSError, ValueError: it cannot be read.
     """
     namespace = folder / _NAMESPACE
-    if namespace.exists() and namespace.read_text() != _pid_namespace():
-        return None
+    stated = namespace.read_text() if namespace.exists() else None
     places = read_places(folder).values()
+    if (stated and stated != _pid_namespace()) or (stated == "" and places):
+        return None
     if any(place.host != socket.gethostname() for place in places):
         return None
     processes = [(place.pid, place.started) for place in places]
     owner = folder / _OWNER
-    if owner.exists():
-        pid, _, started = owner.read_text().partition(" ")
+    if owner.exists() and (text := owner.read_text()):
+        pid, _, started = text.partition(" ")
         processes.append((int(pid), int(started or 0)))
     return processes
 

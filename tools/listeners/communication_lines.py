@@ -22,7 +22,7 @@ def comm_line(hidden_s: float, exposed_s: float, iterations: int) -> str:
         return "Communication: none"
     each = 1e3 / max(1, iterations)
     return (
-        f"Communication: {hidden_s * each:.3f} ms hidden, {exposed_s * each:.3f} ms exposed an iteration; "
+        f"Communication: {hidden_s * each:.3f} ms hidden, {exposed_s * each:.3f} ms exposed per iteration; "
         f"{100 * hidden_s / total:.1f} % hidden"
     )
 
@@ -30,7 +30,7 @@ def comm_line(hidden_s: float, exposed_s: float, iterations: int) -> str:
 def data_line(wait_s: float, seconds: float, iterations: int) -> str:
     """Return one line on how long so many iterations waited for their data; times are totals in seconds."""
     share = 100 * wait_s / seconds if seconds > 0 else 0.0
-    return f"Data: {1e3 * wait_s / max(1, iterations):.3f} ms waited for an iteration; {share:.1f} % of its time"
+    return f"Data: {1e3 * wait_s / max(1, iterations):.3f} ms waited per iteration; {share:.1f} % of its time"
 
 
 def plan_lines(event: PlanChosen) -> list[str]:

@@ -33,8 +33,8 @@ _LOSS = re.compile(rf"\bloss = {_NUMBER}", re.IGNORECASE)
 _RATE = re.compile(rf"\blr = {_NUMBER}", re.IGNORECASE)
 _OUTPUT = re.compile(rf"(Train|Test) net output #(\d{{1,9}}): (.+?) = {_NUMBER}(?:\s|$)", re.IGNORECASE)
 _TEST_LOSS = re.compile(rf"Test loss: {_NUMBER}", re.IGNORECASE)
-_COMM = re.compile(rf"Communication: {_NUMBER} ms hidden, {_NUMBER} ms exposed an iteration")
-_DATA = re.compile(rf"Data: {_NUMBER} ms waited for an iteration")
+_COMM = re.compile(rf"Communication: {_NUMBER} ms hidden, {_NUMBER} ms exposed (?:an|per) iteration")
+_DATA = re.compile(rf"Data: {_NUMBER} ms waited (?:for an|per) iteration")
 # Without a year in the prefix, a leap year takes every date.
 _SOME_YEAR = 2000
 _YEAR = timedelta(days=366)

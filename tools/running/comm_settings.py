@@ -61,8 +61,3 @@ def apply_comm_settings(solver: SolverParameter, path: str | Path, flags: Flags)
 def sidecar(solver: Path) -> Path:
     """Return the file beside a solver that holds the fields of ours."""
     return solver.with_name(solver.name.removesuffix(".prototxt") + ".engine.prototxt")
-
-
-def schedule_name(solver: SolverParameter) -> str:
-    """Return the schedule in force, in the flag's spelling."""
-    return str(CommParameter.Schedule.Name(solver.comm_param.schedule)).lower()

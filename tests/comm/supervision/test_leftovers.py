@@ -209,3 +209,15 @@ def test_a_folder_that_never_said_whose_it_is_goes_after_an_hour(jobs):
     os.utime(old, (time.time() - 4000,) * 2)
     leftovers.sweep()
     assert young.exists() and not old.exists()
+
+
+def test_a_folder_whose_files_could_not_be_written_goes_after_an_hour(jobs):
+    """A full disk, or a limit on file sizes, leaves them empty."""
+    young, old = (jobs / f"mgcaffe-{os.getuid()}-{name}" for name in ("young", "old"))
+    for folder in (young, old):
+        folder.mkdir()
+        (folder / "launcher").touch()
+        (folder / "pid-namespace").touch()
+    os.utime(old, (time.time() - 4000,) * 2)
+    leftovers.sweep()
+    assert young.exists() and not old.exists()

@@ -51,7 +51,7 @@ def test_caffes_lines_come_word_for_word(log):
 def test_the_end_names_accuracy_communication_and_snapshot(log):
     assert log[-4:] == [
         "Test net #0: accuracy = 0.985",
-        "Communication: 3.000 ms hidden, 1.000 ms exposed an iteration; 75.0 % hidden",
+        "Communication: 3.000 ms hidden, 1.000 ms exposed per iteration; 75.0 % hidden",
         "Speed: 3200.0 images/s over 4.0 s",
         "Snapshot: x_iter_200.solverstate (go on with --snapshot=x_iter_200.solverstate)",
     ]
@@ -65,7 +65,7 @@ def test_each_display_shows_the_communication_since_the_last_one(log):
 
 def test_each_display_shows_how_long_the_iterations_since_the_last_one_waited_for_data(log):
     start = log.index("Iteration 100 (50.1 iter/s, 1.99s/100 iters), loss = 0.2604")
-    assert "Data: 0.010 ms waited for an iteration; 5.0 % of its time" in log[start : start + 5]
+    assert "Data: 0.010 ms waited per iteration; 5.0 % of its time" in log[start : start + 5]
 
 
 def test_debug_info_comes_in_caffes_words():
