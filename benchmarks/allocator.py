@@ -31,7 +31,7 @@ def prepare(way: str) -> None:
     if way == "huge pages":
         os.environ["THP_MEM_ALLOC_ENABLE"] = "1"
     elif way == "kept":
-        process.keep_freed_memory(process.LARGEST)
+        process.keep_freed_memory(process.MAX_MALLOC_BYTES)
     elif way == "both":
         process.speed_up_memory()
 

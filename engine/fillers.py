@@ -21,7 +21,7 @@ from mgcaffe.prototxt import FillerParameter
 FAN_IN, FAN_OUT, AVERAGE = 0, 1, 2
 
 
-_LARGEST = torch.finfo(torch.float32).max
+_MAX_FLOAT32 = torch.finfo(torch.float32).max
 
 
 def fan(shape: tuple[int, ...], variance_norm: int) -> float:
@@ -104,7 +104,7 @@ def check(filler: FillerParameter | None) -> None:
         raise NetError(f"gaussian filler: std has to be 0 or more, not {filler.std:g}")
     if filler.type == "uniform" and not filler.min <= filler.max:
         raise NetError(f"uniform filler: min {filler.min:g} is more than max {filler.max:g}")
-    if filler.type == "uniform" and filler.max - filler.min > _LARGEST:
+    if filler.type == "uniform" and filler.max - filler.min > _MAX_FLOAT32:
         raise NetError(f"uniform filler: from min {filler.min:g} to max {filler.max:g} is too wide for float32")
     if filler.scale != 1:
         raise NetError(f"filler '{filler.type}': scale is a field of another Caffe that has no meaning here")

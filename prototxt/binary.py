@@ -21,7 +21,7 @@ from mgcaffe.prototxt.schema import MessageFacts
 from mgcaffe.prototxt.whole_files import write_whole
 
 _M = TypeVar("_M", bound=Message)
-MOST_PROBLEMS = 1000
+MAX_PROBLEMS = 1000
 _FOREIGN = {
     b"\x89HDF": "an HDF5 file",
     b"\xff\xfe": "UTF-16 text",
@@ -60,8 +60,8 @@ def parse_binary(data: bytes, message_class: type[_M], *, file: str = "<bytes>")
         raise PrototxtError(f"this {name} lacks what it must have: {missing}", location=Location(file))
     problems = Problems()
     for problem in _unknown_fields(message, name, Location(file), is_top_level=True):
-        if len(problems.found) >= MOST_PROBLEMS:
-            message_text = f"{problem.message}; {MOST_PROBLEMS} such problems came before it, giving up"
+        if len(problems.found) >= MAX_PROBLEMS:
+            message_text = f"{problem.message}; {MAX_PROBLEMS} such problems came before it, giving up"
             raise PrototxtError(message_text, location=problem.location)
         problems.found.append(problem)
     return message, problems

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt.messages import BlobProto, BlobShape, has_field, message_facts
 
-MOST_AXES = 32
+MAX_AXES = 32
 _LEGACY_AXES = ("num", "channels", "height", "width")
-_MOST_BYTES = 2**31 - 1024
+_MAX_BYTES = 2**31 - 1024
 _RAW_TYPES = {"DOUBLE": "<f8", "FLOAT": "<f4", "FLOAT16": "<f2"}
 
 
@@ -29,8 +29,8 @@ def blob_shape(proto: BlobProto) -> tuple[int, ...]:
     """
     if any(has_field(proto, name) for name in _LEGACY_AXES):
         shape = tuple(getattr(proto, name) for name in _LEGACY_AXES)
-    elif len(proto.shape.dim) > MOST_AXES:
-        raise PrototxtError(f"a blob has {len(proto.shape.dim)} axes; the most is {MOST_AXES}")
+    elif len(proto.shape.dim) > MAX_AXES:
+        raise PrototxtError(f"a blob has {len(proto.shape.dim)} axes; the most is {MAX_AXES}")
     else:
         shape = tuple(proto.shape.dim)
     if any(axis < 0 for axis in shape):
@@ -76,7 +76,7 @@ def fill_blob(proto: BlobProto, array: NDArray[Any], *, diff: bool = False) -> N
     """
     is_double = array.dtype == np.float64
     flat = np.ascontiguousarray(array, dtype="<f8" if is_double else "<f4")
-    if flat.nbytes > _MOST_BYTES or array.ndim > MOST_AXES:
+    if flat.nbytes > _MAX_BYTES or array.ndim > MAX_AXES:
         raise PrototxtError(f"an array of shape {_shown(array.shape)} does not fit into a blob of at most 2 GiB")
     name = "diff" if diff else "data"
     for stale in (name, f"double_{name}", *_LEGACY_AXES):

@@ -23,7 +23,7 @@ from mgcaffe.prototxt.upgrade import upgrade_net, upgrade_solver
 
 _CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\v\f\r")
 _SAMPLE = 65536
-_LARGEST_TEXT_TRIAL = 1 << 24
+_MAX_TEXT_TRIAL = 1 << 24
 
 _M = TypeVar("_M", bound=Message)
 
@@ -138,7 +138,7 @@ def _decode_binary(data: bytes, message_class: type[_M], file: str) -> tuple[_M,
         return message, Source(SourceText(file, None), Place(0)), problems
     except PrototxtError as binary_error:
         name = message_class.DESCRIPTOR.name
-        if len(data) > _LARGEST_TEXT_TRIAL:
+        if len(data) > _MAX_TEXT_TRIAL:
             text_reason = "it contains control characters"
         else:
             try:

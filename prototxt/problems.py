@@ -16,9 +16,9 @@ from mgcaffe.errors import Location, PrototxtError
 
 logger = logging.getLogger("mgcaffe.prototxt")
 
-MOST_SUGGESTIONS = 100
+MAX_SUGGESTIONS = 100
 """How many names are compared with the known ones: a hostile file must not buy itself endless comparisons."""
-_LONGEST_NAME = 64
+_MAX_NAME = 64
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Problems:
         choices = list(known)
         key = (name, hash(tuple(choices)))
         if key not in self._suggestions:
-            if len(self._suggestions) >= MOST_SUGGESTIONS or len(name) > _LONGEST_NAME:
+            if len(self._suggestions) >= MAX_SUGGESTIONS or len(name) > _MAX_NAME:
                 return ""
             near = nearest(name, choices)
             self._suggestions[key] = f" Did you mean '{near}'?" if near else ""

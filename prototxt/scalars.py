@@ -14,7 +14,7 @@ from mgcaffe.prototxt.schema import FieldFacts
 
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*")
 _FLOAT = re.compile(r"((?:0|[1-9][0-9]*|0+(?=\.))?\.?[0-9]*(?:[eE][+-]?[0-9]+)?)[fF]?")
-_LONGEST_INTEGER = 40
+_MAX_INTEGER = 40
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 _SIMPLE_ESCAPES = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
 _TRUE = frozenset({"true", "t", "True"})
@@ -73,7 +73,7 @@ def _mismatch(lexer: Lexer, facts: FieldFacts) -> Exception:
 
 
 def _to_integer(token: str) -> int | None:
-    if len(token) > _LONGEST_INTEGER or not _INTEGER.fullmatch(token):
+    if len(token) > _MAX_INTEGER or not _INTEGER.fullmatch(token):
         return None
     if token[:2] in ("0x", "0X"):
         return int(token, 16)
@@ -81,7 +81,7 @@ def _to_integer(token: str) -> int | None:
 
 
 def _read_integer(lexer: Lexer, facts: FieldFacts, negative: bool, start: int) -> int:
-    too_long = lexer.kind == "number" and len(lexer.token) > _LONGEST_INTEGER and lexer.token.isdigit()
+    too_long = lexer.kind == "number" and len(lexer.token) > _MAX_INTEGER and lexer.token.isdigit()
     value = _to_integer(lexer.token) if lexer.kind == "number" else None
     if value is None and not too_long:
         raise _mismatch(lexer, facts)

@@ -22,7 +22,7 @@ from mgcaffe.prototxt.source import Place, Source
 _M = TypeVar("_M", bound=Message)
 DEEPEST = 100
 """How many messages may lie inside one another."""
-MOST_PROBLEMS = 10_000
+MAX_PROBLEMS = 10_000
 _CLOSERS = {"{": "}", "<": ">"}
 
 
@@ -180,8 +180,8 @@ class TextReader:
         self._fail(f"unknown value '{_short(unknown.name)}' for {field.name}{listed}.{suggestion}", unknown.offset)
 
     def _note(self, message: str, suggestion: str, name: str, offset: int) -> None:
-        if len(self.problems.found) >= MOST_PROBLEMS:
-            self._fail(f"{message}; {MOST_PROBLEMS} such problems came before it, giving up", offset)
+        if len(self.problems.found) >= MAX_PROBLEMS:
+            self._fail(f"{message}; {MAX_PROBLEMS} such problems came before it, giving up", offset)
         location, excerpt = self.source.location(offset), self.source.excerpt(offset)
         self.problems.found.append(Problem(message, location, name, suggestion, excerpt, self._depth == 0))
 

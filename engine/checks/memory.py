@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-LARGEST_BYTES = 2**63 - 1
+MAX_BYTES = 2**63 - 1
 """What a 64-bit machine can address, and PyTorch count."""
 MAX_AXES = 32
 """The most axes of a blob (Caffe: blob.hpp, kMaxBlobAxes)."""
@@ -62,7 +62,7 @@ def gib(size: int) -> str:
 def blob_bytes(shape: Sequence[int], value_bytes: int) -> int:
     """Return the bytes of a blob; of one without values, those its strides would span if too many to count."""
     span = math.prod(max(1, size) for size in shape) * value_bytes
-    return math.prod(shape) * value_bytes or (span if span > LARGEST_BYTES else 0)
+    return math.prod(shape) * value_bytes or (span if span > MAX_BYTES else 0)
 
 
 def why_too_many_axes(shape: Sequence[int]) -> str | None:
@@ -74,7 +74,7 @@ def why_too_large(size: int, device: torch.device) -> tuple[str, str | None] | N
     """Return None for so many bytes that a device can hold, else (what is wrong, what to do)."""
     if size <= device_memory(device):
         return None
-    if size > LARGEST_BYTES:
+    if size > MAX_BYTES:
         return f"would take {gib(size)}, more than any machine can address", None
     where = "the GPU has" if device.type == "cuda" else "this machine has"
     return f"would take {gib(size)}, and {where} {gib(device_memory(device))} of memory", HINT
@@ -92,7 +92,7 @@ def device_memory(device: torch.device) -> int:
         import torch
 
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return machine_memory() if device.type == "cpu" else LARGEST_BYTES
+    return machine_memory() if device.type == "cpu" else MAX_BYTES
 
 
 def machine_memory(root: Path = Path("/")) -> int:
@@ -106,7 +106,7 @@ def machine_memory(root: Path = Path("/")) -> int:
         fields = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         memory, swap = fields["MemTotal"] << 10, fields.get("SwapTotal", 0) << 10
     except (OSError, ValueError, KeyError, IndexError):
-        return LARGEST_BYTES
+        return MAX_BYTES
     for path in _LIMITS:
         try:
             memory = min(memory, int((root / path.lstrip("/")).read_text()))

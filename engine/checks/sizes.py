@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from mgcaffe.engine.checks.memory import (
     HINT,
-    LARGEST_BYTES,
+    MAX_BYTES,
     asked_for,
     blob_bytes,
     bytes_asked,
@@ -38,7 +38,7 @@ def check_top(layer: Layer, number: int, name: str, shape: Sequence[int], field:
     if problem := why_too_many_axes(shape):
         layer.fail(f"top blob '{name}' {problem}", given, index=number)
     size = blob_bytes(shape, layer.context.dtype.itemsize)
-    if size > (LARGEST_BYTES if outline else device_memory(layer.context.device)):
+    if size > (MAX_BYTES if outline else device_memory(layer.context.device)):
         _refuse(layer, f"top blob '{name}' of shape {shape_text(shape)}", size, given, number)
 
 

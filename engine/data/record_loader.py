@@ -25,7 +25,7 @@ from mgcaffe.prototxt import LayerParameter
 Record = TypeVar("Record")
 
 _log = logging.getLogger("mgcaffe.engine")
-_MOST_THREADS = 16
+_MAX_THREADS = 16
 _HINT = "--bad_record=skip (bad_record: SKIP in data_param) goes on with the next good record instead"
 
 
@@ -179,7 +179,7 @@ def bad_record_rule(param: LayerParameter) -> BadRecordRule:
 def decode_threads(param: LayerParameter) -> int:
     """Return how many images to decode at a time: data_param.parser_threads, or as many as this rank computes with."""
     data = param.data_param
-    return max(1, min(int(data.parser_threads) or torch.get_num_threads(), _MOST_THREADS))
+    return max(1, min(int(data.parser_threads) or torch.get_num_threads(), _MAX_THREADS))
 
 
 def check_shape(transformer: Transformer, shape: Shape, first: Shape, name: str) -> None:

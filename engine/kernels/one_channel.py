@@ -15,14 +15,14 @@ from mgcaffe.engine.kernels import onednn
 from mgcaffe.engine.kernels.formats import format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 
-_MOST_COLUMNS = 1 << 22
+_MAX_COLUMNS = 1 << 22
 
 
 def serves(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
     """Return whether `backward_weight` is the fast way; not where its columns would need too much memory."""
     if geometry.rank != 2 or x.shape[1] != 1 or format_of(dy) != torch.channels_last or not onednn.serves(x):
         return False
-    return math.prod(geometry.kernel) * dy.numel() // dy.shape[1] <= _MOST_COLUMNS
+    return math.prod(geometry.kernel) * dy.numel() // dy.shape[1] <= _MAX_COLUMNS
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> torch.Tensor:

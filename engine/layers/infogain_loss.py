@@ -30,7 +30,7 @@ from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError, PrototxtError
 from mgcaffe.prototxt import BlobProto, blob_array, read_binary
 
-SMALLEST = 1e-20
+MIN_PROBABILITY = 1e-20
 
 
 @register("InfogainLoss")
@@ -99,7 +99,7 @@ class InfogainLoss(NormalizedLoss):
         index, valid = labels.read_labels(self, given, shape, axis, self.ignore_label)
         matrix = (bottoms[2] if self.matrix is None else self.matrix).reshape(self.classes, self.classes)
         probabilities = torch.softmax(scores, axis)
-        losses = probabilities.clamp(min=SMALLEST).log_().mul_(self._weights(matrix, index))
+        losses = probabilities.clamp(min=MIN_PROBABILITY).log_().mul_(self._weights(matrix, index))
         if valid is not None:
             losses.masked_fill_(~valid, 0)
         divisor = self.divisor(math.prod(shape[:axis]), math.prod(shape[axis + 1 :]), valid)

@@ -23,7 +23,7 @@ from mgcaffe.engine.layers.shared.loss import Loss
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
-SMALLEST = 1e-20
+MIN_PROBABILITY = 1e-20
 
 
 @register("MultinomialLogisticLoss")
@@ -44,7 +44,7 @@ class MultinomialLogisticLoss(Loss):
         """Keep the labels' probabilities."""
         rows = bottoms[0].reshape(self.rows)
         index, _ = labels.read_labels(self, bottoms[1], rows.shape, 1, None)
-        chosen = rows.gather(1, index).clamp_(min=SMALLEST)
+        chosen = rows.gather(1, index).clamp_(min=MIN_PROBABILITY)
         self.saved = (chosen, index) if self.backward_follows else None
         return [chosen.log().sum().div_(-max(1, self.rows[0]))]
 

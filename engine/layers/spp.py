@@ -27,7 +27,7 @@ from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import LayerParameter
 
 # The windows of a level double in each direction; more levels than this no image could have.
-_MOST_LEVELS = 16
+_MAX_LEVELS = 16
 
 
 @register("SPP")
@@ -39,9 +39,9 @@ class SPP(Layer):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Check the fields."""
         param = self.param.spp_param
-        if not 1 <= param.pyramid_height <= _MOST_LEVELS:
+        if not 1 <= param.pyramid_height <= _MAX_LEVELS:
             self.fail(
-                f"pyramid_height has to be from 1 to {_MOST_LEVELS}, not {param.pyramid_height}",
+                f"pyramid_height has to be from 1 to {_MAX_LEVELS}, not {param.pyramid_height}",
                 "spp_param.pyramid_height",
             )
         self.method = param.PoolMethod.Name(param.pool)

@@ -130,7 +130,9 @@ def test_the_demo_ends_with_the_path_of_its_report(tmp_path):
             "make", "-f", ROOT / "Makefile", f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.installed",
             "DEMO_ARGS=--max_iter=40 --schedule=single", "demo",
         ]  # fmt: skip
-        with RunningJob(command, environment={"PATH": path}, cwd=tmp_path) as job:
+        # `make test` would make this one a sub-make, which prints the folders that it enters and leaves.
+        environment = {"PATH": path, "MAKELEVEL": "0", "MAKEFLAGS": ""}
+        with RunningJob(command, environment=environment, cwd=tmp_path) as job:
             made = job.end(120)
         assert made.returncode == 0, made.stderr
         last = made.stdout.splitlines()[-1]

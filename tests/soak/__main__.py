@@ -11,7 +11,7 @@ import sys
 
 from tests import soak
 
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 
 
 def main(words: list[str]) -> int:
@@ -30,7 +30,7 @@ def main(words: list[str]) -> int:
     for name in wanted or checks:
         for row in checks[name].run(full):
             print(row, flush=True)
-            failures += [f"{row.check}: {failure}" for failure in row.failures[:MOST_SHOWN]]
+            failures += [f"{row.check}: {failure}" for failure in row.failures[:MAX_SHOWN]]
     print(*failures, sep="\n", file=sys.stderr)
     return 1 if failures else 0
 

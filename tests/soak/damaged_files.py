@@ -32,7 +32,7 @@ from tests.soak import Row, count
 NAME = "damage"
 SEED = 41
 FLIPS, CUTS = 100, 5
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 
 _SOLVER = """
 type: "{type}" base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 4 random_seed: 3 solver_mode: CPU
@@ -82,7 +82,7 @@ def main(flips: int, cuts: int) -> None:
 
 def _limit_memory() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_BYTES, resource.RLIM_INFINITY))
 
 
 def _solver(folder: Path, form: str = "BINARYPROTO", kind: str = "SGD") -> Solver:

@@ -10,7 +10,7 @@ from tests.support.launcher import launch_command
 from tests.support.paths import PROGRAMS
 
 RANKS = 3
-LONGEST_S = 150.0
+MAX_S = 150.0
 """A job that takes longer hangs: on a busy machine the set-up alone can take half a minute."""
 _PATIENCE_S = 1.0
 """For so long after the end of a job one of its processes may still be there."""
@@ -54,10 +54,10 @@ class Job(RunningJob):
             places_files=False,
         )
 
-    def await_(self, condition: Callable[[], bool], timeout: float = LONGEST_S) -> bool:
+    def await_(self, condition: Callable[[], bool], timeout: float = MAX_S) -> bool:
         """Wait until something holds; False if the job ended first or it took longer."""
         return super().await_(condition, timeout)
 
-    def end(self, timeout: float = LONGEST_S, *, patience_s: float = _PATIENCE_S) -> JobResult:
+    def end(self, timeout: float = MAX_S, *, patience_s: float = _PATIENCE_S) -> JobResult:
         """Wait for the end; a job that hangs is killed and has no code."""
         return super().end(timeout, patience_s=patience_s)

@@ -35,7 +35,7 @@ from tests.soak import Row
 NAME = "kill"
 SEED = 31
 FULL, TENTH = 100, 10
-LONGEST_S = 0.25
+MAX_S = 0.25
 KEPT = 3
 
 _SOLVER = """
@@ -80,7 +80,7 @@ def main(kills: int) -> int:
         folder = Path(name)
         for number in range(kills + 1):
             # The last run is not killed: it only resumes.
-            delay = moments.uniform(0, LONGEST_S) if number < kills else None
+            delay = moments.uniform(0, MAX_S) if number < kills else None
             form = ("BINARYPROTO", "HDF5")[number % 2]
             told = run_and_kill(folder, form, delay)
             if (folder / "failed").exists():

@@ -47,7 +47,7 @@ SEED = 12
 LIMIT_S = 10.0
 
 _PER_CHILD = 500
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 _ALLOWED = {EXIT_OK, EXIT_USAGE, EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, EXIT_NOT_FINITE}
 
 
@@ -113,7 +113,7 @@ def _inside(folder: str) -> Any:
 
 def _limit_memory() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + _MOST_BYTES, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + _MAX_BYTES, resource.RLIM_INFINITY))
 
 
 class _TooLong(BaseException):

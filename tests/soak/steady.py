@@ -3,7 +3,7 @@
 models/lenet reads two LMDBs of random images. Both ranks write down their resident memory and open files
 (`measured_engine.py`). How growth is judged, over the second half of the run, when caches have found their sizes:
 
-- memory: a straight line is fitted by least squares; it may rise by `MOST_GROWTH` bytes from the middle to the end.
+- memory: a straight line is fitted by least squares; it may rise by `MAX_GROWTH` bytes from the middle to the end.
   Pools find their size within some hundred iterations, so no run is shorter than `SHORT`.
 - open files: the last quarter's median may not be above the third quarter's; a descriptor lost in one of the snapshots
   or tests, of which each quarter has some, would raise it.
@@ -22,7 +22,7 @@ import numpy as np
 from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 from mgcaffe.prototxt import Datum
 from tests.soak import Row, count
-from tests.soak.jobs import LONGEST_S
+from tests.soak.jobs import MAX_S
 from tests.support.mpirun import run_mpi
 from tests.support.paths import MODELS, PROGRAMS
 
@@ -30,7 +30,7 @@ NAME = "steady"
 RANKS = 2
 FULL, SHORT = 2000, 1000
 SNAPSHOTS = 20
-MOST_GROWTH = 1 << 20
+MAX_GROWTH = 1 << 20
 FEWEST_SAMPLES = 20
 _SLOWEST_S = 1.0
 """How long an iteration may take on a busy machine before the job counts as hung."""
@@ -95,7 +95,7 @@ def train(folder: Path, iterations: int) -> tuple[int | None, str, list[list[Sam
     (folder / "solver.prototxt").write_text(text)
     result = run_mpi(
         [PROGRAMS / "measured_engine.py", "train", "solver.prototxt", "--json_log=run.json", "--log_dir=logs"],
-        n=RANKS, timeout=LONGEST_S + _SLOWEST_S * iterations, environment={"RECORD": str(folder)}, cwd=folder,
+        n=RANKS, timeout=MAX_S + _SLOWEST_S * iterations, environment={"RECORD": str(folder)}, cwd=folder,
     )  # fmt: skip
     return result.code, result.output, [_read(folder / f"held.{rank}") for rank in range(RANKS)]
 
@@ -123,7 +123,7 @@ def judge(samples: list[Sample], iterations: int) -> tuple[str | None, str]:
     files = median(last)
     resident = median(each.memory for each in half) / 2**20
     note = f"{resident:.0f} MiB, {slope:+.0f} bytes per iteration, {files:.0f} open files"
-    if growth > MOST_GROWTH:
+    if growth > MAX_GROWTH:
         return f"memory grew by {growth / 2**20:.1f} MiB in the second half ({note})", note
     if files > median(third):
         return f"open files grew from {median(third):.0f} to {files:.0f}", note

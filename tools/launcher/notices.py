@@ -19,7 +19,7 @@ from typing import IO
 from mgcaffe.comm.supervision.status import Place
 from mgcaffe.comm.supervision.verdict import UNEXPLAINED, lost_block, name_signal
 
-_MOST_KEPT = 1 << 18
+_MAX_KEPT = 1 << 18
 _PIECE = select.PIPE_BUF
 _SLOW = 10
 """So many times longer than for mpirun the relay waits for whoever reads standard error, and may read by the line."""
@@ -67,7 +67,7 @@ class Relay:
             while data := os.read(self._stream.fileno(), 1 << 16):
                 self._moved = time.monotonic()
                 self._kept += data
-                del self._kept[:-_MOST_KEPT]
+                del self._kept[:-_MAX_KEPT]
                 self._writing = True
                 with contextlib.suppress(OSError):
                     self._pass_on(data)

@@ -21,7 +21,7 @@ from mgcaffe.errors import (
 
 _ENDED_WELL = (EXIT_OK, EXIT_STOPPED_BY_SIGNAL)
 _WOULD_REPEAT = (EXIT_USAGE, EXIT_BAD_INPUT, EXIT_NOT_FINITE, EXIT_CANNOT_WRITE, EXIT_RANKS_DISAGREE)
-_LONGEST_DELAY_S = 60.0
+_MAX_DELAY_S = 60.0
 
 
 class Restarts:
@@ -41,7 +41,7 @@ class Restarts:
         if code in _ENDED_WELL or code in _WOULD_REPEAT or self._done >= self._limit:
             return None
         self._done += 1
-        return float(min(_LONGEST_DELAY_S, 2.0 ** (self._done - 1)))
+        return float(min(_MAX_DELAY_S, 2.0 ** (self._done - 1)))
 
     def announce(self, code: int, delay: float) -> str:
         """Return what to tell the user about the restart that `delay_after` has granted."""

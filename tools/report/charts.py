@@ -34,8 +34,8 @@ NAMES = {
     "allreduce": "all-reduce",
 }
 _GRID, _SOFT, _TEXT = "#E6E6E6", "#8A8A8A", "#333333"
-_MOST_POINTS = 500
-_MOST_ROWS = 40
+_MAX_POINTS = 500
+_MAX_ROWS = 40
 Point = tuple[float, float]
 
 
@@ -87,17 +87,17 @@ def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteratio
         points = [(across(x), up(y)) for x, y in thin_out(each.points)]
         drawing.curve(points, each.colour, width=1.0 if each.faint else 1.8, opacity=0.35 if each.faint else 1.0)
         if each.dots:
-            for x, y in each.points[:_MOST_POINTS]:
+            for x, y in each.points[:_MAX_POINTS]:
                 drawing.dot(across(x), up(y), each.colour, f"{each.name}, {x_label} {x:g}: {number_text(y)}")
     _legend(drawing, shown)
     return drawing.render()
 
 
 def thin_out(points: Sequence[Point]) -> list[Point]:
-    """Return at most about `_MOST_POINTS`: of each stretch the lowest and the highest, so that no peak is lost."""
-    if len(points) <= _MOST_POINTS:
+    """Return at most about `_MAX_POINTS`: of each stretch the lowest and the highest, so that no peak is lost."""
+    if len(points) <= _MAX_POINTS:
         return list(points)
-    stretch = -(-2 * len(points) // _MOST_POINTS)
+    stretch = -(-2 * len(points) // _MAX_POINTS)
     thinned: list[Point] = []
     for start in range(0, len(points), stretch):
         part = points[start : start + stretch]
@@ -130,7 +130,7 @@ def _legend(drawing: Drawing, series: Sequence[Series]) -> None:
 
 def group_chart(groups: Sequence[GroupLine], backward: float, predicted_backward: float) -> str:
     """Predicted (outlined) above measured (filled) for each group, over the time since backward began."""
-    shown = groups[:_MOST_ROWS]
+    shown = groups[:_MAX_ROWS]
     height = 58 + 34 * len(shown)
     drawing = Drawing(1120, height, "predicted and measured all-reduces of every group")
     latest = max([backward, predicted_backward, *(max(g.predicted[2], g.measured[2]) for g in shown)])
@@ -163,7 +163,7 @@ def group_chart(groups: Sequence[GroupLine], backward: float, predicted_backward
 
 def schedule_chart(trials: Sequence[dict[str, Any]], chosen: int | None) -> str:
     """Return a bar for each plan: measured (filled) where it was tried, predicted (outlined)."""
-    shown = trials[:_MOST_ROWS]
+    shown = trials[:_MAX_ROWS]
     height = 34 + 30 * len(shown)
     drawing = Drawing(1120, height, "schedules compared")
     latest = max(max(each.get("measured_ms") or 0.0, each["predicted_ms"]) for each in shown)

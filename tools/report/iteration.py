@@ -10,14 +10,14 @@ from mgcaffe.tools.report.charts import COLOURS, size_text
 from mgcaffe.tools.report.spans import Box, TimelineData
 from mgcaffe.tools.report.svg import Drawing, Scale, number_text
 
-_MOST_RANKS = 8
+_MAX_RANKS = 8
 _COMPUTE, _COMM, _GAP = 42, 28, 20
 _LEFT, _RIGHT = 124, 1092
 _SHADES = {"forward": ("#56B4E9", "#8FCBEF"), "backward": ("#E69F00", "#F2BE4F")}
 
 
 def iteration_picture(
-    timeline: TimelineData, iteration: int, *, max_ranks: int = _MOST_RANKS, min_length: float = 0.0
+    timeline: TimelineData, iteration: int, *, max_ranks: int = _MAX_RANKS, min_length: float = 0.0
 ) -> str:  # fmt: skip
     """Return the picture of one iteration over rank 0's clock.
 

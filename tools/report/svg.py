@@ -8,7 +8,7 @@ from html import escape
 
 # Ranges that are narrower, in parts of the numbers themselves or at all, have no tick marks that differ.
 _NARROWEST = 1e-9
-_LEAST_RANGE = 1e-290
+_MIN_RANGE = 1e-290
 
 
 class Drawing:
@@ -97,7 +97,7 @@ class Scale:
     """Maps numbers from `low` to `high` to pixels from `start` to `end`; a range too small to divide is widened."""
 
     def __init__(self, low: float, high: float, start: float, end: float) -> None:
-        narrowest = max(_NARROWEST * max(abs(low), abs(high)), _LEAST_RANGE)
+        narrowest = max(_NARROWEST * max(abs(low), abs(high)), _MIN_RANGE)
         self.low, self.high = low, high if high - low >= narrowest else low + max(1.0, narrowest)
         self.start, self.end = start, end
 

@@ -37,7 +37,7 @@ _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _NEVER = -1
-LARGEST = 2**31 - 1
+MAX_MALLOC_BYTES = 2**31 - 1
 _MAPPED_FROM = 8 << 20
 # Bytes of blobs up to which a net counts as small: what malloc then keeps beyond need is a fraction of them.
 _SMALL_NET = 256 << 20
@@ -67,7 +67,7 @@ def speed_up_memory() -> str:
         os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
         keep_freed_memory(_MAPPED_FROM)
         return "huge pages"
-    return "kept" if keep_freed_memory(LARGEST) else "nothing"
+    return "kept" if keep_freed_memory(MAX_MALLOC_BYTES) else "nothing"
 
 
 def _kernel_offers_huge_pages() -> bool:
@@ -100,7 +100,7 @@ def keep_memory_of_small_net(net: Net) -> bool:
         Whether the net counts as small.
     """
     values = sum(math.prod(blob.shape) for blob in net.blobs.values())
-    return values * net.dtype.itemsize <= _SMALL_NET and keep_freed_memory(LARGEST)
+    return values * net.dtype.itemsize <= _SMALL_NET and keep_freed_memory(MAX_MALLOC_BYTES)
 
 
 def set_threads(asked: int | None, local_size: int) -> int:

@@ -15,7 +15,7 @@ from mgcaffe.engine.types import Array
 
 _CUBIC = -0.75
 _LANCZOS_LOBES = 4
-_LEAST_OVERLAP = 1e-3
+_MIN_OVERLAP = 1e-3
 
 Taps = tuple[NDArray[np.int64], NDArray[np.float32]]
 
@@ -95,7 +95,7 @@ def _overlaps(source: int, size: int) -> Taps:
     first = np.floor(starts)
     numbers = first[None] + np.arange(int(np.ceil(ends - first).max()) + 1)[:, None]
     overlap = np.minimum(numbers + 1, ends) - np.maximum(numbers, starts)
-    overlap[overlap <= _LEAST_OVERLAP] = 0
+    overlap[overlap <= _MIN_OVERLAP] = 0
     weights = overlap / overlap.sum(0)
     used = weights.any(1)
     return np.clip(numbers, 0, source - 1).astype(np.int64)[used], weights.astype(np.float32)[used]

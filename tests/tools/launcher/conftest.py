@@ -51,7 +51,7 @@ def run(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(launcher, "start_logging", lambda speaks: None)
     monkeypatch.setattr(launcher, "log_line", lambda text: print(text, file=sys.stderr, flush=True))
-    monkeypatch.setattr("mgcaffe.tools.launcher.restarts._LONGEST_DELAY_S", 0.1)
+    monkeypatch.setattr("mgcaffe.tools.launcher.restarts._MAX_DELAY_S", 0.1)
 
     def launch(body, *words):
         Path("rank.py").write_text(rank_script(body))

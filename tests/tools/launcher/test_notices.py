@@ -199,7 +199,7 @@ def test_a_stream_that_someone_holds_open_is_not_waited_for(capfd):
 
 
 def test_only_the_end_of_a_long_output_is_kept(monkeypatch, capfd):
-    monkeypatch.setattr("mgcaffe.tools.launcher.notices._MOST_KEPT", 10)
+    monkeypatch.setattr("mgcaffe.tools.launcher.notices._MAX_KEPT", 10)
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream:
         relay = Relay(stream)

@@ -108,7 +108,7 @@ def test_the_blobs_of_a_small_net_stay_with_malloc(monkeypatch, side, small):
     blobs = {name: SimpleNamespace(shape=(1, 1, side, side)) for name in ("data", "pool")}
     net = SimpleNamespace(blobs=blobs, dtype=torch.float32)
     assert process.keep_memory_of_small_net(net) is small
-    assert asked == ([process.LARGEST] if small else [])
+    assert asked == ([process.MAX_MALLOC_BYTES] if small else [])
 
 
 def test_idle_threads_spin_briefly_unless_the_user_says_otherwise(monkeypatch):
