@@ -279,6 +279,11 @@ def launcher_pid() -> int | None:
         return None
 
 
+def launcher_is_elsewhere() -> bool:
+    """Return whether the launcher that started this job runs on another host, which cannot read this one's records."""
+    return os.environ.get(LAUNCHER_HOST_VARIABLE, socket.gethostname()) != socket.gethostname()
+
+
 def job_folders() -> list[Path]:
     """Return the folders of records of this user's jobs on this host."""
     return list(_parent().glob(f"mgcaffe-{os.getuid()}-*"))

@@ -10,13 +10,18 @@ error: rank 1 of 3 on node7 (process 4711) was killed by signal 9 (SIGKILL)
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from mgcaffe.comm.supervision.status import FAILED, Place
 
 UNEXPLAINED = "exited without an error message: killed, crashed, or ended by a library"
 """What is said of a rank whose end has no known cause."""
+
+RECORD_SEPARATOR = "\x1e"
+"""What begins a record in the output of a rank."""
 
 LAST_WORD = "last word"
 """The file, beside the records, in which a rank that ends the job leaves code and message to the launcher."""
@@ -46,6 +51,23 @@ def lost_block(place: Place, how: str = "") -> str:
     if place.size > 1:
         lines.append("  the other ranks end with it")
     return "\n".join(lines)
+
+
+def attached_record(place: Place) -> str:
+    """Return a record as a rank appends it to the block that it prints, for a launcher on another host.
+
+    It is a JSON text sequence's element (RFC 7464): a record separator, then JSON; the end of the line ends it. The
+    launcher removes it from what it passes on (`read_attached_record`).
+    """
+    return RECORD_SEPARATOR + json.dumps(asdict(place))
+
+
+def read_attached_record(text: str) -> Place | None:
+    """Return the record that `attached_record` wrote, without its separator; None where it is damaged."""
+    try:
+        return Place(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
 
 
 def name_signal(number: int) -> str:

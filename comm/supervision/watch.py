@@ -20,8 +20,15 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from mgcaffe.comm.supervision.peers import Peers
-from mgcaffe.comm.supervision.status import RUNNING, Place, Status, is_alive, launcher_pid
-from mgcaffe.comm.supervision.verdict import LAST_WORD, lost_block, stall_block
+from mgcaffe.comm.supervision.status import (
+    RUNNING,
+    Place,
+    Status,
+    is_alive,
+    launcher_is_elsewhere,
+    launcher_pid,
+)
+from mgcaffe.comm.supervision.verdict import LAST_WORD, attached_record, lost_block, stall_block
 from mgcaffe.errors import EXIT_PEER_FAILED, EXIT_STALLED
 
 TICK_S = 0.5
@@ -38,7 +45,7 @@ class JobEnd:
     Args:
         status: this rank's record.
         peers: the ranks of this host.
-        speak: prints a line, or several, for the user.
+        print_message: prints a line, or several, for the user.
         leave: ends the process.
         patience_s: how long to wait to be ended by mpirun.
 
@@ -50,12 +57,12 @@ class JobEnd:
         self,
         status: Status,
         peers: Peers,
-        speak: Callable[[str], None],
+        print_message: Callable[[str], None],
         leave: Callable[[int], NoReturn],
         patience_s: float,
     ) -> None:
         self.launcher = launcher_pid()
-        self.speak = speak
+        self.print_message = print_message
         self._status = status
         self._peers = peers
         self._leave = leave
@@ -87,7 +94,7 @@ class JobEnd:
             with contextlib.suppress(OSError):
                 (self._status.path.parent / LAST_WORD).write_text(f"{code}\n{text}", encoding="utf-8")
                 return
-        self.speak(f"error: {text}")
+        self.print_message(f"error: {text}")
 
     def is_lowest(self) -> bool:
         """Return whether this is the lowest rank of this host that runs and is not stopped."""
@@ -115,7 +122,8 @@ class PeerWatch:
                 continue
             self.lost = place
             if self._end.launcher is None and self._end.is_lowest():
-                self._end.speak(f"error: {lost_block(place)}")
+                record = attached_record(place) if launcher_is_elsewhere() else ""
+                self._end.print_message(f"error: {lost_block(place)}{record}")
             self._end.schedule(EXIT_PEER_FAILED, now)
 
 
@@ -192,7 +200,7 @@ class StallWatch:
             if ends:
                 self._end.print_last(block, EXIT_STALLED)
             else:
-                self._end.speak(f"warning: {block}")
+                self._end.print_message(f"warning: {block}")
         if ends:
             # The others wait for mpirun to end them, and leave by themselves if it does not.
             self._end.schedule(EXIT_STALLED, now, at_once=speaks)
@@ -203,7 +211,7 @@ class JobWatch:
 
     Args:
         status: this rank's record.
-        speak: prints a line, or several, for the user.
+        print_message: prints a line, or several, for the user.
         stall_timeout_s: after how many seconds without progress the job ends; 0: never.
         parent: the process whose end is the end of the job; None: there is none.
         survives: whether MPI reports a peer's death to the ranks (ULFM), so that they may end in order.
@@ -215,7 +223,7 @@ class JobWatch:
     def __init__(
         self,
         status: Status,
-        speak: Callable[[str], None],
+        print_message: Callable[[str], None],
         *,
         stall_timeout_s: float = 0.0,
         parent: int | None = None,
@@ -232,7 +240,7 @@ class JobWatch:
         self._tick_s = tick_s
         self._patience_s = patience_s
         self._peers = Peers(status.path.parent if status.path else None, status.size)
-        self._end = JobEnd(status, self._peers, speak, leave, patience_s)
+        self._end = JobEnd(status, self._peers, print_message, leave, patience_s)
         self._peer_watch = PeerWatch(self._end)
         self._parent_watch = ParentWatch(status, self._end, parent)
         self._stall_watch = StallWatch(status, self._peers, self._end, stall_timeout_s)

@@ -177,7 +177,7 @@ class _Job:
                         said = relay.text(_RELAY_PATIENCE_S)
             self._watch(0.0)
             self._clear_up()
-            return self._judge(said)
+            return self._judge(said, relay.records if relay is not None else ())
         finally:
             self._peers.close()
             statuses.remove_folder(self._folder)
@@ -252,7 +252,7 @@ class _Job:
                 return
             time.sleep(0.02)
 
-    def _judge(self, said: str) -> Ending:
+    def _judge(self, said: str, lost: Sequence[statuses.Place]) -> Ending:
         if self._requests.at_once:
             return Ending(EXIT_FAILED, "interrupted")
         places = self._peers.places()
@@ -262,7 +262,7 @@ class _Job:
             places,
             read_last_word(self._folder),
             is_mpirun=self._command[0] != sys.executable,
-            named=cause_named(said, places, self._ranks),
+            named=cause_named(said, lost, places, self._ranks),
         )
 
 

@@ -1,8 +1,8 @@
-"""What is said of ranks on other hosts, whose records the launcher cannot see: passed on unchanged, and read.
+"""What is said of ranks on other hosts, whose records the launcher cannot see: passed on, and read.
 
 mpirun names the process that a signal ended. The lowest rank that outlives another one on its host prints that rank's
-block. Ranks that lose their connection to a dead one are ended by MPI themselves, also on the launcher's host, and
-must not be taken for the cause.
+block, with its record attached (`verdict.attached_record`), which is not passed on. Ranks that lose their connection to
+a dead one are ended by MPI themselves, also on the launcher's host, and must not be taken for the cause.
 """
 
 from __future__ import annotations
@@ -13,27 +13,60 @@ import re
 import select
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from mgcaffe.comm.supervision.status import Place
-from mgcaffe.comm.supervision.verdict import UNEXPLAINED, lost_block, name_signal
+from mgcaffe.comm.supervision.verdict import RECORD_SEPARATOR, lost_block, name_signal, read_attached_record
 
 _MAX_KEPT = 1 << 18
 _PIECE = select.PIPE_BUF
 _SLOW = 10
 """So many times longer than for mpirun the relay waits for whoever reads standard error, and may read by the line."""
+_MAX_RECORD = 1 << 12
+"""The bytes after which what follows a record separator is no record, and passed on."""
 _TAGS = re.compile(r"^(?:\[[^]\n]*\])+<std(?:out|err|diag)>: ?", re.MULTILINE)
 """What mpirun puts before each line with --tag-output and --timestamp-output."""
 _SIGNALLED = re.compile(r"process rank (\d+) with PID (\d+) on node (\S+) exited on\s+signal (\d+)")
-_LOST = re.compile(
-    r"error: (rank (\d+) of \d+ on \S+ \(process \d+\)) " + re.escape(UNEXPLAINED) + r"\n"
-    r"(  iteration: .*\n  doing: .*\n  the other ranks end with it)"
-)
+
+
+class RecordFilter:
+    """Takes the records that ranks attach to their output out of a stream.
+
+    Attributes:
+        records: of ranks that were lost, in the order of their coming.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Place] = []
+        self._begun = b""  # a record whose end has not come
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what is no record, of the stream's next bytes; the beginning of a record is kept back."""
+        separator = RECORD_SEPARATOR.encode()
+        text, *begun = (self._begun + data).split(separator)
+        self._begun = b""
+        for index, piece in enumerate(begun):
+            record, end, rest = piece.partition(b"\n")
+            if not end and index == len(begun) - 1 and len(record) < _MAX_RECORD:
+                self._begun = separator + record
+                break
+            place = read_attached_record(record.decode(errors="replace"))
+            if place is None:
+                text += separator + piece
+            else:
+                self.records.append(place)
+                text += end + rest
+        return text
+
+    def flush(self) -> bytes:
+        """Return what was kept back, at the end of the stream."""
+        text, self._begun = self._begun, b""
+        return text
 
 
 class Relay:
-    """Passes a stream on to standard error, byte by byte, and keeps what it has said.
+    """Passes a stream on to standard error, byte by byte but for attached records, and keeps what it has said.
 
     Args:
         stream: the reading end of mpirun's standard error, in binary.
@@ -41,6 +74,7 @@ class Relay:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
+        self._filter = RecordFilter()
         self._kept = bytearray()
         self._writing = False
         self._moved = time.monotonic()
@@ -62,21 +96,27 @@ class Relay:
             self._thread.join(min(left, seconds))
         return bytes(self._kept).replace(b"\r\n", b"\n").decode(errors="replace")
 
+    @property
+    def records(self) -> Sequence[Place]:
+        """The records of lost ranks that came with the stream."""
+        return self._filter.records
+
     def _run(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             while data := os.read(self._stream.fileno(), 1 << 16):
                 self._moved = time.monotonic()
-                self._kept += data
-                del self._kept[:-_MAX_KEPT]
-                self._writing = True
-                with contextlib.suppress(OSError):
-                    self._pass_on(data)
-                self._writing = False
+                self._pass_on(self._filter.feed(data))
+        self._pass_on(self._filter.flush())
 
     def _pass_on(self, data: bytes) -> None:
-        while data:
-            data = data[write_some(data) :]
-            self._moved = time.monotonic()
+        self._kept += data
+        del self._kept[:-_MAX_KEPT]
+        self._writing = True
+        with contextlib.suppress(OSError):
+            while data:
+                data = data[write_some(data) :]
+                self._moved = time.monotonic()
+        self._writing = False
 
 
 def write_some(data: bytes) -> int:
@@ -95,26 +135,23 @@ def write_some(data: bytes) -> int:
             continue
 
 
-def cause_named(text: str, places: Mapping[int, Place], size: int) -> str:
+def cause_named(text: str, lost: Sequence[Place], places: Mapping[int, Place], size: int) -> str:
     """Return the block on the rank that went first, as far as a job's output names it; empty if it does not.
 
     Args:
         text: what mpirun and the ranks have said.
+        lost: the records that survivors attached to it.
         places: the records of the launcher's host.
         size: how many ranks the job has.
     """
-    text = _TAGS.sub("", text)
-    blocks = {int(match[2]): match for match in reversed(list(_LOST.finditer(text)))}
-    signalled = _SIGNALLED.search(text)
+    signalled = _SIGNALLED.search(_TAGS.sub("", text))
     if signalled is None:
-        first = min(blocks.values(), key=lambda match: match.start(), default=None)
-        return f"{first[1]} {UNEXPLAINED}\n{first[3]}" if first else ""
+        return lost_block(lost[0]) if lost else ""
     rank, pid, host, number = int(signalled[1]), signalled[2], signalled[3], int(signalled[4])
     how = f"was killed by {name_signal(number)}"
-    if rank in places:
-        return lost_block(places[rank], how)
-    if rank in blocks:
-        return f"{blocks[rank][1]} {how}\n{blocks[rank][3]}"
+    known = {place.rank: place for place in reversed(lost)} | dict(places)
+    if rank in known:
+        return lost_block(known[rank], how)
     reached = max((place.iteration for place in places.values()), default=-1)
     where = f"{reached}, as far as this host's ranks are" if reached >= 0 else "before the first"
     return (

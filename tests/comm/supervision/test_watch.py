@@ -13,7 +13,15 @@ import pytest
 
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.supervision.peers import Peers
-from mgcaffe.comm.supervision.verdict import LAST_WORD, behind, lost_block, name_signal, stall_block
+from mgcaffe.comm.supervision.verdict import (
+    LAST_WORD,
+    RECORD_SEPARATOR,
+    behind,
+    lost_block,
+    name_signal,
+    read_attached_record,
+    stall_block,
+)
 from mgcaffe.comm.supervision.watch import JobWatch
 
 _PEER = (
@@ -96,6 +104,20 @@ def test_a_peer_that_is_killed_is_told_and_ends_this_rank(peer, watch):
         f"error: rank 1 of 3 on {os.uname().nodename} (process {process.pid}) exited without an error message"
     )
     assert "iteration: 7" in text and "doing:     forward, layer 'a'" in text
+
+
+def test_a_launcher_on_another_host_gets_the_record(peer, watch, monkeypatch):
+    monkeypatch.setenv(status.LAUNCHER_HOST_VARIABLE, "elsewhere")
+    process = peer(1)
+    _, said, left = watch()
+    time.sleep(0.1)
+    process.kill()
+    process.wait()
+    await_(lambda: left)
+    text, _, record = said[0].partition(RECORD_SEPARATOR)
+    assert text.endswith("the other ranks end with it")
+    place = read_attached_record(record)
+    assert (place.rank, place.iteration, place.doing) == (1, 7, "forward, layer 'a'")
 
 
 def test_only_the_lowest_survivor_speaks(peer, watch):

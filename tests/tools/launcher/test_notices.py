@@ -10,29 +10,25 @@ from dataclasses import replace
 import pytest
 
 from mgcaffe.comm.supervision.status import RUNNING, Place
+from mgcaffe.comm.supervision.verdict import attached_record
 from mgcaffe.tools.launcher.ending import Ending, judge
-from mgcaffe.tools.launcher.notices import Relay, cause_named
+from mgcaffe.tools.launcher.notices import RecordFilter, Relay, cause_named
 
 NOTICE = """--------------------------------------------------------------------------
 prterun noticed that process rank {} with PID 4711 on node {} exited on
 signal 9 (Killed).
 --------------------------------------------------------------------------
 """
-BLOCK = """error: rank {} of 4 on {} (process 4711) exited without an error message: killed, crashed, or ended by a \
-library
-  iteration: 29
-  doing:     backward, layer 'ip1'
-  the other ranks end with it
-"""
 PLACES = {
     rank: Place(rank, 4, 10 + rank, "a", RUNNING, 0, False, iteration, 1, "waiting")
     for rank, iteration in ((0, 30), (1, 31))
 }
+RECORDS = [Place(rank, 4, 4711, "b", RUNNING, 0, False, 29, 1, "backward, layer 'ip1'") for rank in (3, 2)]
 
 
 def test_the_rank_that_a_signal_ended_elsewhere_is_named_with_what_a_survivor_knows():
-    said = f"Iteration 20\n{BLOCK.format(3, 'b')}{BLOCK.format(2, 'b')}more\n{NOTICE.format(2, 'b')}"
-    assert cause_named(said, PLACES, 4).splitlines() == [
+    said = f"Iteration 20\n{NOTICE.format(2, 'b')}"
+    assert cause_named(said, RECORDS, PLACES, 4).splitlines() == [
         "rank 2 of 4 on b (process 4711) was killed by signal 9 (SIGKILL)",
         "  iteration: 29",
         "  doing:     backward, layer 'ip1'",
@@ -41,28 +37,26 @@ def test_the_rank_that_a_signal_ended_elsewhere_is_named_with_what_a_survivor_kn
 
 
 def test_without_a_survivor_it_is_said_what_is_not_known():
-    lines = cause_named(NOTICE.format(2, "b"), PLACES, 4).splitlines()
+    lines = cause_named(NOTICE.format(2, "b"), RECORDS[:1], PLACES, 4).splitlines()
     assert lines[0] == "rank 2 of 4 on b (process 4711) was killed by signal 9 (SIGKILL)"
     assert lines[1] == "  iteration: 31, as far as this host's ranks are"
     assert "no rank of b outlived it" in lines[2]
-    assert cause_named(NOTICE.format(2, "b"), {}, 4).splitlines()[1] == "  iteration: before the first"
+    assert cause_named(NOTICE.format(2, "b"), [], {}, 4).splitlines()[1] == "  iteration: before the first"
 
 
 def test_a_rank_of_this_host_is_described_by_its_record():
-    said = BLOCK.format(3, "b") + NOTICE.format(1, "a")
-    assert cause_named(said, PLACES, 4).splitlines()[:3] == [
+    assert cause_named(NOTICE.format(1, "a"), RECORDS, PLACES, 4).splitlines()[:3] == [
         "rank 1 of 4 on a (process 11) was killed by signal 9 (SIGKILL)",
         "  iteration: 31",
         "  doing:     waiting",
     ]
 
 
-def test_without_mpiruns_notice_the_first_survivors_word_counts():
-    said = BLOCK.format(3, "b") + BLOCK.format(2, "c")
-    assert cause_named(said, PLACES, 4).startswith(
+def test_without_mpiruns_notice_the_first_survivors_record_counts():
+    assert cause_named("Iteration 20\n", RECORDS, PLACES, 4).startswith(
         "rank 3 of 4 on b (process 4711) exited without an error message: killed"
     )
-    assert cause_named("Iteration 20\nerror: something else\n", PLACES, 4) == ""
+    assert cause_named("Iteration 20\nerror: something else\n", [], PLACES, 4) == ""
 
 
 def test_who_was_named_counts_more_than_a_rank_here_that_lost_its_connection():
@@ -75,15 +69,34 @@ def test_who_was_named_counts_more_than_a_rank_here_that_lost_its_connection():
     "tag", ["[1,3]<stderr>: ", "[Sun Nov 22 04:06:25 2026][1,3]<stderr>: ", "[1,3][b:4711]<stderr>: "]
 )
 def test_what_mpirun_puts_before_each_line_does_not_hide_the_rank(tag):
-    said = "".join(f"{tag}{line}\n" for line in BLOCK.format(3, "b").splitlines())
-    assert cause_named(said, PLACES, 4).splitlines() == [
-        "rank 3 of 4 on b (process 4711) exited without an error message: killed, crashed, or ended by a library",
-        "  iteration: 29",
-        "  doing:     backward, layer 'ip1'",
-        "  the other ranks end with it",
-    ]
     tagged = "".join(f"{tag}{line}\n" for line in NOTICE.format(3, "b").splitlines())
-    assert "was killed by signal 9" in cause_named(said + tagged, PLACES, 4)
+    assert "was killed by signal 9" in cause_named(tagged, RECORDS, PLACES, 4)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 16])
+def test_attached_records_are_taken_out_of_what_is_passed_on(piece):
+    first, second = map(attached_record, RECORDS)
+    data = f"one\nerror: block\n  the end{first}\ntwo\x1enone\n\x1e[1]\n{second}\n\x1ethree".encode()
+    records = RecordFilter()
+    text = b"".join(records.feed(data[start : start + piece]) for start in range(0, len(data), piece))
+    assert text + records.flush() == b"one\nerror: block\n  the end\ntwo\x1enone\n\x1e[1]\n\n\x1ethree"
+    assert records.records == RECORDS
+
+
+def test_a_record_that_does_not_end_is_passed_on():
+    records = RecordFilter()
+    assert records.feed(b"\x1e" + b"x" * (1 << 12)) == b"\x1e" + b"x" * (1 << 12)
+
+
+def test_a_relay_keeps_records_back(capfd):
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        relay = Relay(stream)
+        os.write(writing, f"error: block{attached_record(RECORDS[0])}\nmore\n\x1eabc".encode())
+        os.close(writing)
+        assert relay.text(10) == "error: block\nmore\n\x1eabc"
+    assert relay.records == RECORDS[:1]
+    assert capfd.readouterr().err == "error: block\nmore\n\x1eabc"
 
 
 def test_a_code_that_ranks_elsewhere_ended_with_counts_more_than_who_was_named():
