@@ -150,7 +150,7 @@ class ShapedSide:
         """Let `auto` search with these steps while the net is trained."""
         self._tuner.settings = replace(self._tuner.settings, steps=steps)
         self._tuner.search()
-        iterations = self._ours.settle()
+        iterations = self._ours.finish_search()
         forward = self._ours.decision.timings.forward
         if self._besides is None and forward is not None:
             self._besides = forward.total

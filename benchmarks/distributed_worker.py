@@ -23,8 +23,8 @@ from torch_models import CLASSES
 
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
 LAST_KERNEL = 7
-SETTLING = 600
-"""Iterations after which `auto` must have settled."""
+MAX_SEARCH_ITERATIONS = 600
+"""Iterations after which `auto` must have found its plan."""
 
 
 def batch_of(model: str, batch: int, side: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -65,16 +65,16 @@ class OurSide:
             iteration = averaging._synchronizer._iteration or averaging._report
             self.seen.append((iteration.began, averaging._report))
 
-    def settle(self) -> int:
+    def finish_search(self) -> int:
         """Train until `auto` has chosen; return how many iterations that took."""
         tuner = self.solver._averaging._tuner
         # Plans are changed from outside afterwards, which must not look like drift.
         tuner.settings = replace(tuner.settings, steps=replace(tuner.settings.steps, drift_watch=False))
         before = self.solver.iteration
         self.decision = None
-        self.solver.step(SETTLING)
+        self.solver.step(MAX_SEARCH_ITERATIONS)
         if self.decision is None:
-            raise SystemExit(f"auto has not settled after {SETTLING} iterations")
+            raise SystemExit(f"auto has not found its plan after {MAX_SEARCH_ITERATIONS} iterations")
         return int(self.solver.iteration - before)
 
     def plans(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
     from mgcaffe.comm.tuning.calibration import agree_times
 
     ours = OurSide(model, batch, side)
-    settled_after = ours.settle()
+    search_iterations = ours.finish_search()
     plans = ours.plans()
     taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in plans}
     backward = ours.decision.timings.total
@@ -175,7 +175,7 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
     if ours.ranks.rank == 0:
         a, b, fit = ours.decision.costs.polled.affine()
         parameters = sum(parameter.count for parameter in ours.solver.net.parameters)
-        found = {"rows": rows, "backward": backward, "settled_after": settled_after, "parameters": parameters}
+        found = {"rows": rows, "backward": backward, "search_iterations": search_iterations, "parameters": parameters}
         found["besides"] = ours.decision.timings.forward.total  # measured, since `auto` may overlap the forward pass
         found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
         # What predictions rest on: an all-reduce's cost as it was measured alone, and as `auto` saw it in training.

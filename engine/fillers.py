@@ -95,7 +95,7 @@ def check(filler: FillerParameter | None) -> None:
         raise NetError(f"unknown filler type '{filler.type}'.{guess}", hint=f"known types: {', '.join(_FILLERS)}")
     for name in ("value", "min", "max", "mean", "std"):
         if not math.isfinite(getattr(filler, name)):
-            raise NetError(f"filler '{filler.type}': {name} is {getattr(filler, name):g}, which is no finite number")
+            raise NetError(f"filler '{filler.type}': {name} is {getattr(filler, name):g}, but has to be finite")
     if filler.sparse != -1 and filler.type != "gaussian":
         raise NetError(f"filler '{filler.type}' cannot be sparse; only 'gaussian' can")
     if filler.sparse < -1:

@@ -128,8 +128,8 @@ def render_docs(fields: list[Field], values: list[EnumValue], all_fields: list[F
     """Write docs/fields.md: our numbers, the fork fields that moved, the fork numbers that are not read.
 
     Args:
-        fields: the settled fields.
-        values: the settled enum values.
+        fields: the resolved fields.
+        values: the resolved enum values.
         all_fields: every row of the table, with those that lost to another origin's row.
     """
     own = [
@@ -170,14 +170,14 @@ def _moved_rows(fields: list[Field], values: list[EnumValue], all_fields: list[F
 
 
 def _further_rows(fields: list[Field], all_fields: list[Field]) -> list[str]:
-    settled = {(field.message, field.name): field for field in fields}
+    resolved = {(field.message, field.name): field for field in fields}
     others = defaultdict(list)
     for field in all_fields:
-        here = settled[field.message, field.name]
+        here = resolved[field.message, field.name]
         is_listed_as_moved = here.number >= min(RELOCATED.values()) and field.origin == here.origin
         if field.own_number != here.number and not is_listed_as_moved:
             others[field.message, field.name].append(f"{field.own_number} ({field.origin})")
     return [
-        f"| {message} | {name} | {settled[message, name].number} | {', '.join(numbers)} |"
+        f"| {message} | {name} | {resolved[message, name].number} | {', '.join(numbers)} |"
         for (message, name), numbers in others.items()
     ]

@@ -76,7 +76,7 @@ def render_stubs(file: FileDescriptorProto, fields: Iterable[Field], docs: Docs)
 
     Args:
         file: the schema.
-        fields: its settled fields, which say whose each is.
+        fields: its resolved fields, which say whose each is.
         docs: what messages and fields mean.
     """
     return "\n".join(_Stubs({(field.message, field.name): field.origin for field in fields}, docs).lines(file)) + "\n"

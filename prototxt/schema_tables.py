@@ -1,4 +1,4 @@
-"""Reads the three tables that describe the schema, and settles the clashes between their origins.
+"""Reads the three tables that describe the schema, and resolves the clashes between their origins.
 
 `caffe_fields.csv` and `caffe_enums.csv` list every field and enum value with its number, type, default and
 origin: BVLC Caffe, its SSD, NVIDIA and Intel forks (rows only where they add or differ), and ourselves.
@@ -89,24 +89,24 @@ def merge_fields(fields: list[Field]) -> list[Field]:
     because an earlier one had defined its name. A name keeps the first of its numbers that belongs to it.
     """
     owner: dict[tuple[str, int], str] = {}
-    settled: dict[tuple[str, str], Field] = {}
+    resolved: dict[tuple[str, str], Field] = {}
     for field in sorted(fields, key=lambda field: ORIGINS.index(field.origin)):
         owns_number = owner.setdefault((field.message, field.own_number), field.name) == field.name
-        earlier = settled.get((field.message, field.name))
+        earlier = resolved.get((field.message, field.name))
         if earlier is None:
             number = field.own_number if owns_number else RELOCATED[field.origin] + field.own_number
-            settled[field.message, field.name] = replace(field, number=number)
+            resolved[field.message, field.name] = replace(field, number=number)
         elif earlier.number >= min(RELOCATED.values()) and owns_number and earlier.type == field.type:
-            settled[field.message, field.name] = replace(earlier, number=field.own_number)
-    return list(settled.values())
+            resolved[field.message, field.name] = replace(earlier, number=field.own_number)
+    return list(resolved.values())
 
 
 def merge_enums(values: list[EnumValue]) -> list[EnumValue]:
     """Resolve the clashes among enum values by the same rule as those among fields."""
     owner: dict[tuple[str, int], str] = {}
-    settled: dict[tuple[str, str], EnumValue] = {}
+    resolved: dict[tuple[str, str], EnumValue] = {}
     for value in sorted(values, key=lambda value: ORIGINS.index(value.origin)):
         owns_number = owner.setdefault((value.enum, value.own_number), value.name) == value.name
         number = value.own_number if owns_number else RELOCATED[value.origin] + value.own_number
-        settled.setdefault((value.enum, value.name), replace(value, number=number))
-    return list(settled.values())
+        resolved.setdefault((value.enum, value.name), replace(value, number=number))
+    return list(resolved.values())

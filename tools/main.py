@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     session = Session()
     process_ends = arguments is None
     try:
-        code = run_guarded(lambda: _run(words, session), lambda: session.communicator, speak=_speak)
+        code = run_guarded(lambda: _run(words, session), lambda: session.communicator, print_message=_speak)
     finally:
         session.close(process_ends=process_ends)
     if process_ends:

@@ -21,7 +21,7 @@ _TESTED_S = 3e-4
 
 
 def parse_link(text: str) -> AffineCost:
-    """Read `a=9.08e-4,b=7.40e-10`: seconds, and seconds a byte.
+    """Read `a=9.08e-4,b=7.40e-10`: seconds, and seconds per byte.
 
     Raises:
         UsageError: something else.
@@ -34,7 +34,7 @@ def parse_link(text: str) -> AffineCost:
     except (ValueError, CommError):
         raise UsageError(
             f"the emulated link '{text}' is not understood",
-            hint="give seconds, and seconds a byte, neither below 0: a=9.08e-4,b=7.40e-10",
+            hint="give seconds, and seconds per byte, neither below 0: a=9.08e-4,b=7.40e-10",
         ) from None
 
 

@@ -67,7 +67,7 @@ def run_guarded(
     main: Callable[[], int | None],
     communicator: Callable[[], Communicator | None],
     *,
-    speak: Callable[[str], None] | None = None,
+    print_message: Callable[[str], None] | None = None,
     leave: Callable[[int], NoReturn] = os._exit,
     patience_s: float = PATIENCE_S,
 ) -> int:
@@ -76,7 +76,7 @@ def run_guarded(
     Args:
         main: the rank's work; returns its exit code (None: 0), and may raise anything.
         communicator: returns the communicator once main has connected, None before.
-        speak: prints a message for the user, by default "error: ..." on standard error.
+        print_message: prints a message for the user, by default "error: ..." on standard error.
         leave: ends the process at once; another one in tests.
         patience_s: how long to wait for other ranks that fail as well, in seconds.
 
@@ -84,13 +84,13 @@ def run_guarded(
         The exit code to leave the process with, unless the process has been ended here.
     """
     outcome = _run(main)
-    speak = speak or _print_error
+    print_message = print_message or _print_error
     ranks = communicator()
     if ranks is not None and ranks.size > 1:
-        return _end_together(outcome, ranks, speak, leave, patience_s)
+        return _end_together(outcome, ranks, print_message, leave, patience_s)
     status.end(status.ENDED, outcome.code)
     if outcome.message is not None:
-        _end_unconnected(outcome, speak, leave)
+        _end_unconnected(outcome, print_message, leave)
     return outcome.code
 
 
@@ -111,22 +111,22 @@ def _run(main: Callable[[], int | None]) -> Outcome:
         return Outcome(EXIT_FAILED, f"internal error: {describe_exception(error)}\n{text}", raised=True)
 
 
-def _end_unconnected(outcome: Outcome, speak: Callable[[str], None], leave: Callable[[int], NoReturn]) -> None:
+def _end_unconnected(outcome: Outcome, print_message: Callable[[str], None], leave: Callable[[int], NoReturn]) -> None:
     assert outcome.message is not None
     try:
         launch = detect()
     except CommError:
         # What cannot be understood about the launcher is then the very message to print.
-        speak(outcome.message)
+        print_message(outcome.message)
         return
     if launch.size == 1:
-        speak(outcome.message)
+        print_message(outcome.message)
         return
     if launch.rank == 0:
-        speak(outcome.message)
+        print_message(outcome.message)
     else:
         time.sleep(_ALONE_PATIENCE_S)
-        speak(f"rank {launch.rank}: {outcome.message}")
+        print_message(f"rank {launch.rank}: {outcome.message}")
     _flush()
     leave(outcome.code)
 
@@ -134,7 +134,7 @@ def _end_unconnected(outcome: Outcome, speak: Callable[[str], None], leave: Call
 def _end_together(
     outcome: Outcome,
     ranks: Communicator,
-    speak: Callable[[str], None],
+    print_message: Callable[[str], None],
     leave: Callable[[int], NoReturn],
     patience_s: float,
 ) -> int:
@@ -150,7 +150,7 @@ def _end_together(
         leave(outcome.code)
     if met is None:
         said = outcome.message or f"ended with exit code {outcome.code}"
-        speak("\n".join([f"rank {ranks.rank} ({ranks.host}): {said}", *_place(record)]))
+        print_message("\n".join([f"rank {ranks.rank} ({ranks.host}): {said}", *_place(record)]))
         status.end(status.FAILED, outcome.code)
         _flush()
         ranks.abort(outcome.code)
@@ -159,7 +159,7 @@ def _end_together(
     if ranks.rank == 0:
         message = describe(outcomes)
         if message is not None:
-            speak(message)
+            print_message(message)
         _flush()
     code = common_code(outcomes)
     if not any(each.raised for each in outcomes):

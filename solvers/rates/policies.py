@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, has_field, nearest
-from mgcaffe.solvers.rates import rate_schedules as schedules
+from mgcaffe.solvers.rates import rate_schedules
 from mgcaffe.solvers.rates.plateau import Plateau, PlateauState
 from mgcaffe.solvers.rates.rate_schedules import Schedule
 from mgcaffe.solvers.rates.warm_up import WarmUp, check_warm_up
@@ -85,46 +85,46 @@ class Policy:
 
 
 POLICIES: dict[str, Policy] = {
-    "fixed": Policy(schedule=lambda param: schedules.fixed(param.base_lr), reads=("base_lr",)),
+    "fixed": Policy(schedule=lambda param: rate_schedules.fixed(param.base_lr), reads=("base_lr",)),
     "step": Policy(
-        schedule=lambda param: schedules.step(param.base_lr, param.gamma, param.stepsize),
+        schedule=lambda param: rate_schedules.step(param.base_lr, param.gamma, param.stepsize),
         reads=("base_lr", "gamma", "stepsize"),
         above_zero=("stepsize",),
         not_negative=("gamma",),
     ),
     "exp": Policy(
-        schedule=lambda param: schedules.exp(param.base_lr, param.gamma),
+        schedule=lambda param: rate_schedules.exp(param.base_lr, param.gamma),
         reads=("base_lr", "gamma"),
         not_negative=("gamma",),
     ),
     "inv": Policy(
-        schedule=lambda param: schedules.inv(param.base_lr, param.gamma, param.power),
+        schedule=lambda param: rate_schedules.inv(param.base_lr, param.gamma, param.power),
         reads=("base_lr", "gamma", "power"),
         not_negative=("gamma",),
     ),
     "multistep": Policy(
-        schedule=lambda param: schedules.multistep(param.base_lr, param.gamma, param.stepvalue),
+        schedule=lambda param: rate_schedules.multistep(param.base_lr, param.gamma, param.stepvalue),
         reads=("base_lr", "gamma", "stepvalue"),
         not_negative=("gamma",),
     ),
     "poly": Policy(
-        schedule=lambda param: schedules.poly(param.base_lr, param.min_lr, param.power, param.max_iter),
+        schedule=lambda param: rate_schedules.poly(param.base_lr, param.min_lr, param.power, param.max_iter),
         reads=("base_lr", "power", "max_iter"),
         above_zero=("max_iter",),
         check=_check_min_lr,
     ),
     "sigmoid": Policy(
-        schedule=lambda param: schedules.sigmoid(param.base_lr, param.gamma, param.stepsize),
+        schedule=lambda param: rate_schedules.sigmoid(param.base_lr, param.gamma, param.stepsize),
         reads=("base_lr", "gamma", "stepsize"),
         above_zero=("stepsize",),
     ),
     "multifixed": Policy(
-        schedule=lambda param: schedules.multifixed(param.stagelr, param.stageiter),
+        schedule=lambda param: rate_schedules.multifixed(param.stagelr, param.stageiter),
         reads=("stagelr", "stageiter"),
         check=_check_stages,
     ),
     "plateau": Policy(
-        schedule=lambda param: schedules.exp(param.base_lr, param.gamma),
+        schedule=lambda param: rate_schedules.exp(param.base_lr, param.gamma),
         reads=("base_lr", "gamma", "plateau_winsize"),
         not_negative=("gamma",),
         check=_check_windows,
@@ -183,9 +183,9 @@ class LearningRatePolicy:
         """Make the schedule of the fields as they are now; with `plateau`, the one that holds until its next step."""
         schedule = self._policy.schedule(self._param)
         if self._plateau is not None:
-            schedule = schedules.fixed(schedule(self._plateau.state.steps))
-        schedule = schedules.join(self._warm_up.schedule, schedule, at=self._warm_up.iterations)
-        return schedules.clip(schedule, self._param.min_lr) if self._param.min_lr > 0 else schedule
+            schedule = rate_schedules.fixed(schedule(self._plateau.state.steps))
+        schedule = rate_schedules.join(self._warm_up.schedule, schedule, at=self._warm_up.iterations)
+        return rate_schedules.clip(schedule, self._param.min_lr) if self._param.min_lr > 0 else schedule
 
     def rate(self, iteration: int) -> float:
         """Return the learning rate of the update that `iteration` updates precede."""
@@ -197,7 +197,7 @@ class LearningRatePolicy:
             return self._plateau.state.steps
         if self.name == "step":
             return iteration // self._param.stepsize
-        return schedules.steps_passed(self._param.stepvalue, iteration) if self.name == "multistep" else 0
+        return rate_schedules.steps_passed(self._param.stepvalue, iteration) if self.name == "multistep" else 0
 
     def observe(self, iteration: int, smoothed_loss: float) -> str | None:
         """Show the policy an iteration's loss, the same on all ranks, before the rate of its update is asked for.

@@ -1,4 +1,4 @@
-"""The schema: what is shipped is what the tables say, Caffe's facts are kept, and clashes are settled."""
+"""The schema: what is shipped is what the tables say, Caffe's facts are kept, and clashes are resolved."""
 
 from __future__ import annotations
 

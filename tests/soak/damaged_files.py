@@ -176,9 +176,9 @@ def _hostile(folder: Path, states: dict[str, Path]) -> Iterator[Case]:
             yield f"HDF5 {which}: {name}", partial(_with_hdf5, states["HDF5"], which, fill)
 
 
-def _refused(state: Path, told: str) -> str | None:
+def _refused(state: Path, expected: str) -> str | None:
     found = _refusal(state)
-    return None if found is not None and told in found and not found.startswith("!") else f"said {found}"
+    return None if found is not None and expected in found and not found.startswith("!") else f"said {found}"
 
 
 def _with_weights(state: Path, content: bytes) -> str | None:

@@ -82,17 +82,17 @@ def main(kills: int) -> int:
             # The last run is not killed: it only resumes.
             delay = moments.uniform(0, MAX_S) if number < kills else None
             form = ("BINARYPROTO", "HDF5")[number % 2]
-            told = run_and_kill(folder, form, delay)
+            printed = run_and_kill(folder, form, delay)
             if (folder / "failed").exists():
                 problems.append(f"run {number}: {(folder / 'failed').read_text()}")
                 break
-            if not told.isdigit():
-                problems.append(f"run {number}: {told or 'said nothing'}")
+            if not printed.isdigit():
+                problems.append(f"run {number}: {printed or 'said nothing'}")
                 continue
-            newest = max((int(told), *began_at))
-            if int(told) < newest:
-                problems.append(f"run {number} resumed at {told}, and an earlier one at {newest}")
-            began_at.append(int(told))
+            newest = max((int(printed), *began_at))
+            if int(printed) < newest:
+                problems.append(f"run {number} resumed at {printed}, and an earlier one at {newest}")
+            began_at.append(int(printed))
             half_written = len(list(folder.glob("*.tmp")))
             problems += [f"after kill {number}: {problem}" for problem in broken(folder)]
         # Kills between writing and pruning leave more than that for a while; the last run was not killed.
@@ -116,11 +116,11 @@ def run_and_kill(folder: Path, form: str, delay: float | None) -> str:
         _train(folder, form, writer, forever=delay is not None)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        told = pipe.readline().strip()
+        printed = pipe.readline().strip()
         time.sleep(delay or 0)
         os.kill(child, signal.SIGKILL if delay is not None else 0)
         os.waitpid(child, 0)
-    return told
+    return printed
 
 
 def _train(folder: Path, form: str, pipe: int, forever: bool) -> NoReturn:

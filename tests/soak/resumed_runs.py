@@ -127,16 +127,16 @@ def train(case: Case, folder: Path, restore: Path | None, communicator: Communic
         f" net_param {{ {_NET.format(source=folder.parent / 'records')} }}",
         file=str(folder / "solver.prototxt"),
     )
-    told = _Told()
-    with Solver(source.param, source=source, communicator=communicator, listeners=[told]) as solver:
+    listener = _Listener()
+    with Solver(source.param, source=source, communicator=communicator, listeners=[listener]) as solver:
         if restore is not None:
             solver.restore(str(restore))
         solver.step(WHOLE - solver.iteration)
         histories = [history.clone() for history in solver._updater.histories]
-        return Outcome(solver.net.arena.data.clone(), histories, told.losses, told.scores)
+        return Outcome(solver.net.arena.data.clone(), histories, listener.losses, listener.scores)
 
 
-class _Told:
+class _Listener:
     def __init__(self) -> None:
         self.losses: list[float] = []
         self.scores: list[float] = []

@@ -63,7 +63,7 @@ class _Listener:
 
 
 def train(folder: Path, form: str, fields: str = "", **deeds: Callable[[], None]) -> tuple[_Listener, int]:
-    """Trains to the end; returns what was told and the exit code that the run would have.
+    """Trains to the end; returns what its listener received and the exit code that the run would have.
 
     Args:
         folder: where the snapshots go.
@@ -74,27 +74,27 @@ def train(folder: Path, form: str, fields: str = "", **deeds: Callable[[], None]
     torch.set_num_threads(1)
     text = _SOLVER.format(folder=folder, form=form, iterations=ITERATIONS, fields=fields)
     source = parse_solver(text, file="solver.prototxt")
-    told = _Listener({int(name.removeprefix("at_")): deed for name, deed in deeds.items()})
-    with Solver(source.param, source=source, listeners=[told]) as solver:
+    received = _Listener({int(name.removeprefix("at_")): deed for name, deed in deeds.items()})
+    with Solver(source.param, source=source, listeners=[received]) as solver:
         try:
             solver.solve()
         except SnapshotError as error:
-            return told, error.exit_code
-    return told, 0
+            return received, error.exit_code
+    return received, 0
 
 
-def _faults(folder: Path, told: _Listener, code: int, *, failed: int, expected_code: int) -> str | None:
+def _faults(folder: Path, received: _Listener, code: int, *, failed: int, expected_code: int) -> str | None:
     """What is not as it has to be."""
-    if told.iterations != ITERATIONS:
-        return f"the run ended after {told.iterations} iterations"
-    if len(told.warnings) != failed or len(told.written) != ITERATIONS // 2 - failed:
-        return f"{len(told.warnings)} warnings and {told.written} written: {told.warnings[:1]}"
+    if received.iterations != ITERATIONS:
+        return f"the run ended after {received.iterations} iterations"
+    if len(received.warnings) != failed or len(received.written) != ITERATIONS // 2 - failed:
+        return f"{len(received.warnings)} warnings and {received.written} written: {received.warnings[:1]}"
     if code != expected_code:
         return f"exit code {code}"
     if list(folder.glob("*.tmp")):
         return "temporary files are left"
     stored = stored_snapshots(folder / "net")
-    if sorted(each.iteration for each in stored) != told.written:
+    if sorted(each.iteration for each in stored) != received.written:
         return f"on disk are {[each.iteration for each in stored]}"
     for each in stored:
         each.check()
@@ -107,13 +107,13 @@ def limited_files(folder: Path, form: str) -> str | None:
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, before[1]))
     lift = partial(resource.setrlimit, resource.RLIMIT_FSIZE, before)
     try:
-        told, code = train(folder, form, "snapshot_background: false", at_4=limit, at_14=lift)
+        received, code = train(folder, form, "snapshot_background: false", at_4=limit, at_14=lift)
     finally:
         lift()
-    problem = _faults(folder, told, code, failed=5, expected_code=0)
+    problem = _faults(folder, received, code, failed=5, expected_code=0)
     if problem:
         return problem
-    for text in told.warnings:
+    for text in received.warnings:
         match = re.search(r"needs (\d+) bytes, and files may have 100000 .*: (\d+) bytes are missing", text)
         if match is None or int(match[1]) - 100_000 != int(match[2]):
             return f"said {text}"
@@ -123,10 +123,10 @@ def limited_files(folder: Path, form: str) -> str | None:
 def full_disk(folder: Path, form: str) -> str | None:
     """A file system of 1 MiB, which is full after the third snapshot."""
     with _tmpfs(folder):
-        told, code = train(folder, form)
-        problem = _faults(folder, told, code, failed=5, expected_code=EXIT_CANNOT_WRITE)
+        received, code = train(folder, form)
+        problem = _faults(folder, received, code, failed=5, expected_code=EXIT_CANNOT_WRITE)
         free = shutil.disk_usage(folder).free
-    for text in told.warnings:
+    for text in received.warnings:
         match = re.search(r"needs (\d+) bytes, and (\d+) are free: (\d+) bytes are missing", text)
         if match is None or int(match[2]) != free or int(match[1]) - free != int(match[3]):
             return f"said {text}"
@@ -136,33 +136,33 @@ def full_disk(folder: Path, form: str) -> str | None:
 def full_disk_kept_small(folder: Path, form: str) -> str | None:
     """The same disk, of which snapshot_keep leaves enough."""
     with _tmpfs(folder):
-        told, code = train(folder, form, "snapshot_keep: 1")
-        told.written = told.written[-1:] if len(told.written) == ITERATIONS // 2 else []
+        received, code = train(folder, form, "snapshot_keep: 1")
+        received.written = received.written[-1:] if len(received.written) == ITERATIONS // 2 else []
         left = [each.iteration for each in stored_snapshots(folder / "net")]
-    return None if (told.warnings, code, left) == ([], 0, [ITERATIONS]) else f"{told.warnings}, {code}, {left}"
+    return None if (received.warnings, code, left) == ([], 0, [ITERATIONS]) else f"{received.warnings}, {code}, {left}"
 
 
 def vanished_folder(folder: Path, form: str) -> str | None:
     """The folder is renamed after two snapshots, and comes back."""
     away = folder.with_name("away")
-    told, code = train(
+    received, code = train(
         folder, form, "snapshot_background: false",
         at_4=lambda: folder.rename(away) and None, at_14=lambda: away.rename(folder) and None,
     )  # fmt: skip
-    return _faults(folder, told, code, failed=5, expected_code=0) or (
-        None if all("No such file or directory" in text for text in told.warnings) else f"said {told.warnings[0]}"
+    return _faults(folder, received, code, failed=5, expected_code=0) or (
+        None if all("No such file or directory" in text for text in received.warnings) else f"said {received.warnings[0]}"
     )
 
 
 def stops_if_asked(folder: Path, form: str) -> str | None:
     """With snapshot_errors: STOP the run ends after the iteration in which the failure is noticed."""
     away = folder.with_name("away")
-    told, code = train(
+    received, code = train(
         folder, form, "snapshot_background: false snapshot_errors: STOP", at_4=lambda: folder.rename(away) and None
     )
     away.rename(folder)
     expected = (7, [2, 4], EXIT_CANNOT_WRITE)
-    found = (told.iterations, told.written, code)
+    found = (received.iterations, received.written, code)
     return None if found == expected else f"iterations, snapshots, exit code {found} instead of {expected}"
 
 

@@ -60,16 +60,16 @@ class Sample:
 def run(full: bool) -> list[Row]:
     """2,000 iterations, or 1,000."""
     iterations = FULL if full else SHORT
-    told: list[str] = []
+    notes: list[str] = []
     row = count(
         f"{iterations:,} LeNet iterations on two ranks: memory and open files flat",
-        [("lenet", partial(_check, iterations, told))],
+        [("lenet", partial(_check, iterations, notes))],
     )
-    row.note = "; ".join(told)
+    row.note = "; ".join(notes)
     return [row]
 
 
-def _check(iterations: int, told: list[str]) -> str | None:
+def _check(iterations: int, notes: list[str]) -> str | None:
     with tempfile.TemporaryDirectory() as name:
         code, output, samples = train(Path(name), iterations)
     if code != 0:
@@ -77,7 +77,7 @@ def _check(iterations: int, told: list[str]) -> str | None:
     problems = []
     for rank in range(RANKS):
         problem, note = judge(samples[rank], iterations)
-        told.append(f"rank {rank}: {note}")
+        notes.append(f"rank {rank}: {note}")
         problems += [f"rank {rank}: {problem}"] if problem else []
     return "; ".join(problems) or None
 

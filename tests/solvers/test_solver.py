@@ -224,7 +224,7 @@ def test_a_stop_ends_after_the_iteration_with_a_snapshot(least_squares, tmp_path
 
         solver.listeners.append(Stopper())
         solver.solve()
-        assert solver.iteration == 3  # the wish came after iteration 1 had been agreed on
+        assert solver.iteration == 3  # the request came after iteration 1 had been agreed on
     (finished,) = recorder.of(Finished)
     assert finished.stopped_early
     assert recorder.of(SnapshotWritten)[-1].iteration == 3

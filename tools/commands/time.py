@@ -132,14 +132,14 @@ def measure(net: Net, iterations: int) -> tuple[list[LayerTimes], list[float]]:
     log_line(f"Testing for {iterations} iterations.", "caffe.cpp:367")
     layers = [LayerTimes(layer.name, layer.type) for layer in net.layers]
     totals = []
-    settle = _settler(net)
+    synchronize = _synchronizer(net)
     for iteration in range(iterations):
         net.clear_param_diffs()
         started = time.perf_counter()
         for index, layer in enumerate(layers):
-            layer.forward.append(_seconds(partial(net.forward, index, index + 1), settle))
+            layer.forward.append(_seconds(partial(net.forward, index, index + 1), synchronize))
         for index in reversed(range(len(layers))):
-            seconds = _seconds(partial(net.backward, start=index, end=index), settle)
+            seconds = _seconds(partial(net.backward, start=index, end=index), synchronize)
             layers[index].backward.append(seconds)
         totals.append(time.perf_counter() - started)
         log_line(
@@ -149,7 +149,7 @@ def measure(net: Net, iterations: int) -> tuple[list[LayerTimes], list[float]]:
     return layers, totals
 
 
-def _settler(net: Net) -> Callable[[], object]:
+def _synchronizer(net: Net) -> Callable[[], object]:
     """Return what has to be called before the clock is read: a GPU runs behind the program."""
     if net.device.type == "cpu":
         return lambda: None
@@ -158,10 +158,10 @@ def _settler(net: Net) -> Callable[[], object]:
     return lambda: torch.cuda.synchronize(net.device)
 
 
-def _seconds(step: Callable[[], object], settle: Callable[[], object]) -> float:
+def _seconds(step: Callable[[], object], synchronize: Callable[[], object]) -> float:
     started = time.perf_counter()
     step()
-    settle()
+    synchronize()
     return time.perf_counter() - started
 
 

@@ -58,15 +58,15 @@ class RunRecord:
     notes: list[tuple[str, int | None, str]] = field(default_factory=list)
 
     @property
-    def settled(self) -> list[dict[str, Any]]:
+    def by_final_plan(self) -> list[dict[str, Any]]:
         """The iterations with the final plan, without the first few."""
         first = self.plan["iter"] if self.plan else 0
         later = [line for line in self.iterations if line["iter"] >= first + 3]
         return later or self.iterations
 
     def median(self, name: str) -> float:
-        """Return a figure's median over the settled iterations, 0 where it was never given."""
-        values = [line[name] for line in self.settled if line.get(name) is not None]
+        """Return a figure's median over the iterations by the final plan, 0 where it was never given."""
+        values = [line[name] for line in self.by_final_plan if line.get(name) is not None]
         return statistics.median(values) if values else 0.0
 
 

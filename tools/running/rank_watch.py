@@ -49,7 +49,7 @@ class RankWatch:
             faulthandler.enable()
         self._watch = JobWatch(
             self.status,
-            speak,
+            print_message,
             stall_timeout_s=flags.stall_timeout,
             parent=os.getppid() if launch.size > 1 else None,
             survives=ulfm.is_enabled(),
@@ -83,7 +83,7 @@ class RankWatch:
         statuses.use(statuses.Status())
 
 
-def speak(message: str) -> None:
+def print_message(message: str) -> None:
     """Print a message for the user."""
     try:
         sys.stderr.write(f"{message}\n")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import CommError
-from mgcaffe.tools.running.rank_watch import speak
+from mgcaffe.tools.running.rank_watch import print_message
 
 PATIENCE_S = 3.0
 """How long threads may go on after the end of the run."""
@@ -46,7 +46,7 @@ def _watch(code: int, patience_s: float, leave: Callable[[int], object]) -> None
     if not left:
         return
     for thread in left:
-        speak(
+        print_message(
             f"warning: {_rank()}thread '{thread.name}'{_place(thread)} still runs {patience_s:.0f} s after the end of"
             " the run; the process ends without it (make it a daemon, or join it)"
         )

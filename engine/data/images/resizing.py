@@ -131,7 +131,7 @@ def read_resizing(param: ResizeParameter) -> Resizing:
     if not 0 <= param.prob <= 1:
         raise Misfit("resize_param.prob", f"prob has to be from 0 to 1, not {param.prob:g}")
     if not all(map(math.isfinite, param.pad_value)):
-        raise Misfit("resize_param.pad_value", "a pad_value is no finite number")
+        raise Misfit("resize_param.pad_value", "a pad_value has to be finite")
     names = param.Interp_mode.Name
     return Resizing(
         mode=param.Resize_mode.Name(param.resize_mode),

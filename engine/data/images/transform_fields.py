@@ -51,7 +51,7 @@ def make_transformer(layer: Layer) -> Transformer:
     mean = read_mean(layer)
     color_choice(layer)
     if not math.isfinite(param.scale):
-        layer.fail(f"scale is {param.scale:g}, which is no finite number", "transform_param.scale")
+        layer.fail(f"scale is {param.scale:g}, but has to be finite", "transform_param.scale")
     return Transformer(
         crop_size=_crop(layer),
         mirror=param.mirror,
@@ -131,7 +131,7 @@ def read_mean(layer: Layer) -> Array | None:
         for index, value in enumerate(param.mean_value):
             if not math.isfinite(value):
                 layer.fail(
-                    f"mean_value is {value:g}, which is no finite number", "transform_param.mean_value", index=index
+                    f"mean_value is {value:g}, but has to be finite", "transform_param.mean_value", index=index
                 )
         return np.array(param.mean_value)
     if param.mean_file and layer.context.input_shapes is None:

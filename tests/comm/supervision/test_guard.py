@@ -40,7 +40,7 @@ def test_one_rank_ends_with_its_code_and_message(monkeypatch, main, code, said, 
     for name in ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_SIZE"):
         monkeypatch.delenv(name, raising=False)
     heard = []
-    assert run_guarded(main, communicator, speak=heard.append) == code
+    assert run_guarded(main, communicator, print_message=heard.append) == code
     assert heard == said
 
 
@@ -66,7 +66,7 @@ def test_an_unconnected_rank_names_itself_and_rank_0_does_not_wait(monkeypatch):
         monkeypatch.setenv("PMI_RANK", rank)
         heard = []
         with pytest.raises(Left, match="65"):
-            run_guarded(raising(NetError("bad file")), lambda: None, speak=heard.append, leave=leave)
+            run_guarded(raising(NetError("bad file")), lambda: None, print_message=heard.append, leave=leave)
         assert heard == said
 
 
@@ -76,7 +76,7 @@ def test_a_launcher_that_cannot_be_understood_is_the_message(monkeypatch):
     heard = []
     from mgcaffe.comm.transport.environment import detect
 
-    assert run_guarded(detect, lambda: None, speak=heard.append) == 1
+    assert run_guarded(detect, lambda: None, print_message=heard.append) == 1
     assert "PMI_RANK but not PMI_SIZE" in heard[0]
 
 
@@ -87,7 +87,7 @@ def on_threads(size, main, patience_s=0.3):
         heard = []
         try:
             code = run_guarded(
-                lambda: main(ranks), lambda: ranks, speak=heard.append, leave=leave, patience_s=patience_s
+                lambda: main(ranks), lambda: ranks, print_message=heard.append, leave=leave, patience_s=patience_s
             )
         except Left as error:
             code = ("left", error.args[0])

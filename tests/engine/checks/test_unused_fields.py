@@ -103,7 +103,7 @@ def test_a_field_that_is_no_number_is_refused(extra, field):
         make_net(inputs(x=(2, 3)) + RELU.format(extra=extra))
 
 
-# -- no field of a fork is dropped in silence ------------------------------------------------------------
+# -- no field of a fork is dropped without a warning ------------------------------------------------------------
 
 FIELDS = ROOT / "tests" / "prototxt" / "data" / "schema_fields.csv"
 CONV = "num_output: 2 kernel_size: 1 "
@@ -199,9 +199,9 @@ def test_no_field_of_a_fork_is_dropped_in_silence(message, field, caplog):
         text += " data_param { batch_size: 1 }"
         context = LayerContext(input_shapes={"*": (3, 4, 4)})
     shapes = [(2, 3, 4, 4), (2, 1, 4, 4) if kind == "SoftmaxWithLoss" else (2, 3, 4, 4)][:bottoms]
-    told = ""
+    refusal = ""
     try:
         make_layer(text, shapes, context=context)
     except EngineError as error:
-        told = str(error)
-    assert field in told + caplog.text
+        refusal = str(error)
+    assert field in refusal + caplog.text

@@ -1,4 +1,4 @@
-"""BN: both forks' kinds against autograd, their averages, and how they are told apart."""
+"""BN: both forks' kinds against autograd, their averages, and how they are distinguished."""
 
 import pytest
 import torch

@@ -199,9 +199,9 @@ def test_another_shape_is_refused(tmp_path):
     with h5py.File(tmp_path / "w.h5", "r+") as file:
         del file["data/one/0"]
         file["data/one/0"] = np.ones((3, 4))
-    told = refusal(make_net(chain("one"), seed=2), tmp_path / "w.h5")
-    assert "layer 'one': blob 0 has shape 3x4 in the file, 3x3 in the net" in told
-    assert "rename the layer" in told
+    message = refusal(make_net(chain("one"), seed=2), tmp_path / "w.h5")
+    assert "layer 'one': blob 0 has shape 3x4 in the file, 3x3 in the net" in message
+    assert "rename the layer" in message
 
 
 @pytest.mark.parametrize(

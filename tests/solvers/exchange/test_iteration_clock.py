@@ -33,7 +33,7 @@ def test_it_stands_still_while_data_is_waited_for(clock):
     watch.forward = watch.now()
     pass_by(clock, 4.0)
     times = watch.times(3)
-    assert times.needed == [0.0, 3.0, 1.0]  # nobody has read segment 1
+    assert times.needed == [0.0, 3.0, 1.0]  # no layer has read segment 1
     assert (times.first_forward, times.forward, times.total) == (3.0, 6.0, 10.0)
     assert times.until_backward == 6.0
 

@@ -1,4 +1,4 @@
-"""No field of a solver is ignored in silence."""
+"""No field of a solver is ignored without a warning."""
 
 import pytest
 

@@ -88,7 +88,7 @@ def train(communicator, folder: Path, batch: int, dtype: torch.dtype, schedule: 
 
 
 def disagreement(communicator, folder: Path, batch: int) -> str:
-    """What the ranks are told when rank 1 has another net."""
+    """What the ranks print when rank 1 has another net."""
     net = data_layer(folder / "data.txt", batch) + CLASSIFIER
     if communicator.rank == 1:
         net = net.replace("num_output: 6", "num_output: 7")

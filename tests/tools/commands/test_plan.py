@@ -47,7 +47,7 @@ def test_every_schedule_is_predicted(two_layers):
     result = two_layers.run("plan", "net.prototxt", "--trace=trace.csv", LINE, "--workers=4", "--json=out.json")
     assert result.returncode == 0, result.stderr
     assert "2 layers with 44 parameters" in result.stdout
-    assert "all-reduce among 4 workers: 1000 us + 1 ns a byte" in result.stdout
+    assert "all-reduce among 4 workers: 1000 us + 1 ns per byte" in result.stdout
     # 1 ms forward, 2 ms backward, then 1 ms + 176 ns, or 1 ms + 80 ns after 1 ms + 96 ns beside the backward pass.
     assert columns(result.stdout, "single")[1:4] == ["1", "4.00 ms", "1.00 ms"]
     assert columns(result.stdout, "wfbp")[1:] == ["2", "4.00 ms", "2.00 ms", "1.00 ms", "1.00 ms", "3.00"]
@@ -164,7 +164,7 @@ def test_the_emulated_link_is_planned_for_as_it_is_trained_on(two_layers):
         "plan", "--trace=trace.csv", "--emulate_link=a=1e-3,b=2e-9", "--workers=2", "--schedule=single"
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert "all-reduce among 2 workers: 1000 us + 2 ns a byte" in result.stdout
+    assert "all-reduce among 2 workers: 1000 us + 2 ns per byte" in result.stdout
     trained = two_layers.mpirun(2, "train", "solver.prototxt", "--max_iter=2", "--emulate_link=a=1e-3,b=2e-9")
     assert trained.returncode == 0 and "EMULATED LINK a=1e-3,b=2e-9" in trained.stderr
     refused = two_layers.run("train", "solver.prototxt", "--max_iter=2", "--emulate_link=fast")

@@ -14,7 +14,7 @@ def test_open_mpis_files_lie_in_the_jobs_folder_unless_another_place_is_named(mp
     monkeypatch.setenv("HOME", str(home))
     found = mpirun("mpirun (Open MPI) 5.0.11")
 
-    def told(*words, **variables):
+    def settings(*words, **variables):
         flags = parse(*words)
         command = launcher_command.rank_command(flags, [], ["engine"])
         elsewhere = launcher_command.are_elsewhere(flags)
@@ -25,23 +25,23 @@ def test_open_mpis_files_lie_in_the_jobs_folder_unless_another_place_is_named(mp
 
     session = {"PRTE_MCA_prte_local_tmpdir_base": str(tmp_path / "job")}
     memory = {"OMPI_MCA_btl_sm_backing_directory": str(tmp_path / "job")}
-    assert told("-np", "2") == session | memory
-    assert told("-H", "a:2,b:2") == session  # b has no such folder
-    assert told("-np", "2", "--mpirun_args=-H a:2,b:2") == told("-np", "2", "--mpirun_args=--host a,b") == session
-    assert told("-np", "2", PBS_NODEFILE="/nodes") == session
-    assert told("--max_restarts=1") == {}  # one process, without mpirun
-    assert told("-np", "2", "--mpirun_args=--prtemca prte_tmpdir_base /scratch") == memory
+    assert settings("-np", "2") == session | memory
+    assert settings("-H", "a:2,b:2") == session  # b has no such folder
+    assert settings("-np", "2", "--mpirun_args=-H a:2,b:2") == settings("-np", "2", "--mpirun_args=--host a,b") == session
+    assert settings("-np", "2", PBS_NODEFILE="/nodes") == session
+    assert settings("--max_restarts=1") == {}  # one process, without mpirun
+    assert settings("-np", "2", "--mpirun_args=--prtemca prte_tmpdir_base /scratch") == memory
     for variable in ("PRTE_MCA_prte_tmpdir_base", "PRTE_MCA_prte_local_tmpdir_base"):
-        assert told("-np", "2", **{variable: "/scratch"}) == memory | {variable: "/scratch"}
+        assert settings("-np", "2", **{variable: "/scratch"}) == memory | {variable: "/scratch"}
     older = {"OMPI_MCA_btl_vader_backing_directory": "/scratch"}
-    assert told("-np", "2", **older) == session | older
+    assert settings("-np", "2", **older) == session | older
     projects = ("openmpi", "prte", "pmix")
     etc = Path(found).parent.parent / "etc"
     system = [etc / f"{name}-mca-params{kind}.conf" for name in projects for kind in ("", "-override")]
     for file in (*system, *(home / f".{name}" / "mca-params.conf" for name in projects)):
         file.parent.mkdir(exist_ok=True)
         file.write_text("# prte_tmpdir_base = /scratch\n  # btl_sm_backing_directory = /scratch\n")
-        assert told("-np", "2") == session | memory
+        assert settings("-np", "2") == session | memory
         file.write_text("prte_tmpdir_base = /scratch\nbtl_sm_backing_directory=/scratch\n")
-        assert told("-np", "2") == {}
+        assert settings("-np", "2") == {}
         file.unlink()
