@@ -24,7 +24,7 @@ from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers import events
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.ranks import Ranks
-from mgcaffe.solvers.iteration import Iteration
+from mgcaffe.solvers.training_iteration import TrainingIteration
 from mgcaffe.solvers.monitor.debug_info import DebugInfo
 from mgcaffe.solvers.monitor.finite_check import FiniteCheck
 from mgcaffe.solvers.monitor.meter import Meter
@@ -231,7 +231,7 @@ class Solver:
             self._meter.iteration_done(iteration)
         self._end(iteration)
 
-    def _compute_gradients(self) -> Iteration:
+    def _compute_gradients(self) -> TrainingIteration:
         """Run the forward and backward passes; communication of the gradients goes on after them."""
         began = time.perf_counter()
         for callback in self._on_start:
@@ -239,9 +239,9 @@ class Solver:
         self._debug.begin(self._is_due(self.param.display))
         self._finite.begin()
         gradients = self._trainer.compute_gradients(self.seed, self.iteration)
-        return Iteration(self.iteration, began, gradients.loss, gradients.data_wait_s)
+        return TrainingIteration(self.iteration, began, gradients.loss, gradients.data_wait_s)
 
-    def _agree(self, iteration: Iteration) -> None:
+    def _agree(self, iteration: TrainingIteration) -> None:
         """Exchange all that the ranks have to agree on before the update, in one small all-reduce."""
         self._snapshots.poll()
         stop = self._stop_requested or self._snapshots.wants_stop
@@ -249,19 +249,19 @@ class Solver:
         iteration.loss, stops, snapshots, iteration.probe = self.ranks.mean(mine).tolist()
         iteration.stop, iteration.snapshot = stops > 0, snapshots > 0
 
-    def _refuses_update(self, iteration: Iteration) -> bool:
+    def _refuses_update(self, iteration: TrainingIteration) -> bool:
         """Check that loss and gradients are finite on all ranks; raise, or skip the update, as `nan_effect` says."""
         if not (math.isfinite(iteration.loss) and math.isfinite(iteration.probe)):
             self._trainer.wait()
         return self._finite.refuses(iteration, self.seed, self.snapshot)
 
-    def _choose_rate(self, iteration: Iteration) -> None:
+    def _choose_rate(self, iteration: TrainingIteration) -> None:
         iteration.smoothed_loss = self._smoothed.add(iteration.loss)
         if (news := self._policy.observe(iteration.number, iteration.smoothed_loss)) is not None:
             self._emit(events.Noted(news))
         iteration.rate = self._policy.rate(iteration.number)
 
-    def _take_gradients(self, iteration: Iteration) -> None:
+    def _take_gradients(self, iteration: TrainingIteration) -> None:
         """Wait for the means of the gradients, and update each group as it comes where nothing needs them all."""
         # Callbacks, debug_info and a rescue look at all gradients, or at weights, before an update ends.
         together = bool(self._on_start or self._on_gradients_ready or self.param.debug_info or ulfm.is_enabled())
@@ -269,12 +269,12 @@ class Solver:
         iteration.comm, iteration.is_updated = found
         self._meter.communicated(iteration.comm)
 
-    def _display(self, iteration: Iteration) -> None:
+    def _display(self, iteration: TrainingIteration) -> None:
         outputs = tester.label_outputs(self.net, self.ranks.mean(tester.output_numbers(self.net)))
         self._meter.display(iteration, self.param.display, outputs)
         self._emit(events.LearningRate(iteration.number, iteration.rate))
 
-    def _update(self, iteration: Iteration) -> None:
+    def _update(self, iteration: TrainingIteration) -> None:
         for callback in self._on_gradients_ready:
             callback()
         self._debug.before_update()
@@ -282,7 +282,7 @@ class Solver:
             self._trainer.apply_update(iteration.rate, iteration.number)
         self._debug.after_update()
 
-    def _end(self, iteration: Iteration) -> None:
+    def _end(self, iteration: TrainingIteration) -> None:
         """Count the iteration, take the snapshot that is due, and let `auto` choose another plan."""
         self.iteration += 1
         self._finite.end()

@@ -15,7 +15,7 @@ from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
-from mgcaffe.solvers.exchange.forward_overlap import ForwardOverlap
+from mgcaffe.solvers.exchange.pending_update import PendingUpdate
 from mgcaffe.solvers.exchange.iteration_clock import IterationClock
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
 from mgcaffe.solvers.update.updater import Updater, clip_factor
@@ -59,7 +59,7 @@ class Trainer:
         apply_update            updates all weights where take_gradients has not
 
     By a plan that overlaps the forward pass, take_gradients does not wait at all: the next forward pass completes the
-    update layer by layer (`exchange/forward_overlap.py`), or `complete_update` before weights are read.
+    update layer by layer (`exchange/pending_update.py`), or `complete_update` before weights are read.
 
     All ways give the same bits. The computing thread makes the updates: until backward ends everything
     waits for it, so those of the groups that have come meanwhile are made then, while the last groups are reduced.
@@ -85,7 +85,7 @@ class Trainer:
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
         self._rank = rank
-        self._overlap = ForwardOverlap(net, averaging)
+        self._overlap = PendingUpdate(net, averaging)
         self._clock = IterationClock()
         self._earlier: CommReport | None = None
         self._waited: CommReport | None = None

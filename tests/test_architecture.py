@@ -36,7 +36,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "data", "layers", "graph", "weights", "net",
     ),
     "solvers": (
-        "source", "events", "iteration", "carried_state", "monitor.stopwatch", "exchange", "monitor", "update.rules",
+        "source", "events", "training_iteration", "carried_state", "monitor.stopwatch", "exchange", "monitor", "update.rules",
         "rates", "update", "setup", "testing", "snapshots", "trainer", "solver",
     ),
     "tools": (

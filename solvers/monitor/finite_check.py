@@ -23,7 +23,7 @@ from mgcaffe.engine import Net
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.prototxt import NanEffect, SolverParameter
 from mgcaffe.solvers.events import Emit, Warned
-from mgcaffe.solvers.iteration import Iteration
+from mgcaffe.solvers.training_iteration import TrainingIteration
 from mgcaffe.solvers.monitor.forward_state import ForwardState, InputState
 
 SKIPS_IN_A_ROW = 10
@@ -75,7 +75,7 @@ class FiniteCheck:
         """Return the sum of this rank's gradients: not finite if one of them is not."""
         return float(torch.stack(self._sums).sum()) if self._sums else 0.0
 
-    def refuses(self, iteration: Iteration, seed: int, snapshot: Callable[[], None]) -> bool:
+    def refuses(self, iteration: TrainingIteration, seed: int, snapshot: Callable[[], None]) -> bool:
         """Decide whether the update must not be made; collective where the numbers are not finite.
 
         Args:

@@ -7,7 +7,7 @@ import time
 from mgcaffe.comm import CommReport
 from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue
-from mgcaffe.solvers.iteration import Iteration
+from mgcaffe.solvers.training_iteration import TrainingIteration
 
 
 class _Stretch:
@@ -60,7 +60,7 @@ class Meter:
         if comm.rounding is not None:
             self._rounding = comm.rounding if self._rounding is None else self._rounding + comm.rounding
 
-    def display(self, iteration: Iteration, interval: int, outputs: tuple[OutputValue, ...]) -> None:
+    def display(self, iteration: TrainingIteration, interval: int, outputs: tuple[OutputValue, ...]) -> None:
         """Emit the speed since the last display, every `interval` iterations."""
         since = self._since_display
         seconds, number = since.seconds, iteration.number
@@ -79,7 +79,7 @@ class Meter:
         )
         self.start_display(number)
 
-    def iteration_done(self, iteration: Iteration) -> None:
+    def iteration_done(self, iteration: TrainingIteration) -> None:
         """Emit the figures of an iteration with its update."""
         self._total_images += self._images
         comm = iteration.comm

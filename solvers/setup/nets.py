@@ -24,7 +24,7 @@ from mgcaffe.prototxt import (
     print_text,
     read_net_source,
 )
-from mgcaffe.solvers.setup.bad_records import hand_down
+from mgcaffe.solvers.setup.reader_fields import hand_down
 from mgcaffe.solvers.source import locate
 
 _TRAIN_FIELDS = ("net", "net_param", "train_net", "train_net_param")

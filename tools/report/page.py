@@ -17,7 +17,7 @@ from mgcaffe.tools.report.charts import (
     stacked_bar,
 )
 from mgcaffe.tools.report.data import RunRecord
-from mgcaffe.tools.report.iteration import iteration_picture
+from mgcaffe.tools.report.iteration_picture import iteration_picture
 from mgcaffe.tools.report.spans import TimelineData
 from mgcaffe.tools.report.svg import number_text
 

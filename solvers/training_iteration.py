@@ -8,7 +8,7 @@ from mgcaffe.comm import CommReport
 
 
 @dataclass
-class Iteration:
+class TrainingIteration:
     """One iteration from its first forward pass to its end.
 
     Attributes:

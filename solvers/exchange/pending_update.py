@@ -20,7 +20,7 @@ from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.iteration_clock import IterationClock
 
 
-class ForwardOverlap:
+class PendingUpdate:
     """The update that the next forward pass completes, and the times that predicting such plans rests on.
 
     Args:

@@ -1,7 +1,7 @@
 """A solver's bad_record reaches the layers that read records."""
 
 from mgcaffe.prototxt import SolverParameter, parse_net, parse_text
-from mgcaffe.solvers.setup.bad_records import hand_down
+from mgcaffe.solvers.setup.reader_fields import hand_down
 
 NET = """
 layer { name: "a" type: "Data" top: "a" data_param { source: "x" batch_size: 1 } }
