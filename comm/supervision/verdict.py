@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from mgcaffe.comm.supervision.status import FAILED, Place
+from mgcaffe.errors import DataError
+from mgcaffe.errors.checked_json import parse_json
 
 UNEXPLAINED = "exited without an error message: killed, crashed, or ended by a library"
 """What is said of a rank whose end has no known cause."""
@@ -65,8 +67,21 @@ def attached_record(place: Place) -> str:
 def read_attached_record(text: str) -> Place | None:
     """Return the record that `attached_record` wrote, without its separator; None where it is damaged."""
     try:
-        return Place(**json.loads(text))
-    except (ValueError, TypeError):
+        record = parse_json(text, "output", "this is no record")
+        return Place(
+            rank=record["rank"].integer(),
+            size=record["size"].integer(),
+            pid=record["pid"].integer(),
+            host=record["host"].text(),
+            state=record["state"].integer(),
+            code=record["code"].integer(),
+            terminated=record["terminated"].flag(),
+            iteration=record["iteration"].integer(),
+            beat=record["beat"].integer(),
+            doing=record["doing"].text(),
+            started=record["started"].integer(),
+        )
+    except DataError:
         return None
 
 
