@@ -52,6 +52,8 @@ def open_log_file(folder: str, rank: int) -> LogFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_HEAD.format(time=time.strftime("%Y/%m/%d %H:%M:%S", now), host=host), encoding="utf-8")
         handler = LogFile(path, encoding="utf-8")
+    except FileExistsError:
+        raise EngineError(f"--log_dir {folder} is no folder", exit_code=EXIT_CANNOT_WRITE) from None
     except OSError as error:
         raise EngineError(f"cannot write the log file {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
     _link(path.with_name(f"{stem}.INFO"), name)

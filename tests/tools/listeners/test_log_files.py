@@ -38,10 +38,13 @@ def test_a_progress_line_does_not_keep_the_log_out_of_the_file(engine):
     assert "] Solving tiny" in (engine.folder / "logs" / "engine.rank0.INFO").read_text()
 
 
-def test_a_folder_that_cannot_be_written_ends_with_code_73(tmp_path):
+@pytest.mark.parametrize(
+    ("folder", "message"), [("file", "file is no folder"), ("file/logs", "cannot write the log file .*: Not a directory")]
+)
+def test_a_folder_that_cannot_be_written_ends_with_code_73(tmp_path, folder, message):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(EngineError, match="cannot write the log file") as caught:
-        start_logging(True, log_dir=str(tmp_path / "file"))
+    with pytest.raises(EngineError, match=message) as caught:
+        start_logging(True, log_dir=str(tmp_path / folder))
     assert caught.value.exit_code == 73
 
 
