@@ -12,6 +12,7 @@ from tests.support.pycaffe_nets import DEPLOY, SIMPLE, net, write
 
 @pytest.fixture
 def simple(tmp_path):
+    caffe.set_random_seed(1)
     return net(tmp_path, SIMPLE)
 
 
