@@ -8,10 +8,10 @@
 measured costs of an all-reduce. Then the plans that were found run in turn, round by round, in alternating order. All
 of that is repeated. The table shows for each step that was left out:
 
-- the iteration time of the plan found (on the emulated link without a forward pass and an update), the ratio to that
-  of the plan found with all steps in the same round, and how these ratios scatter: below 1 the search was better off
-  without the step, and a difference from 1 within the scatter is noise. `same` counts the searches that came to the
-  same plan: then the ratio shows nothing but the noise;
+- the iteration time of the plan found (on the emulated link without a forward pass and an update), and the ratio to
+  that of the plan found with all steps: of each search the median over rounds of the ratio within a round, of these the
+  median and the range. Below 1 the search was better off without the step; where the range has 1 in it, the step shows
+  nothing. `same` counts the searches that came to the same plan: then the ratio shows nothing but the noise;
 - how far off the prediction of the plan was, and how many iterations the search took.
 
 On the emulated link (`replay.py`) the backward pass is slept, so that the cores are free: it shows no contention, and
@@ -50,8 +50,8 @@ from mgcaffe.comm.tuning.settings import TunerSteps
 
 ALL = "all steps"
 DRIFT = "drift_watch"
-STEPS = {ALL: TunerSteps()} | {each.name: replace(TunerSteps(), **{each.name: False}) for each in fields(TunerSteps)}
-"""What is searched with, by the step that is left out."""
+STEPS = [each.name for each in fields(TunerSteps)]
+"""The steps that can be left out, each alone or several together (`trials+second_stage`)."""
 SLOWER = 4.0
 """The factor by which the emulated link becomes slower for the drift watch."""
 QUICK_LINK = "a=2e-3,b=1e-8"
@@ -79,6 +79,11 @@ class Row:
     ratios: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
     iterations: list[int] = field(default_factory=list)
+
+    def ratios_of_searches(self) -> list[float]:
+        """Return the median ratio of each search's rounds."""
+        rounds = len(self.ratios) // len(self.labels)
+        return [statistics.median(self.ratios[start : start + rounds]) for start in range(0, len(self.ratios), rounds)]
 
 
 class Side(Protocol):
@@ -169,6 +174,11 @@ class ShapedSide:
         return self._besides + decision.plan.backward_end + decision.plan.exposed
 
 
+def without(name: str) -> TunerSteps:
+    """Return what is searched with where a step is left out, or several joined by `+`."""
+    return TunerSteps() if name == ALL else replace(TunerSteps(), **dict.fromkeys(name.split("+"), False))
+
+
 def compare(side: Side, steps: Sequence[str], rounds: int, repeats: int) -> list[Row]:
     """Search with all steps and without each of some, and run what was found; return a row for each search."""
     rows = {name: Row(name) for name in (ALL, *steps) if name != DRIFT}
@@ -176,7 +186,7 @@ def compare(side: Side, steps: Sequence[str], rounds: int, repeats: int) -> list
         order = list(rows) if repeat % 2 == 0 else list(rows)[::-1]
         found = {}
         for name in order:
-            found[name] = side.search(STEPS[name])
+            found[name] = side.search(without(name))
             report(side, f"{name}: {found[name][0].plan.schedule}, {found[name][1]} iterations")
         seconds = run_in_turn(side, {name: decision.plan for name, (decision, _) in found.items()}, rounds)
         for name, row in rows.items():
@@ -192,7 +202,7 @@ def compare(side: Side, steps: Sequence[str], rounds: int, repeats: int) -> list
 
 def compare_after_drift(side: EmulatedSide, rounds: int) -> Row:
     """Make the link slower after a search, and compare the plan kept with the one that the drift watch leads to."""
-    kept, _ = side.search(STEPS[ALL])
+    kept, _ = side.search(without(ALL))
     side.link.factor = SLOWER
     found, iterations = side.finish_search()
     seconds = run_in_turn(side, {"kept": kept.plan, "found": found.plan}, rounds)
@@ -219,16 +229,15 @@ def table(title: str, rows: Sequence[Row], time_scale: float = 1.0) -> str:
     lines = [
         title,
         "",
-        "| left out | iteration, ms | ratio | scatter | same | prediction off by | iterations of the search | plan |",
+        "| left out | iteration, ms | ratio | range | same | prediction off by | iterations of the search | plan |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        middle = statistics.median(row.ratios)
-        scatter = 1.4826 * statistics.median(abs(ratio - middle) for ratio in row.ratios)
+        ratios = row.ratios_of_searches()
         error = statistics.median(abs(error) for error in row.errors)
         lines.append(
-            f"| {row.step} | {1e3 * statistics.median(row.seconds) / time_scale:.2f} | {middle:.3f} |"
-            f" {100 * scatter:.1f} % | {sum(row.same)}/{len(row.same)} | {100 * error:.1f} % |"
+            f"| {row.step} | {1e3 * statistics.median(row.seconds) / time_scale:.2f} | {statistics.median(ratios):.3f} |"
+            f" {min(ratios):.3f} to {max(ratios):.3f} | {sum(row.same)}/{len(row.same)} | {100 * error:.1f} % |"
             f" {statistics.median(row.iterations):g} | {'; '.join(dict.fromkeys(row.labels))} |"
         )
     return "\n".join([*lines, ""])
@@ -303,6 +312,13 @@ def run_shaped(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
+def step_names(text: str) -> str:
+    """Check the names of steps that are joined by `+`."""
+    if unknown := sorted(set(text.split("+")) - set(STEPS)):
+        raise argparse.ArgumentTypeError(f"there is no step {unknown[0]}")
+    return text
+
+
 def parse() -> argparse.Namespace:
     """Return what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -316,8 +332,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7, help="iterations of each plan after each set of searches")
     parser.add_argument("--repeats", type=int, default=None, help="searches without each step (3; with --quick 1)")
-    names = [name for name in STEPS if name != ALL]
-    parser.add_argument("--steps", nargs="+", choices=names, default=names, help="which to leave out in turn")
+    parser.add_argument(
+        "--steps",
+        nargs="+",
+        type=step_names,
+        default=STEPS,
+        metavar="STEP",
+        help=f"which to leave out in turn: {', '.join(STEPS)}, or several joined by +",
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured")
     parser.add_argument("--worker", metavar="MODEL", help=argparse.SUPPRESS)
     options = parser.parse_args()
