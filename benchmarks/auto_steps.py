@@ -235,8 +235,9 @@ def table(title: str, rows: Sequence[Row], time_scale: float = 1.0) -> str:
     for row in rows:
         ratios = row.ratios_of_searches()
         error = statistics.median(abs(error) for error in row.errors)
+        seconds = statistics.median(row.seconds) / time_scale
         lines.append(
-            f"| {row.step} | {1e3 * statistics.median(row.seconds) / time_scale:.2f} | {statistics.median(ratios):.3f} |"
+            f"| {row.step} | {1e3 * seconds:.2f} | {statistics.median(ratios):.3f} |"
             f" {min(ratios):.3f} to {max(ratios):.3f} | {sum(row.same)}/{len(row.same)} | {100 * error:.1f} % |"
             f" {statistics.median(row.iterations):g} | {'; '.join(dict.fromkeys(row.labels))} |"
         )

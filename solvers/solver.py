@@ -24,7 +24,6 @@ from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers import events
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.ranks import Ranks
-from mgcaffe.solvers.training_iteration import TrainingIteration
 from mgcaffe.solvers.monitor.debug_info import DebugInfo
 from mgcaffe.solvers.monitor.finite_check import FiniteCheck
 from mgcaffe.solvers.monitor.meter import Meter
@@ -39,6 +38,7 @@ from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
 from mgcaffe.solvers.testing import tester
 from mgcaffe.solvers.testing.test_runs import TestRuns
 from mgcaffe.solvers.trainer import IterationObserver, Trainer
+from mgcaffe.solvers.training_iteration import TrainingIteration
 from mgcaffe.solvers.update.updater import Updater
 
 

@@ -42,8 +42,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "data", "layers", "graph", "weights", "net",
     ),
     "solvers": (
-        "source", "events", "training_iteration", "carried_state", "monitor.stopwatch", "exchange", "monitor", "update.rules",
-        "rates", "update", "setup", "testing", "snapshots", "trainer", "solver",
+        "source", "events", "training_iteration", "carried_state", "monitor.stopwatch", "exchange", "monitor",
+        "update.rules", "rates", "update", "setup", "testing", "snapshots", "trainer", "solver",
     ),
     "tools": (
         "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",

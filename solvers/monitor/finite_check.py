@@ -23,8 +23,8 @@ from mgcaffe.engine import Net
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.prototxt import NanEffect, SolverParameter
 from mgcaffe.solvers.events import Emit, Warned
-from mgcaffe.solvers.training_iteration import TrainingIteration
 from mgcaffe.solvers.monitor.forward_state import ForwardState, InputState
+from mgcaffe.solvers.training_iteration import TrainingIteration
 
 SKIPS_IN_A_ROW = 10
 """After so many iterations in a row without an update `nan_effect: SKIP` stops as well."""

@@ -150,7 +150,9 @@ def vanished_folder(folder: Path, form: str) -> str | None:
         at_4=lambda: folder.rename(away) and None, at_14=lambda: away.rename(folder) and None,
     )  # fmt: skip
     return _faults(folder, received, code, failed=5, expected_code=0) or (
-        None if all("No such file or directory" in text for text in received.warnings) else f"said {received.warnings[0]}"
+        None
+        if all("No such file or directory" in text for text in received.warnings)
+        else f"said {received.warnings[0]}"
     )
 
 

@@ -130,9 +130,7 @@ def read_mean(layer: Layer) -> Array | None:
     if param.mean_value:
         for index, value in enumerate(param.mean_value):
             if not math.isfinite(value):
-                layer.fail(
-                    f"mean_value is {value:g}, but has to be finite", "transform_param.mean_value", index=index
-                )
+                layer.fail(f"mean_value is {value:g}, but has to be finite", "transform_param.mean_value", index=index)
         return np.array(param.mean_value)
     if param.mean_file and layer.context.input_shapes is None:
         return _read_mean_file(layer, param.mean_file)

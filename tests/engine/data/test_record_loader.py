@@ -42,7 +42,9 @@ def test_the_next_good_record_stands_in_for_a_skipped_one_and_each_is_told_once(
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 3
     for number, why in [(2, "not a Datum"), (3, "not a Datum|cannot be decoded"), (9, "has shape 1 x 2 x 2")]:
-        [line] = [line for line in messages if line.startswith(f"record {number} (key '0000000{number}') of '{source}'")]
+        [line] = [
+            line for line in messages if line.startswith(f"record {number} (key '0000000{number}') of '{source}'")
+        ]
         assert any(part in line for part in why.split("|")), line
 
 

@@ -239,7 +239,9 @@ def test_an_image_of_another_size_than_stated_is_told_once(tmp_path, pictures, c
         layer.forward([])
         layer.forward([])
     layer.close()
-    (message,) = [record.getMessage() for record in caplog.records if "though the window file says" in record.getMessage()]
+    (message,) = [
+        record.getMessage() for record in caplog.records if "though the window file says" in record.getMessage()
+    ]
     assert f"{source}:2:1: image '{tmp_path}/0.png' is 40 x 60 (height x width)" in message
 
 

@@ -39,7 +39,8 @@ def test_a_progress_line_does_not_keep_the_log_out_of_the_file(engine):
 
 
 @pytest.mark.parametrize(
-    ("folder", "message"), [("file", "file is no folder"), ("file/logs", "cannot write the log file .*: Not a directory")]
+    ("folder", "message"),
+    [("file", "file is no folder"), ("file/logs", "cannot write the log file .*: Not a directory")],
 )
 def test_a_folder_that_cannot_be_written_ends_with_code_73(tmp_path, folder, message):
     (tmp_path / "file").write_text("x")
