@@ -119,8 +119,6 @@ class IterationDone(Event):
         seconds: wall time of the iteration.
         data_wait_s: time spent waiting for data.
         comm_hidden_s, comm_exposed_s: communication hidden behind the backward pass, and waited for.
-        rounding: by how much travelling in 16 bits changed the gradients, as a part of their norm; None where it
-            was not measured.
     """
 
     iteration: int
@@ -132,7 +130,6 @@ class IterationDone(Event):
     data_wait_s: float
     comm_hidden_s: float
     comm_exposed_s: float
-    rounding: float | None = None
 
 
 @dataclass(frozen=True)
@@ -332,8 +329,6 @@ class Finished(Event):
             for.
         snapshot: the last solverstate written in this run, if any.
         scores: the scores of the last test of each test net.
-        rounding: by how much travelling in 16 bits changed the gradients of all iterations in which that was
-            measured, as a part of their norm; None where they did not.
     """
 
     iteration: int
@@ -344,7 +339,6 @@ class Finished(Event):
     comm_exposed_s: float
     snapshot: str | None
     scores: tuple[tuple[OutputValue, ...], ...] = ()
-    rounding: float | None = None
 
     @property
     def hidden_share(self) -> float | None:

@@ -15,8 +15,8 @@ from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
-from mgcaffe.solvers.exchange.pending_update import PendingUpdate
 from mgcaffe.solvers.exchange.iteration_clock import IterationClock
+from mgcaffe.solvers.exchange.pending_update import PendingUpdate
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
 from mgcaffe.solvers.update.updater import Updater, clip_factor
 
@@ -215,5 +215,4 @@ def _together(earlier: CommReport | None, report: CommReport) -> CommReport:
         total_s=report.total_s + earlier.total_s,
         exposed_s=report.exposed_s + earlier.exposed_s,
         hidden_s=report.hidden_s + earlier.hidden_s,
-        rounding=report.rounding or earlier.rounding,
     )

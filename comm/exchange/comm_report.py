@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.comm.planning.plan import Plan
 
 
@@ -40,7 +39,6 @@ class CommReport:
         groups: every group, in the order of the all-reduces.
         began: the clock at `begin_iteration`.
         backward_end: when the backward pass ended, in seconds since then.
-        rounding: what travelling in 16 bits changed, in iterations in which it is measured.
         waits: (start, end, the number of the last group waited for) of each time that the computing thread waited,
             in seconds since `began`.
         plan: the plan whose groups they are.
@@ -52,7 +50,6 @@ class CommReport:
     groups: list[GroupTimes] = field(default_factory=list)
     began: float = 0.0
     backward_end: float = 0.0
-    rounding: Rounding | None = None
     waits: list[tuple[float, float, int]] = field(default_factory=list)
     plan: Plan | None = None
 

@@ -126,7 +126,6 @@ class Iteration:
             [self._times_of(handle) for handle in self._sent],
             self.began,
             self._backward_end - self.began,
-            self._reducer.take_rounding(),
             self._waits,
             self._plan,
         )

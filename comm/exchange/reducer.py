@@ -31,7 +31,7 @@ from typing import Any
 
 from mgcaffe.comm.exchange.emulation import emulate
 from mgcaffe.comm.exchange.gradient_path import GradientPath, make_path
-from mgcaffe.comm.exchange.sums.base import Rounding, TransferSettings, set_busy_polling, set_waiting
+from mgcaffe.comm.exchange.sums.base import TransferSettings, set_busy_polling, set_waiting
 from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
@@ -138,14 +138,6 @@ class Reducer:
     def set_busy_polling(self, enabled: bool) -> None:
         """Poll without a pause at first, or not, while the computing thread waits for no group."""
         set_busy_polling(self._sum, enabled)
-
-    def sample(self, wanted: bool) -> None:
-        """Measure rounding errors from now on, or not; to be called while nothing is being reduced."""
-        self._sum.sample(wanted)
-
-    def take_rounding(self) -> Rounding | None:
-        """Return what travelling in 16 bits changed since the last call; while nothing is being reduced."""
-        return self._sum.take_rounding()
 
     def set_waiting(self, waiting: Waiting) -> None:
         """Wait for the peers in another way from now on; between two iterations, and alike on all ranks."""

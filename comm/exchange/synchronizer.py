@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     import numpy
     import torch
 
-SAMPLED_EVERY = 16
-"""Rounding errors are measured in the first of so many iterations."""
-
 
 class Synchronizer(Protocol):
     """Makes the ranks' gradients agree."""
@@ -157,7 +154,6 @@ class MergedAllReduce:
         self._reducer: Reducer | None = None
         self._segments: list[Segment] = []
         self._is_held = False
-        self._iterations = 0
         self._iteration: Iteration | None = None
         self._yields_core = False
         self._late: CommReport | None = None
@@ -220,8 +216,6 @@ class MergedAllReduce:
             raise CommError("gradients cannot be reduced before start() and without a plan")
         if self._iteration is not None:
             raise CommError("an iteration began before the gradients of the last one were waited for")
-        self._reducer.sample(self._iterations % SAMPLED_EVERY == 0)
-        self._iterations += 1
         self._iteration = Iteration(self._plan, self._segments, self._reducer, self._clock, is_held=self._is_held)
 
     def gradients_ready(self, segment: int) -> None:

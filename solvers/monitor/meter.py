@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from mgcaffe.comm import CommReport
-from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue
 from mgcaffe.solvers.training_iteration import TrainingIteration
 
@@ -46,7 +45,6 @@ class Meter:
         """Reset the totals."""
         self._run = _Stretch()
         self._total_images = 0
-        self._rounding: Rounding | None = None
 
     def start_display(self, iteration: int) -> None:
         """Count what the next display shows from this iteration on."""
@@ -57,8 +55,6 @@ class Meter:
         """Count one exchange of gradients."""
         self._since_display.add(comm)
         self._run.add(comm)
-        if comm.rounding is not None:
-            self._rounding = comm.rounding if self._rounding is None else self._rounding + comm.rounding
 
     def display(self, iteration: TrainingIteration, interval: int, outputs: tuple[OutputValue, ...]) -> None:
         """Emit the speed since the last display, every `interval` iterations."""
@@ -94,7 +90,6 @@ class Meter:
                 data_wait_s=iteration.data_wait_s,
                 comm_hidden_s=comm.hidden_s,
                 comm_exposed_s=comm.exposed_s,
-                rounding=comm.rounding.relative if comm.rounding is not None else None,
             )
         )
 
@@ -116,6 +111,5 @@ class Meter:
                 comm_exposed_s=self._run.exposed_s,
                 snapshot=snapshot,
                 scores=scores,
-                rounding=self._rounding.relative if self._rounding is not None else None,
             )
         )

@@ -5,7 +5,7 @@ import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import NotFiniteError
-from mgcaffe.solvers.events import Finished, IterationDone, Tested, Warned
+from mgcaffe.solvers.events import IterationDone, Tested, Warned
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 FIELDS = "momentum: 0.9 weight_decay: 0.01 test_iter: 2 test_interval: 5 "
@@ -148,7 +148,7 @@ def test_no_weight_changes_when_a_gradient_is_not_finite(listing, tmp_path, comm
 
 
 @pytest.mark.parametrize("kind", ["FLOAT16", "BFLOAT16"])
-def test_gradients_in_16_bits_train_nearly_the_same_and_tell_their_rounding(listing, tmp_path, kind):
+def test_gradients_in_16_bits_train_nearly_the_same(listing, tmp_path, kind):
     exact = train(listing, tmp_path, FIELDS, size=3)
     results = train(listing, tmp_path, FIELDS, f"allreduce_type: {kind}", size=3)
     precision = 2.0**-11 if kind == "FLOAT16" else 2.0**-8
@@ -156,24 +156,6 @@ def test_gradients_in_16_bits_train_nearly_the_same_and_tell_their_rounding(list
         assert torch.equal(weights, results[0][0])
         assert recorder.losses == pytest.approx(theirs.losses, rel=20 * precision)
         assert not torch.equal(weights, others)
-        found = [event.rounding for event in recorder.of(IterationDone) if event.rounding is not None]
-        assert len(found) == 1  # one in 16 iterations
-        assert 0.05 * precision < found[0] < 2 * precision
-
-
-def test_the_end_of_a_run_tells_the_rounding_of_all_samples(listing, tmp_path):
-    net = data_layer(listing, 4) + CLASSIFIER
-
-    def rank(communicator):
-        recorder = Recorder()
-        text = "max_iter: 20 comm_param { schedule: WFBP calibration_iterations: 0 allreduce_type: BFLOAT16 }"
-        with make_solver(net, text, tmp_path, recorder=recorder, communicator=communicator) as solver:
-            solver.solve()
-        found = [event.rounding for event in recorder.of(IterationDone) if event.rounding is not None]
-        (finished,) = recorder.of(Finished)
-        assert len(found) == 2 and min(found) <= finished.rounding <= max(found)
-
-    run_ranks(2, rank)
 
 
 def test_a_hierarchy_without_several_hosts_is_told_to_have_no_effect(listing, tmp_path):

@@ -132,8 +132,6 @@ def closing_lines(event: Finished, ranks: int, iterations: int) -> list[str]:
     lines = [f"Test net #{index}: {scores_text(scores)}" for index, scores in enumerate(event.scores) if scores]
     if ranks > 1:
         lines.append(comm_line(event.comm_hidden_s, event.comm_exposed_s, iterations))
-    if event.rounding is not None:
-        lines.append(f"Rounding: sending 16 bits changed gradients by {event.rounding:.2g} of their norm")
     if event.seconds > 0 and event.images:
         lines.append(f"Speed: {event.images / event.seconds:.1f} images/s over {event.seconds:.1f} s")
     if event.snapshot:

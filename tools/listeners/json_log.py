@@ -71,7 +71,6 @@ class JsonLog:
             data_wait_ms=event.data_wait_s * 1e3,
             comm_hidden_ms=event.comm_hidden_s * 1e3,
             comm_exposed_ms=event.comm_exposed_s * 1e3,
-            **({"rounding": event.rounding} if event.rounding is not None else {}),
         )
 
     @on_event.register
@@ -129,7 +128,7 @@ class JsonLog:
             "finish", iter=event.iteration, stopped_early=event.stopped_early, seconds=event.seconds,
             images=event.images, comm_hidden_ms=event.comm_hidden_s * 1e3,
             comm_exposed_ms=event.comm_exposed_s * 1e3, hidden_share=event.hidden_share,
-            snapshot=event.snapshot, rounding=event.rounding,
+            snapshot=event.snapshot,
         )  # fmt: skip
 
     def close(self) -> None:

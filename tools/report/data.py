@@ -21,7 +21,7 @@ _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
         Json.number,
     ),
     "plan": {"plan": Json.text, "schedule": Json.text},
-    "finish": {"rounding": Json.number, "stopped_early": Json.flag},
+    "finish": {"stopped_early": Json.flag},
     "trial": {
         "plan": Json.text,
         "blocking": Json.flag,

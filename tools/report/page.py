@@ -95,8 +95,6 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
         facts.append(("schedule", f"{run.plan['plan']}, {_count(run.plan['groups'], 'group')}"))
     elif timeline is not None and timeline.plan:
         facts.append(("schedule", timeline.plan["schedule"]))
-    if run.finish and run.finish.get("rounding") is not None:
-        facts.append(("of the gradients' norm lost to 16 bits", number_text(run.finish["rounding"])))
     if run.start.get("parameters"):
         facts.append(("parameters", f"{run.start['parameters']:,}"))
     cells = "".join(f"<div><b>{escape(str(value))}</b>{escape(name)}</div>" for name, value in facts)

@@ -38,37 +38,6 @@ class TransferSettings:
             )
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """What travelling in 16 bits changed, on this rank, in the groups that were sampled.
-
-    Attributes:
-        sent_error, sent: the sums of squares of (what was sent - what it stood for) and of the latter.
-        returned_error, returned: the same of the sums that came back, over the part that this rank added up.
-    """
-
-    sent_error: float = 0.0
-    sent: float = 0.0
-    returned_error: float = 0.0
-    returned: float = 0.0
-
-    def __add__(self, other: Rounding) -> Rounding:
-        """Both samples together."""
-        return Rounding(
-            self.sent_error + other.sent_error,
-            self.sent + other.sent,
-            self.returned_error + other.returned_error,
-            self.returned + other.returned,
-        )
-
-    @property
-    def relative(self) -> float:
-        """The L2 norm of the rounding errors on both ways over that of the values, 0 where there were none."""
-        sent = self.sent_error / self.sent if self.sent else 0.0
-        returned = self.returned_error / self.returned if self.returned else 0.0
-        return float((sent + returned) ** 0.5)
-
-
 class Sum(Protocol):
     """Replaces slices of the gradient buffer by their sums over the ranks.
 
@@ -81,12 +50,6 @@ class Sum(Protocol):
     def __call__(self, offset: int, part: numpy.ndarray) -> None:
         """Replace `part`, which begins at element `offset` of the buffer, by its sum; equal to the bit on all ranks."""
 
-    def sample(self, wanted: bool) -> None:
-        """Measure rounding errors from now on, or not."""
-
-    def take_rounding(self) -> Rounding | None:
-        """Return what was sampled since the last call, None where nothing was."""
-
 
 class PlainSum:
     """One all-reduce in the gradients' own type; see `Sum`."""
@@ -97,12 +60,6 @@ class PlainSum:
     def __call__(self, offset: int, part: numpy.ndarray) -> None:
         """Let MPI add up."""
         self.channels[0].allreduce(part, "sum")
-
-    def sample(self, wanted: bool) -> None:
-        """Do nothing: nothing is rounded."""
-
-    def take_rounding(self) -> None:
-        """Return None."""
 
 
 def set_waiting(summing: Sum, waiting: Waiting) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
-from mgcaffe.comm.exchange.sums.base import Rounding, Sum
+from mgcaffe.comm.exchange.sums.base import Sum
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.errors import CommError
 
@@ -60,12 +60,3 @@ class HierarchicalSum:
             self._between(offset, part)
         if self._local.size > 1:
             self._local.broadcast(part, 0)
-
-    def sample(self, wanted: bool) -> None:
-        """Sample the sum between the hosts."""
-        if self._between is not None:
-            self._between.sample(wanted)
-
-    def take_rounding(self) -> Rounding | None:
-        """Return what the host's first rank sampled."""
-        return self._between.take_rounding() if self._between is not None else None

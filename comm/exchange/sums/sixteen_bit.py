@@ -25,7 +25,6 @@ from typing import Protocol
 import numpy
 import torch
 
-from mgcaffe.comm.exchange.sums.base import Rounding
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator
 
@@ -109,8 +108,6 @@ class SixteenBitSum:
         self._ranks = communicator
         self._codec = codec
         self._layers = numpy.array([segment.offset for segment in segments if segment.count], dtype=numpy.int64)
-        self._samples = False
-        self._rounding: Rounding | None = None
 
     def __call__(self, offset: int, part: numpy.ndarray) -> None:
         """Exchange 16 bits a value, twice."""
@@ -122,21 +119,14 @@ class SixteenBitSum:
             self._sum(part[int(blocks[first]) : end], blocks[first:last] - blocks[first])
             first = last
 
-    def sample(self, wanted: bool) -> None:
-        """Measure rounding errors from now on, or no more."""
-        self._samples = wanted
-
-    def take_rounding(self) -> Rounding | None:
-        """Return the sums since the last call."""
-        rounding, self._rounding = self._rounding, None
-        return rounding
-
     def _sum(self, part: numpy.ndarray, blocks: numpy.ndarray) -> None:
         size, rank = self._ranks.size, self._ranks.rank
         values = part.astype(numpy.float32, copy=False)
         shares = _share_out(blocks, len(part), size)
         counts = [self._words(share) for share in shares]
-        sent, error = self._encode_all(values, blocks, shares)
+        sent = numpy.concatenate(
+            [self._encode(values[share.start : share.start + share.count], share) for share in shares]
+        )
         mine = shares[rank]
         received = numpy.empty(counts[rank] * size, numpy.uint16)
         self._ranks.alltoallv(sent, counts, received, [counts[rank]] * size)
@@ -144,27 +134,12 @@ class SixteenBitSum:
         for words in received.reshape(size, counts[rank]):
             total += self._decode(words, mine)
         own = self._encode(total, mine)
-        if self._samples:
-            back = self._decode(own, mine) - total
-            self._note(Rounding(error, _square(values), _square(back), _square(total)))
         everything = numpy.empty(sum(counts), numpy.uint16)
         self._ranks.allgatherv(own, everything, counts)
         start = 0
         for share, count in zip(shares, counts, strict=True):
             part[share.start : share.start + share.count] = self._decode(everything[start : start + count], share)
             start += count
-
-    def _encode_all(
-        self, values: numpy.ndarray, blocks: numpy.ndarray, shares: Sequence[_Share]
-    ) -> tuple[numpy.ndarray, float]:
-        """Return what is sent, rank after rank, and the sum of the squared errors where it is sampled."""
-        pieces, error = [], 0.0
-        for share in shares:
-            part = values[share.start : share.start + share.count]
-            pieces.append(self._encode(part, share))
-            if self._samples:
-                error += _square(self._decode(pieces[-1], share) - part)
-        return numpy.concatenate(pieces), error
 
     def _encode(self, values: numpy.ndarray, share: _Share) -> numpy.ndarray:
         if not share.count:
@@ -180,9 +155,6 @@ class SixteenBitSum:
 
     def _words(self, share: _Share) -> int:
         return share.count + (len(share.blocks) if self._codec.scaled else 0)
-
-    def _note(self, rounding: Rounding) -> None:
-        self._rounding = rounding if self._rounding is None else self._rounding + rounding
 
 
 class _Share:
@@ -239,9 +211,3 @@ def _convert(source: torch.Tensor, target: torch.Tensor) -> None:
 def _repeat(factors: numpy.ndarray, starts: numpy.ndarray, count: int) -> numpy.ndarray:
     """Each block's factor for each of its values."""
     return numpy.repeat(factors, numpy.diff(starts, append=count))
-
-
-def _square(values: numpy.ndarray) -> float:
-    """Return the sum of the squares of the finite values."""
-    squares = values.astype(numpy.float64)
-    return float(numpy.dot(squares, squares)) if numpy.isfinite(squares).all() else 0.0

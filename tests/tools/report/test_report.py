@@ -50,7 +50,7 @@ def json_log(iterations=50, ranks=2, **plan):
         )  # fmt: skip
         if number % 10 == 0:
             text += line("test", iter=number, net=0, scores={"accuracy": number / 50, "curve": [1, 2]}, loss=None)
-    return text + line("finish", iter=iterations, stopped_early=False, rounding=0.0017)
+    return text + line("finish", iter=iterations, stopped_early=False)
 
 
 def prediction(workers):

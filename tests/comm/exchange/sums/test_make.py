@@ -1,7 +1,7 @@
 import numpy
 import pytest
 
-from mgcaffe.comm.exchange.sums.base import PlainSum, Rounding, TransferSettings
+from mgcaffe.comm.exchange.sums.base import PlainSum, TransferSettings
 from mgcaffe.comm.exchange.sums.hierarchy import HierarchicalSum
 from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.transport.communicator import SingleCommunicator
@@ -43,10 +43,3 @@ def test_hosts_are_asked_for_where_none_are_given():
         return type(summing), part.tolist()
 
     assert run_ranks(4, work) == [(HierarchicalSum, [1111.0] * 3)] * 4
-
-
-def test_relative_rounding_takes_both_ways_together():
-    one = Rounding(sent_error=0.09, sent=1.0, returned_error=0.16, returned=1.0)
-    assert one.relative == pytest.approx(0.5)
-    assert (one + one).relative == pytest.approx(0.5)
-    assert Rounding().relative == 0.0

@@ -54,17 +54,16 @@ def test_blocks_begin_where_layers_begin():
 
 
 def sums(size, kind, groups, segments, count, spread=6):
-    """The gradients of every rank after all groups were summed, and the roundings."""
+    """The gradients of every rank before and after all groups were summed."""
 
     def work(ranks):
         flat = numpy.random.default_rng(ranks.rank).normal(size=count).astype(numpy.float32)
         flat *= numpy.exp(numpy.random.default_rng(9).normal(scale=spread, size=count)).astype(numpy.float32)
         summing = SixteenBitSum(ranks, CODECS[kind], segments)
-        summing.sample(True)
         own = flat.copy()
         for offset, length in groups:
             summing(offset, flat[offset : offset + length])
-        return own, flat, summing.take_rounding()
+        return own, flat
 
     return run_ranks(size, work)
 
@@ -77,7 +76,7 @@ SEGMENTS = [Segment("a", 0, 7000), Segment("none", 7000, 0), Segment("b", 7000, 
 def test_ranks_get_the_same_bits_whatever_is_merged(kind, size):
     together = sums(size, kind, [(0, 12_030)], SEGMENTS, 12_030)
     apart = sums(size, kind, [(7030, 5000), (7000, 30), (0, 7000)], SEGMENTS, 12_030)
-    assert len({flat.tobytes() for _, flat, _ in together + apart}) == 1
+    assert len({flat.tobytes() for _, flat in together + apart}) == 1
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -93,27 +92,12 @@ def test_the_sum_is_taken_in_float32(kind):
     assert run_ranks(16, work)[3].tolist() == there_and_back(kind, [16 * third] * 100).tolist()
 
 
-@pytest.mark.parametrize("kind", CODECS)
-def test_the_rounding_that_is_told_is_the_rounding_that_was_made(kind):
+@pytest.mark.parametrize(("kind", "precision"), [("float16", 2.0**-11), ("bfloat16", 2.0**-8)])
+def test_a_sum_is_off_by_two_roundings(kind, precision):
     results = sums(2, kind, [(0, 12_030)], SEGMENTS, 12_030, spread=0)
     exact = results[0][0].astype(numpy.float64) + results[1][0]
     error = numpy.linalg.norm(results[0][1] - exact) / numpy.linalg.norm(exact)
-    assert results[0][2].relative == pytest.approx(error, rel=0.1)
-    own = results[0][0]
-    sent = results[0][2]
-    starts = block_starts(numpy.array([0, 7000, 7030]), 0, 12_030)
-    decoded = CODECS[kind].decode(*CODECS[kind].encode(own, starts), starts)
-    assert sent.sent_error == pytest.approx(float(((decoded - own).astype(float) ** 2).sum()), rel=1e-6)
-    assert sent.sent == pytest.approx(float((own.astype(float) ** 2).sum()), rel=1e-6)
-
-
-def test_nothing_is_told_where_nothing_is_sampled():
-    def work(ranks):
-        summing = SixteenBitSum(ranks, CODECS["bfloat16"])
-        summing(0, numpy.ones(5, dtype=numpy.float32))
-        return summing.take_rounding()
-
-    assert run_ranks(2, work) == [None, None]
+    assert 0.1 * precision < error < 2 * precision
 
 
 def test_large_groups_travel_in_several_exchanges(monkeypatch):
