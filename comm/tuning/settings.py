@@ -22,7 +22,6 @@ class TunerSteps:
         contention: how much communication slows the backward pass beside it is measured and predicted.
         cost_correction: the measured cost curves are moved to what all-reduces took in training.
         blocking_calls: plans are tried with MPI's blocking calls, too; off: polled calls only.
-        scaled_start_up: `optimal` also plans with multiples of the start-up cost.
         forward_overlap: plans whose last groups travel beside the next forward pass are tried.
         trials: plans are tried in real iterations; off: the one that is predicted to be the fastest is taken.
         prediction_from_trials: after each stage of the trials, plans are predicted again with what was seen in it.
@@ -35,7 +34,6 @@ class TunerSteps:
     contention: bool = True
     cost_correction: bool = True
     blocking_calls: bool = True
-    scaled_start_up: bool = True
     forward_overlap: bool = True
     trials: bool = True
     prediction_from_trials: bool = True

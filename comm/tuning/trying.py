@@ -11,7 +11,7 @@ from mgcaffe.comm.planning.plan import Plan
 from mgcaffe.comm.planning.prediction import Channel
 from mgcaffe.comm.planning.timings import IterationTimes, Timings
 from mgcaffe.comm.tuning.calibration import agree_times
-from mgcaffe.comm.tuning.candidates import Candidate, find_candidates, find_further
+from mgcaffe.comm.tuning.candidates import Candidate, Measured, find_candidates, find_further
 from mgcaffe.comm.tuning.decision import Decision
 from mgcaffe.comm.tuning.measuring import Measurements
 from mgcaffe.comm.tuning.profiler import MeasuredIteration
@@ -157,7 +157,7 @@ class Trying:
         if self._context.communicator.rank == 0:
             known = [candidate.on(self._channels, self._timings) for candidate in self._trials.candidates]
             wants_more = steps.further_candidates and not is_last
-            revised = known, self._find_further(known) if wants_more else []
+            revised = known, find_further(known, self._measured()) if wants_more else []
         revised = self._context.communicator.broadcast_object(revised)
         assert revised is not None
         self._trials.revise(*revised)
@@ -185,34 +185,19 @@ class Trying:
 
     def _find_candidates(self) -> Sequence[Candidate]:
         """Return rank 0's candidates on every rank; a collective call."""
-        settings, candidates = self._context.settings, None
-        if self._context.communicator.rank == 0:
-            candidates = find_candidates(
-                self._context.segments,
-                self._timings,
-                self._channels,
-                element_bytes=settings.element_bytes,
-                bucket_bytes=settings.bucket_bytes,
-                overlap=self._overlap(),
-                scale_start_up=settings.steps.scaled_start_up,
-            )
+        candidates = find_candidates(self._measured()) if self._context.communicator.rank == 0 else None
         candidates = self._context.communicator.broadcast_object(candidates)
         assert candidates
         return candidates
 
-    def _find_further(self, known: Sequence[Candidate]) -> list[Candidate]:
+    def _measured(self) -> Measured:
+        """Return what is known so far; without times of the forward pass plans that overlap it can't be compared."""
         settings = self._context.settings
-        return find_further(
-            known,
+        return Measured(
             self._context.segments,
             self._timings,
             self._channels,
-            element_bytes=settings.element_bytes,
-            bucket_bytes=settings.bucket_bytes,
-            overlap=self._overlap(),
-            scale_start_up=settings.steps.scaled_start_up,
+            settings.element_bytes,
+            settings.bucket_bytes,
+            settings.tried_overlap if self._timings.forward is not None else Overlap.NEVER,
         )
-
-    def _overlap(self) -> Overlap:
-        """Return whether plans overlap the forward pass: without its times they could not be compared."""
-        return self._context.settings.tried_overlap if self._timings.forward is not None else Overlap.NEVER

@@ -1,18 +1,16 @@
 import itertools
 
-import numpy
 import pytest
 
-from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost
+from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.forward_overlap import Overlap
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.planning.prediction import Channel
 from mgcaffe.comm.planning.timings import ForwardTimes, Timings
 from mgcaffe.comm.tuning.candidates import (
-    MAX_CANDIDATES,
     MAX_FURTHER,
     MAX_OVERLAPPED,
-    ScaledStartUp,
+    Measured,
     find_candidates,
     find_further,
 )
@@ -24,7 +22,7 @@ WHOLE = Timings([1e-3] * LAYERS, 2e-3, ForwardTimes([5e-4 * i for i in range(LAY
 
 
 def found(channels, timings=TIMINGS, segments=SEGMENTS):
-    return find_candidates(segments, timings, channels, element_bytes=4)
+    return find_candidates(Measured(segments, timings, channels, 4))
 
 
 def channels(cost, slowdown=0.0):
@@ -34,10 +32,10 @@ def channels(cost, slowdown=0.0):
 def test_no_plan_is_tried_twice_and_the_best_predicted_comes_first():
     candidates = found(channels(AffineCost(2e-3, 1e-7)))
     hashes = [candidate.plan.hash for candidate in candidates]
-    assert len(set(hashes)) == len(hashes) <= MAX_CANDIDATES
+    assert len(set(hashes)) == len(hashes)
     predicted = [candidate.predicted for candidate in candidates]
     assert predicted == sorted(predicted)
-    assert candidates[0].label.startswith("optimal")
+    assert candidates[0].label == "optimal"
 
 
 def test_a_single_all_reduce_is_tried_in_every_way_whatever_is_predicted_of_it():
@@ -60,18 +58,6 @@ def test_contention_makes_the_single_all_reduce_the_best_predicted():
     assert len(found(channels(AffineCost(2e-4, 1e-8), 0.0))[0].plan.groups) > 1
 
 
-def test_a_scaled_start_up_adds_to_every_size():
-    cost = ScaledStartUp(AffineCost(2.0, 0.5), 4.0)
-    assert cost(10) == 2.0 * 4 + 5.0 and cost(0) == 0.0
-    assert cost.affine()[:2] == (8.0, 0.5)
-
-
-def test_a_start_up_scaled_down_leaves_a_rising_cost_above_nothing():
-    curve = AllReduceCost([(1024, 1e-4), (2048, 1e-4), (1 << 20, 5e-3)])
-    values = ScaledStartUp(curve, 1 / 16).many(numpy.array([1024.0, 4096.0, 1 << 21]))
-    assert (values > 0).all() and list(values) == sorted(values)
-
-
 def test_the_backward_pass_has_a_tail():
     assert TIMINGS.total == pytest.approx(0.042)
 
@@ -79,12 +65,12 @@ def test_the_backward_pass_has_a_tail():
 def test_more_plans_are_those_that_beat_all_known_ones_and_are_unlike_them():
     cheap, dear = channels(AffineCost(1e-5, 1e-7)), channels(AffineCost(4e-3, 1e-7))
     known = [each.on(dear, TIMINGS) for each in found(cheap)]
-    more = find_further(known, SEGMENTS, TIMINGS, dear, element_bytes=4)
+    more = find_further(known, Measured(SEGMENTS, TIMINGS, dear, 4))
     assert 1 <= len(more) <= MAX_FURTHER
     assert all(each.predicted < min(other.predicted for other in known) for each in more)
     assert len({(len(each.plan.groups), each.plan.blocking) for each in more}) == len(more)
     assert not {each.plan.hash for each in more} & {each.plan.hash for each in known}
-    assert find_further(found(dear), SEGMENTS, TIMINGS, dear, element_bytes=4) == []
+    assert find_further(found(dear), Measured(SEGMENTS, TIMINGS, dear, 4)) == []
 
 
 def test_a_candidate_is_predicted_anew_on_the_channel_of_its_own_way():
@@ -96,7 +82,7 @@ def test_a_candidate_is_predicted_anew_on_the_channel_of_its_own_way():
 
 
 def overlapped(cost, overlap=Overlap.TRY):
-    candidates = find_candidates(SEGMENTS, WHOLE, channels(cost), element_bytes=4, overlap=overlap)
+    candidates = find_candidates(Measured(SEGMENTS, WHOLE, channels(cost), 4, overlap=overlap))
     return candidates, [each for each in candidates if each.plan.overlaps_forward]
 
 
@@ -115,7 +101,7 @@ def test_plans_that_overlap_have_groups_of_unlike_sizes(start_up):
     """A start-up cost that is mistaken makes all plans of small groups look good: one of them is tried, not three."""
     cost = AffineCost(start_up, 5e-7)
     polled = [Channel(False, cost, cost)]
-    candidates = find_candidates(SEGMENTS, WHOLE, polled, element_bytes=4, overlap=Overlap.TRY)
+    candidates = find_candidates(Measured(SEGMENTS, WHOLE, polled, 4, overlap=Overlap.TRY))
     counts = [len(each.plan.groups) for each in candidates if each.plan.overlaps_forward]
     assert len(counts) == MAX_OVERLAPPED
     assert all(2 * few <= many for few, many in itertools.pairwise(sorted(counts)))

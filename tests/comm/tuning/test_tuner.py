@@ -186,8 +186,10 @@ def test_auto_learns_from_its_trials_what_all_reduces_cost_in_training():
     tuner = run(machine)
     (decision,) = machine.decisions
     polled = next(channel for channel in decision.channels if not channel.blocking)
-    assert polled.beside(200_000) == pytest.approx(machine.polled(200_000), rel=0.05)
     best = decision.trials[0]
+    tried = [trial.candidate.plan for trial in decision.trials if not trial.candidate.plan.blocking]
+    for size in {group.bytes for plan in tried for group in plan.groups}:
+        assert polled.beside(size) == pytest.approx(machine.polled(size), rel=0.05)
     assert tuner.chosen_plan.hash == best.candidate.plan.hash
     for trial in decision.trials:
         if not trial.candidate.plan.blocking:
@@ -214,7 +216,7 @@ def test_predictions_follow_the_trials_where_the_first_iterations_were_slower(fo
         assert trial.candidate.predicted == pytest.approx(trial.median, rel=0.05), trial.candidate.label
 
 
-@pytest.mark.parametrize("slow", [50, 60])
+@pytest.mark.parametrize("slow", [34, 42])
 def test_the_chosen_plan_is_predicted_with_what_its_own_last_trials_saw(slow):
     """The machine is left alone only in the second stage, when no plan of one group runs any more."""
     machine = Machine(slowdown={False: 0.3, True: 0.3}, slow=slow)
