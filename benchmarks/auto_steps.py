@@ -2,7 +2,8 @@
 
     mpirun -n 2 --bind-to none python benchmarks/auto_steps.py --quick     # a small net, emulated link: minutes
     mpirun -n 2 --bind-to none python benchmarks/auto_steps.py             # GoogLeNet's trace on emulated links
-    sudo python benchmarks/auto_steps.py --shaped                          # a real net, hosts joined by a shaped link
+    mpirun -n 2 --bind-to none python benchmarks/auto_steps.py --train cifar10_full   # a real net, on this machine
+    sudo python benchmarks/auto_steps.py --shaped                          # real nets, hosts joined by a shaped link
 
 `auto` searches once with all steps and once without each (`comm.tuning.settings.TunerSteps`), always from the same
 measured costs of an all-reduce. Then the plans that were found run in turn, round by round, in alternating order. All
@@ -15,9 +16,10 @@ of that is repeated. The table shows for each step that was left out:
 - how far off the prediction of the plan was, and how many iterations the search took.
 
 On the emulated link (`replay.py`) the backward pass is slept, so that the cores are free: it shows no contention, and
-there is no forward pass to overlap. On the shaped network (`distributed.py`, needs root) everything is real. The drift
-watch changes no search: for its row the emulated link becomes several times slower after one, and the plan kept without
-the watch is compared with the one that the watch leads to; the iterations are those until the new plan.
+there is no forward pass to overlap. On this machine, and on the shaped network (`distributed.py`, needs root),
+everything is real. The drift watch changes no search: for its row the emulated link becomes several times slower after
+one, and the plan kept without the watch is compared with the one that the watch leads to; the iterations are those until
+the new plan.
 """
 
 from __future__ import annotations
@@ -139,8 +141,8 @@ class EmulatedSide(replay.Replay):
         return decision.plan.backward_end + decision.plan.exposed
 
 
-class ShapedSide:
-    """A real net, trained by the solver on one host of a shaped network."""
+class TrainedSide:
+    """A real net, trained by the solver."""
 
     def __init__(self, model: str) -> None:
         from distributed_worker import OurSide
@@ -282,18 +284,21 @@ def run_emulated(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results if ranks.rank == 0 else []
 
 
-def run_worker(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Compare on the shaped network, as one rank; rank 0 prints."""
+def run_training(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Compare while a real net is trained; all ranks call it."""
     from mgcaffe.tools.running.process import speed_up_memory
 
     speed_up_memory()
-    side = ShapedSide(model)
+    side = TrainedSide(model)
+    title = options.title or f"{model}, {side.ranks.size} ranks on this machine"
     rows = compare(side, options.steps, options.rounds, options.repeats)
-    return [{"title": model, "rows": rows}] if side.ranks.rank == 0 else []
+    if side.ranks.rank == 0:
+        print(table(title, rows), flush=True)
+    return [{"title": title, "rows": rows}] if side.ranks.rank == 0 else []
 
 
 def run_shaped(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Start a job for each network and model, and print its table."""
+    """Start a job for each network and model, which prints its table."""
     results = []
     for link in options.links:
         for model in options.models:
@@ -302,14 +307,13 @@ def run_shaped(options: argparse.Namespace) -> list[dict[str, Any]]:
                 tempfile.TemporaryDirectory() as folder,
             ):
                 file = Path(folder) / "rows.json"
-                worker = [sys.executable, __file__, "--worker", model, "--json", str(file)]
+                worker = [sys.executable, __file__, "--train", model, "--json", str(file)]
+                worker += ["--title", f"{model}, {options.hosts} hosts at {link}"]
                 worker += ["--rounds", str(options.rounds), "--repeats", str(options.repeats)]
                 worker += ["--steps", *options.steps]
                 distributed.run_mpi(network, worker, f"{model}, {link}")
                 (found,) = json.loads(file.read_text())
-            rows = [Row(**row) for row in found["rows"]]
-            results.append({"title": f"{model}, {options.hosts} hosts at {link}", "rows": rows})
-            print(table(results[-1]["title"], rows), flush=True)
+            results.append({**found, "rows": [Row(**row) for row in found["rows"]]})
     return results
 
 
@@ -327,7 +331,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--trace", default=str(replay.TRACE), help="backward times (CSV) for the emulated links")
     parser.add_argument("--emulate_link", action="append", default=[], help="a=SECONDS,b=SECONDS_PER_BYTE; repeatable")
     parser.add_argument("--time_scale", type=float, help="K of replay.py; by default as small as is honest")
-    parser.add_argument("--shaped", action="store_true", help="train on a shaped network instead; needs root")
+    parser.add_argument("--train", choices=list(distributed.SIZES), help="train this net instead")
+    parser.add_argument("--shaped", action="store_true", help="train on shaped networks instead; needs root")
     parser.add_argument("--models", nargs="+", choices=list(distributed.SIZES), default=["cifar10_full", "googlenet"])
     parser.add_argument("--links", nargs="+", default=["1gbit"], metavar="RATE", help="as tc writes them")
     parser.add_argument("--hosts", type=int, default=2)
@@ -342,7 +347,7 @@ def parse() -> argparse.Namespace:
         help=f"which to leave out in turn: {', '.join(STEPS)}, or several joined by +",
     )
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured")
-    parser.add_argument("--worker", metavar="MODEL", help=argparse.SUPPRESS)
+    parser.add_argument("--title", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.repeats is None:
         options.repeats = 1 if options.quick else 3
@@ -355,8 +360,8 @@ def main() -> None:
     """Run the comparison that the command line asks for."""
     options = parse()
     try:
-        if options.worker:
-            results = run_worker(options.worker, options)
+        if options.train:
+            results = run_training(options.train, options)
         else:
             results = run_shaped(options) if options.shaped else run_emulated(options)
     except NetworkUnavailable as error:
