@@ -17,9 +17,9 @@ of that is repeated. The table shows for each step that was left out:
 
 On the emulated link (`replay.py`) the backward pass is slept, so that the cores are free: it shows no contention, and
 there is no forward pass to overlap. On this machine, and on the shaped network (`distributed.py`, needs root),
-everything is real. The drift watch changes no search: for its row the emulated link becomes several times slower after
-one, and the plan kept without the watch is compared with the one that the watch leads to; the iterations are those until
-the new plan.
+everything is real. The drift watch changes no search: for its row the emulated link becomes several times slower
+after one, and the plan kept without the watch is compared with the one that the watch leads to; the iterations are
+those until the new plan.
 """
 
 from __future__ import annotations

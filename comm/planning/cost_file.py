@@ -9,7 +9,7 @@
        "transport": "host memory, float32; OMPI_MCA_btl=tcp,self",
        "fit": {"a": 0.00052, "b": 8.6e-10, "r2": 0.99, "mean_error": 0.12, "worst_error": 0.4, "worst_bytes": 12288},
        "polled": {"kind": "curve", "points": [[1024, 0.0006], ...]},
-       "hurried": {"kind": "curve", ...},
+       "busy_polled": {"kind": "curve", ...},
        "blocking": {"kind": "curve", ...}
       }
      ]
@@ -40,8 +40,9 @@ from mgcaffe.errors.checked_json import Json, parse_json
 
 _HEAD = "all_reduce_costs"
 
-# The names of the curves in the file, and in `AllReduceCosts`.
-_CURVES = {"polled": "polled", "hurried": "busy_polled", "blocking": "blocking"}
+_CURVES = tuple(field.name for field in fields(AllReduceCosts))
+_EARLIER_NAMES = {"busy_polled": "hurried"}
+"""What older files call a curve."""
 
 _TRANSPORT_VARIABLES = (
     "OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_coll",
@@ -126,7 +127,12 @@ def parse_costs(document: Json) -> list[CostEntry]:
 def _parse_entry(entry: Json) -> CostEntry:
     hosts = {host: ranks.integer(least=1) for host, ranks in entry["hosts"].members().items()}
     key = CostKey(hosts, entry["ranks"].integer(least=1), entry["mpi"].text(), entry["transport"].text())
-    return CostEntry(key, AllReduceCosts(**{field: _curve(entry[name]) for name, field in _CURVES.items()}))
+    return CostEntry(key, AllReduceCosts(**{name: _curve(_member(entry, name)) for name in _CURVES}))
+
+
+def _member(entry: Json, name: str) -> Json:
+    earlier = entry.get(_EARLIER_NAMES.get(name, name))
+    return earlier if earlier is not None else entry[name]
 
 
 def _curve(value: Json) -> AllReduceCost:
@@ -199,7 +205,7 @@ def _row(entry: CostEntry) -> str:
     record = {
         **asdict(entry.key),
         "fit": {"a": a, "b": b, "r2": fit, "mean_error": mean, "worst_error": worst, "worst_bytes": size},
-        **{name: getattr(entry.costs, field).to_json() for name, field in _CURVES.items()},
+        **{name: getattr(entry.costs, name).to_json() for name in _CURVES},
     }
     lines = [f"   {json.dumps(name)}: {json.dumps(value)}" for name, value in record.items()]
     return "  {\n" + ",\n".join(lines) + "\n  }"

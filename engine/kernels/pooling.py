@@ -33,8 +33,8 @@ class Window:
 
     def _count(self, axis: int, size: int) -> int:
         pad, stride = self.pad[axis], self.stride[axis]
-        room = size + 2 * pad - self.kernel[axis]
-        count = (-(-room // stride) if self.ceil else room // stride) + 1
+        span = size + 2 * pad - self.kernel[axis]
+        count = (-(-span // stride) if self.ceil else span // stride) + 1
         if any(self.pad) and (count - 1) * stride >= size + pad:
             count -= 1
         return count

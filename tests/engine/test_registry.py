@@ -153,6 +153,6 @@ def test_every_type_of_caffe_is_there():
         ("Relu", "ReLU"),
     ],
 )
-def test_an_unknown_type_is_told_with_the_nearest_known_one_in_whatever_case(written, meant):
+def test_an_unknown_type_is_reported_with_the_nearest_known_one_in_whatever_case(written, meant):
     with pytest.raises(NetError, match=f"Did you mean '{meant}'"):
         registry.create(LayerParameter(name="l", type=written), LayerContext())

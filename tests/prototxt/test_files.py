@@ -43,7 +43,7 @@ def refused(read, path, **kwargs) -> PrototxtError:
     return caught.value
 
 
-def test_text_and_binary_are_told_apart_by_content(write):
+def test_text_and_binary_are_distinguished_by_content(write):
     net = read_net(write(NET, "net.caffemodel"))
     assert read_net(write(net.SerializeToString(), "net.prototxt")) == net
     solver = read_solver(write(SOLVER))

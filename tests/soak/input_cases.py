@@ -52,7 +52,7 @@ _CURVE = {"kind": "curve", "points": [[1024, 1e-3], [4096, 2e-3], [65536, 4e-3]]
 _COSTS = {
     "all_reduce_costs": [
         {"hosts": {"a": 2, "b": 2}, "ranks": 4, "mpi": "Open MPI", "transport": "float32", "polled": _CURVE,
-         "hurried": _CURVE, "blocking": _CURVE}
+         "busy_polled": _CURVE, "blocking": _CURVE}
     ]
 }  # fmt: skip
 _TEXT_LOG = """I0101 10:00:00.000000 123 solver.cpp:45] Solving tiny

@@ -21,7 +21,7 @@ def test_lenet_on_two_ranks_holds_no_more_memory_and_files_as_it_goes_on():
     ("bytes_an_iteration", "iterations_a_file", "found"),
     [(0, 0, None), (1500, 0, "memory grew by"), (0, 100, "open files grew from")],
 )
-def test_growth_is_told_from_noise(bytes_an_iteration, iterations_a_file, found):
+def test_growth_is_distinguished_from_noise(bytes_an_iteration, iterations_a_file, found):
     chance = random.Random(5)
     samples = [
         Sample(

@@ -234,7 +234,7 @@ def test_two_ranks_train_as_one_that_takes_two_batches_an_iteration(tmp_path):
         assert recorder.losses == pytest.approx(one.losses, rel=1e-9)
 
 
-def test_several_ranks_are_told_that_sequences_end_with_their_batch(tmp_path):
+def test_several_ranks_are_warned_that_sequences_end_with_their_batch(tmp_path):
     text = net(write_sequences(tmp_path, whole_batches=True))
     ((_, alone),) = train(1, text, tmp_path, iterations=1)
     (_, first), _ = train(2, text, tmp_path, iterations=1)

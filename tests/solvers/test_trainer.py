@@ -158,6 +158,6 @@ def test_gradients_in_16_bits_train_nearly_the_same(listing, tmp_path, kind):
         assert not torch.equal(weights, others)
 
 
-def test_a_hierarchy_without_several_hosts_is_told_to_have_no_effect(listing, tmp_path):
+def test_a_hierarchy_without_several_hosts_is_said_to_have_no_effect(listing, tmp_path):
     for _, recorder, _ in train(listing, tmp_path, FIELDS, "hierarchical: true", iterations=1):
         assert any("all ranks run on one host" in event.text for event in recorder.of(Warned))

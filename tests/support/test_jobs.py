@@ -28,7 +28,7 @@ def python(code: str, *words: str) -> list[str]:
         ("import time; time.sleep(60)", 0.1, -signal.SIGKILL, "hung after"),
     ],
 )
-def test_an_exit_code_a_signal_and_a_hang_are_told_apart(tmp_path, code, timeout, returncode, says):
+def test_an_exit_code_a_signal_and_a_hang_are_distinguished(tmp_path, code, timeout, returncode, says):
     begin = "import pathlib; print('begun', flush=True); pathlib.Path('begun').touch()"
     with RunningJob(python(f"{begin}; {code}"), cwd=tmp_path) as job:
         assert job.await_((tmp_path / "begun").exists, 30)

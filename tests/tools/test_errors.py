@@ -130,7 +130,7 @@ def test_two_ranks_with_different_nets_end_with_code_76(engine):
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_a_bad_net_under_mpirun_is_told_once(engine):
+def test_a_bad_net_under_mpirun_is_reported_once(engine):
     engine.write("net.prototxt", engine.net.replace('"InnerProduct"', '"InerProduct"'))
     result = engine.mpirun(2, "train", "solver.prototxt")
     _check(result, 65, ["unknown layer type 'InerProduct'"])

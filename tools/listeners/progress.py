@@ -139,10 +139,10 @@ class ProgressListener:
 
     def _fitting(self, figures: list[str]) -> str:
         """Return as many of the figures, from the first on, as fit into the line."""
-        room = self.console.width - self._taken
+        space = self.console.width - self._taken
         for count in range(len(figures), 0, -1):
             for gap in ("  ", " "):
-                if len(text := gap.join(figures[:count])) <= room:
+                if len(text := gap.join(figures[:count])) <= space:
                     return text
         return figures[0]
 

@@ -79,11 +79,11 @@ class Drawing:
         self, x: float, y: float, width: float, text: str, *, size: float = 11, colour: str = "#fff"
     ) -> None:
         """Return a text centred in `width` pixels, shortened to fit, or left out where nothing would be legible."""
-        room = int((width - 6) / (0.58 * size))
-        if room >= len(text):
+        space = int((width - 6) / (0.58 * size))
+        if space >= len(text):
             self.text(x + width / 2, y, text, size=size, colour=colour, anchor="middle")
-        elif room >= 4:
-            self.text(x + width / 2, y, text[: room - 1] + "…", size=size, colour=colour, anchor="middle")
+        elif space >= 4:
+            self.text(x + width / 2, y, text[: space - 1] + "…", size=size, colour=colour, anchor="middle")
 
     def render(self) -> str:
         """Return the picture as an element of a page."""

@@ -186,11 +186,11 @@ class Transformer:
             mirrored = random_numbers.below(form.stream ^ _MIRROR, records, np.full(count, 2)) == 1
         if not any(self._crop):
             return [(0, 0, flag) for flag in mirrored.tolist()]
-        room = np.array([image.shape[1:] for image in images]) - np.array(self._crop)
-        offsets = room // 2
+        spare = np.array([image.shape[1:] for image in images]) - np.array(self._crop)
+        offsets = spare // 2
         if self._random_crop:
-            offsets[:, 0] = random_numbers.below(form.stream ^ _TOP, records, room[:, 0] + 1)
-            offsets[:, 1] = random_numbers.below(form.stream ^ _LEFT, records, room[:, 1] + 1)
+            offsets[:, 0] = random_numbers.below(form.stream ^ _TOP, records, spare[:, 0] + 1)
+            offsets[:, 1] = random_numbers.below(form.stream ^ _LEFT, records, spare[:, 1] + 1)
         return list(zip(offsets[:, 0].tolist(), offsets[:, 1].tolist(), mirrored.tolist(), strict=True))
 
     def _stage(self, images: Sequence[Array], windows: Sequence[tuple[int, int, bool]], form: BatchForm) -> Array:

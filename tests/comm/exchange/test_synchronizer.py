@@ -186,7 +186,7 @@ def test_calls_outside_an_iteration_are_errors():
     sync.close()
 
 
-def test_ranks_with_different_plans_are_told():
+def test_ranks_with_different_plans_are_reported():
     def work(ranks):
         sync = MergedAllReduce(ranks, plan_of("wfbp" if ranks.rank == 1 else "single"))
         with pytest.raises(RankDisagreement, match=r"ranks 0,2: .*; rank 1: "):

@@ -91,7 +91,7 @@ def test_points_that_make_no_sense_are_errors(points):
         AllReduceCost(points)
 
 
-def test_how_far_the_line_is_off_is_told():
+def test_how_far_the_line_is_off_is_reported():
     exact = AllReduceCost([(size, 1e-4 + 1e-9 * size) for size in (1024, 4096, 65536)])
     assert line_error(exact)[:2] == pytest.approx((0, 0), abs=1e-3)
     jumpy = AllReduceCost([(1024, 1e-4), (8192, 1e-4), (12288, 4e-4), (1 << 20, 2e-3)])

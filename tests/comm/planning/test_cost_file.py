@@ -27,9 +27,16 @@ def test_what_is_written_is_read_again(tmp_path):
     assert entries == [CostEntry(KEY, costs())]
     assert find_costs(entries, KEY) == (costs(), "")
     (entry,) = json.loads(path.read_text())["all_reduce_costs"]
-    assert list(entry) == ["hosts", "ranks", "mpi", "transport", "fit", "polled", "hurried", "blocking"]
+    assert list(entry) == ["hosts", "ranks", "mpi", "transport", "fit", "polled", "busy_polled", "blocking"]
     fit = entry["fit"]
     assert set(fit) == {"a", "b", "r2", "mean_error", "worst_error", "worst_bytes"}
+
+
+def test_files_with_the_earlier_name_of_a_curve_are_read(tmp_path):
+    path = tmp_path / "costs.json"
+    write_cost_file(path, [], CostEntry(KEY, costs()))
+    path.write_text(path.read_text().replace('"busy_polled"', '"hurried"'))
+    assert read_cost_file(path) == [CostEntry(KEY, costs())]
 
 
 def test_a_new_measurement_replaces_that_of_its_key_and_leaves_the_others(tmp_path):
@@ -51,7 +58,7 @@ def test_a_new_measurement_replaces_that_of_its_key_and_leaves_the_others(tmp_pa
         ({"transport": "host memory, float64"}, "transport 'host memory, float64' there, 'host memory, float32' here"),
     ],
 )
-def test_a_measurement_of_something_else_is_not_used_and_the_difference_told(change, said):
+def test_a_measurement_of_something_else_is_not_used_and_the_difference_reported(change, said):
     far = CostEntry(CostKey({"x": 1}, 1, "y", "z"), costs())
     found, difference = find_costs([far, CostEntry(replace(KEY, **change), costs())], KEY)
     assert found is None and difference == said
@@ -94,7 +101,7 @@ def test_a_file_that_is_none_is_refused(tmp_path, text):
     assert error.value.exit_code == 65
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path):
+def test_a_file_that_cannot_be_written_is_reported(tmp_path):
     with pytest.raises(CommError, match="cannot write") as error:
         write_cost_file(tmp_path / "absent" / "costs.json", [], CostEntry(KEY, costs()))
     assert error.value.exit_code == 73

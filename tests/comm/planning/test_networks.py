@@ -63,7 +63,7 @@ def test_a_network_is_read_as_users_write_it():
         ("affine:a=1", "b missing"),
     ],
 )
-def test_what_is_no_network_is_told_in_one_message(text, words):
+def test_what_is_no_network_is_reported_in_one_message(text, words):
     with pytest.raises(UsageError) as caught:
         parse_network(text)
     assert words in str(caught.value)

@@ -40,7 +40,7 @@ def test_a_plan_is_read_as_it_was_written(path, schedule):
     assert again == plan and again.hash == plan.hash
 
 
-def test_a_plan_may_be_told_to_overlap_the_forward_pass(path):
+def test_a_plan_file_may_ask_to_overlap_the_forward_pass(path):
     record = json.loads(path.read_text())
     assert record["overlap_forward"] is False and "order" not in record
     path.write_text(json.dumps(record | {"overlap_forward": True}))

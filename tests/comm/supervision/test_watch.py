@@ -91,7 +91,7 @@ def test_a_death_is_seen_once_and_with_the_last_record(peer, tmp_path):
     peers.close()
 
 
-def test_a_peer_that_is_killed_is_told_and_ends_this_rank(peer, watch):
+def test_a_peer_that_is_killed_is_reported_and_ends_this_rank(peer, watch):
     process = peer(1)
     _, said, left = watch()
     time.sleep(0.1)

@@ -37,12 +37,12 @@ def test_a_long_text_shows_the_first_differing_line():
     assert len(message) < 300
 
 
-def test_a_text_that_ends_early_is_told():
+def test_a_text_that_ends_early_is_reported():
     message = disagreement(2, lambda rank: {"net": "a\nb" if rank else "a\nb\nc"})
     assert "line 3" in message and "rank 0: c" in message and "rank 1: (the text has ended)" in message
 
 
-def test_a_fact_that_one_rank_lacks_is_told():
+def test_a_fact_that_one_rank_lacks_is_reported():
     message = disagreement(2, lambda rank: {"net": "a"} if rank else {"net": "a", "version": "1"})
     assert "rank 1: (not stated)" in message
 

@@ -113,7 +113,7 @@ def test_a_delay_of_large_groups_is_not_held_to_be_one_of_much_smaller_ones():
         assert late(size) == pytest.approx((1 + 0.03 / CURVE(1 << 20)) * CURVE(size), rel=1e-3)
 
 
-def test_groups_are_told_apart_by_their_numbers_whatever_order_they_were_sent_in():
+def test_groups_are_distinguished_by_their_numbers_whatever_order_they_were_sent_in():
     plan = make_plan("wfbp", [1 << 14, 1 << 18], [2.0, 1.0], AffineCost(1, 1), element_bytes=4)
     small, large = (group.bytes for group in sorted(plan.groups, key=lambda group: group.bytes))
     seen = Observations(1.0)

@@ -35,7 +35,7 @@ class Machine:
     """What an iteration takes, as a synchronizer and a listener see it."""
 
     polled: AllReduceCost = field(default_factory=lambda: curve(6e-4, 1e-9))
-    hurried: AllReduceCost = field(default_factory=lambda: curve(5e-4, 1e-9))
+    busy_polled: AllReduceCost = field(default_factory=lambda: curve(5e-4, 1e-9))
     blocking: AllReduceCost = field(default_factory=lambda: curve(4e-4, 1e-9))
     slowdown: dict = field(default_factory=lambda: {False: 0.0, True: 0.0})
     tail: float = 1e-4
@@ -61,7 +61,7 @@ class Machine:
 
     def measure(self, anew):
         self.measured.append(anew)
-        return AllReduceCosts(self.polled, self.hurried, self.blocking)
+        return AllReduceCosts(self.polled, self.busy_polled, self.blocking)
 
     def plan_decided(self, decision):
         self.decisions.append(decision)
@@ -71,7 +71,7 @@ class Machine:
 
     def iterate(self, tuner):
         blocking = self.plan.blocking
-        beside, alone = (self.blocking, self.blocking) if blocking else (self.polled, self.hurried)
+        beside, alone = (self.blocking, self.blocking) if blocking else (self.polled, self.busy_polled)
         times = [(4 if self.slow > 0 else 1) * seconds + self.late for seconds in BACKWARD]
         self.slow -= 1
         channel = Channel(blocking, beside, alone, self.slowdown[blocking])
@@ -172,7 +172,7 @@ def test_a_schedules_own_plan_is_predicted_with_contention():
 
 def test_an_all_reduce_that_takes_longer_beside_computation_is_noticed():
     machine = Machine()
-    machine.measure = lambda anew: AllReduceCosts(curve(3e-4, 5e-10), machine.hurried, machine.blocking)
+    machine.measure = lambda anew: AllReduceCosts(curve(3e-4, 5e-10), machine.busy_polled, machine.blocking)
     run(machine, schedule="optimal")
     (decision,) = machine.decisions
     assert decision.channels[0].beside(100_000) == pytest.approx(machine.polled(100_000), rel=0.05)
@@ -180,7 +180,7 @@ def test_an_all_reduce_that_takes_longer_beside_computation_is_noticed():
 
 def test_auto_learns_from_its_trials_what_all_reduces_cost_in_training():
     """A start-up cost that shows only in training, where groups wait for ranks that are not level."""
-    machine = Machine(polled=curve(4e-3, 1e-9), hurried=curve(3e-3, 1e-9), blocking=curve(8e-3, 1e-9))
+    machine = Machine(polled=curve(4e-3, 1e-9), busy_polled=curve(3e-3, 1e-9), blocking=curve(8e-3, 1e-9))
     cheap = curve(2e-4, 1e-9)
     machine.measure = lambda anew: AllReduceCosts(cheap, cheap, machine.blocking)
     tuner = run(machine)
@@ -196,7 +196,7 @@ def test_auto_learns_from_its_trials_what_all_reduces_cost_in_training():
             assert trial.candidate.predicted == pytest.approx(trial.median, rel=0.05), trial.candidate.label
     ready = [1e-3 * (LAYERS - i) for i in range(LAYERS)]
     ideal = make_plan("optimal", SEGMENTS, ready, machine.polled, element_bytes=4)
-    truth = predict_plan(ideal, BACKWARD, machine.tail, Channel(False, machine.polled, machine.hurried))
+    truth = predict_plan(ideal, BACKWARD, machine.tail, Channel(False, machine.polled, machine.busy_polled))
     assert best.median <= 1.02 * max(truth.end, truth.backward_end)
 
 
@@ -251,7 +251,7 @@ def test_it_plans_again_when_communication_is_waited_for_longer():
         machine.iterate(tuner)
     assert len(machine.decisions) == 1 and not machine.outdated
     before = tuner.chosen_plan
-    machine.polled = machine.hurried = machine.blocking = curve(6e-3, 4e-9)
+    machine.polled = machine.busy_polled = machine.blocking = curve(6e-3, 4e-9)
     while not machine.outdated:
         machine.iterate(tuner)
     exposed, expected = machine.outdated[0]

@@ -68,7 +68,7 @@ def test_every_parameter_message_of_caffe_belongs_to_some_type():
 
 
 @pytest.mark.parametrize("extra", ["forward_type: FLOAT16", "relu_param { engine: CUDNN }", 'engine: "MKLDNN"'])
-def test_what_only_says_how_to_compute_is_told_once(extra, caplog):
+def test_what_only_says_how_to_compute_is_reported_once(extra, caplog):
     layers = [RELU.format(extra=extra).replace('"r"', f'"r{n}"').replace('"y"', f'"y{n}"') for n in range(3)]
     make_net(inputs(x=(2, 3)) + "".join(layers))
     make_net(inputs(x=(2, 3)) + layers[0])

@@ -32,7 +32,7 @@ def layer_of(source, batch, fields="bad_record: SKIP", more="", **context):
     )
 
 
-def test_the_next_good_record_stands_in_for_a_skipped_one_and_each_is_told_once(tmp_path, caplog):
+def test_the_next_good_record_stands_in_for_a_skipped_one_and_each_is_reported_once(tmp_path, caplog):
     logging.getLogger("mgcaffe").propagate = True
     source = with_bad_records(tmp_path / "db")
     layer = layer_of(source, 5)

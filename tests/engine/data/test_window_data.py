@@ -232,7 +232,7 @@ def test_grey_images_and_cached_files(tmp_path):
     uncached.close()
 
 
-def test_an_image_of_another_size_than_stated_is_told_once(tmp_path, pictures, caplog):
+def test_an_image_of_another_size_than_stated_is_reported_once(tmp_path, pictures, caplog):
     source = window_file(tmp_path, ("0.png", (3, WIDTH, HEIGHT), ["2 1 5 4 16 15"]))
     layer = layer_of(source, 4, "fg_fraction: 1")
     with caplog.at_level(logging.WARNING, logger="mgcaffe.engine"):

@@ -71,7 +71,7 @@ def test_layers_of_one_name_are_copied_in_their_order(tmp_path):
     assert [row.layer for row in report.copied] == ["same", "same"]
 
 
-def test_what_a_further_layer_of_a_name_lacks_is_told():
+def test_what_a_further_layer_of_a_name_lacks_is_reported():
     twins = make_net(TWINS, seed=1)
     (single_text, _, second) = TWINS.partition('layer { name: "same" type: "InnerProduct" bottom: "a"')
     single = make_net(single_text, seed=2)

@@ -95,7 +95,7 @@ def diffs_of(path):
     return [list(blob.diff) for layer in net.layer for blob in layer.blobs]
 
 
-def test_costs_of_another_job_are_not_used_and_the_difference_told(tmp_path):
+def test_costs_of_another_job_are_not_used_and_the_difference_reported(tmp_path):
     comm = f'schedule: OPTIMAL cost_file: "{tmp_path}/costs.json"'
     train(2, tmp_path, comm, iterations=4)
     _, recorder, _ = train(4, tmp_path, comm, iterations=4)[0]
@@ -142,7 +142,7 @@ SLOW_LINK = 'emulate_link: "a=2e-3,b=1e-6"'
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("wish", "kinds", "more"),
+    ("asked", "kinds", "more"),
     [
         ("", {False, True}, ""),
         ("", {False, True}, "iter_size: 2"),
@@ -150,9 +150,9 @@ SLOW_LINK = 'emulate_link: "a=2e-3,b=1e-6"'
         ("overlap_forward: false", {False}, ""),
     ],
 )
-def test_auto_overlaps_the_forward_pass_as_it_is_told_and_changes_no_bit(tmp_path, wish, kinds, more):
+def test_auto_overlaps_the_forward_pass_as_it_is_asked_to_and_changes_no_bit(tmp_path, asked, kinds, more):
     fields = "{} comm_param {{ calibration_iterations: 4 {} {} }}"
-    tried = train_ranks(2, tmp_path, fields.format(more, SLOW_LINK, wish), iterations=TRIALS)
+    tried = train_ranks(2, tmp_path, fields.format(more, SLOW_LINK, asked), iterations=TRIALS)
     fixed = train_ranks(2, tmp_path, fields.format(more, "schedule: SINGLE", ""), iterations=TRIALS)
     for (weights, recorder, _), (others, _, _) in zip(tried, fixed, strict=True):
         assert torch.equal(weights, others)
@@ -163,12 +163,12 @@ def test_auto_overlaps_the_forward_pass_as_it_is_told_and_changes_no_bit(tmp_pat
         assert (chosen.decision.timings.forward is not None) == (True in kinds)
 
 
-@pytest.mark.parametrize(("wish", "overlaps"), [("", True), ("overlap_forward: false", False)])
-def test_a_stored_plan_overlaps_as_it_was_found_unless_the_solver_says_otherwise(tmp_path, wish, overlaps):
+@pytest.mark.parametrize(("asked", "overlaps"), [("", True), ("overlap_forward: false", False)])
+def test_a_stored_plan_overlaps_as_it_was_found_unless_the_solver_says_otherwise(tmp_path, asked, overlaps):
     stored = train(2, tmp_path, "overlap_forward: true")[0][2]
     assert stored.overlaps_forward
     state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
-    for _, _, plan in train(2, tmp_path, wish, iterations=10, restore=state):
+    for _, _, plan in train(2, tmp_path, asked, iterations=10, restore=state):
         assert plan.overlaps_forward == overlaps
         assert (plan == stored) == overlaps
 
@@ -180,9 +180,9 @@ def test_a_stored_plan_that_waits_is_given_an_order_where_overlap_is_asked_for(t
         assert plan == overlapping(stored)
 
 
-def test_no_other_schedule_overlaps_unless_it_is_told_to(tmp_path):
-    for wish, overlaps in (("", False), ("overlap_forward: true", True)):
-        for _, _, plan in train(2, tmp_path, f"{SLOW_LINK} schedule: WFBP {wish}", iterations=10):
+def test_no_other_schedule_overlaps_unless_it_is_asked_to(tmp_path):
+    for asked, overlaps in (("", False), ("overlap_forward: true", True)):
+        for _, _, plan in train(2, tmp_path, f"{SLOW_LINK} schedule: WFBP {asked}", iterations=10):
             assert plan.overlaps_forward == overlaps
 
 

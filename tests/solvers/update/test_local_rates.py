@@ -189,7 +189,7 @@ def test_larc_reads_the_momentum_of_the_iteration_without_a_warm_ups_correction(
     torch.testing.assert_close(arena.data, before - eta * 0.5)
 
 
-def test_multipliers_that_have_no_effect_are_told():
+def test_multipliers_that_have_no_effect_are_reported():
     param = SolverParameter(larc=True)
     assert Updater(param, make_arena()).warnings == []
     arena = make_arena(parameters=[(0, 4, 1.0, 1.0), (0, 2, 2.0, 0.0)])

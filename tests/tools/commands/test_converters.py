@@ -75,7 +75,7 @@ def test_encoded_images_are_stored_as_they_are_or_in_the_kind_asked_for(engine, 
     np.testing.assert_array_equal(records("as_is")[3][1], pictures[3].transpose(2, 0, 1)[::-1])
 
 
-def test_images_that_cannot_be_read_are_told_and_left_out(engine, pictures):
+def test_images_that_cannot_be_read_are_reported_and_left_out(engine, pictures):
     (engine.folder / "my images" / "a 4.png").write_bytes(b"no image")
     (engine.folder / "my images" / "a 7.png").unlink()
     result = convert(engine, "my images/", "list.txt", "db")

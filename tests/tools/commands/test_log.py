@@ -120,7 +120,7 @@ def test_prefixes_of_launchers_and_of_newer_glogs_are_passed_over(log):
     assert [row.seconds for row in read_logs(log(newer)).train] == pytest.approx([2, 4, 6.5])
 
 
-def test_outputs_that_share_a_name_are_told_apart(log):
+def test_outputs_that_share_a_name_are_distinguished(log):
     text = CAFFE.replace("#1: loss = 2.4 (* 1 = 2.4 loss)", "#1: accuracy = 0.5")
     assert read_logs(log(text)).tests[0][0].values() == {"accuracy_0": 0.0975, "accuracy_1": 0.5}
 

@@ -130,7 +130,7 @@ def test_a_plan_of_another_net_ends_training_with_one_message_on_all_ranks(two_l
         (("frozen.prototxt", LINE, "--workers=2"), 2, "has no layer that trains"),
     ],
 )
-def test_mistakes_are_told_in_one_message(two_layers, words, code, message):
+def test_mistakes_are_reported_in_one_message(two_layers, words, code, message):
     two_layers.write("other.csv", "layer,elements,backward_us\nfc,20,1\nip,25,1\n")
     two_layers.write("short.csv", "layer,elements,backward_us\nfc,20,1\n")
     two_layers.write("frozen.prototxt", two_layers.net.replace("inner_product_param", "param { lr_mult: 0 } param "

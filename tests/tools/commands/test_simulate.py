@@ -92,7 +92,7 @@ def test_without_matplotlib_a_plot_is_refused_before_any_work(simulate, monkeypa
         ((TRACE, "--network", RING, "--json=absent/out.json"), 73, "cannot write"),
     ],
 )
-def test_mistakes_are_told_in_one_message(simulate, words, code, message):
+def test_mistakes_are_reported_in_one_message(simulate, words, code, message):
     result = simulate(*words)
     assert result[0] == code and message in result[2]
     assert "Traceback" not in result[2]

@@ -86,7 +86,7 @@ def test_flags_change_what_the_solver_says(engine, run_json):
     assert [line["iter"] for line in run_json() if line["event"] == "iteration"] == [0, 1, 2]
 
 
-def test_weights_are_copied_and_told(engine):
+def test_weights_are_copied_and_reported(engine):
     assert engine.run("train", "solver.prototxt", "--max_iter=1").returncode == 0
     result = engine.run("train", "solver.prototxt", "--max_iter=1", "--weights=tiny_iter_1.caffemodel")
     assert result.returncode == 0, result.stderr

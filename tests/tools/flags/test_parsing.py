@@ -59,7 +59,7 @@ def test_an_empty_stage_adds_no_stage():
         (["s", "--solver=t"], r"two files for --solver: 't' and 's'"),
     ],
 )
-def test_a_mistake_is_told_in_one_message(words, message):
+def test_a_mistake_is_reported_in_one_message(words, message):
     with pytest.raises(UsageError, match=message) as error:
         train.parser().parse(words)
     assert error.value.exit_code == 2

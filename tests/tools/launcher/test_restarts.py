@@ -9,7 +9,7 @@ import pytest
 from mgcaffe.tools.launcher.restarts import Restarts
 
 
-def test_a_job_that_died_is_started_again_with_what_it_was_told(run):
+def test_a_job_that_died_is_started_again_with_its_own_flags(run):
     body = """
     if Path("started").read_text() == "xx": record.finish(status.ENDED, 0); sys.exit(0)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -223,7 +223,7 @@ def test_a_resumed_or_broken_off_log_is_read(engine):
         (("run.json", "--output=no/where.html"), {"run.json": json_log()}, 73, "cannot write no/where.html"),
     ],
 )
-def test_what_cannot_be_read_or_written_is_told(engine, words, files, code, message):
+def test_what_cannot_be_read_or_written_is_reported(engine, words, files, code, message):
     for name, text in files.items():
         engine.write(name, text)
     result = engine.run("report", *words)
