@@ -15,6 +15,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 _LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\(([^)\s]+)\)")
+_FILE = re.compile(r"`((?:[\w.]+/)*\w+\.(?:py|pyi|md|csv|toml|proto))`")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -46,6 +47,16 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page):
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in _anchors(target)):
             lost.append(link)
     assert not lost
+
+
+def test_every_file_that_a_page_names_exists():
+    """A name may leave out the folders above it; the changelog also names what is gone."""
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    files = {f"/{path.relative_to(ROOT)}" for folder in folders for path in folder.rglob("*.*")}
+    files |= {f"/{path.name}" for path in ROOT.iterdir()}
+    named = [(page, name) for page in PAGES if page.name != "CHANGELOG.md" for name in _FILE.findall(_text(page))]
+    assert len(named) > 50
+    assert [f"{page.name}: {name}" for page, name in named if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
 def test_every_page_of_the_documentation_is_in_the_index():
