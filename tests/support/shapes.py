@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
-from mgcaffe.prototxt import TEST, TRAIN, PoolingParameter
+from mgcaffe.prototxt import TEST, TRAIN, LayerParameter, NetParameter, PoolingParameter
 
 Shape = tuple[int, ...]
 
@@ -37,12 +36,12 @@ class Shapes:
         return sum(math.prod(shape) for shapes in self.statistics.values() for shape in shapes)
 
 
-def layers_of(net: Any, phase: int) -> list[Any]:
+def layers_of(net: NetParameter, phase: int) -> list[LayerParameter]:
     """The layers that a phase includes."""
     return [layer for layer in net.layer if not layer.include or any(r.phase == phase for r in layer.include)]
 
 
-def infer(net: Any, phase: int = TRAIN, image: Shape = ()) -> Shapes:
+def infer(net: NetParameter, phase: int = TRAIN, image: Shape = ()) -> Shapes:
     """Goes through the net once.
 
     Args:
@@ -58,7 +57,7 @@ def infer(net: Any, phase: int = TRAIN, image: Shape = ()) -> Shapes:
     return shapes
 
 
-def _tops(layer: Any, bottoms: list[Shape], image: Shape, shapes: Shapes) -> list[Shape]:
+def _tops(layer: LayerParameter, bottoms: list[Shape], image: Shape, shapes: Shapes) -> list[Shape]:
     kind = layer.type
     if kind == "Data":
         return [(layer.data_param.batch_size, *image), (layer.data_param.batch_size,)]
@@ -88,7 +87,7 @@ def _tops(layer: Any, bottoms: list[Shape], image: Shape, shapes: Shapes) -> lis
     return [_pooling(layer.pooling_param, bottoms[0])]
 
 
-def _convolution(layer: Any, bottom: Shape, shapes: Shapes) -> Shape:
+def _convolution(layer: LayerParameter, bottom: Shape, shapes: Shapes) -> Shape:
     param = layer.convolution_param
     (kernel,) = param.kernel_size
     stride = param.stride[0] if param.stride else 1
@@ -101,7 +100,7 @@ def _convolution(layer: Any, bottom: Shape, shapes: Shapes) -> Shape:
     return (bottom[0], param.num_output, height, width)
 
 
-def _inner_product(layer: Any, bottom: Shape, shapes: Shapes) -> Shape:
+def _inner_product(layer: LayerParameter, bottom: Shape, shapes: Shapes) -> Shape:
     param = layer.inner_product_param
     weight = (param.num_output, math.prod(bottom[1:]))
     shapes.parameters[layer.name] = [weight] + [(param.num_output,)] * param.bias_term
@@ -109,7 +108,7 @@ def _inner_product(layer: Any, bottom: Shape, shapes: Shapes) -> Shape:
     return (bottom[0], param.num_output)
 
 
-def _pooling(param: Any, bottom: Shape) -> Shape:
+def _pooling(param: PoolingParameter, bottom: Shape) -> Shape:
     assert param.round_mode == PoolingParameter.CEIL
     sizes = []
     for size in bottom[2:]:
