@@ -166,7 +166,7 @@ class Worker:
         return self._read()
 
     def step(self) -> tuple[float, float]:
-        """Second of one step: by the clock, and of processor time."""
+        """Return the seconds of one step: by the clock, and of processor time."""
         wall, cpu = self._send("step").split()
         return float(wall), float(cpu)
 
