@@ -1,0 +1,83 @@
+"""The form between all formats: a net in Caffe's terms, with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from mgcaffe.engine.layer import TEST
+from mgcaffe.engine.net import Net
+from mgcaffe.errors import DataError, UsageError
+from mgcaffe.prototxt import NetParameter, NetSource, read_net_source
+from mgcaffe.prototxt.files import net_source
+
+
+@dataclass
+class Model:
+    """A net and its weights.
+
+    Attributes:
+        source: the net, brought into today's form, with the places of its fields for errors.
+        weights: layers that hold the net's parameters in their `blobs`, by name; None: those of fillers.
+        names: for a blob (by its name here) the name of the same value in the model that this one was made from; blobs
+            that stand for none are missing.
+    """
+
+    source: NetSource
+    weights: NetParameter | Path | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_message(cls, param: NetParameter, names: Mapping[str, str], *, file: str) -> Model:
+        """Return the model that an importer has made.
+
+        Args:
+            param: the net; its layers hold their parameters in `blobs`.
+            names: as in the attributes.
+            file: what it was made from, for messages.
+        """
+        structure = NetParameter()
+        structure.CopyFrom(param)
+        for layer in structure.layer:
+            del layer.blobs[:]
+        return cls(net_source(structure, file=file), param, names)
+
+    def build(
+        self,
+        *,
+        dtype: torch.dtype = torch.float32,
+        stages: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> Net:
+        """Return the net in its TEST phase, with its weights.
+
+        Raises:
+            UsageError: it has no Input layer, so that it cannot be fed.
+            DataError: no layer of the net is named in the weights.
+            NetError, PrototxtError: as for `Net` and `Net.copy_trained_layers`.
+        """
+        net = Net(self.source.param, sources=self.source, phase=TEST, dtype=dtype, stages=stages, seed=seed)
+        if not net.inputs:
+            net.close()
+            raise UsageError(
+                f"{self.source.path} has no Input layer",
+                hint="give the deploy net",
+            )
+        if self.weights is None:
+            return net
+        report = net.copy_trained_layers(self.weights)
+        if net.parameters and not report.copied:
+            raise DataError(f"no layer of {self.source.path} is named in {self.weights}")
+        return net
+
+
+def read_model(net: str | Path, weights: str | Path | None = None, *, strict: bool = False) -> Model:
+    """Read a prototxt and its caffemodel (binary or HDF5).
+
+    Raises:
+        PrototxtError: with the place in the file.
+    """
+    return Model(read_net_source(Path(net), strict=strict), Path(weights) if weights is not None else None)
