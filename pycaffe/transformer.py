@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mgcaffe.engine.data.images.float_images import as_input
 from mgcaffe.engine.types import Array
 from mgcaffe.pycaffe.images import resize_image
 from mgcaffe.pycaffe.problems import ArgumentError
@@ -44,17 +45,14 @@ class Transformer:
         size = self.inputs[in_][2:]
         if result.shape[:2] != size:
             result = resize_image(result, size)
-        if in_ in self.transpose:
-            result = result.transpose(self.transpose[in_])
-        if in_ in self.channel_swap:
-            result = result[list(self.channel_swap[in_])]
-        if in_ in self.raw_scale:
-            result = result * np.float32(self.raw_scale[in_])
-        if in_ in self.mean:
-            result = result - self.mean[in_]
-        if in_ in self.input_scale:
-            result = result * np.float32(self.input_scale[in_])
-        return result
+        return as_input(
+            result,
+            transpose=self.transpose.get(in_),
+            channel_swap=self.channel_swap.get(in_),
+            raw_scale=self.raw_scale.get(in_),
+            mean=self.mean.get(in_),
+            input_scale=self.input_scale.get(in_),
+        )
 
     def deprocess(self, in_: str, data: Any) -> Array:
         """Return the image of a blob's values: the steps of `preprocess` backwards, without the resizing."""
