@@ -92,7 +92,12 @@ class CopyReport:
 
 def copy_message(layers: Sequence[Layer], net: NetParameter, source: str) -> CopyReport:
     """Copy the blobs of a NetParameter message to the layers of the same names, as `copy_saved` does."""
-    saved = [
+    return copy_saved(layers, saved_layers(net), source)
+
+
+def saved_layers(net: NetParameter) -> list[SavedLayer]:
+    """Return the layers of a NetParameter message with their blobs, of which nothing is copied yet."""
+    return [
         SavedLayer(
             layer.name,
             {
@@ -104,7 +109,6 @@ def copy_message(layers: Sequence[Layer], net: NetParameter, source: str) -> Cop
         )
         for layer in net.layer
     ]
-    return copy_saved(layers, saved, source)
 
 
 def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str) -> CopyReport:

@@ -8,6 +8,7 @@ from pathlib import Path
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.weights import hdf5
 from mgcaffe.engine.weights.by_name import CopyReport, copy_message
+from mgcaffe.prototxt import NetParameter, read_net
 
 
 def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
@@ -18,6 +19,16 @@ def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
     """
     if hdf5.is_hdf5(path):
         return hdf5.copy_file(layers, path)
-    from mgcaffe.prototxt import read_net
-
     return copy_message(layers, read_net(Path(path)), str(path))
+
+
+def read_weights(path: str | Path) -> NetParameter:
+    """Read a weights file as a message whose layers hold blobs.
+
+    Of an HDF5 file the layers have names and blobs alone, in the order of the alphabet; a blob that another layer owns
+    is empty.
+
+    Raises:
+        NetError, PrototxtError: the file cannot be read.
+    """
+    return hdf5.read_message(path) if hdf5.is_hdf5(path) else read_net(Path(path))

@@ -24,11 +24,12 @@ from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.weights.by_name import CopyReport, SavedBlob, SavedLayer, copy_saved
 from mgcaffe.engine.weights.hdf5_image import is_hdf5, make_image, open_image, reading
 from mgcaffe.errors import NetError, SnapshotError
-from mgcaffe.prototxt import write_whole
+from mgcaffe.prototxt import NetParameter, fill_blob, write_whole
 
-__all__ = ["copy_file", "encode_hdf5", "is_hdf5", "load_hdf5", "save_hdf5"]
+__all__ = ["copy_file", "encode_hdf5", "is_hdf5", "load_hdf5", "read_message", "save_hdf5"]
 
 _ASIDE = "layers"
+_MAX_BLOBS = 1000
 
 
 class HasLayers(Protocol):
@@ -86,6 +87,28 @@ def copy_file(layers: Sequence[Layer], path: str | os.PathLike[str]) -> CopyRepo
         with reading(fail):
             saved = list(_saved_layers(file, source))
         return copy_saved(layers, _ordered(saved, layers), source)
+
+
+def read_message(path: str | os.PathLike[str]) -> NetParameter:
+    """Read a file's weights as a message: layers with names and blobs; a blob that the file lacks is empty.
+
+    Raises:
+        NetError: the file cannot be read, or holds no weights.
+    """
+    source = os.fspath(path)
+    fail = _failure(source)
+    net = NetParameter()
+    with open_image(source, fail) as file, reading(fail):
+        for saved in _saved_layers(file, source):
+            layer = net.layer.add(name=saved.name)
+            last = max(saved.blobs, default=-1)
+            if last >= _MAX_BLOBS:
+                raise fail(f"layer '{saved.name}' has a blob {last}; no layer has so many")
+            for number in range(last + 1):
+                blob = layer.blobs.add()
+                if number in saved.blobs:
+                    fill_blob(blob, saved.blobs[number].load())
+    return net
 
 
 def _failure(source: str) -> Callable[[str], NetError]:
