@@ -86,8 +86,8 @@ class Inputs:
         self._nets |= FORK_NETS
         self.kinds: list[Callable[[random.Random], Case]] = [
             self.layer, self.layer, self.layer, self.net, self.net_bytes, self.solver, self.solver,
-            self.source_fields, self.source_files, self.weights, self.json_log, self.timeline, self.predictions,
-            self.text_log, self.plan_file, self.costs, self.costs_table, self.trace,
+            self.source_fields, self.source_files, self.weights, self.edit, self.json_log, self.timeline,
+            self.predictions, self.text_log, self.plan_file, self.costs, self.costs_table, self.trace,
         ]  # fmt: skip
         self._make_files()
         self._valid = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -195,6 +195,19 @@ class Inputs:
         else:
             path.write_bytes(mutate_bytes(path.read_bytes(), numbers))
         return ["test", "small.prototxt", f"--weights={name}", "--iterations=1"], name
+
+    def edit(self, numbers: random.Random) -> Case:
+        """A net, or its weights, changed and edited."""
+        operation = numbers.choice(
+            (["--deploy"], ["--deploy", "--fold"], ["--cut=ip"], ["--classes=3"], ["--rename=ip=new"], ["--fold"],
+             ["--train_val", "--source=x"], ["--deploy", "--no_dropout", "--classes=2"])
+        )  # fmt: skip
+        words = ["-o", "out.prototxt", *operation, *(["--no_check"] if numbers.random() < 0.3 else [])]
+        if numbers.random() < 0.5:
+            _, name = self.weights(numbers)
+            return ["edit", "small.prototxt", name, *words], f"edit {name}"
+        _, name = self.layer(numbers)
+        return ["edit", "net.prototxt", *words], f"edit {name}"
 
     def _source_net(self, name: str) -> str:
         return (

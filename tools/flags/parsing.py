@@ -61,7 +61,7 @@ class FlagParser(argparse.ArgumentParser):
         if options.get("metavar") in _PATHS:
             self._path_flags.add(name)
         default = options.get("default")
-        shown = f" (default: {default})" if default not in (None, "", ()) else ""
+        shown = f" (default: {default})" if default not in (None, "", (), []) else ""
         self.add_argument(f"--{name}", help=help_text.replace("%", "%%") + shown, **options)
 
     def switch(self, name: str, help_text: str, **options: Any) -> None:

@@ -1,0 +1,89 @@
+"""Deploy nets made into nets that train."""
+
+from functools import partial
+
+import pytest
+
+from mgcaffe.engine.layer import TRAIN
+from mgcaffe.engine.net import Net
+from mgcaffe.errors import NetError
+from mgcaffe.prototxt import parse_net, read_net
+from mgcaffe.tools.commands import edit as command
+from mgcaffe.tools.surgery.deploy_form import to_deploy
+from mgcaffe.tools.surgery.net_diff import diff_nets
+from mgcaffe.tools.surgery.training_form import LOSSES, DataChoice, to_training
+from tests.support.paths import MODELS
+from tests.support.surgerykit import SMALL, STATE, TRAINS, full, layer, names, prove
+
+DATA = DataChoice("Data", ("a_lmdb", "b_lmdb"), 16)
+TRAINING = partial(to_training, data=DATA, loss=None)
+
+
+def net(text):
+    return parse_net(text).param
+
+
+def test_data_layers_a_loss_and_an_accuracy_take_their_places():
+    edit, found = prove(full(SMALL), TRAINING)
+    assert names(edit.net) == ["data", "data", "conv", "relu", "ip", "loss", "accuracy"]
+    train, test = edit.net.layer[:2]
+    assert (train.data_param.source, test.data_param.source) == ("a_lmdb", "b_lmdb")
+    assert train.data_param.batch_size == 16 and train.transform_param.crop_size == 6
+    assert list(train.top) == ["data", "label"]
+    assert layer(edit.net, "conv").convolution_param.weight_filler.type == "xavier"
+    assert layer(edit.net, "loss").type == "SoftmaxWithLoss" and list(layer(edit.net, "loss").bottom) == ["ip", "label"]
+    assert found[0].largest_absolute == 0 and "ip" in {each.name for each in found}
+    assert "got weight_filler xavier, having none: conv, ip" in edit.notes
+
+
+@pytest.mark.parametrize("model", ["alexnet", "lenet", "resnet50"])
+def test_there_and_back_gives_the_deploy_net_again(model):
+    deploy = read_net(MODELS / model / "deploy.prototxt")
+    shapes = {"data": tuple(deploy.layer[0].input_param.shape[0].dim)}
+    trains = TRAINING(deploy).net
+    Net(trains, phase=TRAIN, outline=True, input_shapes={"*": shapes["data"][1:]}).close()
+    assert diff_nets(to_deploy(trains, shapes, STATE).net, deploy).equal
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("ImageData", {"new_height": 6, "new_width": 6, "shuffle": True, "source": "a_lmdb", "batch_size": 16}),
+        ("HDF5Data", {"source": "a_lmdb", "batch_size": 16}),
+    ],
+)
+def test_other_data_layers(choice, said):
+    made = to_training(net(SMALL), DataChoice(choice, DATA.sources, 16), None).net.layer[0]
+    param = made.image_data_param if choice == "ImageData" else made.hdf5_data_param
+    assert made.type == choice and {name: getattr(param, name) for name in said} == said
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_can_be_chosen(loss):
+    text = SMALL[: SMALL.index('layer { name: "prob"')]
+    made = to_training(net(text), DATA, loss).net
+    assert layer(made, "loss").type == LOSSES[loss]
+    assert ("accuracy" in names(made)) == (loss in ("softmax", "hinge"))
+    kept = to_training(net(SMALL), DATA, loss).net
+    assert ("prob" in names(kept)) == (loss != "softmax")
+
+
+def test_the_command_offers_what_there_is():
+    assert set(command._LOSSES) == set(LOSSES)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TRAINS, "the net trains already: it has 'data'"),
+        (SMALL[: SMALL.index('layer { name: "prob"')], "comes from 'ip' (InnerProduct), which suggests no loss"),
+        (SMALL.replace('"ip"', '"label"'), "has a blob 'label' already"),
+        (SMALL.replace("dim: 6 dim: 6", ""), "input 'data' has 2 axes"),
+        (SMALL + 'layer { name: "in" type: "Input" top: "in" }', "the net has 2 inputs (data, in)"),
+        ('layer { name: "in" type: "Input" top: "in" input_param { shape { dim: 1 } } }', "has 1 axes"),
+    ],
+)
+def test_nets_that_cannot_train(text, said):
+    with pytest.raises(NetError) as error:
+        TRAINING(net(text))
+    assert said in str(error.value)
