@@ -25,6 +25,7 @@ COMMANDS = {
     "time": "time each layer of a net, forward and backward",
     "summary": "show a net's layers, shapes, parameters, arithmetic and memory",
     "plan": "predict every schedule for a net, an all-reduce's cost and a number of workers",
+    "classify": "show the most probable classes of images",
     "edit": "change a net and its weights: deploy, fold, cut, rename, merge, other classes",
     "diff": "compare two nets, or two files of weights",
     "report": "make an HTML page of a training run: where its time went",
