@@ -10,6 +10,7 @@
 | `Net`                        | a net that runs forward and backward (engine/net.py)                           |
 | `Solver`                     | trains a net as a SolverParameter says (solvers/solver.py)                     |
 | `read_net`, `read_solver`    | read a prototxt file and return its message (prototxt/files.py)                |
+| `convert`                    | convert a model to another format, with proof (tools/convert/conversion.py)    |
 | `Schedule`                   | how gradients are merged for their all-reduce (comm/planning/schedules.py)     |
 | `EngineError` and the others | every error that is raised on purpose (errors/__init__.py)                     |
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     )
     from mgcaffe.prototxt.files import read_net, read_solver
     from mgcaffe.solvers.solver import Solver
+    from mgcaffe.tools.convert.conversion import convert
 
     __version__: str
 
@@ -61,6 +63,7 @@ _NAMES_OF_MODULE = {
     ),
     "prototxt.files": ("read_net", "read_solver"),
     "solvers.solver": ("Solver",),
+    "tools.convert.conversion": ("convert",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names}
 
@@ -80,6 +83,7 @@ __all__ = [
     "SolverError",
     "UsageError",
     "__version__",
+    "convert",
     "read_net",
     "read_solver",
 ]

@@ -32,6 +32,8 @@ COMMANDS = {
     "simulate": "predict speedups at any scale from a trace",
     "device_query": "show what this machine can compute on",
     "log": "read training logs into tables and plots",
+    "convert": "convert a model to another format, and prove that it computes the same",
+    "compare": "compare two models of any formats, blob by blob",
     "convert_imageset": "write an LMDB of the images that a list names",
     "convert_leveldb": "write an LMDB of the records of a LevelDB",
     "compute_image_mean": "compute the mean image of an LMDB",

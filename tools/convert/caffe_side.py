@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
+from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.net import Net
+from mgcaffe.engine.types import Shape
+from mgcaffe.tools.convert.proof import seeded_inputs
 
 
 def value_names(net: Net) -> list[list[str]]:
@@ -18,14 +23,82 @@ def value_names(net: Net) -> list[list[str]]:
     Those are called `blob@layer`, after the layer that makes them, so that no two values share a name.
     """
     left = Counter(blob.name for node in net.nodes for blob in node.tops)
+    taken = set(left)
     names = []
     for node in net.nodes:
         row = []
         for blob in node.tops:
             left[blob.name] -= 1
-            row.append(f"{blob.name}@{node.layer.name}" if left[blob.name] else blob.name)
+            name = blob.name
+            if left[blob.name]:
+                name = wished = f"{blob.name}@{node.layer.name}"
+                number = 2
+                while name in taken:  # of layers that have one name, or a blob that is called so
+                    name, number = f"{wished}#{number}", number + 1
+                taken.add(name)
+            row.append(name)
         names.append(row)
     return names
+
+
+def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return seeded inputs that the net can read: noise, but whole numbers where layers want classes, rows or flags."""
+    values = seeded_inputs({name: tuple(net.blobs[name].shape) for name in net.inputs}, seed)
+    generator = np.random.default_rng(seed + 1)
+    origin = {name: name for name in net.inputs}
+    for node in net.nodes:
+        for number, blob in enumerate(node.bottoms):
+            if blob.name not in origin:
+                continue
+            if node.layer.type == "Split":
+                origin.update((top.name, origin[blob.name]) for top in node.tops)
+                continue
+            kind = _wanted_kind(node, number)
+            if kind is not None:
+                name = origin[blob.name]
+                values[name] = kind(generator, values[name].shape).astype(np.float32)
+    return values
+
+
+_Kind = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+
+def _wanted_kind(node: Node, number: int) -> _Kind | None:
+    """Return how to make values for one bottom of a layer; None: any values do."""
+    layer: Any = node.layer
+    shapes = node.shapes
+    last = number == len(shapes) - 1
+    if (layer.type in ("LSTM", "RNN") and number == 1) or (layer.type == "LSTMUnit" and number == 2):
+        return _whole(2)
+    if (layer.type == "Filter" and last) or (layer.type == "ContrastiveLoss" and number == 2):
+        return _whole(2)
+    if layer.type == "Embed":
+        return _whole(layer.param.embed_param.input_dim)
+    if layer.type == "BatchReindex" and number == 1:
+        return _whole(shapes[0][0])
+    if layer.type in ("SoftmaxWithLoss", "InfogainLoss", "Accuracy") and number == 1:
+        return _whole(shapes[0][layer.axis])
+    if layer.type in ("HingeLoss", "MultinomialLogisticLoss") and number == 1:
+        return _whole(layer.rows[1])
+    if layer.type == "ROIPooling" and number == 1:
+        return partial(_rectangles, shapes[0], layer.scale)
+    return None
+
+
+def _whole(count: int) -> _Kind:
+    """Return a maker of whole numbers from 0 to count - 1."""
+    return lambda generator, shape: generator.integers(0, count, shape)
+
+
+def _rectangles(image: Shape, scale: float, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Return rectangles (image number, x1, y1, x2, y2) within images of shape (N, C, H, W)."""
+    count = shape[0]
+    width, height = image[3] / scale, image[2] / scale
+    columns = np.sort(generator.uniform(0, width, (count, 2)), 1)
+    rows = np.sort(generator.uniform(0, height, (count, 2)), 1)
+    numbers = generator.integers(0, image[0], count)
+    found = np.stack([numbers, columns[:, 0], rows[:, 0], columns[:, 1], rows[:, 1]], 1)
+    return found.reshape(shape)
 
 
 class CaffeSide:
@@ -38,6 +111,11 @@ class CaffeSide:
     def __init__(self, net: Net) -> None:
         self._net = net
         self._names = value_names(net)
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """The blobs that nothing reads."""
+        return self._net.outputs
 
     @property
     def inputs(self) -> Mapping[str, tuple[int, ...]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,10 +25,15 @@ class Side(Protocol):
 
     Attributes:
         inputs: the shapes of its inputs, by name.
+        outputs: the names of its outputs, in its own order.
     """
 
     @property
     def inputs(self) -> Mapping[str, tuple[int, ...]]:
+        """See the attributes."""
+
+    @property
+    def outputs(self) -> Sequence[str]:
         """See the attributes."""
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -103,17 +109,19 @@ def table(differences: Sequence[Difference]) -> str:
     return f"{text}\n({left} more are closer)" if left else text
 
 
+def document(differences: Sequence[Difference]) -> dict[str, Any]:
+    """Return what was compared as JSON has it; null stands for a difference that is infinite."""
+    blobs = [{key: None if value == math.inf else value for key, value in asdict(each).items()} for each in differences]
+    return {"largest_relative": blobs[0]["largest_relative"], "blobs": blobs}
+
+
 def write_json(differences: Sequence[Difference], path: Path) -> None:
     """Write what was compared.
 
     Raises:
         EngineError: (exit code 73) the file cannot be written.
     """
-    document = {
-        "largest_relative": differences[0].largest_relative,
-        "blobs": [asdict(each) for each in differences],
-    }
     try:
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(document(differences), indent=1, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None

@@ -1,0 +1,54 @@
+"""`engine compare`: whether two models, whatever their formats, compute the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, UsageError
+from mgcaffe.tools.commands.convert import add_proof_flags
+from mgcaffe.tools.flags.parsing import FlagParser, Flags
+from mgcaffe.tools.running.session import Session
+
+
+def parser() -> FlagParser:
+    """Return the flags of `engine compare`."""
+    flags = FlagParser(
+        "compare",
+        "Run two models on the same seeded inputs and show how far apart each blob is, the worst first. A model is "
+        "FILE.onnx\nor NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5): weights belong to the net before them. "
+        "Values are compared\nby name; where no name is in both models, the outputs are, in their order.",
+        files=("A", "B"),
+        epilog="examples:\n"
+        "  engine compare deploy.prototxt w.caffemodel net.onnx\n"
+        "  engine compare old.prototxt old.caffemodel new.prototxt new.caffemodel.h5",
+    )
+    add_proof_flags(flags)
+    return flags
+
+
+def run(flags: Flags, session: Session) -> int:
+    """Compare; print the table."""
+    session.refuse_ranks("compare")
+    from mgcaffe.tools.convert.conversion import compare_models
+    from mgcaffe.tools.convert.formats import split_models
+    from mgcaffe.tools.convert.proof import TOLERANCE, write_json
+
+    models = split_models(flags.files)
+    if len(models) != 2:
+        raise UsageError(
+            f"compare takes two models, not {len(models)}",
+            hint="a model is FILE.onnx or NET.prototxt WEIGHTS.caffemodel",
+        )
+    result = compare_models(
+        *models,
+        input_shapes=flags.input_shape,
+        tolerance=flags.tolerance or TOLERANCE,
+        seed=flags.seed,
+        strict=flags.strict,
+    )
+    print(result)
+    if flags.json:
+        write_json(result.differences, Path(flags.json))
+    if not result.holds:
+        print(f"the two models differ by more than {result.tolerance:g}")
+    return EXIT_OK if result.holds else EXIT_BAD_INPUT

@@ -1,0 +1,92 @@
+"""`engine convert`: a model in another format, with the proof that it computes the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, UsageError
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, blob_shape, number_from, positive_float, words_list
+from mgcaffe.tools.running.session import Session
+
+_TOLERANCE = 1e-4
+
+
+def parser() -> FlagParser:
+    """Return the flags of `engine convert`."""
+    flags = FlagParser(
+        "convert",
+        "Convert a model, run both sides on the same inputs, and write it only if they compute the same. The formats "
+        "follow\nfrom the files' names: NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5) is read; FILE.onnx, "
+        "NET.prototxt (with\nits weights beside it) and WEIGHTS.caffemodel[.h5] (with its net beside it) are written. "
+        "docs/converting.md says what\nbecomes of each layer type. Needs onnx and onnxruntime for ONNX: "
+        "pip install 'mgcaffe[onnx]'.",
+        files=("IN...", "OUT"),
+        epilog="examples:\n"
+        "  engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx\n"
+        "  engine convert old.prototxt old.caffemodel new.caffemodel.h5   # today's form, also new.prototxt\n"
+        "  engine convert deploy.prototxt w.caffemodel net.onnx --input_shape data=1,3,227,227",
+    )
+    add_proof_flags(flags)
+    flags.switch("no_check", "write the model without comparing the two sides")
+    flags.flag(
+        "allow", "write what cannot be expressed otherwise than the model says: names, separated by commas "
+        "(docs/converting.md lists them)",
+        type=words_list, default=[], metavar="NAMES",
+    )  # fmt: skip
+    return flags
+
+
+def add_proof_flags(flags: FlagParser) -> None:
+    """Add the flags of every command that compares two models."""
+    flags.flag(
+        "input_shape", "shape of an input, as data=1,3,227,227, where it is to be another than the model's; may be "
+        "repeated. Without a name it holds for the first input",
+        type=blob_shape, action="append", default=[], metavar="[BLOB=]N,C,H,W",
+    )  # fmt: skip
+    flags.flag(
+        "tolerance", "the largest difference of two values, relative to the largest value of the blob, that is "
+        f"accepted (default: {_TOLERANCE:g})",
+        type=positive_float, metavar="X",
+    )  # fmt: skip
+    flags.flag(
+        "seed", "seed of the inputs, and of fillers where no weights are given", type=number_from(0), default=0,
+        metavar="N",
+    )  # fmt: skip
+    flags.flag("json", "write how far apart each blob is to this file", metavar="FILE")
+    flags.switch("strict", "refuse unknown fields in prototxt files instead of warning")
+
+
+def run(flags: Flags, session: Session) -> int:
+    """Convert; print the proof, the worst blob first."""
+    session.refuse_ranks("convert")
+    if len(flags.files) < 2:
+        raise UsageError(
+            f"convert takes a model and the file to write, not {len(flags.files)} name(s)",
+            hint="engine convert NET.prototxt WEIGHTS.caffemodel OUT.onnx",
+        )
+    if flags.no_check and flags.json:
+        raise UsageError("--no_check and --json exclude each other: without the comparison there is nothing to write")
+    from mgcaffe.tools.convert.conversion import convert
+    from mgcaffe.tools.convert.proof import write_json
+
+    *source, target = flags.files
+    result = convert(
+        source,
+        target,
+        input_shape=dict(flags.input_shape),
+        tolerance=flags.tolerance or _TOLERANCE,
+        check=not flags.no_check,
+        seed=flags.seed,
+        allow=flags.allow,
+        strict=flags.strict,
+    )
+    print(result)
+    if flags.json:
+        write_json(result.differences, Path(flags.json))
+    if result.holds:
+        return EXIT_OK
+    print(
+        f"the two sides differ by more than {result.tolerance:g}: {target} was not written;"
+        f" what was built is {', '.join(map(str, result.files))}"
+    )
+    return EXIT_BAD_INPUT

@@ -1,0 +1,47 @@
+"""Nets and weights of Caffe's as a format of `formats.py`: read, run, and written in today's form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mgcaffe.engine.net import Net
+from mgcaffe.engine.weights.hdf5 import save_hdf5
+from mgcaffe.errors import UsageError
+from mgcaffe.prototxt import write_binary, write_text
+from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.formats import Opened
+from mgcaffe.tools.convert.model import Model, read_model
+from mgcaffe.tools.model import apply_input_shapes
+
+
+class CaffeFiles(Opened):
+    """A prototxt and, as a second word, its weights, binary or HDF5."""
+
+    def model(self) -> Model:
+        """Return the net and where its weights are."""
+        if len(self.words) > 2:
+            raise UsageError(f"'{self.words[2]}' is one file too many: a model is a net and its weights")
+        model = read_model(*self.words, strict=self.options.strict)
+        apply_input_shapes(model.source.param, list(self.options.input_shapes))
+        return model
+
+    def side(self) -> CaffeSide:
+        """Return the net as something that runs."""
+        return CaffeSide(self.net)
+
+    def name_of(self, value: str) -> str | None:
+        """Return the value's own name."""
+        return value
+
+
+def write_caffe(net: Net, model: Model, net_path: Path, weights_path: Path) -> None:
+    """Write a net in today's form, and its weights, as HDF5 where their name ends with `.h5`.
+
+    Raises:
+        PrototxtError, SnapshotError: (exit code 73) a file cannot be written.
+    """
+    write_text(model.source.param, net_path)
+    if weights_path.name.endswith(".h5"):
+        save_hdf5(net, weights_path)
+    else:
+        write_binary(net.to_proto(), weights_path)

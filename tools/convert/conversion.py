@@ -1,0 +1,212 @@
+"""Converts a model and proves it, and compares two models: what `engine convert` and `engine compare` do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
+from mgcaffe.prototxt.whole_files import flush_folder
+from mgcaffe.tools.convert.allowances import check_allowances
+from mgcaffe.tools.convert.caffe_files import CaffeFiles
+from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
+from mgcaffe.tools.convert.formats import Opened, Options, Writer, open_model, split_models, writer_of
+from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, seeded_inputs, table
+
+_UNPROVEN = ".unproven"
+NOT_CHECKED = "not compared with its source (--no_check)"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a conversion or a comparison came to.
+
+    Attributes:
+        files: what was written, under the names that the files have now.
+        differences: how far apart the sides are, the worst blob first; empty where nothing was compared.
+        tolerance: the largest relative difference that is accepted.
+        notes: what else the user should know.
+    """
+
+    files: tuple[Path, ...]
+    differences: tuple[Difference, ...]
+    tolerance: float = TOLERANCE
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether every blob is within the tolerance."""
+        return not self.differences or self.differences[0].largest_relative <= self.tolerance
+
+    def __str__(self) -> str:
+        """Return the notes, the table of the worst blobs, and what was written."""
+        lines = [*self.notes, *([table(self.differences)] if self.differences else [])]
+        return "\n".join([*lines, *(f"wrote {path}" for path in self.files)])
+
+
+def convert(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    input_shape: Mapping[str, tuple[int, ...]] | tuple[int, ...] | None = None,
+    tolerance: float = TOLERANCE,
+    check: bool = True,
+    seed: int = 0,
+    allow: Iterable[str] = (),
+    strict: bool = False,
+) -> Result:
+    """Convert a model and compare both sides on the same inputs.
+
+    Args:
+        source: the model's file, or its files: a net and its weights.
+        target: the file to write; its ending says the format.
+        input_shape: the shape of the first input, or of inputs by name, where it is to be another than the model's.
+        tolerance: the largest relative difference of any blob that is accepted.
+        check: False leaves the comparison out.
+        seed: of the inputs, and of fillers where there are no weights.
+        allow: names of ALLOWANCES: what may be written otherwise than the model says.
+        strict: unknown fields in prototxt files are errors.
+
+    Returns:
+        What was written and how far apart the sides are. Where they are further apart than the tolerance, `holds` is
+        False and the files have other names than the target's.
+
+    Raises:
+        EngineError: what cannot be read, converted or written, with its place.
+    """
+    words = _words(source)
+    note = "" if check else NOT_CHECKED
+    options = Options(_shapes(input_shape), seed, check_allowances(allow), strict, note)
+    path = Path(target)
+    writer = writer_of(path.name)
+    opened = open_model(words, options)
+    finals = tuple(writer.files(path))
+    _refuse_overwriting(words, finals)
+    notes = _notes(opened)
+    with _built_aside(finals) as building:
+        writer.write(opened, building, options)
+        differences = _prove(opened, writer, building, options) if check else ()
+        result = Result(finals, tuple(differences), tolerance, (*notes, *([] if check else [NOT_CHECKED])))
+        if not result.holds:
+            return Result(tuple(building), result.differences, tolerance, notes)
+        _publish(building, finals)
+    return result
+
+
+def compare_models(
+    first: Sequence[str],
+    second: Sequence[str],
+    *,
+    input_shapes: Sequence[tuple[str, tuple[int, ...]]] = (),
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    strict: bool = False,
+) -> Result:
+    """Compare two models, each given by its files, on the same inputs.
+
+    Values are compared by name, inputs by name or else in their order; where no names agree, the outputs are compared
+    in their order.
+    """
+    options = Options(tuple(input_shapes), seed, strict=strict)
+    models = [open_model(words, options) for words in (first, second)]
+    sides = [model.side() for model in models]
+    nets = [model.net for model in models if isinstance(model, CaffeFiles)]
+    owner = next((number for number, model in enumerate(models) if isinstance(model, CaffeFiles)), 0)
+    inputs = fitting_inputs(nets[0], seed) if nets else seeded_inputs(sides[0].inputs, seed)
+    other = sides[1 - owner]
+    paired = _paired_inputs(sides[owner], other)
+    values = [sides[owner].run(inputs), other.run({paired[name]: value for name, value in inputs.items()})]
+    ours, theirs = values if owner == 0 else reversed(values)
+    names = {name: name for name in ours if name in theirs} or _paired_outputs(*sides)
+    return Result((), tuple(compare(ours, theirs, names)), tolerance)
+
+
+def _paired_inputs(one: Side, other: Side) -> dict[str, str]:
+    if set(one.inputs) == set(other.inputs):
+        return {name: name for name in one.inputs}
+    if len(one.inputs) != len(other.inputs):
+        raise DataError(f"one model has the inputs {', '.join(one.inputs)}, the other {', '.join(other.inputs)}")
+    return dict(zip(one.inputs, other.inputs, strict=True))
+
+
+def _paired_outputs(one: Side, other: Side) -> dict[str, str]:
+    if len(one.outputs) != len(other.outputs):
+        raise DataError(
+            f"no value has one name in both models, and their outputs are {', '.join(one.outputs)} and"
+            f" {', '.join(other.outputs)}"
+        )
+    return dict(zip(one.outputs, other.outputs, strict=True))
+
+
+def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], options: Options) -> list[Difference]:
+    """Run both sides and compare them; the source's net is dropped before the other side needs memory."""
+    net = opened.net
+    names = {value: opened.name_of(value) for row in value_names(net) for value in row}
+    inputs = fitting_inputs(net, options.seed)
+    fed = {opened.name_of(name) or name: value for name, value in inputs.items()}
+    ours = opened.side().run(fed)
+    del net
+    opened.__dict__.pop("net", None)  # the cached one
+    theirs = writer.side(paths, options).run(inputs)
+    return compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
+
+
+def _words(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return the words of one model."""
+    words = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    models = split_models([os.fspath(word) for word in words])
+    if len(models) != 1:
+        found = f"{len(models)} models are" if models else "no model is"
+        raise UsageError(f"{found} given to convert", hint="one model: a file, or a net and its weights")
+    return models[0]
+
+
+def _shapes(given: Mapping[str, tuple[int, ...]] | tuple[int, ...] | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    if given is None:
+        return ()
+    return tuple(given.items()) if isinstance(given, Mapping) else (("", tuple(given)),)
+
+
+def _notes(opened: Opened) -> tuple[str, ...]:
+    """Say where the weights come from, if the user did not."""
+    if isinstance(opened, CaffeFiles) and len(opened.words) == 1 and opened.net.parameters:
+        return (f"no weights are given: those of the fillers are used (seed {opened.options.seed})",)
+    return ()
+
+
+def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:
+    read = {Path(word).resolve() for word in words}
+    for path in finals:
+        if path.resolve() in read:
+            raise UsageError(f"{path} would be written, but it is what is read", hint="give the output another name")
+
+
+@contextmanager
+def _built_aside(finals: Sequence[Path]) -> Iterator[list[Path]]:
+    """Give the names to build files under; an error removes what has been built."""
+    building = [_aside(path) for path in finals]
+    try:
+        yield building
+    except BaseException:
+        for path in building:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _aside(path: Path) -> Path:
+    """Return `net.unproven.caffemodel.h5` for `net.caffemodel.h5`."""
+    stem, dot, endings = path.name.partition(".")
+    return path.with_name(f"{stem}{_UNPROVEN}{dot}{endings}")
+
+
+def _publish(building: Sequence[Path], finals: Sequence[Path]) -> None:
+    """Give the files their names, the one that is opened first last."""
+    try:
+        for temporary, target in reversed(list(zip(building, finals, strict=True))):
+            temporary.replace(target)
+        flush_folder(finals[0].parent)
+    except OSError as error:
+        raise EngineError(f"cannot write {finals[0]}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None

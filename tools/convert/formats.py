@@ -1,0 +1,214 @@
+"""The formats that models are converted from and to, and how each is told by the names and the content of files.
+
+A reader opens a model as an `Opened`: something that can be run, and, unless it is only there to be compared, brought
+into the form between all formats. A writer writes files, and runs what it has written. Both tables are ordered; the
+first entry that recognises the names is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mgcaffe.errors import UsageError
+
+if TYPE_CHECKING:
+    from mgcaffe.engine.net import Net
+    from mgcaffe.tools.convert.model import Model
+    from mgcaffe.tools.convert.proof import Side
+
+Shapes = Sequence[tuple[str, tuple[int, ...]]]
+
+WEIGHTS_ENDINGS = (".caffemodel", ".caffemodel.h5", ".h5")
+"""What the names of weight files end with."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can say about a conversion.
+
+    Attributes:
+        input_shapes: (input, shape) pairs; the name '' means the first input.
+        seed: of inputs, and of fillers where no weights are given.
+        allow: what may be written otherwise than the model says.
+        strict: unknown fields in prototxt files are errors.
+        note: what a written model says of itself.
+    """
+
+    input_shapes: Shapes = ()
+    seed: int = 0
+    allow: frozenset[str] = field(default_factory=frozenset)
+    strict: bool = False
+    note: str = ""
+
+
+class Opened:
+    """A model that is to be converted or compared. Subclasses say `side`, and `model` where it can be converted.
+
+    Args:
+        words: the names that the user gave for it.
+        options: see there.
+    """
+
+    def __init__(self, words: Sequence[str], options: Options) -> None:
+        self.words = list(words)
+        self.options = options
+
+    def model(self) -> Model:
+        """Return it in the form between all formats; called once.
+
+        Raises:
+            UsageError: this format can be compared but not converted from.
+        """
+        raise UsageError(f"{self.words[0]} is of a format that nothing can be made from")
+
+    def side(self) -> Side:
+        """Return it as something that runs."""
+        raise NotImplementedError
+
+    @cached_property
+    def source(self) -> Model:
+        """What `model` returns."""
+        return self.model()
+
+    @cached_property
+    def net(self) -> Net:
+        """The net of the model, in its TEST phase and with its weights."""
+        return self.source.build(seed=self.options.seed)
+
+    def name_of(self, value: str) -> str | None:
+        """Return what the model calls a value of the net (`value_names`); None where it has none such."""
+        return self.source.names.get(value)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A format that models are read from.
+
+    Attributes:
+        name: what it is called.
+        written: how a user writes such a model on the command line.
+        matches: whether a model's words are of this format.
+        open: opens it; called with the words and the options.
+    """
+
+    name: str
+    written: str
+    matches: Callable[[Sequence[str]], bool]
+    open: Callable[[Sequence[str], Options], Opened]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A format that models are written in.
+
+    Attributes:
+        name: what it is called.
+        endings: what the names of such files end with.
+        files: all files that are written where the user names one of them; the one that is opened first comes first.
+        write: writes a model to these files; called with other names than the final ones.
+        side: runs what was written.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    files: Callable[[Path], Sequence[Path]]
+    write: Callable[[Opened, Sequence[Path], Options], None]
+    side: Callable[[Sequence[Path], Options], Side]
+
+
+def _open_caffe(words: Sequence[str], options: Options) -> Opened:
+    from mgcaffe.tools.convert.caffe_files import CaffeFiles
+
+    return CaffeFiles(words, options)
+
+
+def _open_onnx(words: Sequence[str], options: Options) -> Opened:
+    from mgcaffe.tools.convert.onnx_files import OnnxFile
+
+    return OnnxFile(words, options)
+
+
+def _write_caffe(opened: Opened, paths: Sequence[Path], options: Options) -> None:
+    from mgcaffe.tools.convert.caffe_files import write_caffe
+
+    write_caffe(opened.net, opened.source, *paths)
+
+
+def _run_caffe(paths: Sequence[Path], options: Options) -> Side:
+    from mgcaffe.tools.convert.caffe_files import CaffeFiles
+
+    return CaffeFiles([str(path) for path in paths], Options(seed=options.seed)).side()
+
+
+def _caffe_paths(path: Path) -> Sequence[Path]:
+    """Return the net and its weights: beside a prototxt `.caffemodel`, beside weights `.prototxt`."""
+    ending = ending_of(path.name, WEIGHTS_ENDINGS)
+    if ending is None:
+        return path, path.with_suffix(".caffemodel")
+    return path.with_name(path.name.removesuffix(ending) + ".prototxt"), path
+
+
+def _write_onnx(opened: Opened, paths: Sequence[Path], options: Options) -> None:
+    from mgcaffe.tools.convert.onnx_files import write_onnx
+
+    write_onnx(opened.net, paths[0], options)
+
+
+def _run_onnx(paths: Sequence[Path], options: Options) -> Side:
+    from mgcaffe.tools.convert.onnx_side import OnnxSide
+
+    return OnnxSide(paths[0])
+
+
+READERS: list[Reader] = [
+    Reader("ONNX", "FILE.onnx", lambda words: _ends(words, (".onnx",)), _open_onnx),
+    # Last: a net may be called anything.
+    Reader("Caffe", "NET.prototxt WEIGHTS.caffemodel", lambda words: True, _open_caffe),
+]
+WRITERS: list[Writer] = [
+    Writer("ONNX", (".onnx",), lambda path: (path,), _write_onnx, _run_onnx),
+    Writer("Caffe", (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe),
+]
+
+
+def _ends(words: Sequence[str], endings: tuple[str, ...]) -> bool:
+    return ending_of(words[0], endings) is not None
+
+
+def ending_of(name: str, endings: Sequence[str]) -> str | None:
+    """Return which of the endings, the longest first, a name has, in small letters or others."""
+    return next((end for end in sorted(endings, key=len, reverse=True) if name.lower().endswith(end)), None)
+
+
+def split_models(words: Sequence[str]) -> list[list[str]]:
+    """Return the words of each model: weights (by their names' endings) belong to the net before them."""
+    models: list[list[str]] = []
+    for word in words:
+        if models and ending_of(word, WEIGHTS_ENDINGS) and len(models[-1]) == 1:
+            models[-1].append(word)
+        else:
+            models.append([word])
+    return models
+
+
+def open_model(words: Sequence[str], options: Options) -> Opened:
+    """Open a model of any format."""
+    reader = next(reader for reader in READERS if reader.matches(words))
+    return reader.open(words, options)
+
+
+def writer_of(path: str) -> Writer:
+    """Return the writer for a file of this name.
+
+    Raises:
+        UsageError: no format has names like this one.
+    """
+    for writer in WRITERS:
+        if ending_of(path, writer.endings):
+            return writer
+    known = ", ".join(ending for writer in WRITERS for ending in writer.endings)
+    raise UsageError(f"the name '{path}' does not say which format to write", hint=f"end it with one of {known}")

@@ -1,0 +1,156 @@
+"""An ONNX model as one side of a proof: onnxruntime runs it, with every value between its nodes as an output."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mgcaffe.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import onnx
+
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(uint8)": np.uint8,
+    "tensor(int8)": np.int8,
+    "tensor(bool)": np.bool_,
+}
+
+
+def need_onnx(*modules: str) -> None:
+    """Make sure that ONNX's packages are installed.
+
+    Args:
+        modules: "onnx", "onnxruntime".
+
+    Raises:
+        UsageError: one is not; names the command that installs it.
+    """
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise UsageError(f"{' and '.join(missing)} {verb} not installed", hint="pip install 'mgcaffe[onnx]'")
+
+
+class OnnxSide:
+    """A model file; see `proof.Side`.
+
+    Args:
+        path: the file.
+        shapes: shapes of inputs that the file leaves open, by name; the name '' means the first input.
+
+    Raises:
+        UsageError: onnxruntime is not installed, or the size of an input is open and not given.
+        DataError: the file is no ONNX model that onnxruntime can run.
+    """
+
+    def __init__(self, path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        need_onnx("onnx", "onnxruntime")
+        self._path = path
+        model = _read(path)
+        self._values = _value_names(model)
+        self._outputs = [value.name for value in model.graph.output]
+        has_external = any(tensor.external_data for tensor in model.graph.initializer)
+        del model
+        self._session = _session(path, [name for name in self._values if name not in self._outputs], has_external)
+        self._types = {each.name: _TYPES.get(each.type, np.float32) for each in self._session.get_inputs()}
+        given = dict(shapes or {})
+        self._inputs = {
+            each.name: self._shape(each, given.get(each.name) or (given.get("") if number == 0 else None))
+            for number, each in enumerate(self._session.get_inputs())
+        }
+
+    def _shape(self, value: Any, given: tuple[int, ...] | None) -> tuple[int, ...]:
+        if given is not None:
+            return given
+        if not all(isinstance(size, int) and size >= 0 for size in value.shape):
+            sizes = ", ".join(map(str, value.shape))
+            raise UsageError(
+                f"{self._path}: input '{value.name}' has the open shape ({sizes})",
+                hint=f"give it: --input_shape {value.name}=1,3,224,224",
+            )
+        return tuple(value.shape)
+
+    @property
+    def inputs(self) -> Mapping[str, tuple[int, ...]]:
+        """The model's inputs, weights aside."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """The model's outputs."""
+        return self._outputs
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run the model once.
+
+        Raises:
+            DataError: onnxruntime cannot compute it.
+        """
+        names = [output.name for output in self._session.get_outputs()]
+        fed = {name: np.asarray(inputs[name]).astype(kind) for name, kind in self._types.items()}
+        try:
+            values = self._session.run(names, fed)
+        except Exception as error:  # onnxruntime has a class for each of its codes, none of them public
+            raise DataError(f"{self._path}: onnxruntime cannot run it: {_first_line(error)}") from None
+        return {
+            name: value
+            for name, value in zip(names, values, strict=True)
+            if isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
+        }
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    import onnx
+
+    try:
+        return onnx.load(str(path), load_external_data=False)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except Exception as error:  # protobuf's DecodeError, and what onnx's own checks raise
+        raise DataError(f"{path} is no ONNX model: {_first_line(error)}") from None
+
+
+def _value_names(model: onnx.ModelProto) -> list[str]:
+    """Return the names of all that the nodes make, those inside their subgraphs aside."""
+    return [name for node in model.graph.node for name in node.output if name]
+
+
+def _session(path: Path, more: Sequence[str], has_external: bool) -> Any:
+    """Return a session of the model with `more` values as outputs, and none of onnxruntime's rearrangements."""
+    import onnx
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    addition = onnx.ModelProto(graph=onnx.GraphProto(output=[onnx.ValueInfoProto(name=name) for name in more]))
+    # Messages that follow each other are read as one, so the outputs can be written behind the model as it is: no
+    # second copy of the weights in memory.
+    folder = path.resolve().parent if has_external else None
+    with tempfile.TemporaryDirectory(prefix=".mgcaffe-", dir=folder) as scratch:
+        copy = Path(scratch) / "model.onnx"
+        shutil.copyfile(path, copy)
+        with copy.open("ab") as file:
+            file.write(addition.SerializeToString())
+        try:
+            return onnxruntime.InferenceSession(str(copy), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise DataError(f"{path}: onnxruntime does not take it: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an exception says, without the trace of calls that onnxruntime adds."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]
