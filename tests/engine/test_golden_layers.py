@@ -7,7 +7,7 @@ import torch
 from mgcaffe.engine import registry
 from mgcaffe.engine.net import TEST, TRAIN, Net
 from mgcaffe.prototxt import read_net_source
-from tests.support.golden import LAYERS, NAMES, read_case
+from tests.support.golden import LAYERS, NAMES, fill, read_case
 
 
 def check(what: str, found: torch.Tensor, expected: np.ndarray) -> None:
@@ -15,17 +15,6 @@ def check(what: str, found: torch.Tensor, expected: np.ndarray) -> None:
     assert values.shape == expected.shape, f"{what} has shape {values.shape}, Caffe's has {expected.shape}"
     error = np.abs(values - expected) - (2e-5 + 2e-4 * np.abs(expected))
     assert error.max(initial=-1) <= 0, f"{what} differs by {np.abs(values - expected).max()}"
-
-
-def fill(net: Net, case: dict[str, np.ndarray]) -> None:
-    for key, values in case.items():
-        kind, _, name = key.partition("/")
-        if kind == "in":
-            net.blobs[name].data.copy_(torch.from_numpy(values))
-        elif kind == "param":
-            layer_name, index = name.rsplit("/", 1)
-            layer = next(one for one in net.layers if one.name == layer_name and one.parameters)
-            layer.parameters[int(index)].data.copy_(torch.from_numpy(values))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -116,6 +116,10 @@ class Emitter:
                         if name == value:
                             names[place] = top
 
+    def lower_opset(self, most: int) -> None:
+        """Write the model for operators of an older version, for an operator whose newer form nothing can run."""
+        self._graph.opset = min(self._graph.opset, most)
+
     # -- arrays ------------------------------------------------------------------------------------------
 
     def weight(self, number: int, shape: Shape | None = None) -> str:

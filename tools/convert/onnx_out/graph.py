@@ -27,11 +27,13 @@ class Graph:
         name: of the net.
         nodes: in the order in which they run.
         arrays: the initializers by name, float32 or int64.
+        opset: the version of the operators; a layer that needs an older one lowers it.
         inputs, outputs, values: descriptions (name, type, shape) of the graph's ends and of the values between.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.opset = OPSET
         self.nodes: list[onnx.NodeProto] = []
         self.arrays: dict[str, np.ndarray] = {}
         self.inputs: list[onnx.ValueInfoProto] = []

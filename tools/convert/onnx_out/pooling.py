@@ -125,7 +125,8 @@ def _weighted_means(e: Emitter, windows: _Windows) -> str:
 
 
 def roi_pooling(e: Emitter, layer: ROIPooling) -> list[str]:
-    """MaxRoiPool."""
+    """MaxRoiPool; the model is then written for opset 21, the last one whose MaxRoiPool onnxruntime runs."""
+    e.lower_opset(_LAST_ROI_OPSET)
     rectangles = e.bottoms[1]
     if len(e.bottom_shapes[1]) != 2:
         rectangles = e.reshape(rectangles, (-1, 5))
@@ -142,6 +143,7 @@ def interp(e: Emitter, layer: Interp) -> list[str]:
     return [e.node("Resize", x, "", "", sizes, mode="linear", coordinate_transformation_mode="align_corners")]
 
 
+_LAST_ROI_OPSET = 21
 _AT_RANDOM = {"phase": "TRAIN, written at the layer: STOCHASTIC draws pixels at random"}
 
 OPERATORS = (

@@ -58,6 +58,8 @@ POOLINGS = {
     "fork_ceil_mode": "kernel_size: 2 stride: 2 ceil_mode: false",
 }
 
+SQUARE = 'layer { name: "s" type: "Power" bottom: "x" top: "s" power_param { power: 2 } }'
+
 CASES: dict[str, dict[str, str]] = {
     "ReLU": {"plain": plain("ReLU"), "slope": plain("ReLU", "relu_param { negative_slope: 0.1 }"),
              "negative": plain("ReLU", "relu_param { negative_slope: -0.5 }")},
@@ -78,8 +80,8 @@ CASES: dict[str, dict[str, str]] = {
               "zero_scale": plain("Power", "power_param { power: 2 scale: 0 shift: 3 }"),
               "linear": plain("Power", "power_param { scale: -2 shift: 1 }")},
     "Exp": {"e": plain("Exp"), "base": plain("Exp", "exp_param { base: 2 scale: 0.5 shift: 1 }")},
-    "Log": {"of_square": inputs(**IMAGE) + 'layer { name: "s" type: "Power" bottom: "x" top: "s" power_param { power: 2 } }'
-                         'layer { name: "l" type: "Log" bottom: "s" top: "y" log_param { base: 10 scale: 2 shift: 1 } }',
+    "Log": {"of_square": inputs(**IMAGE) + SQUARE + 'layer { name: "l" type: "Log" bottom: "s" top: "y"'
+                         ' log_param { base: 10 scale: 2 shift: 1 } }',
             "plain": inputs(**IMAGE) + 'layer { name: "s" type: "Exp" bottom: "x" top: "s" }'
                      'layer { name: "l" type: "Log" bottom: "s" top: "y" }'},
     "Dropout": {"test": plain("Dropout", "dropout_param { dropout_ratio: 0.7 }")},
@@ -124,7 +126,8 @@ CASES: dict[str, dict[str, str]] = {
         **{f"stochastic_{name}": pool(f"pool: STOCHASTIC {fields}")
            for name, fields in POOLINGS.items() if "pad" not in name},
     },
-    "SPP": {"max": plain("SPP", "spp_param { pyramid_height: 3 }"), "one": plain("SPP", "spp_param { pyramid_height: 1 }"),
+    "SPP": {"max": plain("SPP", "spp_param { pyramid_height: 3 }"),
+            "one": plain("SPP", "spp_param { pyramid_height: 1 }"),
             "ave": plain("SPP", "spp_param { pyramid_height: 3 pool: AVE }"),
             "stochastic": plain("SPP", "spp_param { pyramid_height: 2 pool: STOCHASTIC }", {"x": (2, 4, 6, 8)})},
     "ROIPooling": {"plain": plain("ROIPooling", "roi_pooling_param { pooled_h: 3 pooled_w: 2 spatial_scale: 0.5 }",
@@ -157,7 +160,8 @@ CASES: dict[str, dict[str, str]] = {
             "matrix": plain("MVN", "mvn_param { across_channels: true }", MATRIX),
             "single_values": plain("MVN", "mvn_param { normalize_variance: false }", MATRIX)},
     "Normalize": {"image": plain("Normalize"), "position": plain("Normalize", "norm_param { across_spatial: false }"),
-                  "per_channel": plain("Normalize", "norm_param { channel_shared: false across_spatial: false eps: 1 }")},
+                  "per_channel": plain("Normalize",
+                                       "norm_param { channel_shared: false across_spatial: false eps: 1 }")},
     "Eltwise": {
         "sum": plain("Eltwise", shapes={"a": (2, 3), "b": (2, 3)}),
         "coeff": plain("Eltwise", "eltwise_param { coeff: 0.5 coeff: -1 coeff: 1 }", dict.fromkeys("abc", (2, 3))),
@@ -218,7 +222,8 @@ CASES: dict[str, dict[str, str]] = {
     "Filter": {"two": plain("Filter", shapes={"a": (6, 2), "b": (6, 3, 2), "s": (6, 1)}, tops="c d")},
     "BatchReindex": {"plain": plain("BatchReindex", shapes={"x": (4, 3), "p": (6,)})},
     "Parameter": {"added": inputs(x=(2, 3)) + 'layer { name: "l" type: "Parameter" top: "p" parameter_param {'
-                           ' shape { dim: 2 dim: 3 } } } layer { name: "e" type: "Eltwise" bottom: "x" bottom: "p" top: "y" }',
+                           ' shape { dim: 2 dim: 3 } } }'
+                           ' layer { name: "e" type: "Eltwise" bottom: "x" bottom: "p" top: "y" }',
                   "alone": inputs(x=(2, 3)) + 'layer { name: "l" type: "Parameter" top: "p" parameter_param {'
                            ' shape { dim: 2 dim: 3 } } }'},
     "Silence": {"after": inputs(**IMAGE) + 'layer { name: "r" type: "ReLU" bottom: "x" top: "y" }'
@@ -233,7 +238,8 @@ CASES: dict[str, dict[str, str]] = {
             "exposed": plain("RNN", RECURRENT % "expose_hidden: true", {**SEQUENCE, "h": (1, 3, 3)}, "y ht")},
     "LSTMUnit": {"plain": plain("LSTMUnit", shapes={"c": (1, 3, 4), "g": (1, 3, 16), "k": (1, 3)}, tops="c1 h1")},
     "SoftmaxWithLoss": {
-        "plain": plain("SoftmaxWithLoss", shapes=LABELS), "two_tops": plain("SoftmaxWithLoss", shapes=LABELS, tops="y p"),
+        "plain": plain("SoftmaxWithLoss", shapes=LABELS),
+        "two_tops": plain("SoftmaxWithLoss", shapes=LABELS, tops="y p"),
         "no_top": inputs(**LABELS) + 'layer { name: "l" type: "SoftmaxWithLoss" bottom: "x" bottom: "t" }',
         "map_ignore": plain("SoftmaxWithLoss", "loss_param { ignore_label: 2 }", MAP_LABELS),
         "full": plain("SoftmaxWithLoss", "loss_param { ignore_label: 2 normalization: FULL }", MAP_LABELS),
@@ -241,7 +247,8 @@ CASES: dict[str, dict[str, str]] = {
         "none": plain("SoftmaxWithLoss", "loss_param { normalization: NONE label_smoothing: 0.1 }", MAP_LABELS),
     },
     "InfogainLoss": {"bottom": plain("InfogainLoss", shapes={**MAP_LABELS, "h": (1, 1, 5, 5)}, tops="y p"),
-                     "ignore": plain("InfogainLoss", "loss_param { ignore_label: 0 }", {**MAP_LABELS, "h": (1, 1, 5, 5)}),
+                     "ignore": plain("InfogainLoss", "loss_param { ignore_label: 0 }",
+                                     {**MAP_LABELS, "h": (1, 1, 5, 5)}),
                      "axis_2": plain("InfogainLoss", "infogain_loss_param { axis: 2 }",
                                      {"x": (2, 3, 5, 4), "t": (2, 3, 1, 4), "h": (5, 5)})},
     "MultinomialLogisticLoss": {
@@ -259,7 +266,8 @@ CASES: dict[str, dict[str, str]] = {
     "HingeLoss": {"l1": plain("HingeLoss", shapes=LABELS),
                   "l2": plain("HingeLoss", "hinge_loss_param { norm: L2 }", {"x": (4, 5, 1), "t": (4, 1)})},
     "ContrastiveLoss": {
-        "plain": plain("ContrastiveLoss", "contrastive_loss_param { margin: 4 }", {"a": (8, 5), "b": (8, 5), "s": (8,)}),
+        "plain": plain("ContrastiveLoss", "contrastive_loss_param { margin: 4 }",
+                       {"a": (8, 5), "b": (8, 5), "s": (8,)}),
         "legacy": plain("ContrastiveLoss", "contrastive_loss_param { margin: 9 legacy_version: true }",
                         {"a": (8, 5), "b": (8, 5), "s": (8, 1)})},
     "Accuracy": {"plain": plain("Accuracy", shapes=LABELS),
@@ -336,7 +344,8 @@ def test_layers_of_one_name_do_not_share_anything(tmp_path):
 def test_behind_a_filter_the_number_of_items_varies(tmp_path):
     text = inputs(x=(6, 4, 3, 3), s=(6,)) + (
         'layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "f" }'
-        'layer { name: "c" type: "Convolution" bottom: "f" top: "c" convolution_param { num_output: 2 kernel_size: 3 } }'
+        'layer { name: "c" type: "Convolution" bottom: "f" top: "c"'
+        " convolution_param { num_output: 2 kernel_size: 3 } }"
         'layer { name: "r" type: "ReLU" bottom: "c" top: "c" }'
         'layer { name: "i" type: "InnerProduct" bottom: "c" top: "i" inner_product_param { num_output: 2 } }'
         'layer { name: "p" type: "Softmax" bottom: "i" top: "p" }'
