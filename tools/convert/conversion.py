@@ -13,7 +13,8 @@ from mgcaffe.prototxt.whole_files import flush_folder
 from mgcaffe.tools.convert.allowances import check_allowances
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
-from mgcaffe.tools.convert.formats import Opened, Options, Writer, open_model, split_models, writer_of
+from mgcaffe.tools.convert.format_tables import open_model, writer_of
+from mgcaffe.tools.convert.formats import Opened, Options, Writer, split_models
 from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, seeded_inputs, table
 
 _UNPROVEN = ".unproven"
@@ -149,7 +150,7 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], options: Optio
     fed = {opened.name_of(name) or name: value for name, value in inputs.items()}
     ours = opened.side().run(fed)
     del net
-    opened.__dict__.pop("net", None)  # the cached one
+    opened.close()
     theirs = writer.side(paths, options).run(inputs)
     return compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
 

@@ -1,12 +1,12 @@
-"""The formats that models are converted from and to, and how each is told by the names and the content of files.
+"""What a format of models is made of: a reader, a writer, and what both are given. format_tables.py has them all.
 
 A reader opens a model as an `Opened`: something that can be run, and, unless it is only there to be compared, brought
-into the form between all formats. A writer writes files, and runs what it has written. Both tables are ordered; the
-first entry that recognises the names is taken.
+into the form between all formats. A writer writes files, and runs what it has written.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -79,6 +79,11 @@ class Opened:
         """The net of the model, in its TEST phase and with its weights."""
         return self.source.build(seed=self.options.seed)
 
+    def close(self) -> None:
+        """Give the memory of the net back; it would be built again where it is asked for."""
+        self.__dict__.pop("net", None)
+        gc.collect()  # a net's parts point at each other
+
     def name_of(self, value: str) -> str | None:
         """Return what the model calls a value of the net (`value_names`); None where it has none such."""
         return self.source.names.get(value)
@@ -120,65 +125,6 @@ class Writer:
     side: Callable[[Sequence[Path], Options], Side]
 
 
-def _open_caffe(words: Sequence[str], options: Options) -> Opened:
-    from mgcaffe.tools.convert.caffe_files import CaffeFiles
-
-    return CaffeFiles(words, options)
-
-
-def _open_onnx(words: Sequence[str], options: Options) -> Opened:
-    from mgcaffe.tools.convert.onnx_files import OnnxFile
-
-    return OnnxFile(words, options)
-
-
-def _write_caffe(opened: Opened, paths: Sequence[Path], options: Options) -> None:
-    from mgcaffe.tools.convert.caffe_files import write_caffe
-
-    write_caffe(opened.net, opened.source, *paths)
-
-
-def _run_caffe(paths: Sequence[Path], options: Options) -> Side:
-    from mgcaffe.tools.convert.caffe_files import CaffeFiles
-
-    return CaffeFiles([str(path) for path in paths], Options(seed=options.seed)).side()
-
-
-def _caffe_paths(path: Path) -> Sequence[Path]:
-    """Return the net and its weights: beside a prototxt `.caffemodel`, beside weights `.prototxt`."""
-    ending = ending_of(path.name, WEIGHTS_ENDINGS)
-    if ending is None:
-        return path, path.with_suffix(".caffemodel")
-    return path.with_name(path.name.removesuffix(ending) + ".prototxt"), path
-
-
-def _write_onnx(opened: Opened, paths: Sequence[Path], options: Options) -> None:
-    from mgcaffe.tools.convert.onnx_files import write_onnx
-
-    write_onnx(opened.net, paths[0], options)
-
-
-def _run_onnx(paths: Sequence[Path], options: Options) -> Side:
-    from mgcaffe.tools.convert.onnx_side import OnnxSide
-
-    return OnnxSide(paths[0])
-
-
-READERS: list[Reader] = [
-    Reader("ONNX", "FILE.onnx", lambda words: _ends(words, (".onnx",)), _open_onnx),
-    # Last: a net may be called anything.
-    Reader("Caffe", "NET.prototxt WEIGHTS.caffemodel", lambda words: True, _open_caffe),
-]
-WRITERS: list[Writer] = [
-    Writer("ONNX", (".onnx",), lambda path: (path,), _write_onnx, _run_onnx),
-    Writer("Caffe", (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe),
-]
-
-
-def _ends(words: Sequence[str], endings: tuple[str, ...]) -> bool:
-    return ending_of(words[0], endings) is not None
-
-
 def ending_of(name: str, endings: Sequence[str]) -> str | None:
     """Return which of the endings, the longest first, a name has, in small letters or others."""
     return next((end for end in sorted(endings, key=len, reverse=True) if name.lower().endswith(end)), None)
@@ -193,22 +139,3 @@ def split_models(words: Sequence[str]) -> list[list[str]]:
         else:
             models.append([word])
     return models
-
-
-def open_model(words: Sequence[str], options: Options) -> Opened:
-    """Open a model of any format."""
-    reader = next(reader for reader in READERS if reader.matches(words))
-    return reader.open(words, options)
-
-
-def writer_of(path: str) -> Writer:
-    """Return the writer for a file of this name.
-
-    Raises:
-        UsageError: no format has names like this one.
-    """
-    for writer in WRITERS:
-        if ending_of(path, writer.endings):
-            return writer
-    known = ", ".join(ending for writer in WRITERS for ending in writer.endings)
-    raise UsageError(f"the name '{path}' does not say which format to write", hint=f"end it with one of {known}")

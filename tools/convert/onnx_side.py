@@ -138,14 +138,15 @@ def _session(path: Path, more: Sequence[str], has_external: bool) -> Any:
     addition = onnx.ModelProto(graph=onnx.GraphProto(output=[onnx.ValueInfoProto(name=name) for name in more]))
     # Messages that follow each other are read as one, so the outputs can be written behind the model as it is: no
     # second copy of the weights in memory.
+    # Beside the model only where other files belong to it.
     folder = path.resolve().parent if has_external else None
-    with tempfile.TemporaryDirectory(prefix=".mgcaffe-", dir=folder) as scratch:
-        copy = Path(scratch) / "model.onnx"
-        shutil.copyfile(path, copy)
-        with copy.open("ab") as file:
-            file.write(addition.SerializeToString())
+    with tempfile.NamedTemporaryFile(prefix=".mgcaffe-", suffix=".onnx", dir=folder) as copy:
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, copy, 1 << 20)
+        copy.write(addition.SerializeToString())
+        copy.flush()
         try:
-            return onnxruntime.InferenceSession(str(copy), options, providers=["CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(copy.name, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise DataError(f"{path}: onnxruntime does not take it: {_first_line(error)}") from None
 

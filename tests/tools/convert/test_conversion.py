@@ -1,0 +1,196 @@
+"""Conversions as a whole: formats by name, the proof, files under another name until it holds; comparisons."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import mgcaffe
+from mgcaffe.errors import DataError, UsageError
+from mgcaffe.prototxt import read_net, write_binary
+from mgcaffe.tools.convert import conversion
+from mgcaffe.tools.convert.conversion import compare_models, convert
+from mgcaffe.tools.convert.format_tables import open_model
+from mgcaffe.tools.convert.formats import Options, split_models
+from mgcaffe.tools.convert.model import read_model
+from tests.support.onnxkit import fill_at_random
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+NET = """
+name: "small"
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 6 dim: 6 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 4 kernel_size: 3 } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_param { num_output: 5 } }
+layer { name: "prob" type: "Softmax" bottom: "ip" top: "prob" }
+"""
+OLD_NET = """
+name: "old"
+input: "data" input_dim: 2 input_dim: 3 input_dim: 6 input_dim: 6
+layers { name: "conv" type: CONVOLUTION bottom: "data" top: "conv" convolution_param { num_output: 4 kernel_size: 3 } }
+layers { name: "relu" type: RELU bottom: "conv" top: "conv" }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with a net and its weights."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.prototxt").write_text(NET)
+    net = read_model("net.prototxt").build(seed=1)
+    fill_at_random(net)
+    write_binary(net.to_proto(), "net.caffemodel")
+    return tmp_path
+
+
+@pytest.fixture
+def wrong_onnx(monkeypatch):
+    """The ONNX side gives other values than it should."""
+    from mgcaffe.tools.convert.onnx_side import OnnxSide
+
+    right = OnnxSide.run
+
+    def run(self, inputs):
+        return {name: value + (name == "ip") * np.float32(0.5) for name, value in right(self, inputs).items()}
+
+    monkeypatch.setattr(OnnxSide, "run", run)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir() if path.name not in ("net.prototxt", "net.caffemodel"))
+
+
+def test_a_net_becomes_an_onnx_file_that_is_proven(folder):
+    result = mgcaffe.convert(["net.prototxt", "net.caffemodel"], "out.onnx")
+    assert result.holds and names(folder) == ["out.onnx"]
+    assert {each.name for each in result.differences} == {"conv@conv", "conv", "ip", "prob"}
+    assert result.differences[0].largest_relative < 1e-5
+    assert str(result).endswith("wrote out.onnx")
+
+
+def test_another_input_shape_is_written_into_the_model(folder):
+    result = convert("net.prototxt", "out.onnx", input_shape=(5, 3, 6, 6))
+    assert result.notes == ("no weights are given: those of the fillers are used (seed 0)",)
+    side = open_model(["out.onnx"], Options()).side()
+    assert side.inputs == {"data": (5, 3, 6, 6)}
+    with pytest.raises(UsageError, match="--input_shape image: the net has no such input"):
+        convert("net.prototxt", "out.onnx", input_shape={"image": (1, 3, 6, 6)})
+
+
+def test_where_the_proof_fails_the_files_keep_another_name(folder, wrong_onnx):
+    (folder / "out.onnx").write_bytes(b"from before")
+    result = convert(["net.prototxt", "net.caffemodel"], "out.onnx")
+    assert not result.holds and result.differences[0].name == "ip"
+    assert names(folder) == ["out.onnx", "out.unproven.onnx"]
+    assert (folder / "out.onnx").read_bytes() == b"from before"
+    assert [path.name for path in result.files] == ["out.unproven.onnx"]
+    assert convert(["net.prototxt", "net.caffemodel"], "out.onnx", tolerance=9).holds
+    assert names(folder) == ["out.onnx"]
+
+
+def test_an_error_leaves_nothing_behind(folder, monkeypatch):
+    def fail(*arguments):
+        raise DataError("broken")
+
+    monkeypatch.setattr(conversion, "compare", fail)
+    with pytest.raises(DataError, match="broken"):
+        convert("net.prototxt", "out.onnx")
+    assert names(folder) == []
+
+
+def test_without_the_check_the_result_and_the_file_say_so(folder, wrong_onnx):
+    import onnx
+
+    result = convert("net.prototxt", "out.onnx", check=False)
+    assert result.holds and not result.differences
+    assert "not compared with its source (--no_check)" in str(result)
+    assert onnx.load("out.onnx").doc_string == "not compared with its source (--no_check)"
+
+
+@pytest.mark.parametrize(
+    ("target", "written"),
+    [
+        ("new.prototxt", ["new.caffemodel", "new.prototxt"]),
+        ("new.caffemodel", ["new.caffemodel", "new.prototxt"]),
+        ("new.caffemodel.h5", ["new.caffemodel.h5", "new.prototxt"]),
+        ("new.h5", ["new.h5", "new.prototxt"]),
+    ],
+)
+def test_nets_and_weights_are_written_in_other_forms_and_back(folder, target, written):
+    result = convert(["net.prototxt", "net.caffemodel"], target)
+    assert names(folder) == written and result.differences[0].largest_absolute == 0
+    weights = next(path for path in result.files if path.suffix != ".prototxt")
+    back = convert(["new.prototxt", weights], "back.prototxt")
+    assert back.differences[0].largest_absolute == 0
+    assert read_net("back.caffemodel").layer[1].blobs[0] == read_net("net.caffemodel").layer[1].blobs[0]
+    assert read_net("back.prototxt") == read_net("net.prototxt")
+
+
+def test_an_old_net_is_upgraded_on_the_way(folder):
+    (folder / "old.prototxt").write_text(OLD_NET)
+    convert("old.prototxt", "new.prototxt")
+    text = (folder / "new.prototxt").read_text()
+    assert "layers" not in text and 'type: "Convolution"' in text and "input_param" in text
+    assert read_net("new.prototxt") == read_net("old.prototxt")
+
+
+def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
+    with pytest.raises(UsageError, match=r"the name 'out\.txt' does not say which format to write"):
+        convert("net.prototxt", "out.txt")
+    with pytest.raises(UsageError, match=r"net\.prototxt would be written, but it is what is read"):
+        convert(["net.prototxt", "net.caffemodel"], "net.caffemodel.h5")
+    convert(["net.prototxt", "net.caffemodel"], "out.onnx")
+    with pytest.raises(UsageError, match="out.onnx is of a format that nothing can be made from"):
+        convert("out.onnx", "other.prototxt")
+    with pytest.raises(UsageError, match="2 models are given to convert"):
+        convert(["net.prototxt", "other.prototxt"], "out.onnx")
+    with pytest.raises(UsageError, match="--allow=everything: there is nothing of this name"):
+        convert("net.prototxt", "out.onnx", allow=["everything"])
+
+
+def test_weights_belong_to_the_net_before_them():
+    words = ["a.prototxt", "a.caffemodel", "b.onnx", "c.prototxt", "c.caffemodel.h5"]
+    assert split_models(words) == [words[:2], words[2:3], words[3:]]
+
+
+def test_two_models_of_different_formats_are_compared_by_name(folder):
+    convert(["net.prototxt", "net.caffemodel"], "out.onnx")
+    result = compare_models(["out.onnx"], ["net.prototxt", "net.caffemodel"])
+    assert result.holds and {each.name for each in result.differences} == {"conv@conv", "conv", "ip", "prob"}
+    other = compare_models(["net.prototxt"], ["out.onnx"], seed=3)
+    assert not other.holds
+
+
+def test_models_without_a_common_name_are_compared_by_their_outputs(folder):
+    text = (
+        NET.replace('"data"', '"image"').replace('"prob"', '"scores"').replace('"conv"', '"c"').replace('"ip"', '"i"')
+    )
+    (folder / "renamed.prototxt").write_text(text)
+    weights = read_net("net.caffemodel")
+    for layer in weights.layer:
+        layer.name = {"conv": "c", "ip": "i"}.get(layer.name, layer.name)
+    write_binary(weights, "renamed.caffemodel")
+    convert(["renamed.prototxt", "renamed.caffemodel"], "renamed.onnx")
+    result = compare_models(["net.prototxt", "net.caffemodel"], ["renamed.onnx"])
+    assert result.holds and [each.name for each in result.differences] == ["prob"]
+    (folder / "more.prototxt").write_text(text + 'layer { name: "more" type: "ReLU" bottom: "i" top: "more" }')
+    with pytest.raises(DataError, match="no value has one name in both models, and their outputs are prob and more"):
+        compare_models(["net.prototxt"], ["more.prototxt"])
+
+
+def test_a_difference_that_is_infinite_is_none_in_json(folder):
+    from mgcaffe.tools.convert.proof import Difference, document
+
+    worst = Difference("a", math.inf, math.inf)
+    assert document([worst, dataclasses.replace(worst, largest_absolute=1.0, largest_relative=0.5)]) == {
+        "largest_relative": None,
+        "blobs": [
+            {"name": "a", "largest_absolute": None, "largest_relative": None},
+            {"name": "a", "largest_absolute": 1.0, "largest_relative": 0.5},
+        ],
+    }

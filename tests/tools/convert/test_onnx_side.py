@@ -1,0 +1,75 @@
+"""ONNX files as a side of a proof, also those that other programs wrote."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from mgcaffe.errors import DataError, UsageError
+from mgcaffe.tools.convert.onnx_side import OnnxSide, need_onnx
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+def model(tmp_path, shape=(2, 3), *, external=False, operator="Relu"):
+    """A product with a matrix of ones, then an operator: two nodes, one output."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = numpy_helper.from_array(np.ones((3, 300), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node(operator, ["h"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [weights],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    path = tmp_path / "model.onnx"
+    onnx.save(made, str(path), save_as_external_data=external, location="weights.bin")
+    return path
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_every_value_between_nodes_is_given(tmp_path, external):
+    side = OnnxSide(model(tmp_path, external=external))
+    assert (side.inputs, side.outputs) == ({"x": (2, 3)}, ["y"])
+    values = side.run({"x": -np.ones((2, 3), np.float32)})
+    assert set(values) == {"h", "y"}
+    assert (values["h"] == -3).all() and (values["y"] == 0).all()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == ({"model.onnx", "weights.bin"} if external else {"model.onnx"})
+
+
+def test_open_sizes_have_to_be_given(tmp_path):
+    path = model(tmp_path, ("N", 3))
+    with pytest.raises(UsageError, match=r"input 'x' has the open shape \(N, 3\)\n.*--input_shape x="):
+        OnnxSide(path)
+    assert OnnxSide(path, {"x": (5, 3)}).inputs == {"x": (5, 3)}
+    assert OnnxSide(path, {"": (4, 3)}).inputs == {"x": (4, 3)}
+
+
+def test_what_onnxruntime_cannot_run_is_one_line(tmp_path):
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(b"\xff" * 40)
+    with pytest.raises(DataError, match=r"bad\.onnx is no ONNX model: "):
+        OnnxSide(path)
+    with pytest.raises(DataError, match=r"cannot read .*none\.onnx: No such file"):
+        OnnxSide(tmp_path / "none.onnx")
+    with pytest.raises(DataError, match=r"model\.onnx: onnxruntime does not take it: ") as caught:
+        OnnxSide(model(tmp_path, operator="Unheard"))
+    assert "\n" not in str(caught.value)
+    side = OnnxSide(model(tmp_path))
+    with pytest.raises(DataError, match=r"model\.onnx: onnxruntime cannot run it: "):
+        side.run({"x": np.ones((2, 4), np.float32)})
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name.startswith("onnx") else find(name))
+    with pytest.raises(UsageError, match="onnx is not installed\n  pip install 'mgcaffe\\[onnx\\]'"):
+        need_onnx("onnx")
+    with pytest.raises(UsageError, match="onnx and onnxruntime are not installed"):
+        need_onnx("onnx", "onnxruntime")

@@ -1,0 +1,95 @@
+"""The formats that models are converted from and to, told by the names of files.
+
+Both tables are ordered; the first entry that recognises the names is taken. What an entry needs is imported when it is
+used, so that a format whose packages are missing is in nobody's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mgcaffe.errors import UsageError
+from mgcaffe.tools.convert.formats import WEIGHTS_ENDINGS, Opened, Options, Reader, Writer, ending_of
+
+if TYPE_CHECKING:
+    from mgcaffe.tools.convert.proof import Side
+
+
+def _open_caffe(words: Sequence[str], options: Options) -> Opened:
+    from mgcaffe.tools.convert.caffe_files import CaffeFiles
+
+    return CaffeFiles(words, options)
+
+
+def _open_onnx(words: Sequence[str], options: Options) -> Opened:
+    from mgcaffe.tools.convert.onnx_files import OnnxFile
+
+    return OnnxFile(words, options)
+
+
+def _write_caffe(opened: Opened, paths: Sequence[Path], options: Options) -> None:
+    from mgcaffe.tools.convert.caffe_files import write_caffe
+
+    write_caffe(opened.net, opened.source, *paths)
+
+
+def _run_caffe(paths: Sequence[Path], options: Options) -> Side:
+    from mgcaffe.tools.convert.caffe_files import CaffeFiles
+
+    return CaffeFiles([str(path) for path in paths], Options(seed=options.seed)).side()
+
+
+def _caffe_paths(path: Path) -> Sequence[Path]:
+    """Return the net and its weights: beside a prototxt `.caffemodel`, beside weights `.prototxt`."""
+    ending = ending_of(path.name, WEIGHTS_ENDINGS)
+    if ending is None:
+        return path, path.with_suffix(".caffemodel")
+    return path.with_name(path.name.removesuffix(ending) + ".prototxt"), path
+
+
+def _write_onnx(opened: Opened, paths: Sequence[Path], options: Options) -> None:
+    from mgcaffe.tools.convert.onnx_files import write_onnx
+
+    write_onnx(opened.net, paths[0], options)
+
+
+def _run_onnx(paths: Sequence[Path], options: Options) -> Side:
+    from mgcaffe.tools.convert.onnx_side import OnnxSide
+
+    return OnnxSide(paths[0])
+
+
+READERS: list[Reader] = [
+    Reader("ONNX", "FILE.onnx", lambda words: _ends(words, (".onnx",)), _open_onnx),
+    # Last: a net may be called anything.
+    Reader("Caffe", "NET.prototxt WEIGHTS.caffemodel", lambda words: True, _open_caffe),
+]
+WRITERS: list[Writer] = [
+    Writer("ONNX", (".onnx",), lambda path: (path,), _write_onnx, _run_onnx),
+    Writer("Caffe", (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe),
+]
+
+
+def _ends(words: Sequence[str], endings: tuple[str, ...]) -> bool:
+    return ending_of(words[0], endings) is not None
+
+
+def open_model(words: Sequence[str], options: Options) -> Opened:
+    """Open a model of any format."""
+    reader = next(reader for reader in READERS if reader.matches(words))
+    return reader.open(words, options)
+
+
+def writer_of(path: str) -> Writer:
+    """Return the writer for a file of this name.
+
+    Raises:
+        UsageError: no format has names like this one.
+    """
+    for writer in WRITERS:
+        if ending_of(path, writer.endings):
+            return writer
+    known = ", ".join(ending for writer in WRITERS for ending in writer.endings)
+    raise UsageError(f"the name '{path}' does not say which format to write", hint=f"end it with one of {known}")
