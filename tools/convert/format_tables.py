@@ -62,7 +62,7 @@ def _run_onnx(paths: Sequence[Path], options: Options) -> Side:
 
 
 READERS: list[Reader] = [
-    Reader("ONNX", "FILE.onnx", lambda words: _ends(words, (".onnx",)), _open_onnx),
+    Reader("ONNX", "FILE.onnx", lambda words: _ends(words, (".onnx",)), _open_onnx, ", to be compared"),
     # Last: a net may be called anything.
     Reader("Caffe", "NET.prototxt WEIGHTS.caffemodel", lambda words: True, _open_caffe),
 ]

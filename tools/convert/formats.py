@@ -98,12 +98,14 @@ class Reader:
         written: how a user writes such a model on the command line.
         matches: whether a model's words are of this format.
         open: opens it; called with the words and the options.
+        remark: what the documentation adds.
     """
 
     name: str
     written: str
     matches: Callable[[Sequence[str]], bool]
     open: Callable[[Sequence[str], Options], Opened]
+    remark: str = ""
 
 
 @dataclass(frozen=True)

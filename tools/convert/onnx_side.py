@@ -99,7 +99,7 @@ class OnnxSide:
             DataError: onnxruntime cannot compute it.
         """
         names = [output.name for output in self._session.get_outputs()]
-        fed = {name: np.asarray(inputs[name]).astype(kind) for name, kind in self._types.items()}
+        fed: dict[str, np.ndarray] = {name: np.asarray(inputs[name]).astype(kind) for name, kind in self._types.items()}
         try:
             values = self._session.run(names, fed)
         except Exception as error:  # onnxruntime has a class for each of its codes, none of them public

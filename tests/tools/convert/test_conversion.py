@@ -145,7 +145,7 @@ def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
     with pytest.raises(UsageError, match=r"net\.prototxt would be written, but it is what is read"):
         convert(["net.prototxt", "net.caffemodel"], "net.caffemodel.h5")
     convert(["net.prototxt", "net.caffemodel"], "out.onnx")
-    with pytest.raises(UsageError, match="out.onnx is of a format that nothing can be made from"):
+    with pytest.raises(UsageError, match=r"out\.onnx is of a format that nothing can be made from"):
         convert("out.onnx", "other.prototxt")
     with pytest.raises(UsageError, match="2 models are given to convert"):
         convert(["net.prototxt", "other.prototxt"], "out.onnx")

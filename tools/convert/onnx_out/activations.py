@@ -111,6 +111,11 @@ OPERATORS = (
     Operator("Exp", exp, "Mul, Add, Exp", any_batch=True),
     Operator("Log", log, "Mul, Add, Log", any_batch=True),
     Operator(
-        "Dropout", dropout, "Identity", {"phase": "TRAIN, written at the layer: values drop at random"}, any_batch=True
+        "Dropout",
+        dropout,
+        "Identity",
+        {"phase: TRAIN": "at the layer: values drop at random"},
+        ("dropout_ratio",),
+        any_batch=True,
     ),
 )

@@ -101,7 +101,7 @@ def _largest(e: Emitter, x: str, axis: int, size: int, count: int) -> tuple[str,
 
 
 OPERATORS = (
-    Operator("Eltwise", eltwise, "Add, Sum, Mul, Max", any_batch=True),
+    Operator("Eltwise", eltwise, "Add, Sum, Mul, Max", without_effect=("stable_prod_grad",), any_batch=True),
     Operator("Scale", scale, "Mul, Add, Reshape", any_batch=True),
     Operator("Bias", bias, "Add, Reshape", any_batch=True),
     Operator("Axpy", axpy, "Mul, Add, Reshape", any_batch=True),

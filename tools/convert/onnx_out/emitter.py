@@ -26,6 +26,7 @@ class Operator:
         write: gives the names of the tops' values, having added the nodes that make them.
         becomes: ONNX's operators that its nodes may be, in a text with commas.
         refuses: by field (or what else decides), what cannot be written, for the documentation.
+        without_effect: fields that count in training only, or not at all.
         any_batch: what is written holds for any number of items, as behind a Filter.
     """
 
@@ -33,6 +34,7 @@ class Operator:
     write: Write
     becomes: str
     refuses: dict[str, str] = field(default_factory=dict)
+    without_effect: tuple[str, ...] = ()
     any_batch: bool = False
 
 

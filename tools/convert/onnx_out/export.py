@@ -85,5 +85,7 @@ class _Export:
             self._varying.update(top for blob, top in zip(node.tops, tops, strict=True) if blob.shape)
         for blob, top, end in zip(node.tops, tops, ends, strict=True):
             self._values[id(blob)] = top
-            shape = ("items", *blob.shape[1:]) if top in self._varying else tuple(blob.shape)
+            shape: list[int | str] = [*blob.shape]
+            if top in self._varying:
+                shape[0] = "items"
             (self.graph.outputs if end else self.graph.values).append(value_info(top, shape))

@@ -89,12 +89,21 @@ def embed(e: Emitter, layer: Embed) -> list[str]:
     return [e.node("Add", y, e.weight(1)) if len(layer.parameters) > 1 else y]
 
 
+_NO_EFFECT = ("force_nd_im2col",)
+
 OPERATORS = (
-    Operator("Convolution", convolution, "Conv, Reshape", any_batch=True),
-    Operator("Deconvolution", deconvolution, "ConvTranspose, Reshape", any_batch=True),
-    Operator("DepthwiseConvolution", convolution, "Conv, Reshape", any_batch=True),
-    Operator("ConvolutionDepthwise", convolution, "Conv, Reshape", any_batch=True),
-    Operator("Im2col", im2col, "Conv, Reshape"),
-    Operator("InnerProduct", inner_product, "Flatten, Gemm, Reshape", any_batch=True),
+    Operator("Convolution", convolution, "Conv, Reshape", without_effect=_NO_EFFECT, any_batch=True),
+    Operator("Deconvolution", deconvolution, "ConvTranspose, Reshape", without_effect=_NO_EFFECT, any_batch=True),
+    Operator("DepthwiseConvolution", convolution, "Conv, Reshape", without_effect=_NO_EFFECT, any_batch=True),
+    Operator("ConvolutionDepthwise", convolution, "Conv, Reshape", without_effect=_NO_EFFECT, any_batch=True),
+    Operator("Im2col", im2col, "Conv, Reshape", without_effect=("num_output", "group", "bias_term", "force_nd_im2col")),
+    Operator(
+        "InnerProduct",
+        inner_product,
+        "Flatten, Gemm, Reshape",
+        {"relu": "true (a field of a fork)"},
+        ("negative_slope",),
+        any_batch=True,
+    ),
     Operator("Embed", embed, "Cast, Gather, Add", any_batch=True),
 )

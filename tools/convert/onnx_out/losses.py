@@ -196,6 +196,7 @@ OPERATORS = (
         "InfogainLoss",
         infogain_loss,
         f"Softmax, Max, Log, Squeeze, Gather, Transpose, Mul, ReduceSum, Div, {_LABELS}",
+        {"normalize": "as in Caffe"},
     ),
     Operator(
         "MultinomialLogisticLoss",

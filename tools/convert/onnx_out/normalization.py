@@ -90,8 +90,14 @@ def normalize(e: Emitter, layer: Normalize) -> list[str]:
 _FORMULA = "ReduceMean, Sub, Mul, Add, Sqrt, Div"
 
 OPERATORS = (
-    Operator("BatchNorm", batch_norm, f"BatchNormalization, {_FORMULA}", any_batch=True),
-    Operator("BN", bn, f"BatchNormalization, {_FORMULA}", any_batch=True),
+    Operator(
+        "BatchNorm",
+        batch_norm,
+        f"BatchNormalization, {_FORMULA}",
+        without_effect=("moving_average_fraction",),
+        any_batch=True,
+    ),
+    Operator("BN", bn, f"BatchNormalization, {_FORMULA}", without_effect=("momentum", "frozen"), any_batch=True),
     Operator("LRN", lrn, "LRN, Mul, AveragePool, Add, Pow", any_batch=True),
     Operator("MVN", mvn, _FORMULA, any_batch=True),
     Operator("Normalize", normalize, "ReduceSumSquare, Add, Sqrt, Div, Mul", any_batch=True),

@@ -21,7 +21,7 @@ _FAMILIES = (activations, arithmetic, filters, losses, normalization, pooling, r
 OPERATORS: Mapping[str, Operator] = {entry.layer_type: entry for family in _FAMILIES for entry in family.OPERATORS}
 """By layer type."""
 
-_READS_RECORDS = "it reads records, and a model that runs elsewhere is fed: convert the deploy net"
+_READS_RECORDS = "it reads records, where a converted model is fed: convert the deploy net"
 
 WITHOUT: Mapping[str, str] = {
     **dict.fromkeys(("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "DummyData"), _READS_RECORDS),

@@ -144,7 +144,7 @@ def interp(e: Emitter, layer: Interp) -> list[str]:
 
 
 _LAST_ROI_OPSET = 21
-_AT_RANDOM = {"phase": "TRAIN, written at the layer: STOCHASTIC draws pixels at random"}
+_AT_RANDOM = {"phase: TRAIN": "at the layer: STOCHASTIC draws pixels at random"}
 
 OPERATORS = (
     Operator(

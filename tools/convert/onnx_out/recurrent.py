@@ -152,11 +152,11 @@ def _with_state(e: Emitter, layer: RecurrentLayer, y: str, final: Sequence[str])
     return [y, *(e.reshape(part, (1, e.bottom_shapes[0][1], layer.hidden)) for part in final)]
 
 
-_STATE = {"expose_hidden": "false, unless --allow=carried_state: the state goes on from one run to the next"}
+_STATE = {"expose_hidden: false": "unless `--allow=carried_state`: the state goes on from one run to the next"}
 _UNIT = "Split, Sigmoid, Tanh, Mul, Add"
 
 OPERATORS = (
-    Operator("LSTM", lstm, "Reshape, Gemm, Flatten, Add, Transpose, Scan", _STATE),
-    Operator("RNN", rnn, "Reshape, Gemm, Flatten, Add, Transpose, Scan, Tanh", _STATE),
+    Operator("LSTM", lstm, "Reshape, Gemm, Flatten, Add, Transpose, Scan", _STATE, ("debug_info",)),
+    Operator("RNN", rnn, "Reshape, Gemm, Flatten, Add, Transpose, Scan, Tanh", _STATE, ("debug_info",)),
     Operator("LSTMUnit", lstm_unit, f"Reshape, {_UNIT}"),
 )

@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from mgcaffe.engine import registry
+from mgcaffe.prototxt import BlobProto, fill_blob, write_binary
 from mgcaffe.tools.convert.onnx_out.operators import INPUT, OPERATORS, WITHOUT
 from tests.support.netkit import inputs
 from tests.support.onnxkit import differences, random_net, write
@@ -56,8 +57,11 @@ POOLINGS = {
     "global": "global_pooling: true",
     "whole_image": "kernel_h: 7 kernel_w: 9",
     "fork_ceil_mode": "kernel_size: 2 stride: 2 ceil_mode: false",
+    "fork_torch_pooling": "kernel_size: 2 stride: 2 torch_pooling: true",
 }
 
+TWO_SIDES = "kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 3 pad_h: 1 pad_w: 0"
+DEPTHWISE = f"num_output: 4 group: 4 bias_term: false {TWO_SIDES}"
 SQUARE = 'layer { name: "s" type: "Power" bottom: "x" top: "s" power_param { power: 2 } }'
 
 CASES: dict[str, dict[str, str]] = {
@@ -88,7 +92,7 @@ CASES: dict[str, dict[str, str]] = {
     "Convolution": {
         "k3": conv("num_output: 6 kernel_size: 3"),
         "no_bias": conv("num_output: 6 kernel_size: 3 bias_term: false"),
-        "all_fields": conv("num_output: 6 kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 3 pad_h: 1 pad_w: 2 group: 2"),
+        "all_fields": conv(f"num_output: 6 group: 2 {TWO_SIDES}"),
         "dilation": conv("num_output: 2 kernel_size: 3 dilation: 2 pad: 1"),
         "two_bottoms": conv("num_output: 2 kernel_size: 3", shapes={"a": (2, 4, 7, 9), "b": (2, 4, 7, 9)}, tops="c d"),
         "one_axis": conv("num_output: 2 kernel_size: 3 stride: 2", shapes={"x": (2, 4, 9)}),
@@ -102,12 +106,18 @@ CASES: dict[str, dict[str, str]] = {
         "upsampler": conv("num_output: 4 kernel_size: 4 stride: 2 pad: 1 group: 4", "Deconvolution"),
         "dilation": conv("num_output: 3 kernel_size: 3 dilation: 2 stride: 2", "Deconvolution"),
         "axis": conv("num_output: 2 kernel_size: 3 axis: 2", "Deconvolution", {"x": (2, 3, 4, 5, 4)}),
+        "two_sides": conv(f"num_output: 3 {TWO_SIDES}", "Deconvolution"),
     },
     "DepthwiseConvolution": {"plain": conv("kernel_size: 3 stride: 2 pad: 1", "DepthwiseConvolution"),
+                             "dilation": conv("kernel_size: 2 dilation: 2", "DepthwiseConvolution"),
+                             "fields": conv(DEPTHWISE, "DepthwiseConvolution"),
                              "axis": conv("kernel_size: 3 axis: 2", "DepthwiseConvolution", {"x": (2, 3, 4, 7, 9)})},
-    "ConvolutionDepthwise": {"plain": conv("kernel_size: 3 bias_term: false", "ConvolutionDepthwise"),
+    "ConvolutionDepthwise": {"plain": conv("kernel_size: 3 stride: 2 pad: 1", "ConvolutionDepthwise"),
+                             "dilation": conv("kernel_size: 2 dilation: 2", "ConvolutionDepthwise"),
+                             "fields": conv(DEPTHWISE, "ConvolutionDepthwise"),
                              "axis": conv("kernel_size: 3 axis: 2", "ConvolutionDepthwise", {"x": (2, 3, 4, 7, 9)})},
-    "Im2col": {"k3": conv("kernel_size: 3 stride: 2 pad: 1 dilation: 1", "Im2col"),
+    "Im2col": {"k3": conv("kernel_size: 3 stride: 2 pad: 1 dilation: 2", "Im2col"),
+               "two_sides": conv(TWO_SIDES, "Im2col"),
                "axis": conv("kernel_size: 2 axis: 2", "Im2col", {"x": (2, 3, 4, 5, 4)})},
     "InnerProduct": {
         "image": plain("InnerProduct", "inner_product_param { num_output: 6 }"),
@@ -199,8 +209,10 @@ CASES: dict[str, dict[str, str]] = {
     },
     "Concat": {"channels": plain("Concat", shapes={"a": (2, 3, 2), "b": (2, 1, 2)}),
                "axis": plain("Concat", "concat_param { axis: -1 }", {"a": (2, 3), "b": (2, 1), "c": (2, 2)}),
+               "old": plain("Concat", "concat_param { concat_dim: 0 }", {"a": (2, 3), "b": (1, 3)}),
                "one": plain("Concat")},
-    "Slice": {"even": plain("Slice", tops="a b"), "one": plain("Slice", tops="a"),
+    "Slice": {"old": plain("Slice", "slice_param { slice_dim: 0 }", tops="a b"),
+              "even": plain("Slice", tops="a b"), "one": plain("Slice", tops="a"),
               "points": plain("Slice", "slice_param { axis: -1 slice_point: 2 slice_point: 3 }", tops="a b c")},
     "Split": {"explicit": plain("Split", tops="a b")},
     "Reshape": {
@@ -241,12 +253,15 @@ CASES: dict[str, dict[str, str]] = {
         "plain": plain("SoftmaxWithLoss", shapes=LABELS),
         "two_tops": plain("SoftmaxWithLoss", shapes=LABELS, tops="y p"),
         "no_top": inputs(**LABELS) + 'layer { name: "l" type: "SoftmaxWithLoss" bottom: "x" bottom: "t" }',
+        "axis": plain("SoftmaxWithLoss", "softmax_param { axis: 2 }", {"x": (2, 3, 5, 4), "t": (2, 3, 1, 4)}),
         "map_ignore": plain("SoftmaxWithLoss", "loss_param { ignore_label: 2 }", MAP_LABELS),
         "full": plain("SoftmaxWithLoss", "loss_param { ignore_label: 2 normalization: FULL }", MAP_LABELS),
         "batch": plain("SoftmaxWithLoss", "loss_param { normalize: false ignore_label: 1 }", MAP_LABELS),
         "none": plain("SoftmaxWithLoss", "loss_param { normalization: NONE label_smoothing: 0.1 }", MAP_LABELS),
     },
-    "InfogainLoss": {"bottom": plain("InfogainLoss", shapes={**MAP_LABELS, "h": (1, 1, 5, 5)}, tops="y p"),
+    "InfogainLoss": {"batch": plain("InfogainLoss", "loss_param { normalization: BATCH_SIZE }",
+                                    {**MAP_LABELS, "h": (1, 1, 5, 5)}),
+                     "bottom": plain("InfogainLoss", shapes={**MAP_LABELS, "h": (1, 1, 5, 5)}, tops="y p"),
                      "ignore": plain("InfogainLoss", "loss_param { ignore_label: 0 }",
                                      {**MAP_LABELS, "h": (1, 1, 5, 5)}),
                      "axis_2": plain("InfogainLoss", "infogain_loss_param { axis: 2 }",
@@ -255,6 +270,7 @@ CASES: dict[str, dict[str, str]] = {
         "of_softmax": inputs(**LABELS) + 'layer { name: "s" type: "Softmax" bottom: "x" top: "s" } layer { name: "l"'
                       ' type: "MultinomialLogisticLoss" bottom: "s" bottom: "t" top: "y" }'},
     "SigmoidCrossEntropyLoss": {
+        "normalize": plain("SigmoidCrossEntropyLoss", "loss_param { normalize: true }", {"x": (4, 5), "t": (4, 5)}),
         "plain": plain("SigmoidCrossEntropyLoss", shapes={"x": (4, 5), "t": (4, 5)}),
         "ignore": plain("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 0 normalization: VALID }",
                         {"x": (4, 5), "t": (4, 5, 1)})},
@@ -273,6 +289,7 @@ CASES: dict[str, dict[str, str]] = {
     "Accuracy": {"plain": plain("Accuracy", shapes=LABELS),
                  "top_3": plain("Accuracy", "accuracy_param { top_k: 3 }", MAP_LABELS),
                  "classes": plain("Accuracy", "accuracy_param { ignore_label: 1 }", MAP_LABELS, "y c"),
+                 "axis": plain("Accuracy", "accuracy_param { axis: -1 }", {"x": (2, 3, 5), "t": (2, 3)}),
                  "one_class": plain("Accuracy", shapes={"x": (4, 1), "t": (4,)})},
 }  # fmt: skip
 
@@ -321,6 +338,14 @@ def test_blobs_that_layers_write_in_place_and_values_that_split_keep_their_names
     ]  # fmt: skip
     assert [tensor.name for tensor in model.graph.initializer] == ["fc/0", "fc/1"]
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(model.graph.initializer[0]), net.parameters[0].data)
+
+
+def test_a_matrix_that_a_loss_reads_from_a_file_is_in_the_model(tmp_path):
+    blob = BlobProto()
+    fill_blob(blob, np.random.default_rng(0).random((1, 1, 5, 5), dtype=np.float32))
+    write_binary(blob, tmp_path / "h.binaryproto")
+    text = plain("InfogainLoss", f'infogain_loss_param {{ source: "{tmp_path}/h.binaryproto" }}', LABELS)
+    assert differences(random_net(text), tmp_path / "net.onnx")[0].largest_relative <= TOLERANCE
 
 
 def test_a_parameter_that_two_layers_share_is_there_once(tmp_path):

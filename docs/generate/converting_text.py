@@ -1,0 +1,77 @@
+"""What the page about converting says beside the tables."""
+
+INTRODUCTION = """
+# Converting models
+
+Made by `python -m docs.generate.converting --write` from the tables in `tools/convert/`; do not edit it by hand.
+
+`engine convert IN... OUT` writes a model in another format, runs both on the same inputs, and gives the result its
+name only if they compute the same. `engine compare A B` runs any two models and shows how far apart they are. From
+Python, `mgcaffe.convert(IN, OUT)` does the same and returns the differences.
+
+```sh
+pip install 'mgcaffe[onnx]'        # onnx and onnxruntime, for everything about ONNX
+engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx
+engine compare deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx
+engine convert old.prototxt old.caffemodel new.caffemodel.h5    # today's form, and HDF5; also writes new.prototxt
+```
+
+Nothing is downloaded, and nothing is approximated: what the target cannot express is refused with the layer, the file
+and the line (exit code 65), unless `--allow` names it.
+
+## Formats
+"""
+
+FORMATS = """
+Formats are told by the names of files. A weights file (`.caffemodel`, `.caffemodel.h5`, `.h5`) belongs to the net
+before it, so a model is one word or two. A net and weights may be of any age and form that [formats.md](formats.md)
+names; what is written is today's form. A net needs Input layers: convert the deploy net, not the training net. Where
+no weights are given, those of the net's fillers are used (`--seed`), and the output says so.
+"""
+
+PROOF = """
+## The proof
+
+Both sides run in the TEST phase on the same seeded inputs (`--seed`): normally distributed values, whole numbers
+where a layer wants labels, row numbers or sequence indicators. Every value that has a name on both sides is compared:
+the largest absolute difference, and the same relative to the largest value of that blob on either side. The table
+shows the worst blobs first. Above the tolerance (`--tolerance`, 1e-4) the exit code is 65, and what was built stays
+under another name, `net.unproven.onnx` for `net.onnx`, beside a file of the target's name that may have been there
+before.
+
+- `--json FILE` writes `{"largest_relative": ..., "blobs": [{"name", "largest_absolute", "largest_relative"}]}`;
+  `null` stands where a value is not finite on one side alone.
+- `--no_check` leaves the comparison out; the output says so, and so does an ONNX file in its description.
+- `--input_shape [BLOB=]N,C,H,W` gives an input another shape than the net's, in the model that is written as well.
+- `engine compare` matches values by name and inputs by name, or else in their order; where no name is in both models,
+  the outputs are compared in their order. Values that two nets agree on by accident, such as zeros, prove nothing:
+  give weights.
+
+## What can be allowed
+"""
+
+TO_ONNX = """
+## From Caffe to ONNX
+
+One file, opset {opset} (21 where a net has ROIPooling). Inputs are the tops of Input layers, with the net's own batch
+size; outputs are the blobs that nothing reads. Values are called as the blobs; where a layer works in place, the
+value that it writes over is `blob@layer`, after the layer that made it, so that each can be looked at and compared.
+Weights are called `layer/number`, as in a caffemodel; BatchNorm's statistics are divided by its third blob, and a
+parameter that layers share is there once. Splits that a net gets by itself, where a blob has several readers, leave
+no trace.
+
+The weights are written from where they lie in memory, so a conversion needs little more than the net and
+onnxruntime's own copy. A file of 2 GiB or more is refused.
+
+A field is *expressed* if the model computes what it says; *without effect* if it counts in training only, or does not
+change the result; fillers are without effect, since the weights are there. Fields that say how to compute (`engine`
+and the like) are without effect as well, and those of forks that our engine refuses are refused here too:
+[layers.md](layers.md) lists both for each type. `phase`, `include`, `exclude`, `loss_weight`, `param` and
+`propagate_down` of a layer are those of the TEST phase or of training, and leave nothing behind.
+"""
+
+WITHOUT = """
+### Types without an equivalent
+
+These are refused:
+"""
