@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from mgcaffe.engine.parameter import Parameter
@@ -53,6 +54,7 @@ class ParameterArena:
         owned: (layer index, layer name, parameter) of every parameter that owns its values, in layer order.
         dtype: of data and gradients.
         device: where they live.
+        rarely_diff: gradients will hardly be needed (a net to test): on a CPU, their memory is not taken before that.
 
     Attributes:
         data, diff: flat tensors of all values and all gradients.
@@ -60,7 +62,14 @@ class ParameterArena:
         slices: one a parameter, ascending by offset.
     """
 
-    def __init__(self, owned: Sequence[tuple[int, str, Parameter]], dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        owned: Sequence[tuple[int, str, Parameter]],
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        rarely_diff: bool = False,
+    ) -> None:
         training = [entry for entry in owned if entry[2].lr_mult != 0]
         frozen = [entry for entry in owned if entry[2].lr_mult == 0]
         self.slices: list[ArenaSlice] = []
@@ -70,7 +79,11 @@ class ParameterArena:
             offset += parameter.count
         self.trainable = sum(parameter.count for _, _, parameter in training)
         self.data = torch.zeros(offset, dtype=dtype, device=device)
-        self.diff = torch.zeros(offset, dtype=dtype, device=device)
+        if rarely_diff and device.type == "cpu":
+            # NumPy's zeros are pages that the system hands out on the first write; PyTorch writes its own at once.
+            self.diff = torch.from_numpy(np.zeros(offset, np.float64 if dtype == torch.float64 else np.float32))
+        else:
+            self.diff = torch.zeros(offset, dtype=dtype, device=device)
         self._offsets = {id(piece.parameter): piece.offset for piece in self.slices}
         for piece in self.slices:
             piece.parameter.data = self.view(self.data, piece.parameter)

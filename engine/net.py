@@ -214,7 +214,7 @@ class Net:
         mine = [entry for entry in owned if id(entry[2]) not in lent]
         sizes.check_all(self.layers, mine)
         try:
-            self.arena = ParameterArena(mine, self.dtype, self.device)
+            self.arena = ParameterArena(mine, self.dtype, self.device, rarely_diff=self.phase == TEST)
         except (RuntimeError, MemoryError) as error:
             largest, _, _ = max(mine, key=lambda entry: entry[2].count)
             sizes.explain(self.layers[largest], "allocating all parameters, this layer's being the largest", error)

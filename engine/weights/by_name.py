@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -147,13 +148,22 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
     if refused_at is not None:
         rows = "; ".join(f"layer '{row.layer}': {row.detail}" for row in report.refused)
         raise NetError(f"weights in {source} do not fit: {rows}", location=refused_at.location(), hint=FROM_SCRATCH)
-    # All are read before the first is copied: a damaged file leaves the net as it was.
-    planned = [
-        (target.parameters[index], blob.load()) for target, layer in pairs for index, blob in layer.blobs.items()
-    ]
-    for parameter, values in planned:
-        parameter.data.copy_(torch.tensor(values).reshape(parameter.shape))
+    planned = [(target.parameters[index], blob) for target, layer in pairs for index, blob in layer.blobs.items()]
+    # All are read before the first is copied, so that a damaged file leaves the net as it was; and then once more, one
+    # at a time, which costs little, where keeping them would cost as much memory as all weights.
+    for _, blob in planned:
+        blob.load()
+    for parameter, blob in planned:
+        _copy(parameter.data, blob.load())
     return report
+
+
+def _copy(target: torch.Tensor, values: NDArray[Any]) -> None:
+    """Copy values into a tensor of as many values."""
+    if target.device.type == "cpu":
+        np.copyto(target.numpy(), values.reshape(target.shape))
+    else:
+        target.copy_(torch.tensor(values).reshape(target.shape))
 
 
 def layers_to_proto(net: NetParameter, layers: Sequence[Layer], diff: bool) -> None:

@@ -130,3 +130,12 @@ def test_a_net_lays_out_each_owned_parameter_once(sharing):
     ]
     storages = {parameter.data.untyped_storage().data_ptr() for parameter in net.parameters}
     assert storages == {net.arena.data.untyped_storage().data_ptr()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_that_are_rarely_needed_are_zeros_that_can_be_written(dtype):
+    weight = parameter(2, 3)
+    flat = ParameterArena([(0, "a", weight)], dtype, CPU, rarely_diff=True)
+    assert flat.diff.dtype == weight.diff.dtype == dtype and not flat.diff.any()
+    weight.diff[1, 2] = 7
+    assert flat.diff.tolist() == [0, 0, 0, 0, 0, 7]

@@ -10,8 +10,10 @@ import torch
 
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.net import Net
+from mgcaffe.engine.weights import by_name
+from mgcaffe.engine.weights.hdf5_image import is_hdf5
 from mgcaffe.errors import DataError, UsageError
-from mgcaffe.prototxt import NetParameter, NetSource, read_net_source
+from mgcaffe.prototxt import NetParameter, NetSource, read_net, read_net_source
 from mgcaffe.prototxt.files import net_source
 
 
@@ -59,6 +61,7 @@ class Model:
             DataError: no layer of the net is named in the weights.
             NetError, PrototxtError: as for `Net` and `Net.copy_trained_layers`.
         """
+        weights = self._weights_message()  # before the net takes its memory
         net = Net(self.source.param, sources=self.source, phase=TEST, dtype=dtype, stages=stages, seed=seed)
         if not net.inputs:
             net.close()
@@ -68,10 +71,19 @@ class Model:
             )
         if self.weights is None:
             return net
-        report = net.copy_trained_layers(self.weights)
+        if isinstance(weights, NetParameter) and isinstance(self.weights, Path):
+            report = by_name.copy_message(net.layers, weights, str(self.weights))
+        else:
+            report = net.copy_trained_layers(weights)
         if net.parameters and not report.copied:
             raise DataError(f"no layer of {self.source.path} is named in {self.weights}")
         return net
+
+    def _weights_message(self) -> NetParameter | Path | None:
+        """Return the weights, read if they are a binary file."""
+        if isinstance(self.weights, Path) and not is_hdf5(self.weights):
+            return read_net(self.weights)
+        return self.weights
 
 
 def read_model(net: str | Path, weights: str | Path | None = None, *, strict: bool = False) -> Model:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -194,3 +196,25 @@ def test_a_difference_that_is_infinite_is_none_in_json(folder):
             {"name": "a", "largest_absolute": 1.0, "largest_relative": 0.5},
         ],
     }
+
+
+@pytest.mark.slow
+def test_a_conversion_takes_little_more_memory_than_three_times_the_weights(folder):
+    """The weights once in the file that is read, once in the net, and the largest of them on its way between."""
+    text = NET.replace("num_output: 5", "num_output: 400000")
+    (folder / "large.prototxt").write_text(text)
+    weights = 4 * 400_001 * 64
+    net = read_model("large.prototxt").build(seed=1)
+    write_binary(net.to_proto(), "large.caffemodel")
+    del net
+    script = (
+        "import resource, sys, torch, onnx, onnxruntime\n"
+        "from mgcaffe.tools.convert.conversion import convert\n"
+        "def most(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        "convert('net.prototxt', 'small.onnx', check=False)\n"
+        "before = most()\n"
+        "convert(['large.prototxt', 'large.caffemodel'], 'large.onnx', check=False)\n"
+        "print(most() - before)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert int(result.stdout) < 3.3 * weights
