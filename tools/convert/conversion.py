@@ -172,10 +172,10 @@ def _shapes(given: Mapping[str, tuple[int, ...]] | tuple[int, ...] | None) -> tu
 
 
 def _notes(opened: Opened) -> tuple[str, ...]:
-    """Say where the weights come from, if the user did not."""
+    """Say where weights come from that the user did not give, and which ones were not needed."""
     if isinstance(opened, CaffeFiles) and len(opened.words) == 1 and opened.net.parameters:
         return (f"no weights are given: those of the fillers are used (seed {opened.options.seed})",)
-    return ()
+    return tuple(opened.source.skipped) if opened.net else ()
 
 
 def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:

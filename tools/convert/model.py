@@ -26,11 +26,13 @@ class Model:
         weights: layers that hold the net's parameters in their `blobs`, by name; None: those of fillers.
         names: for a blob (by its name here) the name of the same value in the model that this one was made from; blobs
             that stand for none are missing.
+        skipped: after `build`, what of the weights found no place in the net, and which layers found no weights.
     """
 
     source: NetSource
     weights: NetParameter | Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    skipped: Sequence[str] = field(default=(), init=False)
 
     @classmethod
     def of_message(cls, param: NetParameter, names: Mapping[str, str], *, file: str) -> Model:
@@ -69,12 +71,13 @@ class Model:
                 f"{self.source.path} has no Input layer",
                 hint="give the deploy net",
             )
-        if self.weights is None:
+        if weights is None:
             return net
         if isinstance(weights, NetParameter) and isinstance(self.weights, Path):
             report = by_name.copy_message(net.layers, weights, str(self.weights))
         else:
             report = net.copy_trained_layers(weights)
+        self.skipped = [f"layer '{row.layer}': {row.detail}" for row in report.skipped]
         if net.parameters and not report.copied:
             raise DataError(f"no layer of {self.source.path} is named in {self.weights}")
         return net

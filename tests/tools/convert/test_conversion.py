@@ -141,6 +141,17 @@ def test_an_old_net_is_upgraded_on_the_way(folder):
     assert read_net("new.prototxt") == read_net("old.prototxt")
 
 
+def test_weights_that_are_missing_and_weights_that_are_not_needed_are_named(folder):
+    weights = read_net("net.caffemodel")
+    weights.layer[1].name = "gone"
+    write_binary(weights, "other.caffemodel")
+    result = convert(["net.prototxt", "other.caffemodel"], "out.onnx")
+    assert result.notes == (
+        "layer 'gone': the net has no layer of this name",
+        "layer 'conv': the file has no layer of this name; keeps its values",
+    )
+
+
 def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
     with pytest.raises(UsageError, match=r"the name 'out\.txt' does not say which format to write"):
         convert("net.prototxt", "out.txt")
