@@ -23,10 +23,11 @@ and the line (exit code 65), unless `--allow` names it.
 """
 
 FORMATS = """
-Formats are told by the names of files. A weights file (`.caffemodel`, `.caffemodel.h5`, `.h5`) belongs to the net
-before it, so a model is one word or two. A net and weights may be of any age and form that [formats.md](formats.md)
-names; what is written is today's form. A net needs Input layers: convert the deploy net, not the training net. Where
-no weights are given, those of the net's fillers are used (`--seed`), and the output says so.
+Formats are told by the names of files. A weights file (`.caffemodel`, `.caffemodel.h5`, `.h5`, or what is no text by
+its content) belongs to the net before it, so a model is one word or two. A net and weights may be of any age and form
+that [formats.md](formats.md) names; what is written is today's form. A net needs Input layers: convert the deploy
+net, not the training net. Where no weights are given, those of the net's fillers are used (`--seed`), and the output
+says so, as it names layers that found no weights and weights that found no layer.
 """
 
 PROOF = """

@@ -30,7 +30,7 @@ def run(flags: Flags, session: Session) -> int:
     """Compare; print the table."""
     session.refuse_ranks("compare")
     from mgcaffe.tools.convert.conversion import compare_models
-    from mgcaffe.tools.convert.formats import split_models
+    from mgcaffe.tools.convert.format_tables import split_models
     from mgcaffe.tools.convert.proof import TOLERANCE, write_json
 
     models = split_models(flags.files)

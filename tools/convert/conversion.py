@@ -13,8 +13,8 @@ from mgcaffe.prototxt.whole_files import flush_folder
 from mgcaffe.tools.convert.allowances import check_allowances
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
-from mgcaffe.tools.convert.format_tables import open_model, writer_of
-from mgcaffe.tools.convert.formats import Opened, Options, Writer, split_models
+from mgcaffe.tools.convert.format_tables import open_model, split_models, writer_of
+from mgcaffe.tools.convert.formats import Opened, Options, Writer
 from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, seeded_inputs, table
 
 _UNPROVEN = ".unproven"

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from mgcaffe.tools.convert.proof import Side
 
 
+_SAMPLE = 4096
+
+
 def _open_caffe(words: Sequence[str], options: Options) -> Opened:
     from mgcaffe.tools.convert.caffe_files import CaffeFiles
 
@@ -74,6 +77,30 @@ WRITERS: list[Writer] = [
 
 def _ends(words: Sequence[str], endings: tuple[str, ...]) -> bool:
     return ending_of(words[0], endings) is not None
+
+
+def split_models(words: Sequence[str]) -> list[list[str]]:
+    """Return the words of each model: weights belong to the net before them."""
+    models: list[list[str]] = []
+    for word in words:
+        if models and len(models[-1]) == 1 and _is_weights(word):
+            models[-1].append(word)
+        else:
+            models.append([word])
+    return models
+
+
+def _is_weights(word: str) -> bool:
+    """Return whether a word names weights: by its ending, else by the file's first bytes, which are no text's."""
+    if ending_of(word, WEIGHTS_ENDINGS):
+        return True
+    if any(reader.matches([word]) for reader in READERS[:-1]):
+        return False
+    try:
+        with Path(word).open("rb") as file:
+            return any(byte < 32 and byte not in b"\t\n\v\f\r" for byte in file.read(_SAMPLE))
+    except OSError:
+        return False
 
 
 def open_model(words: Sequence[str], options: Options) -> Opened:

@@ -130,14 +130,3 @@ class Writer:
 def ending_of(name: str, endings: Sequence[str]) -> str | None:
     """Return which of the endings, the longest first, a name has, in small letters or others."""
     return next((end for end in sorted(endings, key=len, reverse=True) if name.lower().endswith(end)), None)
-
-
-def split_models(words: Sequence[str]) -> list[list[str]]:
-    """Return the words of each model: weights (by their names' endings) belong to the net before them."""
-    models: list[list[str]] = []
-    for word in words:
-        if models and ending_of(word, WEIGHTS_ENDINGS) and len(models[-1]) == 1:
-            models[-1].append(word)
-        else:
-            models.append([word])
-    return models

@@ -15,8 +15,8 @@ from mgcaffe.errors import DataError, UsageError
 from mgcaffe.prototxt import read_net, write_binary
 from mgcaffe.tools.convert import conversion
 from mgcaffe.tools.convert.conversion import compare_models, convert
-from mgcaffe.tools.convert.format_tables import open_model
-from mgcaffe.tools.convert.formats import Options, split_models
+from mgcaffe.tools.convert.format_tables import open_model, split_models
+from mgcaffe.tools.convert.formats import Options
 from mgcaffe.tools.convert.model import read_model
 from tests.support.onnxkit import fill_at_random
 
@@ -169,6 +169,17 @@ def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
 def test_weights_belong_to_the_net_before_them():
     words = ["a.prototxt", "a.caffemodel", "b.onnx", "c.prototxt", "c.caffemodel.h5"]
     assert split_models(words) == [words[:2], words[2:3], words[3:]]
+
+
+def test_weights_of_any_name_are_known_by_their_content(folder):
+    convert(["net.prototxt", "net.caffemodel"], "new.caffemodel.h5")
+    for name in ("net.caffemodel", "new.caffemodel.h5"):
+        (folder / "snapshot_10").write_bytes((folder / name).read_bytes())
+        assert split_models(["net.prototxt", "snapshot_10"]) == [["net.prototxt", "snapshot_10"]]
+        assert convert(["net.prototxt", "snapshot_10"], "out.onnx").notes == ()
+    (folder / "text").write_text(NET)
+    assert split_models(["net.prototxt", "text"]) == [["net.prototxt"], ["text"]]
+    assert split_models(["net.prototxt", "out.onnx"]) == [["net.prototxt"], ["out.onnx"]]
 
 
 def test_two_models_of_different_formats_are_compared_by_name(folder):
