@@ -64,6 +64,10 @@ no trace.
 The weights are written from where they lie in memory, so a conversion needs little more than the net and
 onnxruntime's own copy. A file of 2 GiB or more is refused.
 
+Behind a Filter the number of items varies from run to run, and layers whose form needs to know it (Reshape, Slice and
+others) are refused there. A label or row number that does not exist, which is an error here, is not looked for by the
+model.
+
 A field is *expressed* if the model computes what it says; *without effect* if it counts in training only, or does not
 change the result; fillers are without effect, since the weights are there. Fields that say how to compute (`engine`
 and the like) are without effect as well, and those of forks that our engine refuses are refused here too:

@@ -74,7 +74,7 @@ def rnn(e: Emitter, layer: RNN) -> list[str]:
 
 
 def lstm_unit(e: Emitter, layer: LSTMUnit) -> list[str]:
-    """Write out the unit's formula: Split, Sigmoid, Tanh, Mul and Add."""
+    """Split, Sigmoid, Tanh, Mul and Add, by the unit's formula."""
     cell, gates, indicators = e.bottoms
     keep = e.reshape(indicators, (1, e.bottom_shapes[0][1], 1))
     return list(_unit(e, gates, e.node("Mul", cell, keep)))

@@ -28,7 +28,7 @@ def cut(e: Emitter, layer: Slice) -> list[str]:
 
 
 def same(e: Emitter, layer: Layer) -> list[str]:
-    """Give the bottom itself; Identity where a top is an output of the net."""
+    """Identity where a top is an output of the net; else the bottom itself, without a node."""
     return [e.x] * e.top_count
 
 
