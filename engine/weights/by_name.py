@@ -161,7 +161,8 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
 def _copy(target: torch.Tensor, values: NDArray[Any]) -> None:
     """Copy values into a tensor of as many values."""
     if target.device.type == "cpu":
-        np.copyto(target.numpy(), values.reshape(target.shape))
+        with np.errstate(all="ignore"):  # a double may be too large for a float: it becomes infinite
+            np.copyto(target.numpy(), values.reshape(target.shape))
     else:
         target.copy_(torch.tensor(values).reshape(target.shape))
 

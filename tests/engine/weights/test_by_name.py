@@ -113,6 +113,14 @@ def test_doubles_and_floats_both_arrive():
     assert torch.equal(other.arena.data, net.arena.data.double())
 
 
+def test_a_double_that_no_float_can_hold_becomes_infinite():
+    large = make_net(NET)
+    large.parameters[0].data.fill_(1e300)
+    net = make_net(NET, dtype=torch.float32)
+    net.copy_trained_layers(large.to_proto())
+    assert torch.isinf(net.parameters[0].data).all()
+
+
 @pytest.mark.parametrize(
     ("saved", "wanted", "fits"),
     [
