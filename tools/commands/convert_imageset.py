@@ -1,64 +1,66 @@
-"""`engine convert_imageset`: an LMDB of the images that a list names (Caffe: tools/convert_imageset.cpp).
+"""`engine convert_imageset`: an LMDB of images (Caffe: tools/convert_imageset.cpp).
 
-Keys are `%08d_<path>`, as Caffe's. Beside the database lies a file with the sum of each record (engine.data.lmdb_sums).
+Keys are `%08d_<path>`, and records are those of Caffe, byte for byte (engine/data/image_records.py). Images come from a
+list, as in Caffe, from a tree of folders, or from tar archives. Beside the database lies a file with the sum of each
+record (engine/data/lmdb/sums.py), and, from a tree of folders, `classes.txt`: the folders' names, a line each.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_OK, DataError, UsageError
+from mgcaffe.tools.datasets.image_sources import Entry, ImageSource, read_archives, read_folders, read_image_list
+from mgcaffe.tools.datasets.record_progress import RecordProgress
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from
 from mgcaffe.tools.listeners.glog import log_line, start_logging
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
-    from mgcaffe.engine.types import Array
-    from mgcaffe.errors import Location
-    from mgcaffe.prototxt import Datum
+    from mgcaffe.engine.data.image_records import ImageForm, ImageRecord
+    from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 
-    Made = tuple[Datum, tuple[int, ...]]
+    Made = ImageRecord | DataError
 
-# OpenCV's quality, with which Caffe writes JPEG files.
-_JPEG_QUALITY = 95
-_FORMS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "bmp": "BMP", "tif": "TIFF", "tiff": "TIFF"}
-_TELL_EVERY = 1000
-
-
-@dataclass(frozen=True)
-class ImageForm:
-    """What becomes of each image.
-
-    Attributes:
-        color: three channels, or one.
-        size: height and width to resize to; None keeps each image's own.
-        encoded: store image files instead of pixels.
-        encode_type: of which kind; empty for the kind that each file's name says.
-    """
-
-    color: bool
-    size: tuple[int, int] | None
-    encoded: bool
-    encode_type: str
+CLASSES_FILE = "classes.txt"
+# How many images a thread converts before it hands them on, and how many such parts a thread is ahead.
+_PART = 8
+_PARTS_AHEAD = 3
+_USAGE = {
+    "list": "ROOTFOLDER/ LISTFILE DB_NAME",
+    "folders": "--source=folders ROOTFOLDER/ DB_NAME",
+    "tar": "--source=tar ARCHIVE.tar... DB_NAME",
+}
 
 
 def parser() -> FlagParser:
     """Return the flags of `engine convert_imageset`."""
     flags = FlagParser(
         "convert_imageset",
-        "Write an LMDB of the images that a list names, a line each: the path below ROOTFOLDER, a space, the label.",
+        "Write an LMDB of the images that a list names, a line each: the path below ROOTFOLDER, a space, the label.\n"
+        "Or of a tree of folders, one a class, or of tar archives: see --source.",
         files=("ROOTFOLDER/", "LISTFILE", "DB_NAME"),
         epilog=(
-            "example:\n  engine convert_imageset --shuffle --resize_height=256 --resize_width=256 images/ train.txt "
-            "train_lmdb"
+            "examples:\n"
+            "  engine convert_imageset --shuffle --resize_height=256 --resize_width=256 images/ train.txt train_lmdb\n"
+            "  engine convert_imageset --source=folders --shuffle images/train train_lmdb\n"
+            "  engine convert_imageset --source=tar --resume shards/train-000.tar shards/train-001.tar train_lmdb"
         ),
     )
+    flags.flag(
+        "source",
+        "where images and labels come from. list: as above. folders: ROOTFOLDER/ DB_NAME; one folder a class, labels "
+        "from 0 in the order of their names, which DB_NAME/classes.txt lists. tar: ARCHIVE.tar... DB_NAME; archives of "
+        "the webdataset form, labels in .cls files or as 'label' in .json files",
+        choices=tuple(_USAGE), default="list",
+    )  # fmt: skip
     flags.switch("gray", "store one channel instead of three")
     flags.switch("shuffle", "store the images in random order")
     flags.flag("shuffle_seed", "which random order", type=number_from(0), default=0, metavar="N")
@@ -67,151 +69,167 @@ def parser() -> FlagParser:
     flags.flag("resize_height", "height to resize to; 0 keeps it", type=number_from(0), default=0, metavar="N")
     flags.switch("check_size", "stop where an image has another size than the first")
     flags.switch("encoded", "store image files instead of pixels: smaller, and slower to read")
-    flags.flag("encode_type", "the kind of image file to store: png, jpg, ...; implies --encoded", default="")
-    flags.flag("threads", "images to convert at a time", type=number_from(1), default=2, metavar="N")
+    flags.flag(
+        "encode_type", "the kind of image file to store: png, jpg, ...; implies --encoded, and encodes every image anew",
+        default="",
+    )  # fmt: skip
+    flags.flag(
+        "threads", "images to convert at a time (default: as many as there are cores)", type=number_from(1), metavar="N"
+    )
+    flags.switch(
+        "resume", "go on with the records of the same command that was interrupted, in DB_NAME.partial, if there are any"
+    )
     return flags
 
 
 def run(flags: Flags, session: Session) -> int:
     """Write the database; images that cannot be read are reported and left out, as Caffe does."""
     session.refuse_ranks("convert_imageset")
-    if len(flags.files) != 3:
-        raise UsageError(
-            f"convert_imageset takes three names, not {len(flags.files)}",
-            hint="engine convert_imageset [flags] ROOTFOLDER/ LISTFILE DB_NAME",
-        )
     form = _form(flags)
     start_logging(speaks=True)
     from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 
-    root, listed, target = flags.files
-    entries = read_entries(listed)
+    target = flags.files[-1]
+    source = _source(flags)
+    for note in source.notes:
+        log_line(note, level=logging.WARNING)
+    entries = source.entries
     if flags.shuffle:
         from mgcaffe.engine.data import random_numbers
 
+        log_line("Shuffling data")
         order = random_numbers.permutation(random_numbers.stream(flags.shuffle_seed, "convert_imageset"), len(entries))
         entries = [entries[number] for number in order]
     log_line(f"A total of {len(entries)} images.", "convert_imageset.cpp:89")
-    left_out, shape = 0, None
-    with LmdbWriter(target) as writer:
-        for number, (path, _, location), made in _converted(root, entries, form, flags.threads):
-            if isinstance(made, DataError):
-                log_line(f"{location}: image '{root}{path}' is left out: {made.message}", level=logging.WARNING)
-                left_out += 1
-                continue
-            datum, found = made
-            shape = shape or found
-            if flags.check_size and found != shape:
-                raise DataError(
-                    f"image '{root}{path}' has shape {_times(found)}, the first one {_times(shape)}", location=location
-                )
-            writer.put(b"%08d_%s" % (number, path.encode()), datum.SerializeToString(deterministic=True))
-            if writer.count % _TELL_EVERY == 0:
-                log_line(f"Processed {writer.count} files.", "convert_imageset.cpp:144")
-        if not writer.count:
-            raise DataError(f"none of the {len(entries)} images of '{listed}' can be read")
+    with LmdbWriter(target, work=_work(entries, form), resume=flags.resume) as writer:
+        if source.classes:
+            writer.add_file(CLASSES_FILE, "".join(f"{name}\n" for name in source.classes).encode())
+        changed = _convert(writer, entries, form, flags)
     log_line(f"Processed {writer.count} files.", "convert_imageset.cpp:153")
-    if left_out:
-        log_line(f"{left_out} images could not be read and were left out.", level=logging.WARNING)
+    if writer.count < len(entries):
+        log_line(
+            f"{len(entries) - writer.count} images could not be read and were left out.", level=logging.WARNING
+        )
+    if changed:
+        kind, field = ("three channels", "force_color") if form.color else ("one channel", "force_gray")
+        log_line(
+            f"{changed} images are stored as the files that they are, which have another number of channels than {kind}:"
+            f" set transform_param {{ {field}: true }} in the data layer",
+            level=logging.WARNING,
+        )
     return EXIT_OK
 
 
 def _form(flags: Flags) -> ImageForm:
+    from mgcaffe.engine.data.image_records import ENCODINGS, ImageForm
+
+    wanted = {"list": 3, "folders": 2}.get(flags.source)
+    count = len(flags.files)
+    if count != wanted if wanted else count < 2:
+        number = {3: "three names", 2: "two names", None: "two names or more"}[wanted]
+        with_source = "" if flags.source == "list" else f" --source={flags.source}"
+        raise UsageError(
+            f"convert_imageset{with_source} takes {number}, not {count}",
+            hint=f"engine convert_imageset [flags] {_USAGE[flags.source]}",
+        )
     if flags.backend != "lmdb":
         raise UsageError("LevelDB databases are not written here", hint="use --backend=lmdb")
     if bool(flags.resize_height) != bool(flags.resize_width):
         raise UsageError("--resize_height and --resize_width go together", hint="give both or neither")
-    if flags.encode_type and flags.encode_type.lower() not in _FORMS:
-        raise UsageError(f"--encode_type={flags.encode_type}: known types are {', '.join(_FORMS)}")
+    if flags.encode_type and flags.encode_type.lower() not in ENCODINGS:
+        raise UsageError(f"--encode_type={flags.encode_type}: known types are {', '.join(ENCODINGS)}")
     size = (flags.resize_height, flags.resize_width) if flags.resize_height else None
     return ImageForm(not flags.gray, size, flags.encoded or bool(flags.encode_type), flags.encode_type.lower())
 
 
-def read_entries(listed: str) -> list[tuple[str, int, Location]]:
-    """Path, label and place of each line of a list.
+def _source(flags: Flags) -> ImageSource:
+    if flags.source == "folders":
+        return read_folders(flags.files[0])
+    if flags.source == "tar":
+        return read_archives(flags.files[:-1])
+    return read_image_list(*flags.files[:2])
 
-    Raises:
-        DataError: the list cannot be read, or a line does not end in a label.
-    """
-    from mgcaffe.engine.data.hdf5_files import read_list
 
-    entries = []
-    for line, location in read_list(listed):
-        path, _, label = line.rpartition(" ")
-        try:
-            entries.append((path.strip(), int(label), location))
-        except ValueError as error:
-            raise DataError(f"'{line}' does not end in a label, a whole number", location=location) from error
-    return entries
+def _work(entries: Sequence[Entry], form: ImageForm) -> str:
+    """Return a digest of all that the records follow from, but the images' own contents."""
+    digest = hashlib.sha256(repr(form).encode())
+    for entry in entries:
+        digest.update(f"{entry.name}\0{entry.label}\0{entry.path}\0{entry.offset}\0{entry.size}\n".encode())
+    return digest.hexdigest()
+
+
+def _convert(writer: LmdbWriter, entries: Sequence[Entry], form: ImageForm, flags: Flags) -> int:
+    """Write the records that are missing, and return how many hold a file with another number of channels."""
+    from mgcaffe.engine.data.datum import decode_datum
+
+    begin, shape, changed = 0, None, 0
+    if writer.last_key is not None and writer.first_value is not None:
+        begin = int(writer.last_key.partition(b"_")[0]) + 1
+        log_line(f"Going on after {writer.count} records of the run that was interrupted.")
+        shape = decode_datum(writer.first_value, form.color if form.encoded else None)[0].shape
+    threads = flags.threads or len(os.sched_getaffinity(0))
+    with RecordProgress(len(entries), "convert_imageset.cpp:144", done=begin) as progress:
+        for number, entry, made in _converted(entries, begin, form, threads):
+            if isinstance(made, DataError):
+                log_line(
+                    f"{entry.location}: image '{_image(entry)}' is left out: {made.message}", level=logging.WARNING
+                )
+                progress.advance(None)
+                continue
+            shape = shape or made.shape
+            if flags.check_size and made.shape != shape:
+                raise DataError(
+                    f"image '{_image(entry)}' has shape {_times(made.shape)}, the first one {_times(shape)}",
+                    location=entry.location,
+                )
+            changed += made.stored_channels != made.shape[0]
+            writer.put(b"%08d_%s" % (number, os.fsencode(entry.name)), made.value)
+            progress.advance(writer.count)
+    if not writer.count:
+        raise DataError(f"none of the {len(entries)} images of '{flags.files[-2]}' can be read")
+    return changed
+
+
+def _image(entry: Entry) -> str:
+    """Return what to call an entry's image in a message."""
+    return entry.path if entry.size is None else entry.name
 
 
 def _converted(
-    root: str, entries: Sequence[tuple[str, int, Location]], form: ImageForm, threads: int
-) -> Iterator[tuple[int, tuple[str, int, Location], Made | DataError]]:
-    """Each entry with its number and what became of it, in order, made by several threads a little ahead."""
-    waiting: deque[tuple[int, Future[Made | DataError]]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        for number, (path, label, _) in enumerate(entries):
-            waiting.append((number, pool.submit(_attempt, root + path, label, form)))
-            if len(waiting) > 8 * threads:
-                first, future = waiting.popleft()
-                yield first, entries[first], future.result()
+    entries: Sequence[Entry], begin: int, form: ImageForm, threads: int
+) -> Iterator[tuple[int, Entry, Made]]:
+    """Return each entry from `begin` on with its number and what became of it, in order, made by threads ahead."""
+    waiting: deque[tuple[int, Future[list[Made]]]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for start in range(begin, len(entries), _PART):
+            waiting.append((start, pool.submit(_attempt, entries[start : start + _PART], form)))
+            if len(waiting) > _PARTS_AHEAD * threads:
+                yield from _finished(entries, *waiting.popleft())
         while waiting:
-            first, future = waiting.popleft()
-            yield first, entries[first], future.result()
+            yield from _finished(entries, *waiting.popleft())
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _attempt(path: str, label: int, form: ImageForm) -> Made | DataError:
-    try:
-        return make_datum(path, label, form)
-    except DataError as error:
-        return error
+def _finished(entries: Sequence[Entry], start: int, made: Future[list[Made]]) -> Iterator[tuple[int, Entry, Made]]:
+    for number, record in enumerate(made.result(), start):
+        yield number, entries[number], record
 
 
-def make_datum(path: str, label: int, form: ImageForm) -> Made:
-    """Return the Datum of an image file, and the shape that the image has.
+def _attempt(entries: Sequence[Entry], form: ImageForm) -> list[Made]:
+    """Return the records of some entries, or why there is none."""
+    from mgcaffe.engine.data.image_records import record_of_file
 
-    Raises:
-        DataError: it cannot be read.
-    """
-    from mgcaffe.engine.data.images.decoding import decode_image
-    from mgcaffe.prototxt import Datum
-
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise DataError(str(error.strerror)) from error
-    pixels = decode_image(content, form.color, form.size)
-    if not form.encoded:
-        channels, height, width = pixels.shape
-        datum = Datum(channels=channels, height=height, width=width, label=label, data=pixels.tobytes())
-        return datum, pixels.shape
-    extension = Path(path).suffix[1:].lower()
-    kind = form.encode_type or extension
-    if kind not in _FORMS:
-        raise DataError(f"an image file of type '{kind}' cannot be written; give --encode_type")
-    as_it_is = _FORMS.get(extension) == _FORMS[kind] and form.size is None and _has_color(content) == form.color
-    data = content if as_it_is else _encode(pixels, _FORMS[kind])
-    return Datum(label=label, encoded=True, data=data), pixels.shape
-
-
-def _has_color(content: bytes) -> bool:
-    from mgcaffe.engine.data.images.decoding import decode_image
-
-    return len(decode_image(content)) == 3
-
-
-def _encode(pixels: Array, form: str) -> bytes:
-    """Return an image file; `pixels` are channels x height x width in the order B, G, R."""
-    import io
-
-    import numpy as np
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    image = Image.fromarray(np.ascontiguousarray(pixels[0] if len(pixels) == 1 else pixels[::-1].transpose(1, 2, 0)))
-    image.save(buffer, form, **({"quality": _JPEG_QUALITY} if form == "JPEG" else {}))
-    return buffer.getvalue()
+    made: list[Made] = []
+    for entry in entries:
+        try:
+            made.append(record_of_file(entry.read(), entry.label, form, Path(entry.name).suffix[1:]))
+        except OSError as error:
+            made.append(DataError(str(error.strerror)))
+        except DataError as error:
+            made.append(error)
+    return made
 
 
 def _times(shape: Sequence[int]) -> str:

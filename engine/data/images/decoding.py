@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mgcaffe.engine.types import Array
+from mgcaffe.engine.data.images.linear_resizing import resize_bytes
+from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
 
+if TYPE_CHECKING:
+    from PIL import Image
+
+Planes = list[bytes]
+
+_DECODING_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error)
 _ALPHA_MODES = ("RGBA", "LA", "PA")
 _DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
@@ -31,6 +37,62 @@ def decode_image(encoded: bytes, color: bool | None = None, size: tuple[int, int
     Raises:
         DataError: the bytes are no image, the image is cut off, or has more than 8 bits a channel.
     """
+    pixels = _decoded(encoded, color)
+    if size is not None and size != (pixels.height, pixels.width):
+        planes = resize_bytes(_array(pixels), *size).transpose(2, 0, 1)
+    else:
+        planes = _array(pixels).transpose(2, 0, 1)
+    return planes[[2, 1, 0, 3]] if len(planes) == 4 else planes[::-1]
+
+
+def decode_planes(encoded: bytes, color: bool, size: tuple[int, int] | None = None) -> tuple[Planes, Shape]:
+    """Decode an image to the bytes that a record holds: `decode_image`'s, and faster.
+
+    Args:
+        encoded: the bytes of an image file.
+        color: True for three channels, False for one.
+        size: height and width to resize to.
+
+    Returns:
+        The channels' bytes in the order B, G, R, and the shape, channels x height x width.
+
+    Raises:
+        DataError: see `decode_image`.
+    """
+    pixels = _decoded(encoded, color)
+    if size is not None and size != (pixels.height, pixels.width):
+        resized_pixels = resize_bytes(_array(pixels), *size)
+        planes = [resized_pixels[:, :, channel].tobytes() for channel in reversed(range(resized_pixels.shape[2]))]
+        return planes, (len(planes), *size)
+    planes = [pixels.tobytes("raw", band) for band in reversed(pixels.getbands())]
+    return planes, (len(planes), pixels.height, pixels.width)
+
+
+def channels_of(encoded: bytes) -> int:
+    """Return how many channels `decode_image` gives an image, from its head alone.
+
+    Raises:
+        DataError: the bytes are no image.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(encoded)) as image:
+            mode = "RGBA" if "transparency" in image.info and image.mode == "P" else _mode(image.mode, None)
+    except (*_DECODING_ERRORS, Image.DecompressionBombError) as error:
+        raise DataError(f"the encoded image cannot be decoded: {error}") from error
+    return len(mode)
+
+
+def resized(image: Array, height: int, width: int) -> Array:
+    """Return an image (uint8, channels x height x width) at another size, as `decode_image` gives it."""
+    if image.shape[1:] == (height, width):
+        return image
+    return resize_bytes(np.ascontiguousarray(image.transpose(1, 2, 0)), height, width).transpose(2, 0, 1)
+
+
+def _decoded(encoded: bytes, color: bool | None) -> Image.Image:
+    """Return an image of mode L, RGB or RGBA."""
     from PIL import Image
 
     try:
@@ -42,23 +104,18 @@ def decode_image(encoded: bytes, color: bool | None = None, size: tuple[int, int
             pixels: Image.Image = image
             if "transparency" in image.info and image.mode == "P":
                 pixels = image.convert("RGBA")
-            pixels = pixels.convert(_mode(pixels.mode, color))
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
+            mode = _mode(pixels.mode, color)
+            if pixels.mode == mode:
+                pixels.load()
+                return pixels
+            return pixels.convert(mode)
+    except (*_DECODING_ERRORS, Image.DecompressionBombError) as error:
         raise DataError(f"the encoded image cannot be decoded: {error}") from error
-    if size is not None and size != (pixels.height, pixels.width):
-        planes = _resized_planes(pixels.split(), *size)
-    else:
-        planes = np.atleast_3d(np.asarray(pixels)).transpose(2, 0, 1)
-    return planes[[2, 1, 0, 3]] if len(planes) == 4 else planes[::-1]
 
 
-def resized(image: Array, height: int, width: int) -> Array:
-    """Return an image (uint8, channels x height x width) at another size, as `decode_image` gives it."""
-    from PIL import Image
-
-    if image.shape[1:] == (height, width):
-        return image
-    return _resized_planes([Image.fromarray(np.ascontiguousarray(plane)) for plane in image], height, width)
+def _array(pixels: Image.Image) -> Array:
+    """Return rows x columns x channels."""
+    return np.atleast_3d(np.asarray(pixels))
 
 
 def _mode(mode: str, color: bool | None) -> str:
@@ -67,17 +124,3 @@ def _mode(mode: str, color: bool | None) -> str:
     if mode in ("L", "1"):
         return "L"
     return "RGBA" if mode in _ALPHA_MODES else "RGB"
-
-
-def _resized_planes(planes: Sequence[Any], height: int, width: int) -> Array:
-    """Resize as OpenCV's INTER_LINEAR: no smoothing before an image is made smaller, unlike Pillow's own resize."""
-    from PIL import Image
-
-    scale = (planes[0].width / width, 0.0, 0.0, 0.0, planes[0].height / height, 0.0)
-    resized_planes = [
-        # in floating point, since Pillow would cut fractions off rather than round them
-        plane.convert("F").transform((width, height), Image.Transform.AFFINE, scale, Image.Resampling.BILINEAR)
-        for plane in planes
-    ]
-    rounded: Array = np.rint(np.stack([np.asarray(plane) for plane in resized_planes]))
-    return rounded.astype(np.uint8)
