@@ -11,6 +11,7 @@
 | `Solver`                     | trains a net as a SolverParameter says (solvers/solver.py)                     |
 | `read_net`, `read_solver`    | read a prototxt file and return its message (prototxt/files.py)                |
 | `convert`                    | convert a model to another format, with proof (tools/convert/conversion.py)    |
+| `write_lmdb`                 | write the LMDB of any dataset of images (engine/data/dataset_writer.py)        |
 | `Schedule`                   | how gradients are merged for their all-reduce (comm/planning/schedules.py)     |
 | `EngineError` and the others | every error that is raised on purpose (errors/__init__.py)                     |
 
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgcaffe.comm.planning.schedules import Schedule
+    from mgcaffe.engine.data.dataset_writer import write_lmdb
     from mgcaffe.engine.net import Net
     from mgcaffe.errors import (
         CommError,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 _NAMES_OF_MODULE = {
     "comm.planning.schedules": ("Schedule",),
+    "engine.data.dataset_writer": ("write_lmdb",),
     "engine.net": ("Net",),
     "errors": (
         "CommError",
@@ -86,6 +89,7 @@ __all__ = [
     "convert",
     "read_net",
     "read_solver",
+    "write_lmdb",
 ]
 
 

@@ -34,9 +34,14 @@ COMMANDS = {
     "log": "read training logs into tables and plots",
     "convert": "convert a model to another format, and prove that it computes the same",
     "compare": "compare two models of any formats, blob by blob",
-    "convert_imageset": "write an LMDB of the images that a list names",
+    "convert_imageset": "write an LMDB of images, from a list, folders or tar archives",
+    "convert_mnist_data": "write an LMDB of MNIST's files",
+    "convert_mnist_siamese_data": "write an LMDB of random pairs of MNIST's images",
+    "convert_cifar_data": "write LMDBs of CIFAR-10's files",
     "convert_leveldb": "write an LMDB of the records of a LevelDB",
     "compute_image_mean": "compute the mean image of an LMDB",
+    "extract_features": "write blobs of a net as LMDBs",
+    "resize_and_crop_images": "cut squares of one size out of images",
     "check_lmdb": "check every page, record and sum of an LMDB",
 }
 

@@ -1,4 +1,4 @@
-"""An LMDB of any Python dataset: an iterable of (image, label) pairs, such as torchvision's and Hugging Face's datasets."""
+"""An LMDB of any Python dataset: an iterable of (image, label) pairs, such as those of torchvision and Hugging Face."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def write_lmdb(
     form = ImageForm(not gray, size, bool(encode_type), encode_type.lower())
     threads = threads or len(os.sched_getaffinity(0))
     waiting: deque[Future[ImageRecord]] = deque()
-    with LmdbWriter(folder, replace=replace) as writer, ThreadPoolExecutor(threads) as pool:
+    with LmdbWriter(Path(folder), replace=replace) as writer, ThreadPoolExecutor(threads) as pool:
         for number, item in enumerate(dataset):
             image, label = _pair(item, number, image_field, label_field)
             waiting.append(pool.submit(_record, image, label, form, number))

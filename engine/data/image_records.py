@@ -83,7 +83,7 @@ def record_of_file(content: bytes, label: int, form: ImageForm, extension: str =
     if not form.encode_type and form.size is None:
         value = Datum(data=content, label=label, encoded=True)
         return ImageRecord(_serialized(value), shape, channels_of(content))
-    return _encoded(planes, shape, label, ENCODINGS[kind])
+    return _encoded(planes, shape, label, kind)
 
 
 def record_of_array(image: Array, label: int, form: ImageForm) -> ImageRecord:
@@ -99,8 +99,32 @@ def record_of_array(image: Array, label: int, form: ImageForm) -> ImageRecord:
     planes = [image[:, :, channel].tobytes() for channel in reversed(range(image.shape[2]))]
     shape = (image.shape[2], image.shape[0], image.shape[1])
     if form.encoded:
-        return _encoded(planes, shape, label, ENCODINGS[form.encode_type])
+        return _encoded(planes, shape, label, form.encode_type)
     return _raw(planes, shape, label)
+
+
+def encode_image(planes: Sequence[bytes], shape: Shape, extension: str) -> bytes:
+    """Return an image file, a JPEG file with OpenCV's quality.
+
+    Args:
+        planes: the bytes of each channel, in the order B, G, R, or one.
+        shape: channels x height x width.
+        extension: the kind, a key of ENCODINGS.
+
+    Raises:
+        DataError: an unknown kind.
+    """
+    from PIL import Image
+
+    if extension not in ENCODINGS:
+        raise DataError(f"an image file of type '{extension}' cannot be written")
+    _, height, width = shape
+    bands = [Image.frombytes("L", (width, height), plane) for plane in reversed(planes)]
+    image = bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
+    buffer = io.BytesIO()
+    kind = ENCODINGS[extension]
+    image.save(buffer, kind, **({"quality": _JPEG_QUALITY} if kind == "JPEG" else {}))
+    return buffer.getvalue()
 
 
 def pixels_record(pixels: bytes, shape: Shape, label: int) -> bytes:
@@ -136,14 +160,7 @@ def _raw(planes: Sequence[bytes], shape: Shape, label: int) -> ImageRecord:
 
 
 def _encoded(planes: Sequence[bytes], shape: Shape, label: int, kind: str) -> ImageRecord:
-    from PIL import Image
-
-    _, height, width = shape
-    bands = [Image.frombytes("L", (width, height), plane) for plane in reversed(planes)]
-    image = bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **({"quality": _JPEG_QUALITY} if kind == "JPEG" else {}))
-    value = _serialized(Datum(data=buffer.getvalue(), label=label, encoded=True))
+    value = _serialized(Datum(data=encode_image(planes, shape, kind), label=label, encoded=True))
     return ImageRecord(value, shape, len(planes))
 
 
@@ -152,7 +169,7 @@ def _serialized(datum: Message) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Return a number as protobuf writes it: 7 bits a byte, the lowest first, the highest bit set in all but the last."""
+    """Return a number as protobuf writes it: 7 bits a byte, lowest first, the highest bit set but in the last."""
     parts = bytearray()
     while number > 127:
         parts.append(number & 127 | 128)

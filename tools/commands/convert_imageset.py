@@ -70,14 +70,15 @@ def parser() -> FlagParser:
     flags.switch("check_size", "stop where an image has another size than the first")
     flags.switch("encoded", "store image files instead of pixels: smaller, and slower to read")
     flags.flag(
-        "encode_type", "the kind of image file to store: png, jpg, ...; implies --encoded, and encodes every image anew",
-        default="",
+        "encode_type",
+        "the kind of image file to store: png, jpg, ...; implies --encoded, and encodes every image anew", default="",
     )  # fmt: skip
     flags.flag(
         "threads", "images to convert at a time (default: as many as there are cores)", type=number_from(1), metavar="N"
     )
     flags.switch(
-        "resume", "go on with the records of the same command that was interrupted, in DB_NAME.partial, if there are any"
+        "resume",
+        "go on with the records of the same command that was interrupted, in DB_NAME.partial, if there are any",
     )
     return flags
 
@@ -107,13 +108,11 @@ def run(flags: Flags, session: Session) -> int:
         changed = _convert(writer, entries, form, flags)
     log_line(f"Processed {writer.count} files.", "convert_imageset.cpp:153")
     if writer.count < len(entries):
-        log_line(
-            f"{len(entries) - writer.count} images could not be read and were left out.", level=logging.WARNING
-        )
+        log_line(f"{len(entries) - writer.count} images could not be read and were left out.", level=logging.WARNING)
     if changed:
         kind, field = ("three channels", "force_color") if form.color else ("one channel", "force_gray")
         log_line(
-            f"{changed} images are stored as the files that they are, which have another number of channels than {kind}:"
+            f"{changed} images are stored as the files that they are, which do not have {kind}:"
             f" set transform_param {{ {field}: true }} in the data layer",
             level=logging.WARNING,
         )

@@ -22,12 +22,14 @@ class RecordProgress:
 
     Args:
         total: how many records there will be, those that are left out included.
-        place: the line of Caffe's source that users know the log's line from.
+        place: the line of Caffe's source that users know the log's line from, if any.
         done: how many of them an earlier run has done.
         line: what the log says, with `{count}`.
     """
 
-    def __init__(self, total: int, place: str, *, done: int = 0, line: str = "Processed {count} files.") -> None:
+    def __init__(
+        self, total: int, place: str | None = None, *, done: int = 0, line: str = "Processed {count} files."
+    ) -> None:
         self._place, self._line = place, line
         self._done, self._done_before = done, done
         self._began = self._shown_at = time.perf_counter()

@@ -216,6 +216,11 @@ def blob_shape(text: str) -> tuple[str, tuple[int, ...]]:
 def add_model_flags(parser: FlagParser) -> None:
     """Add the flags of every subcommand that runs a net without a solver."""
     parser.flag("model", "the net (prototxt)", metavar="FILE")
+    add_state_flags(parser)
+
+
+def add_state_flags(parser: FlagParser) -> None:
+    """Add the flags that say how a net's prototxt is read."""
     parser.flag("level", "level of the net's state", type=int, default=0, metavar="N")
     parser.flag("stage", "stages of the net's state, separated by commas", type=words_list, default=[])
     parser.switch("strict", "refuse unknown fields in prototxt files instead of warning")

@@ -1,7 +1,7 @@
 """Bilinear resizing of bytes as OpenCV's INTER_LINEAR computes it, to the bit (OpenCV: imgproc/resize.cpp).
 
-Weights are rounded to 11 bits; rows are interpolated along their pixels first, lose 4 bits, and are then mixed with each
-other, each product cut off at 16 bits. Nothing is smoothed before an image is made smaller.
+Weights are rounded to 11 bits; rows are interpolated along their pixels first, lose 4 bits, and are then mixed with
+each other, each product cut off at 16 bits. Nothing is smoothed before an image is made smaller.
 """
 
 from __future__ import annotations
@@ -86,7 +86,5 @@ def _taps(source: int, size: int, clamped: bool) -> tuple[tuple[Numbers, Numbers
     if clamped:
         fraction[(first < 0) | (first >= source - 1)] = 0
     numbers = np.clip(first, 0, source - 1), np.clip(first + 1, 0, source - 1)
-    before, after = (
-        np.rint(part * np.float32(_ONE)).astype(np.int32) for part in (np.float32(1) - fraction, fraction)
-    )
+    before, after = (np.rint(part * np.float32(_ONE)).astype(np.int32) for part in (np.float32(1) - fraction, fraction))
     return numbers, (before, after)

@@ -1,7 +1,7 @@
 """Writes LMDB databases as Caffe's tools do, and the sum file beside them.
 
-A database appears in its folder complete or not at all: it is written as `<name>.partial` beside its place, and renamed.
-What a killed process leaves there the next one clears away, or goes on with.
+A database appears in its folder complete or not at all: it is written as `<name>.partial` beside its place, and then
+renamed. What a killed process leaves there the next one clears away, or goes on with.
 """
 
 from __future__ import annotations
