@@ -83,3 +83,69 @@ def test_a_folder_that_cannot_be_written_ends_with_code_73(tmp_path):
     with pytest.raises(EngineError, match="cannot write the database") as caught:
         LmdbWriter(tmp_path / "absent" / "db")
     assert caught.value.exit_code == 73
+
+
+def test_a_leftover_of_a_writer_that_cannot_be_resumed_is_cleared_away(tmp_path):
+    (tmp_path / "db.partial").mkdir()
+    (tmp_path / "db.partial" / "data.mdb").write_bytes(b"damage")
+    write(tmp_path / "db", 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]
+    assert len(open_lmdb(str(tmp_path / "db"))) == 3
+
+
+def interrupted(folder, work="w", count=1500):
+    with pytest.raises(KeyboardInterrupt), LmdbWriter(folder, work=work) as writer:
+        for number in range(count):
+            writer.put(b"%05d" % number, b"%d" % number * 50)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_writer_is_resumed_with_its_sums(tmp_path):
+    folder = tmp_path / "db"
+    interrupted(folder)
+    with pytest.raises(EngineError, match="holds 1500 records of a run that was interrupted") as caught:
+        LmdbWriter(folder, work="w")
+    assert caught.value.exit_code == 73
+    with pytest.raises(EngineError, match="is of a run with another list"):
+        LmdbWriter(folder, work="other", resume=True)
+    with LmdbWriter(folder, work="w", resume=True) as writer:
+        assert (writer.count, writer.last_key, writer.first_value) == (1500, b"01499", b"0" * 50)
+        with pytest.raises(DataError, match="two records have the key '00003'"):
+            writer.put(b"00003", b"")
+        writer.put(b"01500", b"last")
+        writer.add_file("classes.txt", b"cat\n")
+    assert {path.name for path in folder.iterdir()} == {"data.mdb", FILE, "classes.txt"}
+    source = open_lmdb(str(folder))
+    assert source.has_sums and len(source) == 1501
+    assert [source.value(number) for number in (7, 1499, 1500)] == [b"7" * 50, b"1499" * 50, b"last"]
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]
+
+
+def test_an_error_removes_what_could_be_resumed(tmp_path):
+    with pytest.raises(ValueError, match="stop"), LmdbWriter(tmp_path / "db", work="w") as writer:
+        writer.put(b"a", b"b")
+        raise ValueError("stop")
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_writers_of_one_database_exclude_each_other(tmp_path):
+    with LmdbWriter(tmp_path / "db") as writer:
+        with pytest.raises(EngineError, match="another process is writing the database") as caught:
+            LmdbWriter(tmp_path / "db")
+        assert caught.value.exit_code == 73
+        writer.put(b"a", b"b")
+    assert open_lmdb(str(tmp_path / "db")).value(0) == b"b"
+
+
+def test_a_disk_that_is_full_while_the_thread_writes_ends_with_code_73(tmp_path, monkeypatch):
+    with pytest.raises(EngineError, match="cannot write the database .*No space left") as caught:
+        with LmdbWriter(tmp_path / "db") as writer:
+
+            def fails(_):
+                raise lmdb.Error("mdb_txn_commit: No space left on device")
+
+            monkeypatch.setattr(writer, "_write", fails)
+            for number in range(2500):
+                writer.put(b"%05d" % number, b"value")
+    assert caught.value.exit_code == 73
+    assert not list(tmp_path.iterdir())
