@@ -104,7 +104,16 @@ def test_a_tree_of_folders_labels_its_classes_in_the_order_of_their_names(engine
     result = engine.run("convert_imageset", "--source=folders", "tree", "db")
     assert result.returncode == 0, result.stderr
     assert "passed over: tree/dog/notes.txt" in result.stderr and "classes without an image: ant" in result.stderr
-    names = ["cat/1.png", "cat/3.png", "cat/5.png", "cat/7.jpg", "dog/0.png", "dog/4.png", "dog/6.jpg", "dog/more/2.PNG"]
+    names = [
+        "cat/1.png",
+        "cat/3.png",
+        "cat/5.png",
+        "cat/7.jpg",
+        "dog/0.png",
+        "dog/4.png",
+        "dog/6.jpg",
+        "dog/more/2.PNG",
+    ]
     found = records("db")
     assert [key for key, _ in found] == [f"{number:08d}_{name}".encode() for number, name in enumerate(names)]
     assert [decode_datum(value)[1] for _, value in found] == [1] * 4 + [2] * 4
@@ -164,7 +173,11 @@ def test_archives_become_the_same_records_as_their_files(engine, pictures):
         (["--source=tar", "none.tar", "db"], 65, "none.tar: sample 'a' has no label"),
         (["--source=tar", "word.tar", "db"], 65, "word.tar(a.cls): 'seven' is no label, a whole number"),
         (["--source=tar", "json.tar", "db"], 65, "json.tar(a.json):1:11: no label: label should be a whole number"),
-        (["--source=list", "tree/", "large.txt", "db"], 65, "large.txt:1:1: label 2147483648 does not fit into 32 bits"),
+        (
+            ["--source=list", "tree/", "large.txt", "db"],
+            65,
+            "large.txt:1:1: label 2147483648 does not fit into 32 bits",
+        ),
     ],
 )
 def test_mistakes_in_sources_are_named(engine, pictures, words, code, message):

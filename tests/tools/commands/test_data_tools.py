@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gzip
 import random
+import shutil
 import struct
+import sys
+import time
+from pathlib import Path
 
 import lmdb
 import numpy as np
@@ -15,6 +19,7 @@ from mgcaffe.engine.data.lmdb.source import open_lmdb
 from mgcaffe.prototxt import read_net
 from mgcaffe.tools.commands.convert_mnist_siamese_data import random_pairs
 from tests.support.datum_bytes import datum_bytes
+from tests.support.jobs import RunningJob
 
 
 def records(folder):
@@ -98,7 +103,11 @@ def test_damaged_mnist_files_are_named(engine, change, message):
         (["convert_cifar_data", "in", "out", "rocksdb"], 2, "'rocksdb' is no kind of database"),
         (["convert_cifar_data", "in", "out", "lmdb"], 65, "'in/data_batch_1.bin' does not exist"),
         (["extract_features", "w", "net.prototxt", "ip"], 2, "takes 6 to 8 words, not 3"),
-        (["extract_features", "w", "net.prototxt", "ip,loss", "a", "1", "lmdb"], 2, "2 blobs (ip,loss) and 1 databases"),
+        (
+            ["extract_features", "w", "net.prototxt", "ip,loss", "a", "1", "lmdb"],
+            2,
+            "2 blobs (ip,loss) and 1 databases",
+        ),
         (["extract_features", "w", "net.prototxt", "ip", "a", "0", "lmdb"], 2, "NUM_MINI_BATCHES is '0'"),
         (["extract_features", "w", "net.prototxt", "ip", "a", "1", "lmdb", "TPU"], 2, "'TPU' is no device"),
         (["extract_features", "w", "net.prototxt", "fc9", "a", "1", "lmdb"], 65, "Unknown feature blob name fc9"),
@@ -199,6 +208,44 @@ def test_features_become_caffes_records(engine):
     assert (again.returncode, "'conv_lmdb' exists already" in again.stderr) == (73, True)
 
 
+def test_the_mean_image_is_caffes_blob(engine):
+    images, _ = write_mnist(engine.folder)
+    engine.run("convert_mnist_data", "images", "labels", "db")
+    assert engine.run("compute_image_mean", "db", "mean.binaryproto").returncode == 0
+    # Caffe adds in float32 and divides by the count.
+    mean = images.astype(np.float32).sum(axis=0, dtype=np.float32) / np.float32(12)
+    values = struct.pack("<12f", *mean.ravel().tolist())
+    head = b"\x08\x01\x10\x01\x18\x04\x20\x03\x2a"  # num, channels, height, width, and data, packed
+    assert (engine.folder / "mean.binaryproto").read_bytes() == head + bytes([len(values)]) + values
+
+
+@pytest.mark.slow
+def test_the_other_converters_leave_nothing_under_a_name_of_their_own_either(engine):
+    write_mnist(engine.folder, count=8000)
+    write_cifar(engine.folder / "cifar", count=1000)
+    draw = random.Random(3)
+    command = [sys.executable, "-m", "mgcaffe.tools.main"]
+    lines = ("convert_mnist_data images labels db", "convert_mnist_siamese_data images labels db")
+    for line in (*lines, "convert_cifar_data cifar . lmdb") * 2:
+        words = line.split()
+        targets = ["cifar10_train_lmdb", "cifar10_test_lmdb"] if "cifar" in words else ["db"]
+        with RunningJob([*command, *words], cwd=engine.folder) as job:
+            started = job.await_(Path(f"{targets[0]}.partial/data.mdb").exists, 60)
+            time.sleep(draw.uniform(0, 0.4))
+            job.process.kill()
+            job.process.wait()
+        assert started or Path(targets[0]).exists()
+        for target, count in zip(targets, (8000,) if targets == ["db"] else (5000, 1000), strict=True):
+            if Path(target).exists():
+                assert open_lmdb(target).has_sums and len(records(target)) == count
+                shutil.rmtree(target)
+        result = engine.run(*words)
+        assert result.returncode == 0, result.stderr
+        for target in targets:
+            shutil.rmtree(target)
+        assert not list(engine.folder.glob("*.partial"))
+
+
 @pytest.fixture
 def originals(engine):
     """Images, wide and tall, some in a folder of their own."""
@@ -259,7 +306,7 @@ def test_what_the_mnist_tools_say_of_random_damage_is_one_message(engine):
     write_mnist(engine.folder)
     whole = (engine.folder / "images").read_bytes()
     draw = random.Random(0)
-    for _ in range(60):
+    for _ in range(30):
         content = bytearray(whole)
         for _ in range(draw.randrange(1, 4)):
             content[draw.randrange(16)] = draw.randrange(256)

@@ -138,7 +138,7 @@ def test_two_writers_of_one_database_exclude_each_other(tmp_path):
 
 
 def test_a_disk_that_is_full_while_the_thread_writes_ends_with_code_73(tmp_path, monkeypatch):
-    with pytest.raises(EngineError, match="cannot write the database .*No space left") as caught:
+    with pytest.raises(EngineError, match=r"cannot write the database .*No space left") as caught:
         with LmdbWriter(tmp_path / "db") as writer:
 
             def fails(_):
