@@ -102,10 +102,14 @@ def run(flags: Flags, session: Session) -> int:
         order = random_numbers.permutation(random_numbers.stream(flags.shuffle_seed, "convert_imageset"), len(entries))
         entries = [entries[number] for number in order]
     log_line(f"A total of {len(entries)} images.", "convert_imageset.cpp:89")
-    with LmdbWriter(target, work=_work(entries, form), resume=flags.resume) as writer:
-        if source.classes:
-            writer.add_file(CLASSES_FILE, "".join(f"{name}\n" for name in source.classes).encode())
-        changed = _convert(writer, entries, form, flags)
+    try:
+        with LmdbWriter(target, work=_work(entries, form), resume=flags.resume) as writer:
+            if source.classes:
+                writer.add_file(CLASSES_FILE, os.fsencode("".join(f"{name}\n" for name in source.classes)))
+            changed = _convert(writer, entries, form, flags)
+    except KeyboardInterrupt:
+        log_line("Interrupted: the same command with --resume goes on from here.")
+        raise
     log_line(f"Processed {writer.count} files.", "convert_imageset.cpp:153")
     if writer.count < len(entries):
         log_line(f"{len(entries) - writer.count} images could not be read and were left out.", level=logging.WARNING)
@@ -153,7 +157,11 @@ def _work(entries: Sequence[Entry], form: ImageForm) -> str:
     """Return a digest of all that the records follow from, but the images' own contents."""
     digest = hashlib.sha256(repr(form).encode())
     for entry in entries:
-        digest.update(f"{entry.name}\0{entry.label}\0{entry.path}\0{entry.offset}\0{entry.size}\n".encode())
+        digest.update(
+            f"{entry.name}\0{entry.label}\0{entry.path}\0{entry.offset}\0{entry.size}\n".encode(
+                errors="surrogateescape"
+            )
+        )
     return digest.hexdigest()
 
 

@@ -15,7 +15,6 @@ from mgcaffe.tools.listeners.glog import log_line, start_logging
 from mgcaffe.tools.running.session import Session
 
 _TELL_EVERY = 10000
-_MAX_KEY = 511
 
 
 def parser() -> FlagParser:
@@ -60,8 +59,6 @@ def copy_records(source: str, target: str) -> int:
     try:
         with plyvel.DB(source, create_if_missing=False, paranoid_checks=True) as database, LmdbWriter(target) as writer:
             for key, value in database.iterator(verify_checksums=True):
-                if not 0 < len(key) <= _MAX_KEY:
-                    raise DataError(f"a key of '{source}' has {len(key)} bytes; LMDB takes 1 to {_MAX_KEY}")
                 writer.put(key, value)
                 if writer.count % _TELL_EVERY == 0:
                     log_line(f"Copied {writer.count} records.")

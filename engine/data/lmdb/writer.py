@@ -22,6 +22,9 @@ from mgcaffe.engine.data.lmdb.sums import record_sum, write_sums
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
 from mgcaffe.prototxt.whole_files import flush_folder
 
+MAX_KEY = 511
+"""The most bytes that a key of LMDB may have."""
+_KEYS = f"LMDB takes 1 to {MAX_KEY}"
 _COMMIT_EVERY = 1000
 _BYTES_OF_COMMIT = 1 << 25
 _FIRST_MAP_SIZE = 1 << 26
@@ -89,11 +92,13 @@ class LmdbWriter:
         """Add a record.
 
         Raises:
-            DataError: there is one of that key.
+            DataError: there is one of that key, or the key is too long.
             EngineError: (exit code 73) the disk is full, or the like.
         """
         if key in self._sums:
             raise DataError(f"two records have the key {key.decode(errors='backslashreplace')!r}")
+        if not 0 < len(key) <= MAX_KEY:
+            raise DataError(f"the key {key.decode(errors='backslashreplace')!r} has {len(key)} bytes; {_KEYS}")
         self._sums[key] = record_sum(key, value)
         self._pending.append((key, value))
         self._pending_bytes += len(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import signal
 import sys
@@ -122,6 +123,19 @@ def test_a_tree_of_folders_labels_its_classes_in_the_order_of_their_names(engine
     assert open_lmdb("db").has_sums
 
 
+def test_names_that_are_no_text_and_names_that_are_too_long(engine, pictures):
+    name = os.fsdecode(b"caf\xe9.png")
+    (engine.folder / "tree" / "cat" / "1.png").rename(engine.folder / "tree" / "cat" / name)
+    result = engine.run("convert_imageset", "--source=folders", "tree", "db")
+    assert result.returncode == 0, result.stderr
+    assert b"00000003_cat/caf\xe9.png" in [key for key, _ in records("db")]
+    folders = "/".join(["a" * 120] * 5)
+    (engine.folder / "tree" / folders).mkdir(parents=True)
+    (engine.folder / "tree" / "cat" / "3.png").rename(engine.folder / "tree" / folders / "3.png")
+    result = engine.run("convert_imageset", "--source=folders", "tree", "long")
+    assert (result.returncode, "has 619 bytes; LMDB takes 1 to 511" in result.stderr) == (65, True), result.stderr
+
+
 def write_tar(path, members):
     with tarfile.open(path, "w") as archive:
         for name, content in members.items():
@@ -223,6 +237,7 @@ def test_an_interrupted_run_is_resumed_where_it_stopped(many, how):
         job.process.send_signal(how)
         result = job.end(60)
     assert result.returncode != 0 and not (many.folder / "db").exists(), result.describe()
+    assert ("the same command with --resume goes on from here" in result.stderr) == (how == signal.SIGINT)
     refused = many.run("convert_imageset", "many/", "many.txt", "db")
     assert refused.returncode == 73
     assert "of a run that was interrupted" in refused.stderr and "go on from them with --resume" in refused.stderr

@@ -77,6 +77,8 @@ def test_a_key_given_twice_is_refused(tmp_path):
     with pytest.raises(DataError, match="two records have the key 'a'"), LmdbWriter(tmp_path / "db") as writer:
         writer.put(b"a", b"1")
         writer.put(b"a", b"2")
+    with pytest.raises(DataError, match="has 512 bytes; LMDB takes 1 to 511"), LmdbWriter(tmp_path / "db") as writer:
+        writer.put(b"a" * 512, b"1")
 
 
 def test_a_folder_that_cannot_be_written_ends_with_code_73(tmp_path):
