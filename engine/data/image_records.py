@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import Message
 
-from mgcaffe.engine.data.images.decoding import channels_of, decode_planes
+from mgcaffe.engine.data.images.decoding import decode_planes, image_shape
 from mgcaffe.engine.data.images.linear_resizing import resize_bytes
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
@@ -74,15 +74,16 @@ def record_of_file(content: bytes, label: int, form: ImageForm, extension: str =
     Raises:
         DataError: it is no image, or of a kind that cannot be written.
     """
-    planes, shape = decode_planes(content, form.color, form.size)
     if not form.encoded:
-        return _raw(planes, shape, label)
+        return _raw(*decode_planes(content, form.color, form.size), label)
     kind = form.encode_type or extension.lower()
+    if not form.encode_type and form.size is None and kind in ENCODINGS:
+        channels, *size = image_shape(content)
+        value = _serialized(Datum(data=content, label=label, encoded=True))
+        return ImageRecord(value, (3 if form.color else 1, *size), channels)
+    planes, shape = decode_planes(content, form.color, form.size)
     if kind not in ENCODINGS:
         raise DataError(f"an image file of type '{kind}' cannot be written; give --encode_type")
-    if not form.encode_type and form.size is None:
-        value = Datum(data=content, label=label, encoded=True)
-        return ImageRecord(_serialized(value), shape, channels_of(content))
     return _encoded(planes, shape, label, kind)
 
 

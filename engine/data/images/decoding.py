@@ -68,20 +68,14 @@ def decode_planes(encoded: bytes, color: bool, size: tuple[int, int] | None = No
     return planes, (len(planes), pixels.height, pixels.width)
 
 
-def channels_of(encoded: bytes) -> int:
-    """Return how many channels `decode_image` gives an image, from its head alone.
+def image_shape(encoded: bytes) -> Shape:
+    """Decode an image, to be sure that it can be, and return its own shape, channels x height x width.
 
     Raises:
-        DataError: the bytes are no image.
+        DataError: see `decode_image`.
     """
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(encoded)) as image:
-            mode = "RGBA" if "transparency" in image.info and image.mode == "P" else _mode(image.mode, None)
-    except (*_DECODING_ERRORS, Image.DecompressionBombError) as error:
-        raise DataError(f"the encoded image cannot be decoded: {error}") from error
-    return len(mode)
+    pixels = _decoded(encoded, None)
+    return len(pixels.getbands()), pixels.height, pixels.width
 
 
 def resized(image: Array, height: int, width: int) -> Array:
