@@ -124,11 +124,11 @@ def test_a_tree_of_folders_labels_its_classes_in_the_order_of_their_names(engine
 
 
 def test_names_that_are_no_text_and_names_that_are_too_long(engine, pictures):
-    name = os.fsdecode(b"caf\xe9.png")
+    name = os.fsdecode(b"\xe9t\xe9.png")
     (engine.folder / "tree" / "cat" / "1.png").rename(engine.folder / "tree" / "cat" / name)
     result = engine.run("convert_imageset", "--source=folders", "tree", "db")
     assert result.returncode == 0, result.stderr
-    assert b"00000003_cat/caf\xe9.png" in [key for key, _ in records("db")]
+    assert b"00000003_cat/\xe9t\xe9.png" in [key for key, _ in records("db")]
     folders = "/".join(["a" * 120] * 5)
     (engine.folder / "tree" / folders).mkdir(parents=True)
     (engine.folder / "tree" / "cat" / "3.png").rename(engine.folder / "tree" / folders / "3.png")
