@@ -1,6 +1,6 @@
-"""The machine: blobs, layers, fillers, graph rules, the net and its data path.
+"""Nets and their data: blobs, layers, fillers, graph rules, the net and its data path.
 
-Names are loaded on first use, so that importing this package costs neither torch nor a second.
+Names are loaded on first use, so that importing this package loads neither torch nor MPI.
 """
 
 from __future__ import annotations

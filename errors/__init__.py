@@ -9,7 +9,7 @@
     +-- NotFiniteError         71   a loss or gradient that is not finite (inf or NaN)
     +-- SnapshotError          73   a snapshot that cannot be written (65 where one cannot be read)
     +-- CommError               1   the ranks cannot work together
-        +-- RankDisagreement   76   ranks were given different nets, solvers or plans
+        +-- RankDisagreement   76   ranks were given different command lines, nets, solvers or plans
         +-- PeerFailure        69   another rank failed
 
 Two checks of what others wrote stand here as well, since every package needs them: `checked_json` and `file_names`.

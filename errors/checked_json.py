@@ -192,7 +192,7 @@ class Json:
         if isinstance(self.value, dict | list):
             return _NAMES[type(self.value)]
         if isinstance(self.value, int) and abs(self.value) > MAX_INTEGER:
-            return "one that large" if self.value > 0 else "one that small"
+            return "a number above 2^63" if self.value > 0 else "a number below -2^63"
         return _shortened(json.dumps(self.value))
 
 

@@ -16,7 +16,7 @@ from mgcaffe.tools.listeners.caffe_log import CaffeLogListener
 
 
 class Solver:
-    """Trains the net that a solver's prototxt names; where, `set_mode_cpu` and its kin say.
+    """Trains the net that a solver's prototxt names; where, `set_mode_cpu`, `set_mode_gpu` and `set_device` say.
 
     Args:
         solver_file: the prototxt. Paths in it are relative to the folder where the script runs.

@@ -1,6 +1,6 @@
-"""The driver: the training loop, learning rates, update rules, tests and snapshots.
+"""Training: the loop, learning rates, update rules, tests and snapshots.
 
-Names are loaded on first use, so that importing this package costs neither torch nor a second.
+Names are loaded on first use, so that importing this package loads neither torch nor MPI.
 """
 
 from __future__ import annotations

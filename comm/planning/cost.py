@@ -83,7 +83,7 @@ class AllReduceCost:
 
     Below the smallest measured size its time is taken; above the largest the curve goes on with the slope of
     its last octave. Noise only ever adds time, so where a larger size was faster than a smaller one, the
-    larger one's time is believed for both, which makes the curve non-decreasing.
+    larger one's time counts for both, which makes the curve non-decreasing.
 
     Args:
         points: (bytes, seconds) pairs, in any order; of a size that occurs twice the least time counts.

@@ -55,7 +55,7 @@ def simulate(
         trace: one worker's iteration.
         network: the cost of an all-reduce by the number of workers.
         workers: how many, each at least 1.
-        schedules: names in `planners.SCHEDULES`.
+        schedules: names in `schedules.SCHEDULES`.
         forward_ratio: see `forward_seconds`.
         bucket_bytes: the bucket of the schedule `threshold`.
         element_bytes: the size of a gradient.

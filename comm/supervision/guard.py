@@ -143,7 +143,7 @@ def _end_together(
     met = _meet(ranks, mine, patience_s if failed else None)
     record = status.current()
     if met is None and outcome.code == EXIT_PEER_FAILED and ulfm.is_enabled():
-        # Its last block is printed by whoever watches (comm.watch); all that lives ends alike, the rescuer first.
+        # Its last block is printed by whoever watches (`watch.py`); all that lives ends alike, the rescuer first.
         _await_lower_ranks(record)
         status.end(status.ENDED, outcome.code)
         _flush()

@@ -214,7 +214,7 @@ def job_folder(environ: Mapping[str, str] | None = None) -> Path:
         # The ranks of a host are the children of one daemon; its start tells it from an earlier one of its number.
         parent = os.getppid()
         name = f"child-of-{parent}-{_start_of(parent)}"
-    return _parent() / f"mgcaffe-{os.getuid()}-{_plain(name)}"
+    return records_folder() / f"mgcaffe-{os.getuid()}-{_plain(name)}"
 
 
 def end(state: int, code: int) -> None:
@@ -232,7 +232,7 @@ def end(state: int, code: int) -> None:
 
 def new_folder() -> Path:
     """Return a new folder for a job's records, which the caller removes."""
-    folder = Path(tempfile.mkdtemp(prefix=f"mgcaffe-{os.getuid()}-", dir=_parent()))
+    folder = Path(tempfile.mkdtemp(prefix=f"mgcaffe-{os.getuid()}-", dir=records_folder()))
     try:
         (folder / _NAMESPACE).write_text(_pid_namespace())
         (folder / _OWNER).write_text(f"{os.getpid()} {_start_of(os.getpid())}")
@@ -286,7 +286,7 @@ def launcher_is_elsewhere() -> bool:
 
 def job_folders() -> list[Path]:
     """Return the folders of records of this user's jobs on this host."""
-    return list(_parent().glob(f"mgcaffe-{os.getuid()}-*"))
+    return list(records_folder().glob(f"mgcaffe-{os.getuid()}-*"))
 
 
 def processes_of(folder: Path) -> list[tuple[int, int]] | None:
@@ -322,7 +322,8 @@ def _pid_namespace() -> str:
     return f"{socket.gethostname()} {namespace}"
 
 
-def _parent() -> Path:
+def records_folder() -> Path:
+    """Return where the folders of all jobs lie: in memory, where there is such a thing."""
     memory = Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
 

@@ -2,7 +2,7 @@
 
 A plan rests on what was measured once. The waiting in the last iterations, on the slowest rank, is compared with
 what was expected; where it lies clearly above that in two windows in a row, a new search is due. Each time the windows
-become longer, and after a few times it is left at that: searching itself costs iterations.
+become longer, and after a few searches there are no more: searching itself costs iterations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ShuffleChannel: deals the channels of each group out over the groups.
+"""ShuffleChannel: interleaves the channels of the groups.
 
-    y[n, j group + i] = x[n, i C / group + j]           for i < group, j < C / group; dx is dy dealt back
+    y[n, j group + i] = x[n, i C / group + j]           for i < group, j < C / group; dx undoes that to dy
 
 Fields of `shuffle_channel_param` (default): group (1): how many groups of neighbouring channels the bottom has.
 Bottom: (N, C, ...), group divides C. Top: the same shape.

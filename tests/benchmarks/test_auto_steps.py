@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from dataclasses import fields
 
@@ -17,8 +18,15 @@ TRACE = "layer,elements,backward_us\n" + "".join(f"layer{index},{200 * (index + 
 
 def test_each_step_is_left_out_once():
     for step in fields(TunerSteps):
-        off = [each.name for each in fields(TunerSteps) if not getattr(auto_steps.STEPS[step.name], each.name)]
-        assert off == [step.name]
+        steps = auto_steps.without(step.name)
+        assert [each.name for each in fields(TunerSteps) if not getattr(steps, each.name)] == [step.name]
+
+
+def test_several_steps_are_left_out_at_once():
+    assert auto_steps.without("trials+contention") == TunerSteps(trials=False, contention=False)
+    assert auto_steps.step_names("trials+contention") == "trials+contention"
+    with pytest.raises(argparse.ArgumentTypeError, match="there is no step none"):
+        auto_steps.step_names("trials+none")
 
 
 @pytest.mark.mpi

@@ -135,11 +135,11 @@ def test_fillers_that_are_not_finite(engine, filler, value):
     text = filler.format(value)
     fields = f"inner_product_param {{ num_output: 2\nweight_filler {{ {text} }} }}"
     engine.write("n.prototxt", net("InnerProduct", fields))
-    check(engine.run("time", "n.prototxt", "--iterations=1"), "n.prototxt:3:", "no finite number")
+    check(engine.run("time", "n.prototxt", "--iterations=1"), "n.prototxt:3:", "has to be finite")
     engine.write(
         "n.prototxt", source("DummyData", f"dummy_data_param {{ shape {{ dim: 2 }} data_filler {{ {text} }} }}")
     )
-    check(engine.run("time", "n.prototxt", "--iterations=1"), "n.prototxt:2:", "no finite number")
+    check(engine.run("time", "n.prototxt", "--iterations=1"), "n.prototxt:2:", "has to be finite")
 
 
 def test_a_uniform_filler_wider_than_float32(engine):

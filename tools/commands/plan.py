@@ -210,7 +210,7 @@ def _cost_line(cost: Cost, workers: int) -> str:
     from mgcaffe.comm.planning.cost import AllReduceCost, line_error
 
     a, b, fit = cost.affine()
-    kind = f"{a * 1e6:.4g} us + {b * 1e9:.4g} ns a byte"
+    kind = f"{a * 1e6:.4g} us + {b * 1e9:.4g} ns per byte"
     if isinstance(cost, AllReduceCost):
         mean, worst, where = line_error(cost)
         kind = (

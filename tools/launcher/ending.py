@@ -50,7 +50,7 @@ class Ending:
 
 
 def read_last_word(folder: Path) -> Ending | None:
-    """Return what a rank that ended the job left to be said (`comm.watch`)."""
+    """Return what a rank that ended the job left to be said (`comm/supervision/watch.py`)."""
     try:
         code, _, text = (folder / LAST_WORD).read_text(encoding="utf-8").partition("\n")
         return Ending(int(code), text)

@@ -271,7 +271,8 @@ def _new_folder() -> Path:
         return statuses.new_folder()
     except OSError as error:
         raise EngineError(
-            f"cannot write the file that the ranks' records need: {error.strerror or error}",
+            f"cannot write the ranks' records in {statuses.records_folder()}: {error.strerror or error}",
+            hint="make space there; `ulimit -f` shows the limit on file sizes",
             exit_code=EXIT_CANNOT_WRITE,
         ) from None
 

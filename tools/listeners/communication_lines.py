@@ -11,7 +11,7 @@ from mgcaffe.tools.table import format_bytes, format_table
 if TYPE_CHECKING:
     from mgcaffe.comm.tuning.decision import Decision
 
-# From here on contention is worth a word in the reason for a plan.
+# From here on the reason for a plan mentions contention.
 _MUCH_CONTENTION = 0.1
 
 
@@ -62,7 +62,7 @@ def cost_text(cost: Any) -> str:
     mean, worst, where = line_error(cost)
     return (
         f"All-reduce: {len(cost.points)} sizes from {format_bytes(cost.points[0][0])} to "
-        f"{format_bytes(cost.points[-1][0])}; the line {a * 1e6:.4g} us + {b * 1e9:.4g} ns a byte "
+        f"{format_bytes(cost.points[-1][0])}; the line {a * 1e6:.4g} us + {b * 1e9:.4g} ns per byte "
         f"(R2 {fit:.3f}) is off by {100 * mean:.0f} % on average, {100 * worst:.0f} % at {format_bytes(where)}"
     )
 

@@ -3,7 +3,7 @@
     summing = make_sum(communicator, TransferSettings("bfloat16", hierarchical=True), segments)
     summing(offset, part)        # part = flat[offset : offset + count] becomes the sum over the ranks
 
-Four ways come of two choices:
+Two choices make four ways:
 
 | type    | flat                                     | hierarchical                                             |
 |---------|------------------------------------------|----------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""img_rand_resize_lower and its kin: a size of its own for each image, before it is cropped.
+"""img_rand_resize_lower and the fields beside it: a size of its own for each image, before it is cropped.
 
 (NVIDIA's Caffe: data_transformer.cpp, image_random_resize.)
 

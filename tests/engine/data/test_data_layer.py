@@ -28,15 +28,15 @@ def threads():
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_ranks_deal_out_what_one_rank_with_the_whole_batch_reads(source, ranks):
+def test_ranks_share_out_what_one_rank_with_the_whole_batch_reads(source, ranks):
     batch, iterations = 3, 9
     whole = data_layer(source, ranks * batch)
     expected = labels(whole, iterations)
     layers = [data_layer(source, batch, shard=Shard(rank, ranks)) for rank in range(ranks)]
     parts = [labels(layer, iterations) for layer in layers]
     for iteration in range(iterations):
-        dealt = [parts[n % ranks][iteration][n // ranks] for n in range(ranks * batch)]
-        assert dealt == expected[iteration]
+        shared = [parts[n % ranks][iteration][n // ranks] for n in range(ranks * batch)]
+        assert shared == expected[iteration]
     assert {layer.position() for layer in layers} == {whole.position()} == {iterations * ranks * batch}
     for layer in [whole, *layers]:
         layer.close()

@@ -39,8 +39,8 @@ def test_the_same_seed_gives_the_same_start(layer, phase):
 def test_ranks_agree_on_the_start_and_share_the_records_out(layer):
     whole = [number for batch in labels(layer(9, batch=4, seed=5), 5) for number in batch]
     ranks = [labels(layer(9, batch=2, seed=5, shard=Shard(rank, 2)), 5) for rank in range(2)]
-    dealt = [number for pair in zip(*ranks, strict=True) for two in zip(*pair, strict=True) for number in two]
-    assert dealt == whole
+    shared = [number for pair in zip(*ranks, strict=True) for two in zip(*pair, strict=True) for number in two]
+    assert shared == whole
 
 
 def test_a_position_means_the_same_record_after_a_resume(layer):

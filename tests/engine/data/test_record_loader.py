@@ -58,12 +58,12 @@ def test_ranks_and_resumed_runs_skip_alike(tmp_path, ranks, shuffle):
     expected = labels(whole, iterations)
     for rank in range(ranks):
         layer = layer_of(source, batch, fields, seed=3, shard=Shard(rank, ranks))
-        dealt = [row[rank::ranks] for row in expected]
-        assert labels(layer, iterations) == dealt
+        shared = [row[rank::ranks] for row in expected]
+        assert labels(layer, iterations) == shared
         layer.close()
         resumed = layer_of(source, batch, fields, seed=3, shard=Shard(rank, ranks))
         resumed.seek(5 * batch * ranks)
-        assert labels(resumed, 3) == dealt[5:]
+        assert labels(resumed, 3) == shared[5:]
         resumed.close()
     whole.close()
 

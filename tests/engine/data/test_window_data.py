@@ -190,7 +190,7 @@ def test_ranks_together_read_what_one_rank_would(tmp_path, pictures, shuffled):
         layer.close()
 
 
-def test_whole_batches_of_a_test_are_dealt_out(tmp_path, pictures):
+def test_whole_batches_of_a_test_are_shared_out(tmp_path, pictures):
     lines = [f"{n + 1} {0.9 if n % 2 else 0.1} {n} {n} {n + 20} {n + 15}" for n in range(10)]
     source = window_file(tmp_path, ("0.png", (3, HEIGHT, WIDTH), lines))
     whole = layer_of(source, 4, seed=3, phase=1)

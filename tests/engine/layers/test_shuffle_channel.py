@@ -14,7 +14,7 @@ def shuffle(fields: str, shape: tuple[int, ...]):
     return make_layer(text, [shape])[0]
 
 
-def dealt(x: np.ndarray, group: int) -> np.ndarray:
+def interleaved(x: np.ndarray, group: int) -> np.ndarray:
     """Channel i C / group + j goes to j group + i."""
     y, each = np.empty_like(x), x.shape[1] // group
     for i in range(group):
@@ -30,8 +30,8 @@ def test_agrees_with_the_definition(size, group, layout):
     layer = shuffle(f"group: {group}", size)
     x, dy = random_input(size, layout), random_input(size, layout, seed=6)
     (y,), (dx,) = forward_backward(layer, [x], [dy])
-    np.testing.assert_array_equal(y.numpy(), dealt(x.numpy(), group))
-    np.testing.assert_array_equal(dealt(dx.numpy(), group), dy.numpy())
+    np.testing.assert_array_equal(y.numpy(), interleaved(x.numpy(), group))
+    np.testing.assert_array_equal(interleaved(dx.numpy(), group), dy.numpy())
 
 
 def test_the_memory_format_is_kept():

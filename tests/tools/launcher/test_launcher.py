@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -266,4 +267,6 @@ def test_a_limit_of_no_bytes_ends_the_launcher_with_73():
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert result.returncode == 73, result.stderr
-    assert result.stderr == "error: cannot write the file that the ranks' records need: File too large\n"
+    first, advice = result.stderr.splitlines()
+    assert re.fullmatch(r"error: cannot write the ranks' records in /\S+: File too large", first)
+    assert "`ulimit -f`" in advice
