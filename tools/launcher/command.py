@@ -23,7 +23,7 @@ PROGRAM = (sys.executable, "-m", "mgcaffe.tools.main")
 
 # What ranks on other hosts need of this environment; Open MPI itself hands on its own variables.
 _HANDED_ON = (
-    FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS",
+    FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
 # A rank whose connection breaks is ended by MPI in the same instant. A second later, mpirun has heard of the rank that
@@ -90,7 +90,7 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
     if flags.rescue:
         command += ["--with-ft", "ulfm"]
     if are_elsewhere(flags):
-        for name in (*_HANDED_ON, *sorted(name for name in os.environ if name.startswith("NCCL_"))):
+        for name in _HANDED_ON:
             if name in os.environ or name in (FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE):
                 command += ["-x", name]
         if _ABORT_DELAY not in flags.mpirun_args and f"OMPI_MCA_{_ABORT_DELAY}" not in os.environ:
