@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
 import shlex
 import shutil
@@ -85,7 +84,8 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
         command += ["--host", flags.H]
     if not _names(extra, "--bind-to", "-bind-to"):
         command += ["--bind-to", "none"]
-    if not _names(extra, "--oversubscribe", "-oversubscribe", "--map-by") and _needs_oversubscribing(flags, ranks):
+    # mpirun counts a machine's cores, not their threads, and would refuse more ranks than that.
+    if not flags.H and not _names(extra, "--oversubscribe", "-oversubscribe", "--map-by") and not are_elsewhere(flags):
         command.append("--oversubscribe")
     if flags.rescue:
         command += ["--with-ft", "ulfm"]
@@ -169,23 +169,3 @@ def _read_hosts(text: str) -> dict[str, int]:
 
 def _names(words: Sequence[str], *flags: str) -> bool:
     return any(word.partition("=")[0] in flags for word in words)
-
-
-def _needs_oversubscribing(flags: Flags, ranks: int) -> bool:
-    """Return whether mpirun would find too few slots: it counts a machine's cores, not their threads."""
-    if flags.H or are_elsewhere(flags):
-        return False
-    return ranks > _cores()
-
-
-def _cores() -> int:
-    """Return the cores that this process may run on; 1 where the kernel does not say which threads share one."""
-    cores = set()
-    for thread in os.sched_getaffinity(0):
-        topology = Path(f"/sys/devices/system/cpu/cpu{thread}/topology")
-        try:
-            siblings = (topology / "thread_siblings_list").read_text()
-        except OSError:
-            return 1
-        cores.add(re.split(r"[,-]", siblings.strip())[0])
-    return len(cores)

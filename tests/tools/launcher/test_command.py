@@ -10,15 +10,14 @@ from mgcaffe.tools.launcher import command as launcher_command
 from tests.support.launcher import parse
 
 
-def test_mpirun_gets_the_flags_it_needs(mpirun, monkeypatch):
+def test_mpirun_gets_the_flags_it_needs(mpirun):
     found = mpirun("mpirun (Open MPI) 5.0.11")
-    monkeypatch.setattr(launcher_command, "_cores", lambda: 2)
     program = ["python", "-m", "engine"]
     rank = [*program, "train", "solver.prototxt"]
     command = launcher_command.rank_command(parse("-np", "4"), ["solver.prototxt"], program)
     assert command == [found, "-n", "4", "--bind-to", "none", "--oversubscribe", *rank]
     command = launcher_command.rank_command(parse("-np", "2", "--rescue"), ["solver.prototxt"], program)
-    assert command == [found, "-n", "2", "--bind-to", "none", "--with-ft", "ulfm", *rank]
+    assert command == [found, "-n", "2", "--bind-to", "none", "--oversubscribe", "--with-ft", "ulfm", *rank]
 
 
 def test_other_hosts_get_the_environment_and_the_users_words_win(mpirun, monkeypatch):
