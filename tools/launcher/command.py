@@ -31,6 +31,9 @@ _ABORT_DELAY = "mpi_abort_delay"
 # Two ranks of Open MPI 5.0 write files of more than 100,000 bytes, and hang or crash in ways of their own at less.
 _MIN_FILE_SIZE = 1 << 20
 _LOCAL = ("localhost", "127.0.0.1")
+_HOST_FLAGS = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
+# By these mpirun finds the hosts that a scheduler (Slurm, PBS, LSF) has granted.
+_HOST_VARIABLES = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "LSB_JOBID")
 
 
 def count_ranks(flags: Flags) -> int:
@@ -54,8 +57,8 @@ def are_elsewhere(flags: Flags) -> bool:
     """Return whether ranks may run on other hosts than this one."""
     local = {*_LOCAL, socket.gethostname(), socket.gethostname().partition(".")[0]}
     hosts = set(_read_hosts(flags.H)) if flags.H else set()
-    named = "hostfile" in flags.mpirun_args or "machinefile" in flags.mpirun_args
-    return bool(hosts - local) or named or "SLURM_JOB_ID" in os.environ
+    named = _names(flags.mpirun_args.split(), *_HOST_FLAGS)
+    return bool(hosts - local) or named or any(name in os.environ for name in _HOST_VARIABLES)
 
 
 def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PROGRAM) -> list[str]:

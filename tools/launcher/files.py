@@ -15,7 +15,6 @@ from pathlib import Path
 _SESSION = ("prte_local_tmpdir_base", "prte_tmpdir_base")
 _SHARED_MEMORY = ("btl_sm_backing_directory", "btl_vader_backing_directory")
 _PROJECTS = ("openmpi", "prte", "pmix")  # each reads the parameter files of the others, too
-_OTHER_HOSTS = ("-H", "-host", "--host", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "LSB_JOBID")
 
 
 def place_files(
@@ -29,15 +28,14 @@ def place_files(
         folder: of the job (`comm.status.new_folder`).
         command: mpirun and its arguments.
         environ: what mpirun's environment holds besides.
-        are_elsewhere: whether ranks run on other hosts too, where there is no such folder. mpirun's own is then the
+        are_elsewhere: whether ranks may run on other hosts too, where there is no such folder. mpirun's own is then the
             only one that can be placed.
     """
     said = [*command, *environ, *_lines_of_files(Path(command[0]))]
     places = {}
     if not _are_named(_SESSION, said):
         places[f"PRTE_MCA_{_SESSION[0]}"] = str(folder)
-    may_be_elsewhere = are_elsewhere or not {*command, *environ}.isdisjoint(_OTHER_HOSTS)
-    if not may_be_elsewhere and not _are_named(_SHARED_MEMORY, said):
+    if not are_elsewhere and not _are_named(_SHARED_MEMORY, said):
         places[f"OMPI_MCA_{_SHARED_MEMORY[0]}"] = str(folder)
     return places
 

@@ -42,6 +42,27 @@ def test_a_delay_of_mpis_abort_that_the_user_sets_stays(mpirun, monkeypatch):
     assert "mpi_abort_delay" not in launcher_command.rank_command(parse("-H", "a:2,b:2"), [], ["x"])
 
 
+@pytest.mark.parametrize(
+    ("words", "variable", "elsewhere"),
+    [
+        (["-np", "2"], "", False),
+        (["-H", "localhost:2"], "", False),
+        (["-np", "2", "--mpirun_args=-v --mca x -Hy"], "", False),
+        (["-H", "a:2,b:2"], "", True),
+        (["-np", "2", "--mpirun_args=-H a:2,b:2"], "", True),
+        (["-np", "2", "--mpirun_args=--host=a,b"], "", True),
+        (["-np", "2", "--mpirun_args=--hostfile hosts"], "", True),
+        (["-np", "2"], "SLURM_JOB_ID", True),
+        (["-np", "2"], "PBS_NODEFILE", True),
+        (["-np", "2"], "LSB_JOBID", True),
+    ],
+)
+def test_other_hosts_are_known_by_flags_and_by_the_schedulers_variables(monkeypatch, words, variable, elsewhere):
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    assert launcher_command.are_elsewhere(parse(*words)) is elsewhere
+
+
 def test_one_rank_needs_no_mpirun(mpirun):
     assert launcher_command.rank_command(parse("--max_restarts=1"), ["x"], ["engine"]) == ["engine", "train", "x"]
 
