@@ -26,9 +26,6 @@ from pathlib import Path
 FOLDER_VARIABLE = "MGCAFFE_STATUS_DIR"
 """The environment variable by which the launcher names the folder."""
 
-LAUNCHER_HOST_VARIABLE = "MGCAFFE_LAUNCHER_HOST"
-"""The host on which the launcher watches; ranks there leave the last word to it."""
-
 RUNNING, ENDED, FAILED = 0, 1, 2
 
 SIZE = 512
@@ -269,19 +266,22 @@ def is_launchers(folder: Path | None = None) -> bool:
 
 
 def launcher_pid() -> int | None:
-    """Return the launcher `engine train -np` that started this process from this host, if one did."""
+    """Return the launcher `engine train -np` that started this process from this host and container, if one did."""
     folder = os.environ.get(FOLDER_VARIABLE)
-    if not folder or os.environ.get(LAUNCHER_HOST_VARIABLE) != socket.gethostname():
+    if not folder:
         return None
     try:
+        # On another host the folder is another one, which has no owner, or it is shared, and names the launcher's host.
+        if (Path(folder) / _NAMESPACE).read_text() != _pid_namespace():
+            return None
         return int((Path(folder) / _OWNER).read_text().partition(" ")[0])
     except (OSError, ValueError):
         return None
 
 
 def launcher_is_elsewhere() -> bool:
-    """Return whether the launcher that started this job runs on another host, which cannot read this one's records."""
-    return os.environ.get(LAUNCHER_HOST_VARIABLE, socket.gethostname()) != socket.gethostname()
+    """Return whether a launcher started this process from another host, which cannot read this one's records."""
+    return FOLDER_VARIABLE in os.environ and launcher_pid() is None
 
 
 def job_folders() -> list[Path]:

@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mgcaffe.comm.supervision.status import FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE
+from mgcaffe.comm.supervision.status import FOLDER_VARIABLE
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.launcher.files import place_files
@@ -22,8 +22,7 @@ PROGRAM = (sys.executable, "-m", "mgcaffe.tools.main")
 
 # What ranks on other hosts need of this environment; Open MPI itself hands on its own variables.
 _HANDED_ON = (
-    FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS",
-    "CUDA_VISIBLE_DEVICES",
+    FOLDER_VARIABLE, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
 # A rank whose connection breaks is ended by MPI in the same instant. A second later, mpirun has heard of the rank that
 # broke it, and takes that one for the cause.
@@ -94,7 +93,7 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
         command += ["--with-ft", "ulfm"]
     if are_elsewhere(flags):
         for name in _HANDED_ON:
-            if name in os.environ or name in (FOLDER_VARIABLE, LAUNCHER_HOST_VARIABLE):
+            if name in os.environ or name == FOLDER_VARIABLE:
                 command += ["-x", name]
         if _ABORT_DELAY not in flags.mpirun_args and f"OMPI_MCA_{_ABORT_DELAY}" not in os.environ:
             command += ["--mca", _ABORT_DELAY, "1"]
@@ -114,7 +113,6 @@ def rank_environment(
     """
     environment = dict(os.environ if environ is None else environ)
     environment[FOLDER_VARIABLE] = str(folder)
-    environment[LAUNCHER_HOST_VARIABLE] = socket.gethostname()
     if Path(command[0]).name == "mpirun":
         environment |= place_files(folder, command, environment, are_elsewhere=are_elsewhere)
     if os.geteuid() == 0:

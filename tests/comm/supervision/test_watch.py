@@ -106,8 +106,12 @@ def test_a_peer_that_is_killed_is_reported_and_ends_this_rank(peer, watch):
     assert "iteration: 7" in text and "doing:     forward, layer 'a'" in text
 
 
-def test_a_launcher_on_another_host_gets_the_record(peer, watch, monkeypatch):
-    monkeypatch.setenv(status.LAUNCHER_HOST_VARIABLE, "elsewhere")
+@pytest.mark.parametrize("is_shared", [False, True], ids=["own folder", "shared folder"])
+def test_a_launcher_on_another_host_gets_the_record(peer, watch, tmp_path, monkeypatch, is_shared):
+    monkeypatch.setenv(status.FOLDER_VARIABLE, str(tmp_path))
+    if is_shared:
+        (tmp_path / "pid-namespace").write_text("elsewhere pid:[1]")
+        (tmp_path / "launcher").write_text(str(os.getpid()))
     process = peer(1)
     _, said, left = watch()
     time.sleep(0.1)
@@ -184,7 +188,6 @@ def test_the_end_of_the_parent_is_the_end(watch):
 
 def test_the_launcher_on_this_host_gets_the_last_word(watch, tmp_path, monkeypatch):
     monkeypatch.setenv(status.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setenv(status.LAUNCHER_HOST_VARIABLE, os.uname().nodename)
     (tmp_path / "launcher").write_text(str(os.getpid()))
     _, said, left = watch(stall_timeout_s=0.2)
     await_(lambda: left)
