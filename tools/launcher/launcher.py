@@ -62,12 +62,12 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
     start_logging(speaks=True)
     words = words_for_ranks(flags.words)
     ranks = count_ranks(flags)
-    rank_command(flags, words, program)  # what is wrong with it is said before anything starts
+    command = rank_command(flags, words, program)
     requests = _UserRequests(flags.sigint_effect, flags.sighup_effect)
     restarts = Restarts(flags.max_restarts)
     with requests:
         while True:
-            ending = _Job(flags, rank_command(flags, words, program), ranks, requests).run()
+            ending = _Job(flags, command, ranks, requests).run()
             if ending.block:
                 _say(f"error: {ending.block}")
             delay = None if requests.stop else restarts.delay_after(ending.code)
@@ -79,7 +79,7 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
             if requests.stop:
                 log_line(f"{requests.cause}: not starting again")
                 return EXIT_FAILED if requests.at_once else EXIT_STOPPED_BY_SIGNAL
-            words = restarts.words(words_for_ranks(flags.words))
+            command = rank_command(flags, restarts.words(words), program)
     if reason := restarts.why_not(ending.code):
         log_line(reason)
     if flags.requeue and ending.code == EXIT_STOPPED_BY_SIGNAL:
