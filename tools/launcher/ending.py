@@ -7,7 +7,6 @@
 | a rank was killed, crashed, or was ended by a library    | 69                             |
 | nothing moved for --stall_timeout                        | 70                             |
 | mpirun itself was killed                                 | 69                             |
-| mpirun went beyond the limit on file sizes (SIGXFSZ)     | 73                             |
 | mpirun could not start the ranks                         | 1                              |
 """
 
@@ -86,9 +85,6 @@ def judge(
     if said:
         # It has printed why; the others were ended because of it.
         return Ending(said[0])
-    if is_mpirun and returncode == -signal.SIGXFSZ:
-        block = "mpirun cannot write its files: one is larger than the limit on file sizes (ulimit -f)"
-        return Ending(EXIT_CANNOT_WRITE, f"{block}\n  raise the limit")
     if is_mpirun and returncode < 0:
         return Ending(EXIT_PEER_FAILED, f"mpirun was ended by {name_signal(-returncode)}, and the ranks with it")
     if is_mpirun and returncode in _CAUSES and _are_elsewhere(places):

@@ -24,7 +24,6 @@ def place(rank, state=RUNNING, code=0, **changes):
         (65, [place(0), place(1, FAILED, 65)], [], 65, "rank 1 of 2 on a (process 11) failed with exit code 65"),
         (65, [place(0)], [place(1, ENDED, 65)], 65, ""),
         (-9, [place(0)], [], 69, "mpirun was ended by signal 9"),
-        (-25, [place(0)], [], 73, "one is larger than the limit on file sizes (ulimit -f)"),
         (213, [], [], 1, "mpirun could not start the ranks"),
         (137, [], [place(0, ENDED, 69)], 69, "a rank on another host was killed by signal 9"),
         (1, [], [], 1, ""),
