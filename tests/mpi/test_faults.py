@@ -155,3 +155,30 @@ def test_a_signal_to_one_rank_is_enough(folder, way, number, code):
     else:
         assert "most recent call first" in said
         assert f"error: rank 1 of 2 on {os.uname().nodename}" in said and "was ended by signal 3 (SIGQUIT)" in said
+
+
+@pytest.fixture
+def launched(folder):
+    """A job of two ranks under the launcher that has written its first snapshot."""
+    command = [sys.executable, "-m", "mgcaffe.tools.main", "train", "-np", "2", "solver.prototxt"]
+    with RunningJob(command, environment=AS_ROOT, cwd=folder) as job:
+        assert job.await_(lambda: (folder / "net_iter_20.solverstate").exists(), 120)
+        yield job
+
+
+def test_a_launcher_that_looks_late_names_the_rank_that_went_first(launched):
+    os.kill(launched.process.pid, signal.SIGSTOP)
+    os.kill(_rank_pids(launched)[1], signal.SIGKILL)
+    assert launched.await_(lambda: not _rank_pids(launched), 60)
+    os.kill(launched.process.pid, signal.SIGCONT)
+    result = launched.end(60)
+    assert result.returncode == 69, result.describe()
+    assert result.stderr[result.stderr.rindex("error: ") :].startswith("error: rank 1 of 2 on "), result.describe()
+
+
+def test_a_job_whose_mpirun_does_not_react_ends_after_a_ranks_death(launched):
+    (mpirun,) = psutil.Process(launched.process.pid).children()
+    os.kill(mpirun.pid, signal.SIGSTOP)
+    os.kill(_rank_pids(launched)[1], signal.SIGKILL)
+    result = launched.end(60)
+    assert not result.hung and result.returncode == 69 and not result.left_behind, result.describe()

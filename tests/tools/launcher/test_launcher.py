@@ -29,22 +29,35 @@ def test_exit_codes_are_passed_on(run):
 def test_a_job_whose_mpirun_is_killed_leaves_nothing_of_it(run):
     body = """
     rank = os.environ["OMPI_COMM_WORLD_RANK"]
+    Path(f"pid{rank}").write_text(str(os.getpid()))
     Path(rank).write_text(os.environ["PMIX_SERVER_TMPDIR"])
     from mpi4py import MPI
     Path(f"memory{rank}").write_text(" ".join(path.name for path in status.job_folder().glob("sm_segment*")))
     MPI.COMM_WORLD.Barrier()
+    record = status.open_status(status.job_folder(), int(rank), 2)
+    MPI.COMM_WORLD.Barrier()
     if rank == "0": os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(0.2)
+    time.sleep(10)
     os._exit(0)
     """
     if not Path(sys.executable).with_name("mpirun").exists():
         pytest.skip("there is no mpirun beside this Python")
     assert run(body, "-np", "2", "--mpirun_args=--oversubscribe")[0] == 69
+    deadline = time.monotonic() + 1
+    while any(status.is_alive(int(Path(f"pid{rank}").read_text())) for rank in "01"):
+        assert time.monotonic() < deadline
     folders = {Path(Path(rank).read_text()) for rank in "01"}
     assert len(folders) == 1
     folder = folders.pop()
     assert [len(Path(f"memory{rank}").read_text().split()) > 0 for rank in "01"] == [True, True]
     assert folder.parent.name.startswith(f"mgcaffe-{os.getuid()}-") and not folder.parent.exists()
+
+
+def test_what_a_killed_launcher_left_is_removed_at_the_start(run):
+    left = status.new_folder()
+    (left / "launcher").write_text("4711 1")  # a process that is not that one
+    run("record.finish(status.ENDED, 0)", "-np", "1")
+    assert not left.exists()
 
 
 def test_a_killed_rank_is_named_and_gives_69(run):
@@ -125,6 +138,20 @@ def test_a_signal_while_the_ranks_start_is_said_to_wait(run):
         "SIGTERM: the ranks are asked to stop as soon as all of them are up",
         "SIGTERM: asking the ranks to stop after this iteration, with a snapshot",
     ]
+
+
+def test_ranks_elsewhere_that_cannot_be_seen_get_a_signal_after_a_while(run, monkeypatch):
+    monkeypatch.setattr(launcher, "are_elsewhere", lambda flags: True)
+    monkeypatch.setattr(launcher, "_UNSEEN_READY_S", 0.5)
+    body = """
+    record.path.unlink()
+    os.kill(os.getppid(), signal.SIGTERM)
+    deadline = time.monotonic() + 10
+    while not heard and time.monotonic() < deadline: time.sleep(0.01)
+    sys.exit(75 if heard == ["SIGUSR1"] else 1)
+    """
+    code, said = run(body, "-np", "1")
+    assert code == 75, said
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -208,7 +235,7 @@ def start(tmp_path):
         (tmp_path / "rank.py").write_text(rank_script(_WAITS))
         process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCH, "-np", "1", *words],
-            cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+            cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         processes.append(process)
         deadline = time.monotonic() + 30
@@ -227,7 +254,7 @@ def test_signals_are_translated_and_the_code_is_passed_on(start, tmp_path):
     process = start("solver.prototxt")
     process.send_signal(signal.SIGHUP)
     time.sleep(0.6)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
     _, said = process.communicate(timeout=30)
     assert process.returncode == 75, said
     assert (tmp_path / "heard").read_text().split() == ["SIGUSR2", "SIGUSR1"]
@@ -236,6 +263,13 @@ def test_signals_are_translated_and_the_code_is_passed_on(start, tmp_path):
         "SIGHUP: asking the ranks for a snapshot after this iteration",
         "SIGINT: asking the ranks to stop after this iteration, with a snapshot",
     ]
+
+
+def test_standard_input_is_left_to_who_started_the_launcher(tmp_path):
+    (tmp_path / "rank.py").write_text(rank_script("sys.exit(1 if sys.stdin.read() else 0)"))
+    command = [sys.executable, "-c", _LAUNCH, "-np", "1", "solver.prototxt"]
+    result = subprocess.run(command, cwd=tmp_path, input=b"one\n", stderr=subprocess.PIPE, timeout=60)
+    assert b"with exit code 1" not in result.stderr and b"exited without" in result.stderr, result.stderr
 
 
 def test_a_second_sigint_ends_the_job_at_once(start, tmp_path):
