@@ -31,9 +31,9 @@ SOLVER = """
 net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" max_iter: 10000000 snapshot: 20 snapshot_prefix: "net"
 random_seed: 7 solver_mode: CPU comm_param { schedule: WFBP deterministic: true }
 """
-# What starts a command on the other host: AGENT HOST COMMAND...
+# What starts a command on the other host: AGENT HOST COMMAND... Like ssh, it does not hand on the records' folder.
 SECOND_HOST = """#!/bin/sh
-exec unshare --mount sh -c '
+exec env -u MGCAFFE_STATUS_DIR unshare --mount sh -c '
 mount -t tmpfs none /dev/shm
 {agent} "$@"
 code=$?
