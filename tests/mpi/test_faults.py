@@ -166,16 +166,6 @@ def launched(folder):
         yield job
 
 
-def test_a_launcher_that_looks_late_names_the_rank_that_went_first(launched):
-    os.kill(launched.process.pid, signal.SIGSTOP)
-    os.kill(_rank_pids(launched)[1], signal.SIGKILL)
-    assert launched.await_(lambda: not _rank_pids(launched), 60)
-    os.kill(launched.process.pid, signal.SIGCONT)
-    result = launched.end(60)
-    assert result.returncode == 69, result.describe()
-    assert result.stderr[result.stderr.rindex("error: ") :].startswith("error: rank 1 of 2 on "), result.describe()
-
-
 def test_a_job_whose_mpirun_does_not_react_ends_after_a_ranks_death(launched):
     (mpirun,) = psutil.Process(launched.process.pid).children()
     os.kill(mpirun.pid, signal.SIGSTOP)

@@ -17,7 +17,7 @@ import pytest
 from mgcaffe.comm.supervision import status
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.launcher import launcher
-from tests.support.launcher import rank_script
+from tests.support.launcher import parse, rank_script
 
 
 def test_exit_codes_are_passed_on(run):
@@ -65,6 +65,17 @@ def test_a_killed_rank_is_named_and_gives_69(run):
     assert code == 69
     assert f"error: rank 0 of 1 on {os.uname().nodename}" in said and "was killed by signal 9 (SIGKILL)" in said
     assert "iteration: 4" in said and "doing:     forward, layer 'a'" in said
+
+
+def test_a_rank_that_was_sent_sigterm_is_not_taken_for_the_cause():
+    """A busy launcher may see a killed rank and those that mpirun ended for it at once, in any order."""
+    job = launcher._Job(parse("-np", "2"), ["mpirun"], 2, launcher._UserRequests("stop", "snapshot"))
+    try:
+        for rank in (0, 1):
+            job._lose(status.Place(rank, 2, 10 + rank, "a", status.RUNNING, 0, rank == 0, 4, 1, "forward"))
+        assert [place.rank for place in job._lost] == [1]
+    finally:
+        status.remove_folder(job._folder)
 
 
 def test_what_a_rank_left_to_be_said_is_printed_at_the_end_and_gives_the_code(run):
