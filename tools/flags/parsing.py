@@ -34,15 +34,22 @@ class FlagParser(argparse.ArgumentParser):
         epilog: examples for the end of its help.
         files: for a subcommand that takes files in order instead: what its help calls them. The result has
             them in `files`.
+        alone: it is no subcommand of `engine` but a command of its own.
     """
 
     def __init__(
-        self, command: str, summary: str, subject: str | None = None, epilog: str = "", files: Sequence[str] = ()
+        self,
+        command: str,
+        summary: str,
+        subject: str | None = None,
+        epilog: str = "",
+        files: Sequence[str] = (),
+        alone: bool = False,
     ) -> None:
         subject_usage = f" [--{subject}] FILE" if subject else "".join(f" {name}" for name in files)
         super().__init__(
-            prog=f"engine {command}",
-            usage=f"engine {command}{subject_usage} [flags]",
+            prog=command if alone else f"engine {command}",
+            usage=f"{command if alone else f'engine {command}'}{subject_usage} [flags]",
             description=summary,
             epilog=f"{epilog}\n\nFlags may be written with one dash or two, and with '=' or a space.".strip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -93,9 +100,7 @@ class FlagParser(argparse.ArgumentParser):
             self._check_paths(flags)
             return flags
         if self.subject is None or len(stray) > 1:
-            raise UsageError(
-                f"unexpected argument '{stray[-1]}'", hint=f"see 'engine {self.command} --help' for the flags"
-            )
+            raise UsageError(f"unexpected argument '{stray[-1]}'", hint=f"see '{self.prog} --help' for the flags")
         if getattr(flags, self.subject) not in (None, stray[0]):
             raise UsageError(
                 f"two files for --{self.subject}: '{getattr(flags, self.subject)}' and '{stray[0]}'",
@@ -115,7 +120,7 @@ class FlagParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Turn argparse's own complaints into ours."""
-        raise UsageError(message.removeprefix("argument "), hint=f"see 'engine {self.command} --help' for the flags")
+        raise UsageError(message.removeprefix("argument "), hint=f"see '{self.prog} --help' for the flags")
 
     def _normalised(self, words: list[str]) -> tuple[list[str], list[str]]:
         """Return the words as `--name=value`, and those that belong to no flag."""
@@ -152,7 +157,7 @@ class FlagParser(argparse.ArgumentParser):
         known = [name for name in self._takes_value if name != "h"]
         near = difflib.get_close_matches(flag.lstrip("-").replace("-", "_"), known, n=1, cutoff=0.5)
         guess = f"; did you mean '--{near[0]}'?" if near else ""
-        raise UsageError(f"unknown flag '{flag}'{guess}", hint=f"see 'engine {self.command} --help' for the flags")
+        raise UsageError(f"unknown flag '{flag}'{guess}", hint=f"see '{self.prog} --help' for the flags")
 
 
 def _true_or_false(text: str) -> bool:

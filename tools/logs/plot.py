@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,19 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#
 _TIMES = ("iterations_per_s", "images_per_s", "data_wait_ms", "comm_hidden_ms", "comm_exposed_ms")
 _MARKERS_UP_TO = 60
 
-Series = dict[str, list[tuple[int, float]]]
+Series = dict[str, list[tuple[float, float]]]
 
 
-def check_plot(path: str) -> None:
-    """Make sure, before any work, that a plot can be drawn.
+def check_plot(path: str, flag: str = "--plot") -> None:
+    """Make sure, before any work, that a plot can be drawn; `flag` is what the message calls it.
 
     Raises:
         UsageError: matplotlib is not installed, or another suffix than .png, .svg and .pdf.
     """
     if Path(path).suffix not in _SUFFIXES:
-        raise UsageError(f"--plot={path}: the name should end in one of {', '.join(_SUFFIXES)}")
+        raise UsageError(f"{flag}={path}: the name should end in one of {', '.join(_SUFFIXES)}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("--plot needs matplotlib, which is not installed", hint="pip install 'mgcaffe[plot]'")
+        raise UsageError(f"{flag} needs matplotlib, which is not installed", hint="pip install 'mgcaffe[plot]'")
 
 
 def plot_log(path: str, log: RunLog) -> None:
@@ -36,16 +37,34 @@ def plot_log(path: str, log: RunLog) -> None:
     Raises:
         EngineError: with exit code 73, when the file cannot be written.
     """
+    panels = [(title, series) for title, series in panels_of(log).items() if series]
+    draw_panels(path, log.net, panels)
+
+
+def draw_panels(
+    path: str, title: str, panels: Sequence[tuple[str, Series]], *, across: str = "iteration", height: float = 2.8
+) -> None:
+    """Draw panels of lines below each other.
+
+    Args:
+        path: the file.
+        title: what stands above them; may be empty.
+        panels: the name of each, and its lines.
+        across: what the horizontal axes show.
+        height: of a panel, in inches.
+
+    Raises:
+        EngineError: with exit code 73, when the file cannot be written.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    panels = [(title, series) for title, series in panels_of(log).items() if series]
-    figure = Figure(figsize=(9, 2.8 * max(1, len(panels))), layout="constrained")
+    figure = Figure(figsize=(9, height * max(1, len(panels))), layout="constrained")
     FigureCanvasAgg(figure)
-    if log.net:
-        figure.suptitle(log.net, fontsize=10)
-    for axes, (title, series) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
-        _draw(axes, title, series)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    for axes, (name, series) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
+        _draw(axes, name, series, across)
     try:
         figure.savefig(path, dpi=100)
     except OSError as error:
@@ -60,7 +79,7 @@ def panels_of(log: RunLog) -> dict[str, Series]:
         for name, points in _series(rows).items():
             panel = losses if "loss" in name.lower() else scores
             panel[f"{group}: {name}"] = points
-    rates = [(row.iteration, row.rate) for row in log.train if row.rate is not None]
+    rates = [(float(row.iteration), row.rate) for row in log.train if row.rate is not None]
     return {"loss": losses, "score": scores, "learning rate": {"learning rate": rates} if rates else {}}
 
 
@@ -73,12 +92,12 @@ def _series(rows: list[Row]) -> Series:
     return series
 
 
-def _draw(axes: Any, title: str, series: Series) -> None:
+def _draw(axes: Any, title: str, series: Series, across: str) -> None:
     for number, (name, points) in enumerate(series.items()):
         x, y = zip(*points, strict=True)
         marker = "o" if len(points) <= _MARKERS_UP_TO else ""
         axes.plot(x, y, color=_COLOURS[number % len(_COLOURS)], marker=marker, markersize=3, linewidth=1.2, label=name)
-    axes.set_xlabel("iteration")
+    axes.set_xlabel(across)
     axes.set_ylabel(title)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)

@@ -17,15 +17,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from mgcaffe.errors import DataError
 from mgcaffe.errors.checked_json import Json, parse_json
 from mgcaffe.errors.file_names import refuse_device
+from mgcaffe.tools.logs.clock import LogClock
 
 _NUMBER = r"([-+]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))"
-_PREFIX = re.compile(r"[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(\.\d+)?\s+\d+ \S+:\d+\] ?")
 _ITERATION = re.compile(r"Iteration (\d{1,18})\b(.*)")
 _TESTING = re.compile(r"Testing net \(#(\d{1,9})\)")
 _SPEED = re.compile(rf"\({_NUMBER} iter/s", re.IGNORECASE)
@@ -35,9 +35,6 @@ _OUTPUT = re.compile(rf"(Train|Test) net output #(\d{{1,9}}): (.+?) = {_NUMBER}(
 _TEST_LOSS = re.compile(rf"Test loss: {_NUMBER}", re.IGNORECASE)
 _COMM = re.compile(rf"Communication: {_NUMBER} ms hidden, {_NUMBER} ms exposed (?:an|per) iteration")
 _DATA = re.compile(rf"Data: {_NUMBER} ms waited (?:for an|per) iteration")
-# Without a year in the prefix, a leap year takes every date.
-_SOME_YEAR = 2000
-_YEAR = timedelta(days=366)
 
 
 @dataclass
@@ -120,7 +117,7 @@ class _Reader:
         self._log = RunLog()
         self._row: Row | None = None
         self._truncates = False
-        self._time: datetime | None = None
+        self._clock = LogClock()
         self._start: datetime | None = None
         self._seconds = self._offset = 0.0
 
@@ -130,17 +127,16 @@ class _Reader:
         Raises:
             DataError: one of them is JSON, but not as --json_log writes it; located.
         """
-        self._row, self._time, self._start = None, None, None
+        self._row, self._clock, self._start = None, LogClock(), None
         self._begin()
         for number, line in enumerate(lines, 1):
             text = line.rstrip("\n")
             if text.lstrip().startswith("{") and (entry := _json_entry(text, file, number)) is not None:
                 self._read_json(entry)
                 continue
-            match = _PREFIX.search(text)
-            if match:
-                self._tell_time(match)
-                text = text[match.end() :]
+            timed, text = self._clock.read(text)
+            if timed and self._start is None:
+                self._start = self._clock.time
             self._read_text(text)
 
     def finish(self) -> RunLog:
@@ -182,32 +178,18 @@ class _Reader:
         self._seconds = 0.0
 
     def _elapsed(self) -> float | None:
-        if self._time is not None and self._start is not None:
-            return self._offset + (self._time - self._start).total_seconds()
+        if self._clock.time is not None and self._start is not None:
+            return self._offset + (self._clock.time - self._start).total_seconds()
         return self._offset + self._seconds if self._seconds else None
 
     # -- lines of a log ----------------------------------------------------------------------------------
-
-    def _tell_time(self, match: re.Match[str]) -> None:
-        year, month, day, hour, minute, second = (int(part) if part else 0 for part in match.groups()[:6])
-        fraction = float(match[7]) if match[7] else 0.0
-        try:
-            time = datetime(year or _SOME_YEAR, month, day, hour, minute, second) + timedelta(seconds=fraction)
-        except ValueError:
-            return
-        # A year has ended; threads may write a moment out of order.
-        while self._time is not None and not year and time < self._time - timedelta(days=1):
-            time += _YEAR
-        self._time = time
-        if self._start is None:
-            self._start = time
 
     def _read_text(self, text: str) -> None:
         if text.startswith("Solving ") and len(text.split()) >= 2:
             self._log.net = text.removeprefix("Solving ").strip()
             self._log.runs += 1
             self._begin()
-            self._start = self._time
+            self._start = self._clock.time
             return
         if text.startswith("Optimization "):
             self._row = None  # what follows sums the run up

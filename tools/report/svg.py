@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 
 # Ranges that are narrower, in parts of the numbers themselves or at all, have no tick marks that differ.
 _NARROWEST = 1e-9
 _MIN_RANGE = 1e-290
+_FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 
 class Drawing:
@@ -85,10 +87,26 @@ class Drawing:
         elif space >= 4:
             self.text(x + width / 2, y, text[: space - 1] + "…", size=size, colour=colour, anchor="middle")
 
-    def render(self) -> str:
-        """Return the picture as an element of a page."""
+    def triangle(self, points: Sequence[tuple[float, float]], colour: str) -> None:
+        """Return a filled triangle, as an arrow's head."""
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self._parts.append(f'<polygon points="{path}" fill="{colour}"/>')
+
+    @contextmanager
+    def link(self, target: str) -> Iterator[None]:
+        """Make what is drawn inside a link; an empty target makes none."""
+        if target:
+            self._parts.append(f'<a href="{escape(target)}">')
+        yield
+        if target:
+            self._parts.append("</a>")
+
+    def render(self, *, alone: bool = False) -> str:
+        """Return the picture as an element of a page, or `alone` as a file of its own, in its own size."""
+        own = f' xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{self.height:g}"' if alone else ""
+        own += f' font-family="{_FONTS}"' if alone else ""
         return (
-            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(self._label)}">'
+            f'<svg{own} viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(self._label)}">'
             f"{''.join(self._parts)}</svg>"
         )
 
