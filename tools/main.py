@@ -23,6 +23,7 @@ COMMANDS = {
     "train": "train a net, or go on training it",
     "test": "score a net on its test data",
     "time": "time each layer of a net, forward and backward",
+    "draw": "draw a net as a page, SVG or PNG",
     "summary": "show a net's layers, shapes, parameters, arithmetic and memory",
     "plan": "predict every schedule for a net, an all-reduce's cost and a number of workers",
     "classify": "show the most probable classes of images",
