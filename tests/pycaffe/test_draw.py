@@ -53,11 +53,32 @@ def test_text_needs_nothing_installed(tmp_path):
     assert (tmp_path / "net.dot").read_text().startswith('digraph "deploy" {')
 
 
-def test_pictures_say_what_they_need(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("html", b"<!doctype html>")])
+def test_pictures_are_drawn_without_graphviz(monkeypatch, tmp_path, ending, begins):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    draw.draw_net_to_file(parse_net(SIMPLE).param, tmp_path / f"net.{ending}", phase=TRAIN, display_lrm=True)
+    content = (tmp_path / f"net.{ending}").read_bytes()
+    assert content.startswith(begins)
+    if ending == "svg":
+        assert ">Convolution 2x2 pad 3 lr mult: 1 lr mult: 1<" in content.decode()
+        assert ">ip_blob 13<" in content.decode()
+
+
+def test_other_formats_say_what_they_need(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(UsageError, match="Graphviz"):
-        draw.draw_net_to_file(parse_net(DEPLOY).param, tmp_path / "net.png")
-    assert not (tmp_path / "net.png").exists()
+        draw.draw_net_to_file(parse_net(DEPLOY).param, tmp_path / "net.pdf")
+    assert not (tmp_path / "net.pdf").exists()
+    with pytest.raises(UsageError, match="rankdir 'XX' is unknown"):
+        draw.draw_net(parse_net(DEPLOY).param, "XX", "svg")
     monkeypatch.setitem(__import__("sys").modules, "pydot", None)
     with pytest.raises(UsageError, match="pydot"):
         draw.get_pydot_graph(parse_net(DEPLOY).param)
+
+
+def test_graphviz_draws_where_it_is_installed(monkeypatch, tmp_path):
+    program = tmp_path / "dot"
+    program.write_text('#!/bin/sh\nread line\necho "$1 $line"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda name: str(program))
+    assert draw.draw_net(parse_net(DEPLOY).param, "LR", "svg") == b'-Tsvg digraph "deploy" {\n'
