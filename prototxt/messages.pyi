@@ -983,6 +983,15 @@ class LayerParameter(Message):
     def relu6_param(self) -> ReLU6Parameter:
         """What ReLU6 reads. A field of mgcaffe."""
     @property
+    def hard_sigmoid_param(self) -> HardSigmoidParameter:
+        """What HardSigmoid reads. A field of mgcaffe."""
+    @property
+    def gelu_param(self) -> GELUParameter:
+        """What GELU reads. A field of mgcaffe."""
+    @property
+    def layer_norm_param(self) -> LayerNormParameter:
+        """What LayerNorm reads. A field of mgcaffe."""
+    @property
     def annotated_data_param(self) -> AnnotatedDataParameter:
         """A field of the SSD fork."""
     @property
@@ -1135,6 +1144,9 @@ class LayerParameter(Message):
         bn_param: BNParameter | Mapping[str, Any] | None = None,
         shuffle_channel_param: ShuffleChannelParameter | Mapping[str, Any] | None = None,
         relu6_param: ReLU6Parameter | Mapping[str, Any] | None = None,
+        hard_sigmoid_param: HardSigmoidParameter | Mapping[str, Any] | None = None,
+        gelu_param: GELUParameter | Mapping[str, Any] | None = None,
+        layer_norm_param: LayerNormParameter | Mapping[str, Any] | None = None,
         annotated_data_param: AnnotatedDataParameter | Mapping[str, Any] | None = None,
         detection_evaluate_param: DetectionEvaluateParameter | Mapping[str, Any] | None = None,
         detection_output_param: DetectionOutputParameter | Mapping[str, Any] | None = None,
@@ -1180,10 +1192,11 @@ class LayerParameter(Message):
             "recurrent_param", "reduction_param", "relu_param", "reshape_param", "scale_param",
             "sigmoid_param", "softmax_param", "spp_param", "slice_param", "swish_param", "tanh_param",
             "threshold_param", "tile_param", "window_data_param", "interp_param", "bn_param",
-            "shuffle_channel_param", "relu6_param", "annotated_data_param", "detection_evaluate_param",
-            "detection_output_param", "multibox_loss_param", "norm_param", "permute_param",
-            "prior_box_param", "video_data_param", "forward_type", "backward_type", "forward_math",
-            "backward_math", "debug", "cudnn_math_override", "trt_param", "detectnet_groundtruth_param",
+            "shuffle_channel_param", "relu6_param", "hard_sigmoid_param", "gelu_param", "layer_norm_param",
+            "annotated_data_param", "detection_evaluate_param", "detection_output_param",
+            "multibox_loss_param", "norm_param", "permute_param", "prior_box_param", "video_data_param",
+            "forward_type", "backward_type", "forward_math", "backward_math", "debug",
+            "cudnn_math_override", "trt_param", "detectnet_groundtruth_param",
             "detectnet_augmentation_param", "box_annotator_ohem_param", "psroi_pooling_param",
             "roi_pooling_param", "smooth_l1_loss_param", "split_param", "spatial_dropout_param", "engine",
             "multinode", "mn_activation_param", "mn_grad_compress_param", "quantization_param",
@@ -3675,6 +3688,84 @@ class ReLU6Parameter(Message):
         self,
         field_name: Literal[
             "negative_slope"
+        ],
+    ) -> bool: ...
+
+class HardSigmoidParameter(Message):
+    """What HardSigmoid reads."""
+
+    alpha: float
+    """The slope of the middle line. Default: 0.16666666666666666. A field of mgcaffe."""
+    beta: float
+    """Its value at 0. Default: 0.5. A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "alpha", "beta"
+        ],
+    ) -> bool: ...
+
+class GELUParameter(Message):
+    """What GELU reads."""
+
+    class Approximation(_Enum):
+        NONE: ClassVar[GELUParameter.Approximation]
+        TANH: ClassVar[GELUParameter.Approximation]
+
+    NONE: ClassVar[GELUParameter.Approximation]
+    TANH: ClassVar[GELUParameter.Approximation]
+
+    approximate: GELUParameter.Approximation
+    """Whether the probability is exact or made of a tanh. Default: NONE. A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        approximate: GELUParameter.Approximation | str | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "approximate"
+        ],
+    ) -> bool: ...
+
+class LayerNormParameter(Message):
+    """What LayerNorm reads."""
+
+    axis: int
+    """The first axis that is normalized, all behind it too. Default: -1. A field of mgcaffe."""
+    eps: float
+    """What is added to the variance. Default: 1e-05. A field of mgcaffe."""
+    affine: bool
+    """Whether a scale is learned. Default: true. A field of mgcaffe."""
+    bias_term: bool
+    """Whether a bias is learned, too. Default: true. A field of mgcaffe."""
+    @property
+    def scale_filler(self) -> FillerParameter:
+        """Initialises the scale. A field of mgcaffe."""
+    @property
+    def bias_filler(self) -> FillerParameter:
+        """Initialises the bias. A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        axis: int | None = None,
+        eps: float | None = None,
+        affine: bool | None = None,
+        bias_term: bool | None = None,
+        scale_filler: FillerParameter | Mapping[str, Any] | None = None,
+        bias_filler: FillerParameter | Mapping[str, Any] | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "axis", "eps", "affine", "bias_term", "scale_filler", "bias_filler"
         ],
     ) -> bool: ...
 

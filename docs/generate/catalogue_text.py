@@ -24,10 +24,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "Products and look-ups": ("InnerProduct", "Embed"),
     "Recurrent layers": ("LSTM", "RNN", "LSTMUnit"),
-    "Normalization": ("BatchNorm", "BN", "LRN", "MVN", "Normalize"),
+    "Normalization": ("BatchNorm", "BN", "LayerNorm", "LRN", "MVN", "Normalize"),
     "Activations and functions of one value": (
-        *("ReLU", "PReLU", "ReLU6", "ELU", "Sigmoid", "TanH", "Swish", "BNLL", "Clip", "Threshold", "AbsVal"),
-        *("Power", "Exp", "Log", "Dropout"),
+        *("ReLU", "PReLU", "ReLU6", "ELU", "GELU", "Sigmoid", "HardSigmoid", "TanH", "Swish", "HardSwish", "BNLL"),
+        *("Clip", "Threshold", "AbsVal", "Power", "Exp", "Log", "Dropout"),
     ),
     "Arithmetic and reductions": ("Eltwise", "Scale", "Bias", "Axpy", "Softmax", "Reduction", "ArgMax"),
     "Shapes and routing": (
@@ -66,8 +66,8 @@ INTRODUCTION = """
 # Layers
 
 Written by `python -m docs.generate.catalogue --write` from the layers' own docstrings, their classes and the schema;
-do not edit it here. Every layer type that this engine knows is listed: the 61 of BVLC's Caffe, and those of forks that
-are asked for most. Values and gradients are Caffe's up to float32 rounding where nothing else is said; `tests/golden`
+do not edit it here. Every layer type that this engine knows is listed: the 61 of BVLC's Caffe, those of forks that
+are asked for most, and a few that models of PyTorch need. Values and gradients are Caffe's up to float32 rounding where nothing else is said; `tests/golden`
 holds what a real Caffe computed.
 
 In the formulas x is the bottom, y the top, and dx, dy are their gradients. N is the number of items in a batch, C the

@@ -23,6 +23,8 @@ Split Swish TanH Threshold Tile WindowData
 FORKS_TYPES = """
 Axpy BN ConvolutionDepthwise DepthwiseConvolution Interp Normalize Permute ROIPooling ReLU6 ShuffleChannel SmoothL1Loss
 """.split()
+# What models of other frameworks need besides.
+OWN_TYPES = ["GELU", "HardSigmoid", "HardSwish", "LayerNorm"]
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def test_the_types_are_there_in_alphabetical_order():
     types = registry.layer_types()
     assert list(types) == sorted(types)
     assert len(CAFFES_TYPES) == 61
-    assert set(types) >= {*CAFFES_TYPES, *FORKS_TYPES}
+    assert set(types) >= {*CAFFES_TYPES, *FORKS_TYPES, *OWN_TYPES}
     assert all(layer_class.type == name for name, layer_class in types.items())
 
 

@@ -69,6 +69,17 @@ NEURONS = {
     "swish": ('type: "Swish"', F.silu),
     "swish_with_beta": ('type: "Swish" swish_param { beta: 1.5 }', lambda x: x * torch.sigmoid(1.5 * x)),
     "swish_as_linear": ('type: "Swish" swish_param { beta: 0 }', lambda x: x / 2),
+    "hard_swish": ('type: "HardSwish"', lambda x: x * (x + 3).clamp(0, 6) / 6),
+    "hard_sigmoid": ('type: "HardSigmoid"', lambda x: (x + 3).clamp(0, 6) / 6),
+    "hard_sigmoid_steep": (
+        'type: "HardSigmoid" hard_sigmoid_param { alpha: 2 beta: 0.75 }',
+        lambda x: (2 * x + 0.75).clamp(0, 1),
+    ),
+    "gelu": ('type: "GELU"', lambda x: x * (1 + torch.erf(x / 2**0.5)) / 2),
+    "gelu_tanh": (
+        'type: "GELU" gelu_param { approximate: TANH }',
+        lambda x: x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
+    ),
     "dropout_test_phase": ('type: "Dropout" phase: TEST', lambda x: x * 1),
 }
 
