@@ -7,6 +7,8 @@ from mgcaffe.engine.layers.clip import Clip
 from mgcaffe.engine.layers.dropout import Dropout
 from mgcaffe.engine.layers.elu import ELU
 from mgcaffe.engine.layers.exp import Exp
+from mgcaffe.engine.layers.gelu import GELU
+from mgcaffe.engine.layers.hard_sigmoid import HardSigmoid
 from mgcaffe.engine.layers.log import Log
 from mgcaffe.engine.layers.power import Power
 from mgcaffe.engine.layers.prelu import PReLU
@@ -48,6 +50,16 @@ def elu(e: Emitter, layer: ELU) -> list[str]:
 def swish(e: Emitter, layer: Swish) -> list[str]:
     """Sigmoid of beta x, and Mul by x."""
     return [e.node("Mul", e.x, e.node("Sigmoid", e.scaled(e.x, layer.beta)))]
+
+
+def hard_sigmoid(e: Emitter, layer: HardSigmoid) -> list[str]:
+    """HardSigmoid with the layer's own alpha and beta: ONNX's defaults are others."""
+    return [e.node("HardSigmoid", e.x, alpha=layer.alpha, beta=layer.beta)]
+
+
+def gelu(e: Emitter, layer: GELU) -> list[str]:
+    """Gelu."""
+    return [e.node("Gelu", e.x, approximate=layer.approximate)]
 
 
 def clip(e: Emitter, layer: Clip) -> list[str]:
@@ -103,6 +115,9 @@ OPERATORS = (
     plain("Sigmoid", "Sigmoid"),
     plain("TanH", "Tanh"),
     Operator("Swish", swish, "Sigmoid, Mul", any_batch=True),
+    plain("HardSwish", "HardSwish"),
+    Operator("HardSigmoid", hard_sigmoid, "HardSigmoid", any_batch=True),
+    Operator("GELU", gelu, "Gelu", any_batch=True),
     plain("BNLL", "Softplus"),
     plain("AbsVal", "Abs"),
     Operator("Clip", clip, "Clip", any_batch=True),

@@ -8,6 +8,7 @@ import torch
 
 from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.bn import BN
+from mgcaffe.engine.layers.layer_norm import LayerNorm
 from mgcaffe.engine.layers.lrn import LRN
 from mgcaffe.engine.layers.mvn import MVN
 from mgcaffe.engine.layers.normalize import Normalize
@@ -78,6 +79,15 @@ def mvn(e: Emitter, layer: MVN) -> list[str]:
     return [e.node("Div", centred, e.scaled(e.node("Sqrt", variance), 1, layer.eps))]
 
 
+def layer_norm(e: Emitter, layer: LayerNorm) -> list[str]:
+    """LayerNormalization, with ones where the layer has no scale of its own."""
+    shape = tuple(layer.normalized)
+    axis = len(e.bottom_shapes[0]) - len(shape)
+    own = [e.weight(number) for number in range(len(layer.parameters))]
+    scale_and_bias = own or [e.floats(torch.ones(shape).numpy())]
+    return [e.node("LayerNormalization", e.x, *scale_and_bias, axis=axis, epsilon=layer.eps)]
+
+
 def normalize(e: Emitter, layer: Normalize) -> list[str]:
     """X over the root of the sum of squares plus eps, times the learned factors."""
     squares = e.sums(e.x, layer.summed, operator="ReduceSumSquare")
@@ -100,5 +110,6 @@ OPERATORS = (
     Operator("BN", bn, f"BatchNormalization, {_FORMULA}", without_effect=("momentum", "frozen"), any_batch=True),
     Operator("LRN", lrn, "LRN, Mul, AveragePool, Add, Pow", any_batch=True),
     Operator("MVN", mvn, _FORMULA, any_batch=True),
+    Operator("LayerNorm", layer_norm, "LayerNormalization", any_batch=True),
     Operator("Normalize", normalize, "ReduceSumSquare, Add, Sqrt, Div, Mul", any_batch=True),
 )
