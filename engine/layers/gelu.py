@@ -38,5 +38,7 @@ class GELU(BottomNeuron):
         """Return one pass."""
         options = {"approximate": self.approximate}
         aten = torch.ops.aten.gelu_backward
-        dx: torch.Tensor = aten(dy, kept, **options) if out is None else aten.grad_input(dy, kept, grad_input=out, **options)
+        dx: torch.Tensor = (
+            aten(dy, kept, **options) if out is None else aten.grad_input(dy, kept, grad_input=out, **options)
+        )
         return dx

@@ -8,7 +8,7 @@ Fields of `layer_norm_param` (default): axis (-1): the first axis that is normal
 affine (true); bias_term (true), without meaning where affine is false; scale_filler (constant 1); bias_filler
 (constant 0).
 Bottom: any shape with that axis. Top: the same shape.
-Parameters, with affine: s, of the bottom's shape from `axis` on; b, the same.
+Parameters: with affine s, of the bottom's shape from `axis` on, and with bias_term b, the same.
 No differences from Caffe. (In no Caffe: Ba et al. 2016.)
 """
 
