@@ -67,8 +67,8 @@ INTRODUCTION = """
 
 Written by `python -m docs.generate.catalogue --write` from the layers' own docstrings, their classes and the schema;
 do not edit it here. Every layer type that this engine knows is listed: the 61 of BVLC's Caffe, those of forks that
-are asked for most, and a few that models of PyTorch need. Values and gradients are Caffe's up to float32 rounding where nothing else is said; `tests/golden`
-holds what a real Caffe computed.
+are asked for most, and a few that models of PyTorch need. Values and gradients are Caffe's up to float32 rounding where
+nothing else is said; `tests/golden` holds what a real Caffe computed.
 
 In the formulas x is the bottom, y the top, and dx, dy are their gradients. N is the number of items in a batch, C the
 number of channels, H and W are height and width. (N, C, H, W) is a shape, () that of a single number.

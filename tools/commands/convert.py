@@ -16,15 +16,17 @@ def parser() -> FlagParser:
     flags = FlagParser(
         "convert",
         "Convert a model, run both sides on the same inputs, and write it only if they compute the same. The formats "
-        "follow\nfrom the files' names: NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5) is read; FILE.onnx, "
-        "NET.prototxt (with\nits weights beside it) and WEIGHTS.caffemodel[.h5] (with its net beside it) are written. "
-        "docs/converting.md says what\nbecomes of each layer type. Needs onnx and onnxruntime for ONNX: "
-        "pip install 'mgcaffe[onnx]'.",
+        "follow\nfrom the files' names: NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5), FILE.py:FUNCTION (a "
+        "module of PyTorch)\nand FILE.pt2 (of torch.export) are read; FILE.onnx, NET.prototxt (with its weights "
+        "beside it) and\nWEIGHTS.caffemodel[.h5] (with its net beside it) are written. docs/converting.md says what "
+        "becomes of each layer\ntype, docs/converting_pytorch.md of each operator of PyTorch. Needs onnx and "
+        "onnxruntime for ONNX:\npip install 'mgcaffe[onnx]'.",
         files=("IN...", "OUT"),
         epilog="examples:\n"
         "  engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx\n"
         "  engine convert old.prototxt old.caffemodel new.caffemodel.h5   # today's form, also new.prototxt\n"
-        "  engine convert deploy.prototxt w.caffemodel net.onnx --input_shape data=1,3,227,227",
+        "  engine convert deploy.prototxt w.caffemodel net.onnx --input_shape data=1,3,227,227\n"
+        "  engine convert nets.py:make_net net.prototxt --input_shape 1,3,224,224   # runs nets.py",
     )
     add_proof_flags(flags)
     flags.switch("no_check", "write the model without comparing the two sides")
@@ -33,6 +35,16 @@ def parser() -> FlagParser:
         "(docs/converting.md lists them)",
         type=words_list, default=[], metavar="NAMES",
     )  # fmt: skip
+    flags.flag(
+        "train_val", "also write OUT_train_val.prototxt, with Data layers that read these LMDBs (one for both phases, "
+        "or one each) and a loss, and OUT_solver.prototxt, which goes on from the converted weights",
+        type=words_list, default=[], metavar="TRAIN[,TEST]",
+    )  # fmt: skip
+    flags.flag(
+        "loss", "the loss of --train_val", choices=("softmax", "sigmoid", "euclidean", "hinge"),
+        default="softmax",
+    )  # fmt: skip
+    flags.flag("batch_size", "the batch size of --train_val", type=number_from(1), default=32, metavar="N")
     return flags
 
 
@@ -66,10 +78,14 @@ def run(flags: Flags, session: Session) -> int:
         )
     if flags.no_check and flags.json:
         raise UsageError("--no_check and --json exclude each other: without the comparison there is nothing to write")
+    *source, target = flags.files
+    if len(flags.train_val) > 2:
+        raise UsageError(f"--train_val takes one or two LMDBs, not {len(flags.train_val)}")
+    if flags.train_val and target.lower().endswith(".onnx"):
+        raise UsageError("--train_val goes with nets of Caffe's, not with ONNX models")
     from mgcaffe.tools.convert.conversion import convert
     from mgcaffe.tools.convert.proof import write_json
 
-    *source, target = flags.files
     result = convert(
         source,
         target,
@@ -84,9 +100,25 @@ def run(flags: Flags, session: Session) -> int:
     if flags.json:
         write_json(result.differences, Path(flags.json))
     if result.holds:
+        if flags.train_val:
+            _write_training_files(flags, *result.files)
         return EXIT_OK
     print(
         f"the two sides differ by more than {result.tolerance:g}: {target} was not written;"
         f" what was built is {', '.join(map(str, result.files))}"
     )
     return EXIT_BAD_INPUT
+
+
+def _write_training_files(flags: Flags, net_path: Path, weights_path: Path) -> None:
+    """Write the train_val net and the solver beside the deploy net."""
+    from mgcaffe.prototxt import read_net, write_text
+    from mgcaffe.tools.convert.starting_solver import starting_solver
+    from mgcaffe.tools.surgery.training_form import DataChoice, to_training
+
+    data = DataChoice("Data", (flags.train_val[0], flags.train_val[-1]), flags.batch_size)
+    edit = to_training(read_net(net_path), data, flags.loss)
+    train_val, solver = (net_path.with_name(f"{net_path.stem}_{what}.prototxt") for what in ("train_val", "solver"))
+    write_text(edit.net, train_val)
+    write_text(starting_solver(str(train_val), str(weights_path), str(net_path.with_suffix(""))), solver)
+    print("\n".join([*edit.notes, f"wrote {train_val}", f"wrote {solver}"]))

@@ -32,6 +32,12 @@ def _open_onnx(words: Sequence[str], options: Options) -> Opened:
     return OnnxFile(words, options)
 
 
+def _open_torch(words: Sequence[str], options: Options) -> Opened:
+    from mgcaffe.tools.convert.torch_files import TorchModule
+
+    return TorchModule(words, options)
+
+
 def _write_caffe(opened: Opened, paths: Sequence[Path], options: Options) -> None:
     from mgcaffe.tools.convert.caffe_files import write_caffe
 
@@ -66,6 +72,13 @@ def _run_onnx(paths: Sequence[Path], options: Options) -> Side:
 
 READERS: list[Reader] = [
     Reader("ONNX", "FILE.onnx", lambda words: _ends(words, (".onnx",)), _open_onnx, ", to be compared"),
+    Reader(
+        "PyTorch",
+        "FILE.py:FUNCTION or FILE.pt2",
+        lambda words: is_torch(words[0]),
+        _open_torch,
+        " ([converting_pytorch.md](converting_pytorch.md))",
+    ),
     # Last: a net may be called anything.
     Reader("Caffe", "NET.prototxt WEIGHTS.caffemodel", lambda words: True, _open_caffe),
 ]
@@ -73,6 +86,15 @@ WRITERS: list[Writer] = [
     Writer("ONNX", (".onnx",), lambda path: (path,), _write_onnx, _run_onnx),
     Writer("Caffe", (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe),
 ]
+
+
+def is_torch(word: str) -> bool:
+    """Return whether a word names an exported program, or something in a Python file or package."""
+    if word.lower().endswith(".pt2"):
+        return True
+    place, _, name = word.rpartition(":")
+    is_module = all(part.isidentifier() for part in place.split("."))
+    return name.isidentifier() and (place.endswith(".py") or is_module) and not Path(word).exists()
 
 
 def _ends(words: Sequence[str], endings: tuple[str, ...]) -> bool:

@@ -1,0 +1,79 @@
+"""Converts small modules of PyTorch and compares both sides: every blob, and one training step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from mgcaffe.prototxt import LayerParameter
+from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.proof import compare, seeded_inputs
+from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
+from mgcaffe.tools.convert.torch_in.program import export_module
+from mgcaffe.tools.convert.torch_side import TorchSide, training_step
+from mgcaffe.tools.convert.training_step import caffe_training_step, largest_difference
+
+SHAPE = (3, 4, 6, 6)
+
+
+class Function(nn.Module):
+    """A module of one function."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*inputs)
+
+
+def seeded(module: nn.Module) -> nn.Module:
+    """The module with random parameters and statistics, the same every time."""
+    generator = torch.Generator().manual_seed(3)
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.is_floating_point():
+            values = torch.rand(tensor.shape, generator=generator) + 0.5
+            is_signed = name.endswith(("weight", "bias", "running_mean")) and tensor.dim() != 0
+            tensor.data.copy_(values - 1 if is_signed else values)
+    return module
+
+
+def converted(module: nn.Module, shape: Sequence[int] = SHAPE) -> TorchModel:
+    """The model that a module becomes, after every blob was compared."""
+    program = export_module(seeded(module), shape, "the module")
+    model = import_program(program, name="net", file="module")
+    ours, theirs = CaffeSide(model.build()), TorchSide(program)
+    inputs = seeded_inputs(ours.inputs)
+    expected = theirs.run({model.names[blob]: values for blob, values in inputs.items()})
+    found = compare(ours.run(inputs), expected, model.names)
+    assert found[0].largest_relative < 1e-5, found[0]
+    named = {model.names[each.name] for each in found}
+    assert set(theirs.outputs) <= named, "an output was not compared"
+    return model
+
+
+def check_training_step(module: nn.Module, shape: Sequence[int] = SHAPE, *, classes: int = 5) -> None:
+    """Asserts that loss and gradients of all parameters are PyTorch's, in float64."""
+    program = export_module(seeded(module), shape, "the module")
+    model = import_program(program, name="net", file="module")
+    inputs = seeded_inputs({"data": tuple(shape)})
+    labels = np.arange(shape[0], dtype=np.float32) % classes
+    output = next(blob for blob, value in model.names.items() if value == TorchSide(program).outputs[0])
+    loss, gradients = caffe_training_step(model, inputs, labels, output=output)
+    expected_loss, expected = training_step(program, {model.names["data"]: inputs["data"]}, labels)
+    assert loss == float(np.float64(loss)) and abs(loss - expected_loss) <= 1e-12 * abs(expected_loss)
+    assert len(expected) == len(list(module.parameters()))
+    assert largest_difference(gradients, expected, model.parameters) <= 1e-9
+
+
+def layers_of(model: TorchModel) -> list[LayerParameter]:
+    """The layers, without inputs."""
+    return [layer for layer in model.source.param.layer if layer.type != "Input"]
+
+
+def types_of(model: TorchModel) -> list[str]:
+    """The types of the layers, without inputs."""
+    return [layer.type for layer in layers_of(model)]

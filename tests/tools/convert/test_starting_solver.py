@@ -1,0 +1,67 @@
+"""The train_val net and the solver that `engine convert --train_val` writes."""
+
+import pytest
+
+from mgcaffe.prototxt import read_net, read_solver
+from mgcaffe.tools.convert.starting_solver import starting_solver
+from mgcaffe.tools.main import main
+from tests.support.datakit import datum, images, write_lmdb
+
+CODE = """
+from torch import nn
+
+def make():
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Dropout(0.5), nn.Linear(4, 5), nn.Softmax(1),
+    )
+"""
+
+
+def test_a_converted_module_can_be_trained_at_once(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(CODE)
+    for name in ("train", "val"):
+        write_lmdb(tmp_path / name, [datum(image, n % 5) for n, image in enumerate(images(20, (3, 8, 8)))])
+    words = ["convert", "nets.py:make", "net.prototxt", "--input_shape", "2,3,8,8", "--train_val", "train,val"]
+    assert main([*words, "--batch_size", "4"]) == 0
+    net, solver = read_net("net_train_val.prototxt"), read_solver("net_solver.prototxt")
+    assert [layer.type for layer in net.layer][:3] == ["Data", "Data", "Convolution"]
+    types = [layer.type for layer in net.layer]
+    assert {"SoftmaxWithLoss", "Accuracy"} <= set(types) and "Softmax" not in types
+    assert [layer.data_param.source for layer in net.layer[:2]] == ["train", "val"]
+    assert (solver.net, list(solver.weights)) == ("net_train_val.prototxt", ["net.caffemodel"])
+    text = (tmp_path / "net_solver.prototxt").read_text()
+    short = text.replace("max_iter: 40000", "max_iter: 2").replace("test_iter: 100", "test_iter: 2")
+    (tmp_path / "short.prototxt").write_text(short)
+    assert main(["train", "short.prototxt"]) == 0
+    said = capfd.readouterr()
+    assert "net.caffemodel" in said.err + said.out
+    assert list(tmp_path.glob("net_iter_2.caffemodel*"))
+
+
+def test_a_net_that_no_loss_fits_keeps_its_deploy_form(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    words = ["convert", "torch.nn:ReLU", "net.prototxt", "--input_shape", "2,3", "--train_val", "train"]
+    assert main(words) == 65
+    assert "input 'data' has 2 axes" in capfd.readouterr().err
+    assert (tmp_path / "net.prototxt").is_file() and not (tmp_path / "net_train_val.prototxt").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["out.onnx", "--train_val", "a"], "--train_val goes with nets of Caffe's"),
+        (["out.prototxt", "--train_val", "a,b,c"], "--train_val takes one or two LMDBs, not 3"),
+    ],
+)
+def test_mistakes_on_the_command_line(words, message, capfd):
+    assert main(["convert", "torch.nn:ReLU", *words]) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_the_solver_starts_from_the_weights():
+    solver = starting_solver("net_train_val.prototxt", "net.caffemodel", "net")
+    assert list(solver.weights) == ["net.caffemodel"] and solver.snapshot_prefix == "net"
+    steps = [*solver.stepvalue, solver.max_iter]
+    assert steps == sorted(steps) and solver.base_lr > 0

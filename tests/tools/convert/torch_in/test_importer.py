@@ -1,0 +1,209 @@
+"""Names of layers and blobs, layers in place, values written over, inputs and outputs, and what is refused where."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from mgcaffe.errors import NetError
+from mgcaffe.tools.convert.caffe_side import value_names
+from mgcaffe.tools.convert.torch_in.importer import import_program
+from mgcaffe.tools.convert.torch_in.program import export_module
+from tests.support.torchkit import SHAPE, Function, converted, layers_of, types_of
+
+F = torch.nn.functional
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(4)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.relu(self.conv2(self.relu(self.bn1(self.conv1(x)))) + x)
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer1 = nn.Sequential(Block(), Block())
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(torch.flatten(self.pool(self.layer1(x)), 1))
+
+
+def test_layers_are_called_after_modules_and_work_in_place_as_in_caffe():
+    layers = {layer.name: layer for layer in layers_of(converted(Nested()))}
+    block = ["conv1", "bn1", "bn1.scale", "relu", "conv2", "add", "relu_2"]
+    expected = [f"layer1.{number}.{name}" for number in (0, 1) for name in block]
+    assert list(layers) == [*expected, "pool", "flatten", "fc"]
+    for name in ("bn1", "bn1.scale", "relu"):
+        layer = layers[f"layer1.0.{name}"]
+        assert list(layer.bottom) == list(layer.top) == ["layer1.0.conv1"]
+    assert list(layers["layer1.0.add"].bottom) == ["layer1.0.conv2", "data"]
+    assert list(layers["layer1.0.relu_2"].top) == ["layer1.0.add"]
+    assert list(layers["layer1.1.conv1"].bottom) == ["layer1.0.add"]
+
+
+def test_every_value_of_the_net_has_its_name_in_the_graph():
+    model = converted(Nested())
+    values = {name for row in value_names(model.build()) for name in row if "_split_" not in name}
+    assert set(model.names) == values - {"layer1.0.conv1@layer1.0.bn1", "layer1.1.conv1@layer1.1.bn1"}
+    assert model.names["data"] == "x" and model.names["fc"] == "linear"
+    assert model.names["layer1.0.conv1@layer1.0.conv1"] == "conv2d"
+
+
+def test_parameters_are_known_by_their_names_in_the_module():
+    model = converted(Nested())
+    assert model.parameters["layer1.0.bn1.scale", 1] == "layer1.0.bn1.bias"
+    assert set(model.parameters.values()) == {name for name, _ in Nested().named_parameters()}
+
+
+def test_what_is_read_elsewhere_is_not_written_over():
+    model = converted(Function(lambda x: torch.cat([y := F.conv2d(x, torch.ones(2, 4, 1, 1)), F.relu(y)], 1)))
+    assert [list(layer.top) for layer in layers_of(model)] == [["conv2d"], ["relu"], ["cat"]]
+    outputs = converted(Function(lambda x: (y := x.tanh() * 2 + 1, y.relu())))
+    assert types_of(outputs) == ["TanH", "Power", "Power", "ReLU"]
+
+
+class WrittenOver(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.tanh()
+        z = y
+        y.mul_(2).add_(1)
+        return z + x
+
+
+def test_a_value_that_is_written_over_is_the_new_one_under_every_name():
+    model = converted(WrittenOver())
+    assert types_of(model) == ["TanH", "Power", "Power", "Eltwise"]
+    assert list(layers_of(model)[-1].bottom) == ["add", "data"]
+
+
+class PartWrittenOver(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.tanh()
+        y[:, :2].mul_(2)
+        return y
+
+
+class TwoInputs(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+def test_several_inputs_keep_their_names():
+    program = torch.export.export(TwoInputs(), (torch.zeros(2, 3), torch.zeros(2, 3)), strict=False)
+    model = import_program(program, name="net", file="net")
+    assert model.build().inputs == ["x", "y"]
+
+
+def test_a_computed_value_that_nothing_reads_makes_no_layer():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x.exp()
+        return x.tanh()
+
+    assert types_of(converted(Function(function))) == ["TanH"]
+
+
+# A module or function, and the beginning of what is said.
+REFUSED = {
+    "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), "no layer computes this operator"),
+    "matmul": (lambda x: x @ x, "no layer computes this operator"),
+    "random": (lambda x: x + torch.rand(4, 1, 1), "no layer computes this operator"),
+    "weights computed": (lambda x: F.conv2d(x, x), "its weight is computed in the net"),
+    "asymmetric pad": (lambda x: F.conv2d(F.pad(x, (0, 1, 0, 1)), torch.ones(1, 4, 2, 2)), "it pads more at one side"),
+    "reflecting pad": (lambda x: F.pad(x, (1, 1, 1, 1), "reflect"), "it pads with something other than zeros"),
+    "pad with ones": (lambda x: F.pad(x, (1, 1), value=1.0), "it pads with something other than zeros"),
+    "pad of channels": (lambda x: F.pad(x, (0, 0, 0, 0, 1, 1)), "it pads an axis that is not spatial"),
+    "pad before maximum": (lambda x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 2), "zeros are put around an image"),
+    "pad as output": (lambda x: F.pad(x, (1, 1)), "output 'pad' is not computed"),
+    "output padding": (nn.ConvTranspose2d(4, 2, 3, 2, output_padding=1), "output_padding"),
+    "same of an even kernel": (nn.Conv2d(4, 2, 2, padding="same"), "padding 'same' of an even kernel"),
+    "dilated pooling": (nn.MaxPool2d(2, 1, dilation=2), "its windows have holes"),
+    "divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), "it divides by a number of its own"),
+    "padding not counted": (nn.AvgPool2d(3, 1, 1, count_include_pad=False), "it divides by the window's size without"),
+    "adaptive": (nn.AdaptiveAvgPool2d(4), r"\(6, 6\) is no multiple of the output's size \(4, 4\)"),
+    "softplus": (nn.Softplus(2), "BNLL is a softplus with beta 1"),
+    "selu": (nn.SELU(), "no layer computes this operator"),
+    "tensor bounds": (lambda x: x.clamp(min=x.tanh()), "its bounds are tensors"),
+    "tensor exponent": (lambda x: x.abs() ** x, "its exponent is a tensor"),
+    "broadcast both ways": (lambda x: x[:, :1] + x[..., :1], "broadcast in both directions"),
+    "broadcast in the middle": (lambda x: x * x[:, :1], "broadcasts over an axis between two of its own"),
+    "mean of the batch": (lambda x: x.mean(), "it reduces the batch axis"),
+    "mean of channels": (lambda x: x.mean(1), r"it reduces axes \[1\] of 4"),
+    "part of the batch": (lambda x: x[:1], "it takes some items of the batch"),
+    "steps": (lambda x: x[..., ::2], "it takes values with a step"),
+    "whole numbers": (lambda x: x.to(torch.int64), "it makes numbers of another type"),
+    "nothing but the input": (lambda x: x, "output 'inputs_0' is not computed"),
+    "rounded quotient": (lambda x: torch.div(x, 2, rounding_mode="floor"), "it rounds the quotient"),
+    "flattened batch": (lambda x: x.flatten(0, 1), "it flattens the batch axis"),
+    "part written over": (PartWrittenOver(), "it writes over a part or view"),
+}  # fmt: skip
+_FORWARD = inspect.getsourcelines(Function.forward)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_layer_computes_is_refused_with_operator_and_line(name):
+    function, message = REFUSED[name]
+    module = function if isinstance(function, nn.Module) else Function(function)
+    program = export_module(module, SHAPE, "the module")
+    with pytest.raises(NetError, match=message) as caught:
+        import_program(program, name="net", file="net")
+    assert caught.value.exit_code == 65
+    if not message.startswith("output '"):
+        assert "(operator aten." in str(caught.value)
+        if module is not function:
+            place, (lines, first) = caught.value.location, _FORWARD
+            assert Path(place.file).name == "torchkit.py" and place.line == first + len(lines) - 1
+
+
+def test_the_line_is_that_of_the_forward_that_is_at_fault():
+    program = export_module(PartWrittenOver(), SHAPE, "the module")
+    with pytest.raises(NetError) as caught:
+        import_program(program, name="net", file="net")
+    lines, first = inspect.getsourcelines(PartWrittenOver.forward)
+    assert caught.value.location.line == first + 2 and "mul_" in lines[2]
+
+
+def test_the_module_is_named():
+    program = export_module(nn.Sequential(nn.ReLU(), nn.SELU()), SHAPE, "the module")
+    with pytest.raises(NetError, match=r"\(operator aten.selu.default, module '1'\)"):
+        import_program(program, name="net", file="net")
+
+
+def test_what_depends_on_constants_alone_is_computed():
+    module = Function(lambda x: x * torch.arange(4.0).exp().view(1, 4, 1, 1) + torch.ones(2).sum())
+    assert types_of(converted(module)) == ["Scale", "Bias"]
+
+
+def test_all_unknown_operators_are_named():
+    program = export_module(Function(lambda x: (x @ x).cumsum(1).cumsum(2).flip(1)), SHAPE, "the module")
+    with pytest.raises(NetError, match=r"aten.cumsum.default \(2\), aten.flip.default \(1\)"):
+        import_program(program, name="net", file="net")
+
+
+def test_training_mode_is_refused():
+    program = torch.export.export(nn.Sequential(nn.ReLU(), nn.Dropout(0.5)).train(), (torch.zeros(2, 3),), strict=False)
+    with pytest.raises(NetError, match=r"exported in training mode .*module '1'.*\n.*model.eval"):
+        import_program(program, name="net", file="net")
+
+
+def test_open_sizes_are_refused():
+    dynamic = ({0: torch.export.Dim.DYNAMIC},)
+    program = torch.export.export(nn.ReLU(), (torch.zeros(2, 3),), dynamic_shapes=dynamic, strict=False)
+    with pytest.raises(NetError, match="a size that is not fixed"):
+        import_program(program, name="net", file="net")
+
+
+def test_inputs_of_whole_numbers_are_refused():
+    program = torch.export.export(nn.Embedding(5, 3), (torch.zeros(2, dtype=torch.int64),), strict=False)
+    with pytest.raises(NetError, match="no tensor of floating-point numbers"):
+        import_program(program, name="net", file="net")

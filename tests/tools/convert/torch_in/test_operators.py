@@ -1,0 +1,263 @@
+"""Every operator of the tables: which layers it becomes, and that these compute the same."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from tests.support.torchkit import SHAPE, Function, check_training_step, converted, layers_of, types_of
+
+F = torch.nn.functional
+
+# A module, the shape of its input, and the types of the layers that it becomes.
+IDIOMS = {
+    "conv": (nn.Conv2d(4, 6, 3, padding=1), SHAPE, ["Convolution"]),
+    "conv_without_bias": (nn.Conv2d(4, 6, (1, 3), stride=(2, 1), bias=False), SHAPE, ["Convolution"]),
+    "conv_groups_dilation": (nn.Conv2d(4, 8, 3, groups=2, dilation=2), SHAPE, ["Convolution"]),
+    "conv_depthwise": (nn.Conv2d(4, 4, 3, groups=4), SHAPE, ["Convolution"]),
+    "conv_same": (nn.Conv2d(4, 4, (3, 5), padding="same"), SHAPE, ["Convolution"]),
+    "conv_valid": (nn.Conv2d(4, 4, 3, padding="valid"), SHAPE, ["Convolution"]),
+    "conv1d": (nn.Conv1d(4, 5, 3, padding=1), (2, 4, 9), ["Convolution"]),
+    "conv3d": (nn.Conv3d(2, 3, (1, 2, 3)), (2, 2, 4, 4, 4), ["Convolution"]),
+    "conv_transpose": (nn.ConvTranspose2d(4, 6, 3, 2, padding=1, groups=2), SHAPE, ["Deconvolution"]),
+    "pad_before_conv": (nn.Sequential(nn.ZeroPad2d((2, 2, 1, 1)), nn.Conv2d(4, 4, 3)), SHAPE, ["Convolution"]),
+    "pad_before_padded_conv": (
+        nn.Sequential(nn.ZeroPad2d(1), nn.Conv2d(4, 4, 3, padding=1)), SHAPE, ["Convolution"]),
+    "pad_before_average": (nn.Sequential(nn.ZeroPad2d(1), nn.AvgPool2d(3, 1)), SHAPE, ["Pooling"]),
+    "pad_of_nothing": (Function(lambda x: F.relu(F.pad(x, (0, 0, 0, 0)))), SHAPE, ["ReLU"]),
+    "linear": (nn.Linear(6, 5), (3, 6), ["InnerProduct"]),
+    "linear_without_bias": (nn.Linear(6, 5, bias=False), (3, 6), ["InnerProduct"]),
+    "linear_of_last_axis": (nn.Linear(6, 5), (3, 2, 4, 6), ["InnerProduct"]),
+    "batch_norm": (nn.BatchNorm2d(4), SHAPE, ["BatchNorm", "Scale"]),
+    "batch_norm_1d": (nn.BatchNorm1d(6, eps=0.01), (3, 6), ["BatchNorm", "Scale"]),
+    "batch_norm_plain": (nn.BatchNorm2d(4, affine=False), SHAPE, ["BatchNorm"]),
+    "batch_norm_of_batch": (nn.BatchNorm2d(4, track_running_stats=False), SHAPE, ["BatchNorm", "Scale"]),
+    "layer_norm": (nn.LayerNorm((6, 6), eps=0.01), SHAPE, ["LayerNorm"]),
+    "layer_norm_plain": (nn.LayerNorm(6, elementwise_affine=False), SHAPE, ["LayerNorm"]),
+    "layer_norm_without_bias": (nn.LayerNorm(6, bias=False), SHAPE, ["LayerNorm"]),
+    "prelu": (nn.PReLU(4), SHAPE, ["PReLU"]),
+    "prelu_shared": (nn.PReLU(), SHAPE, ["PReLU"]),
+    "relu": (nn.ReLU(inplace=True), SHAPE, ["ReLU"]),
+    "relu6": (nn.ReLU6(), SHAPE, ["ReLU6"]),
+    "hardtanh": (nn.Hardtanh(-0.5, 0.25), SHAPE, ["Clip"]),
+    "clamp": (Function(lambda x: x.clamp(-1, 0.5)), SHAPE, ["Clip"]),
+    "clamp_below": (Function(lambda x: x.clamp(min=0.5)), SHAPE, ["Clip"]),
+    "clamp_as_relu": (Function(lambda x: x.clamp(min=0)), SHAPE, ["ReLU"]),
+    "leaky_relu": (nn.LeakyReLU(0.2), SHAPE, ["ReLU"]),
+    "elu": (nn.ELU(0.5), SHAPE, ["ELU"]),
+    "gelu": (nn.GELU(), SHAPE, ["GELU"]),
+    "gelu_tanh": (nn.GELU(approximate="tanh"), SHAPE, ["GELU"]),
+    "sigmoid": (nn.Sigmoid(), SHAPE, ["Sigmoid"]),
+    "tanh": (nn.Tanh(), SHAPE, ["TanH"]),
+    "silu": (nn.SiLU(inplace=True), SHAPE, ["Swish"]),
+    "hardswish": (nn.Hardswish(inplace=True), SHAPE, ["HardSwish"]),
+    "hardsigmoid": (nn.Hardsigmoid(), SHAPE, ["HardSigmoid"]),
+    "softplus": (nn.Softplus(), SHAPE, ["BNLL"]),
+    "softmax": (nn.Softmax(1), SHAPE, ["Softmax"]),
+    "softmax_last": (nn.Softmax(-1), SHAPE, ["Softmax"]),
+    "log_softmax": (nn.LogSoftmax(1), SHAPE, ["Softmax", "Log"]),
+    "roots": (Function(lambda x: (x.abs() + 1).sqrt().log().exp().square().rsqrt()), SHAPE,
+              ["AbsVal", "Power", "Power", "Log", "Exp", "Power", "Power"]),
+    "powers": (Function(lambda x: -((x + 9) ** 3).reciprocal()), SHAPE, ["Power"] * 4),
+    "dropout": (nn.Sequential(nn.ReLU(), nn.Dropout(0.25)), SHAPE, ["ReLU", "Dropout"]),
+    "dropout_in_place": (nn.Sequential(nn.Conv2d(4, 4, 1), nn.Dropout(0.25, inplace=True)), SHAPE,
+                         ["Convolution", "Dropout"]),
+    "what_evaluation_leaves_out": (
+        nn.Sequential(nn.ReLU(), nn.Dropout2d(0.5), nn.Dropout(0.0), nn.Identity()), SHAPE, ["ReLU"]),
+    "numbers": (Function(lambda x: (2 - (x * 3 + 1) / 4) - 5), SHAPE, ["Power"] * 5),
+    "add": (Function(lambda x: x + x.relu()), SHAPE, ["ReLU", "Eltwise"]),
+    "add_with_factor": (Function(lambda x: torch.add(x, x.relu(), alpha=2)), SHAPE, ["ReLU", "Eltwise"]),
+    "sub": (Function(lambda x: x - x.relu()), SHAPE, ["ReLU", "Eltwise"]),
+    "mul": (Function(lambda x: x * x.sigmoid()), SHAPE, ["Sigmoid", "Eltwise"]),
+    "div": (Function(lambda x: x / (x.sigmoid() + 1)), SHAPE, ["Sigmoid", "Power", "Power", "Eltwise"]),
+    "div_by_one_a_channel": (
+        Function(lambda x: x / (x.mean((2, 3), keepdim=True) + 9)), SHAPE,
+        ["Pooling", "Power", "Power", "Flatten", "Scale"]),
+    "maximum": (Function(lambda x: torch.maximum(x, x.tanh())), SHAPE, ["TanH", "Eltwise"]),
+    "squeeze_and_excitation": (
+        Function(lambda x: x * F.adaptive_avg_pool2d(x, 1).sigmoid()), SHAPE,
+        ["Pooling", "Sigmoid", "Flatten", "Scale"]),
+    "squeeze_and_excitation_of_one": (
+        Function(lambda x: F.adaptive_avg_pool2d(x, 1).sigmoid() * x), (1, *SHAPE[1:]),
+        ["Pooling", "Sigmoid", "Flatten", "Scale"]),
+    "one_factor_an_item": (
+        Function(lambda x: x * x.flatten(1).mean(1).view(-1, 1, 1, 1)), SHAPE,
+        ["Flatten", "Reduction", "Reshape", "Reshape", "Scale"]),
+    "add_one_a_channel": (
+        Function(lambda x: x - x.mean((2, 3), keepdim=True)), SHAPE, ["Pooling", "Power", "Flatten", "Bias"]),
+    "mean_of_image": (Function(lambda x: x.mean([2, 3])), SHAPE, ["Pooling", "Flatten"]),
+    "mean_of_image_kept": (Function(lambda x: x.mean((-1, -2), keepdim=True)), SHAPE, ["Pooling"]),
+    "mean_of_last": (Function(lambda x: x.mean(-1)), SHAPE, ["Reduction"]),
+    "sum_of_last_kept": (Function(lambda x: x.sum((2, 3), keepdim=True)), SHAPE, ["Reduction", "Reshape"]),
+    "max_pool": (nn.MaxPool2d(3, 2, padding=1), (2, 3, 7, 8), ["Pooling"]),
+    "max_pool_ceil": (nn.MaxPool2d(3, 2, ceil_mode=True), (2, 3, 8, 7), ["Pooling"]),
+    "max_pool_odd": (nn.MaxPool2d(2), (2, 3, 7, 7), ["Pooling"]),
+    "avg_pool": (nn.AvgPool2d((2, 3), (1, 2), padding=(0, 1)), (2, 3, 7, 8), ["Pooling"]),
+    "avg_pool_ceil": (nn.AvgPool2d(3, 2, padding=1, ceil_mode=True), (2, 3, 8, 8), ["Pooling"]),
+    "avg_pool_without_padding": (nn.AvgPool2d(2, 2, count_include_pad=False), (2, 3, 8, 8), ["Pooling"]),
+    "adaptive_to_one": (nn.AdaptiveAvgPool2d((1, 1)), SHAPE, ["Pooling"]),
+    "adaptive_to_divisor": (nn.AdaptiveAvgPool2d((3, 2)), SHAPE, ["Pooling"]),
+    "adaptive_to_same": (nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(6)), SHAPE, ["ReLU"]),
+    "adaptive_max": (nn.AdaptiveMaxPool2d(2), SHAPE, ["Pooling"]),
+    "flatten": (nn.Flatten(), SHAPE, ["Flatten"]),
+    "flatten_some": (nn.Flatten(2), SHAPE, ["Flatten"]),
+    "view": (Function(lambda x: x.view(x.shape[0], -1)), SHAPE, ["Flatten"]),
+    "reshape": (Function(lambda x: x.reshape(3, 2, 2, 36)), SHAPE, ["Reshape"]),
+    "squeeze": (Function(lambda x: x.unsqueeze(2).tanh().squeeze(2)), SHAPE, ["Reshape", "TanH", "Reshape"]),
+    "permute": (Function(lambda x: x.permute(0, 2, 3, 1)), SHAPE, ["Permute"]),
+    "transpose": (Function(lambda x: x.transpose(1, -1)), SHAPE, ["Permute"]),
+    "layer_norm_of_channels": (
+        Function(lambda x: F.layer_norm(x.permute(0, 2, 3, 1), (4,)).permute(0, 3, 1, 2)), SHAPE,
+        ["Permute", "LayerNorm", "Permute"]),
+    "cat": (Function(lambda x: torch.cat([x, x.relu()], 1)), SHAPE, ["ReLU", "Concat"]),
+    "cat_rows": (Function(lambda x: torch.cat([x, x.relu()], -1)), SHAPE, ["ReLU", "Concat"]),
+    "stack": (Function(lambda x: torch.stack([x, x.relu()], 1)), SHAPE, ["ReLU", "Reshape", "Reshape", "Concat"]),
+    "chunk": (Function(lambda x: torch.cat(x.chunk(2, 1)[::-1], 1)), SHAPE, ["Slice", "Concat"]),
+    "split": (Function(lambda x: x.split([1, 3], 1)[1]), SHAPE, ["Slice", "Silence"]),
+    "split_into_one": (Function(lambda x: x.split(4, 1)[0].relu()), SHAPE, ["ReLU"]),
+    "slice": (Function(lambda x: x[:, 1:3, :, 2:]), SHAPE, ["Slice", "Slice", "Silence"]),
+    "narrow": (Function(lambda x: x.narrow(1, -2, 2)), SHAPE, ["Slice", "Silence"]),
+    "overlapping_slices": (Function(lambda x: x[:, :3] * x[:, 1:]), SHAPE, ["Slice", "Slice", "Eltwise", "Silence"]),
+    "channel_shuffle": (
+        Function(lambda x: x.view(3, 2, 2, 6, 6).transpose(1, 2).contiguous().view(3, 4, 6, 6)), SHAPE,
+        ["ShuffleChannel"]),
+    "channel_shuffle_unnamed": (
+        Function(lambda x: x.view(3, 2, 2, 6, 6).transpose(2, 1).reshape(3, -1, 6, 6)), SHAPE, ["ShuffleChannel"]),
+    "channel_shuffle_of_torch": (nn.ChannelShuffle(2), SHAPE, ["ShuffleChannel"]),
+    "no_channel_shuffle": (
+        Function(lambda x: x.view(3, 2, 2, 6, 6).transpose(1, 3).reshape(3, 4, 6, 6)), SHAPE,
+        ["Reshape", "Permute", "Reshape"]),
+    "transform_input": (
+        Function(lambda x: torch.cat([torch.unsqueeze(x[:, c], 1) * 0.5 + 0.1 * c for c in range(4)], 1)), SHAPE,
+        ["Slice", *["Reshape", "Reshape", "Power", "Power"] * 4, "Concat"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_an_idiom_becomes_layers_that_compute_the_same(name):
+    module, shape, types = IDIOMS[name]
+    assert types_of(converted(module, shape)) == types
+
+
+def classifier(*parts: nn.Module) -> nn.Module:
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+
+
+class Residual(nn.Module):
+    """A block with normalization, attention to channels, a factor for each and a sum in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(4, eps=0.001)
+        self.relu = nn.ReLU(inplace=True)
+        self.squeeze = nn.Conv2d(4, 2, 1)
+        self.excite = nn.Conv2d(2, 4, 1)
+        self.gate = nn.Hardsigmoid()
+        self.factor = nn.Parameter(torch.ones(4, 1, 1))
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.relu(self.bn(self.conv(x)))
+        gate = self.gate(self.excite(F.silu(self.squeeze(F.adaptive_avg_pool2d(y, 1)))))
+        y = self.factor * self.drop(gate * y)
+        y += x
+        return self.relu(y)
+
+
+class ChannelsLast(nn.Module):
+    """A block of ConvNeXt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+        self.norm = nn.LayerNorm(4, eps=1e-6)
+        self.grow, self.shrink = nn.Linear(4, 8), nn.Linear(8, 4)
+        self.factor = nn.Parameter(torch.ones(4, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        return x + self.factor * self.shrink(F.gelu(self.grow(y))).permute(0, 3, 1, 2)
+
+
+class Shuffled(nn.Module):
+    """A block of ShuffleNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 2, 1, bias=False)
+        self.bn = nn.BatchNorm2d(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left, right = x.chunk(2, dim=1)
+        y = torch.cat([left, F.hardswish(self.bn(self.conv(right)))], dim=1)
+        return y.view(-1, 2, 2, 6, 6).transpose(1, 2).contiguous().view(-1, 4, 6, 6)
+
+
+class Shared(nn.Module):
+    """A convolution that is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(F.elu(self.conv(x)))
+
+
+BLOCKS = {
+    "residual": Residual(),
+    "channels_last": ChannelsLast(),
+    "shuffled": Shuffled(),
+    "shared": Shared(),
+    "normalized_by_batch_alone": nn.Sequential(nn.Conv2d(4, 4, 1), nn.PReLU(4), nn.BatchNorm2d(4, affine=False)),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_computes_the_same_in_evaluation_and_trains_the_same(name):
+    module = classifier(BLOCKS[name])
+    converted(module)
+    check_training_step(module)
+
+
+def test_batch_norm_goes_on_with_pytorchs_averages():
+    module = nn.BatchNorm2d(4, momentum=0.25)
+    model = converted(module)
+    layer = layers_of(model)[0]
+    assert math.isclose(layer.batch_norm_param.moving_average_fraction, 0.75)
+    net = model.build(dtype=torch.float64)
+    means, variances, weight = (parameter.data for parameter in net.layers[1].parameters)
+    assert weight.tolist() == [4]
+    torch.testing.assert_close(means / weight, module.running_mean.double(), rtol=1e-6, atol=0)
+    x = torch.randn(5, 4, 3, 3, dtype=torch.float64)
+    from mgcaffe.engine.kernels import batch_norm
+
+    _, statistics = batch_norm.forward(x, None, None, 1e-5)
+    net.layers[1].store(statistics)
+    module.double().train()(x)
+    torch.testing.assert_close(means / weight, module.running_mean, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(variances / weight, module.running_var, rtol=1e-6, atol=1e-7)
+
+
+def test_shared_parameters_have_a_name():
+    layers = [layer for layer in layers_of(converted(Shared())) if layer.type == "Convolution"]
+    assert [layer.name for layer in layers] == ["conv", "conv_2"]
+    assert [[spec.name for spec in layer.param] for layer in layers] == [["conv.weight", "conv.bias"]] * 2
+
+
+def test_buffers_are_frozen():
+    class Normalized(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.rand(1, 4, 1, 1))
+            self.register_buffer("deviation", torch.rand(4, 1, 1) + 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x - self.mean) / self.deviation
+
+    layers = layers_of(converted(Normalized()))
+    assert [layer.type for layer in layers] == ["Bias", "Scale"]
+    assert all(spec.lr_mult == 0 and spec.decay_mult == 0 for layer in layers for spec in layer.param)
+    assert all(len(layer.param) == 1 for layer in layers)

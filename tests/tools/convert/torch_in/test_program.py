@@ -1,0 +1,98 @@
+"""What a user can name as a module, and the mistakes in it."""
+
+import pytest
+import torch
+
+from mgcaffe.errors import DataError, EngineError, NetError, UsageError
+from mgcaffe.tools.convert.format_tables import is_torch
+from mgcaffe.tools.convert.torch_files import read_module
+from mgcaffe.tools.convert.torch_in.program import load_program
+from tests.support.torchkit import types_of
+
+CODE = """
+import torch
+from torch import nn
+from helper import WIDTH
+
+module = nn.Sequential(nn.Linear(WIDTH, 3), nn.ReLU())
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x @ torch.ones(7, 7)
+
+def make():
+    return module
+
+def fails():
+    raise ValueError("no such weights")
+
+def nothing():
+    return 3
+
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "nets.py").write_text(CODE)
+    (tmp_path / "helper.py").write_text("WIDTH = 4\n")
+    (tmp_path / "broken.py").write_text("def make(:\n")
+    (tmp_path / "lost.py").write_text("import no_such_package\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["make", "module"])
+def test_a_function_or_a_module_of_a_file(folder, name):
+    model = read_module(f"nets.py:{name}", (2, 4))
+    assert model.source.param.name == name and types_of(model) == ["InnerProduct", "ReLU"]
+
+
+def test_a_class_of_a_package():
+    assert types_of(read_module("torch.nn:ReLU", (2, 4))) == ["ReLU"]
+
+
+def test_an_exported_program(folder):
+    torch.export.save(torch.export.export(torch.nn.Tanh(), (torch.zeros(2, 3),)), "net.pt2")
+    model = read_module("net.pt2")
+    assert model.source.param.name == "net" and types_of(model) == ["TanH"]
+    assert load_program("net.pt2", (2, 3)) is not None
+    with pytest.raises(UsageError, match=r"was exported for inputs of shape \(2, 3\), not \(2, 4\)"):
+        load_program("net.pt2", (2, 4))
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        ("absent.py:make", DataError, r"cannot read absent.py: there is no such file"),
+        ("absent.pt2", DataError, r"cannot read absent.pt2"),
+        ("helper.pt2", DataError, r"helper.pt2 is no program that this PyTorch can read"),
+        ("nets.py", UsageError, r"nets.py names no module\n"),
+        ("nets.py:mak", UsageError, r"nets.py has no 'mak'\n.*it has .*make"),
+        ("nets.py:nothing", UsageError, r"nets.py:nothing returns int, which is no nn.Module"),
+        ("nets.py:number", UsageError, r"nets.py:number is no nn.Module, and cannot be called"),
+        ("nets.py:fails", DataError, r"nets.py:16:1: nets.py:fails fails: ValueError: no such weights"),
+        ("broken.py:make", DataError, r"broken.py:1:10: broken.py:make fails: SyntaxError"),
+        ("lost.py:make", UsageError, r"lost.py:1:1: lost.py:make: No module named 'no_such_package'"),
+        ("no_such_package:make", UsageError, r"No module named 'no_such_package'"),
+        ("nets.py:Net", NetError, r"nets.py:10:1: torch.export refuses nets.py:Net: .*reduction dim"),
+    ],
+)
+def test_mistakes(folder, spec, error, message):
+    (folder / "helper.pt2").write_text("no zip file")
+    with pytest.raises(EngineError, match=message) as caught:
+        load_program(spec, (2, 4))
+    assert type(caught.value) is error
+
+
+def test_a_missing_shape(folder):
+    with pytest.raises(UsageError, match=r"the shape of the input is not known\n.*--input_shape"):
+        load_program("nets.py:make")
+
+
+def test_names_of_modules_are_told_from_files(folder):
+    assert all(is_torch(word) for word in ("nets.py:make", "a/b/nets.py:make", "torchvision.models:resnet18", "x.PT2"))
+    assert not any(is_torch(word) for word in ("net.prototxt", "net.onnx", "nets.py", "a:b/c", ""))
+    (folder / "a:b").write_text("")
+    assert not is_torch("a:b")

@@ -1,0 +1,62 @@
+"""Modules of PyTorch as a format of `formats.py`: made by a function of a Python file or package, or a `.pt2`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from torch.export import ExportedProgram
+
+from mgcaffe.errors import NetError, UsageError
+from mgcaffe.tools.convert.formats import Opened
+from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
+from mgcaffe.tools.convert.torch_in.program import load_program
+from mgcaffe.tools.convert.torch_side import TorchSide
+
+
+class TorchModule(Opened):
+    """`FILE.py:FUNCTION`, `package.module:FUNCTION` or `FILE.pt2`."""
+
+    @cached_property
+    def program(self) -> ExportedProgram:
+        """The exported program."""
+        if len(self.words) > 1:
+            raise UsageError(f"{self.words[0]} has its weights inside; '{self.words[1]}' does not belong to it")
+        shapes = self.options.input_shapes
+        if len(shapes) > 1:
+            raise UsageError(f"{self.words[0]}: {len(shapes)} shapes are given for the one input of a module")
+        return load_program(self.words[0], shapes[0][1] if shapes else None)
+
+    def model(self) -> TorchModel:
+        """Return the net that the module becomes."""
+        return import_program(self.program, name=net_name(self.words[0]), file=self.words[0])
+
+    def side(self) -> TorchSide:
+        """Return the program as PyTorch runs it, with the names of the net where it can become one."""
+        try:
+            return TorchSide(self.program, {value: blob for blob, value in self.source.names.items()})
+        except NetError:
+            return TorchSide(self.program)
+
+    def name_of(self, value: str) -> str | None:
+        """Return the value's own name, which `side` uses too."""
+        return value if value in self.source.names else None
+
+
+def net_name(spec: str) -> str:
+    """Return what a net is called that is made from such a module: its function, or its file."""
+    return Path(spec).stem if spec.endswith(".pt2") else spec.rpartition(":")[2]
+
+
+def read_module(spec: str, input_shape: Sequence[int] | None = None) -> TorchModel:
+    """Return the net that a module becomes.
+
+    Args:
+        spec: as `program.load_program` takes it.
+        input_shape: of the module's input; None for a `.pt2`.
+
+    Raises:
+        UsageError, DataError, NetError: as for `load_program` and `import_program`.
+    """
+    return import_program(load_program(spec, input_shape), name=net_name(spec), file=spec)

@@ -1,0 +1,156 @@
+"""Operators that compute every value from one, and those that change none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mgcaffe.tools.convert.torch_in.operation import Operation
+from mgcaffe.tools.convert.torch_in.values import Result, Value
+
+LARGEST = 3.4028234663852886e38
+"""The largest float32, for an interval of Clip that is open."""
+
+
+def _plain(kind: str, **fields: Any) -> Callable[[Operation], Value]:
+    """Return the function of an operator that is a layer of that type, always with these fields."""
+
+    def convert(op: Operation) -> Value:
+        return op.layer(kind, [op.blob()], **fields)
+
+    convert.__doc__ = f"{kind}."
+    return convert
+
+
+def hardtanh(op: Operation) -> Value:
+    """hardtanh: ReLU6 where it is that, else Clip."""
+    return _clipped(op, op["min_val"], op["max_val"])
+
+
+def clamp(op: Operation) -> Value:
+    """clamp, clamp_min, clamp_max: ReLU or ReLU6 where they are that, else Clip."""
+    low, high = (op.arguments.get(name) for name in ("min", "max"))
+    for bound in (low, high):
+        if bound is not None and not isinstance(bound, (int, float)):
+            op.refuse("its bounds are tensors; Clip's are numbers")
+    return _clipped(op, -LARGEST if low is None else low, LARGEST if high is None else high)
+
+
+def _clipped(op: Operation, low: float, high: float) -> Value:
+    if low == 0 and high == 6:
+        return op.layer("ReLU6", [op.blob()])
+    if low == 0 and high == LARGEST:
+        return op.layer("ReLU", [op.blob()])
+    return op.layer("Clip", [op.blob()], clip_param={"min": low, "max": high})
+
+
+def leaky_relu(op: Operation) -> Value:
+    """leaky_relu: ReLU."""
+    return op.layer("ReLU", [op.blob()], relu_param={"negative_slope": op["negative_slope"]})
+
+
+def elu(op: Operation) -> Value:
+    """elu: ELU."""
+    if op["scale"] != 1 or op["input_scale"] != 1:
+        op.refuse("ELU has no factors but alpha")
+    return op.layer("ELU", [op.blob()], elu_param={"alpha": op["alpha"]})
+
+
+def gelu(op: Operation) -> Value:
+    """gelu: GELU."""
+    tanh = op["approximate"] == "tanh"
+    return op.layer("GELU", [op.blob()], gelu_param={"approximate": "TANH"} if tanh else {})
+
+
+def softplus(op: Operation) -> Value:
+    """softplus: BNLL."""
+    if op["beta"] != 1:
+        op.refuse("BNLL is a softplus with beta 1 only")
+    return op.layer("BNLL", [op.blob()])
+
+
+def softmax(op: Operation) -> Value:
+    """softmax: Softmax."""
+    return op.layer("Softmax", [op.blob()], softmax_param=_axis(op))
+
+
+def log_softmax(op: Operation) -> Value:
+    """log_softmax: Softmax, Log."""
+    y = op.layer("Softmax", [op.blob()], part="softmax", softmax_param=_axis(op))
+    return op.layer("Log", [y], part="log")
+
+
+def _axis(op: Operation) -> dict[str, int]:
+    axis = op["dim"] % len(op.shape)
+    return {"axis": axis} if axis != 1 else {}
+
+
+def power(exponent: float) -> Callable[[Operation], Value]:
+    """Return the function of an operator that raises to that power."""
+    return _plain("Power", power_param={"power": exponent})
+
+
+def pow_(op: Operation) -> Value:
+    """pow: Power."""
+    exponent = op["exponent"]
+    if not isinstance(exponent, (int, float)):
+        op.refuse("its exponent is a tensor; Power's is a number")
+    return op.layer("Power", [op.blob()], power_param={"power": exponent})
+
+
+def dropout(op: Operation) -> Value:
+    """dropout: Dropout."""
+    if op["train"]:
+        op.refuse("it was exported in training mode", "call model.eval() before torch.export")
+    x = op.blob()
+    return op.layer("Dropout", [x], dropout_param={"dropout_ratio": op["p"]}) if op["p"] else x
+
+
+def unchanged(op: Operation) -> Result:
+    """Return the input of what changes no value in evaluation mode."""
+    dtype = op.arguments.get("dtype")
+    if dtype is not None and not dtype.is_floating_point:
+        op.refuse("it makes numbers of another type; blobs hold floating-point numbers")
+    value: Result = op[next(iter(op.arguments))]
+    return value
+
+
+OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
+    "relu": _plain("ReLU"),
+    "relu6": _plain("ReLU6"),
+    "hardtanh": hardtanh,
+    "clamp": clamp,
+    "clamp_min": clamp,
+    "clamp_max": clamp,
+    "clip": clamp,
+    "leaky_relu": leaky_relu,
+    "elu": elu,
+    "gelu": gelu,
+    "sigmoid": _plain("Sigmoid"),
+    "hardsigmoid": _plain("HardSigmoid"),
+    "tanh": _plain("TanH"),
+    "silu": _plain("Swish"),
+    "hardswish": _plain("HardSwish"),
+    "softplus": softplus,
+    "softmax": softmax,
+    "log_softmax": log_softmax,
+    "abs": _plain("AbsVal"),
+    "exp": _plain("Exp"),
+    "log": _plain("Log"),
+    "neg": _plain("Power", power_param={"scale": -1}),
+    "sqrt": power(0.5),
+    "rsqrt": power(-0.5),
+    "square": power(2),
+    "reciprocal": power(-1),
+    "pow": pow_,
+    "dropout": dropout,
+    "feature_dropout": unchanged,
+    "alpha_dropout": unchanged,
+    "contiguous": unchanged,
+    "clone": unchanged,
+    "detach": unchanged,
+    "alias": unchanged,
+    "to": unchanged,
+    "_to_copy": unchanged,
+    "lift_fresh_copy": unchanged,
+}

@@ -1,0 +1,210 @@
+"""Makes a net with weights of an exported program, node by node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from mgcaffe.errors import NetError
+from mgcaffe.tools.convert.model import Model
+from mgcaffe.tools.convert.torch_in.layers_made import LayersMade
+from mgcaffe.tools.convert.torch_in.operation import Operation, operator_name, refuse, shape_of, works_in_place
+from mgcaffe.tools.convert.torch_in.operators import OPERATORS
+from mgcaffe.tools.convert.torch_in.shapes import shuffle_of
+from mgcaffe.tools.convert.torch_in.values import Constant, Result, Value
+
+# Checks that export leaves in a graph; they compute nothing.
+_CHECKS = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "_guards_fn"}
+
+
+def _is_repeatable(node: Node) -> bool:
+    """Return whether an operator computes the same each time and changes nothing."""
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded not in tags and not works_in_place(node)
+
+
+@dataclass
+class TorchModel(Model):
+    """A net made of a program.
+
+    Attributes:
+        parameters: by layer and number of the blob, the name of the same parameter in the module's `state_dict`.
+    """
+
+    parameters: Mapping[tuple[str, int], str] = field(default_factory=dict)
+
+
+def constants_of(program: ExportedProgram) -> dict[str, Constant]:
+    """Return the parameters, buffers and other tensors that a program reads, by the names of their placeholders."""
+    signature = program.graph_signature
+    found = {}
+    for placeholder, name in signature.inputs_to_parameters.items():
+        tensor = program.state_dict[name]
+        found[placeholder] = Constant(tensor, name, isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad)
+    for placeholder, name in signature.inputs_to_buffers.items():
+        tensor = program.state_dict[name] if name in program.state_dict else program.constants[name]
+        found[placeholder] = Constant(tensor, name)
+    for placeholder, name in signature.inputs_to_lifted_tensor_constants.items():
+        found[placeholder] = Constant(program.constants[name])
+    return found
+
+
+def import_program(program: ExportedProgram, *, name: str, file: str) -> TorchModel:
+    """Return the net that computes what an exported program does in evaluation mode.
+
+    Layers are called after the modules that they come from, blobs after the layers. Data comes from Input layers,
+    `data` if there is one.
+
+    Args:
+        program: made by torch.export, without decompositions.
+        name: the net's.
+        file: what it was made from, for messages.
+
+    Raises:
+        NetError: an operator is not in the table, or is used in a way that no layer has; says where in the user's
+            Python.
+    """
+    return _Import(program, name).run(file)
+
+
+class _Import:
+    def __init__(self, program: ExportedProgram, name: str) -> None:
+        self.program = program
+        self.nodes = list(program.graph.nodes)
+        self.made = LayersMade(name)
+        self.known: dict[Node, Result] = {}
+        self.done: set[Node] = set()
+        self.inputs: set[str] = set()
+        self.values: dict[str, str] = {}
+        """By blob, as it is called before layers work in place, the graph's value."""
+
+    def run(self, file: str) -> TorchModel:
+        self._add_inputs()
+        self._compute_constants()
+        self._refuse_unknown()
+        for place, node in enumerate(self.nodes):
+            if node.op == "call_function" and node not in self.done and operator_name(node) not in _CHECKS:
+                self._add(place, node)
+        outputs = self._outputs()
+        self.made.silence(outputs)
+        self.made.share_parameters()
+        renamed = self.made.work_in_place(outputs)
+        names = {renamed[blob]: value for blob, value in self.values.items()}
+        model = TorchModel.of_message(self.made.net, names, file=file)
+        assert isinstance(model, TorchModel)
+        model.parameters = self.made.parameters()
+        return model
+
+    def _compute_constants(self) -> None:
+        """Compute what depends on no input and on no parameter that is trained, with PyTorch."""
+        computed: dict[Node, Any] = {
+            node: value.tensor.detach()
+            for node, value in self.known.items()
+            if isinstance(value, Constant) and not value.trained
+        }
+        for node in self.nodes:
+            if (
+                node.op != "call_function"
+                or not _is_repeatable(node)
+                or not computed.keys() >= set(node.all_input_nodes)
+            ):
+                continue
+            arguments = torch.fx.map_arg((node.args, node.kwargs), computed.__getitem__)
+            computed[node] = node.target(*arguments[0], **arguments[1])
+            self.done.add(node)
+            if isinstance(computed[node], torch.Tensor):
+                self.known[node] = Constant(computed[node])
+
+    def _refuse_unknown(self) -> None:
+        """Refuse the first operator that the table lacks, and count all of them."""
+        known = {*OPERATORS, *_CHECKS}
+        others = [node for node in self.nodes if node.op not in ("placeholder", "output") and node not in self.done]
+        unknown = [node for node in others if node.op != "call_function" or operator_name(node) not in known]
+        if not unknown:
+            return
+        counts = Counter(str(node.target) for node in unknown)
+        rest = ", ".join(f"{name} ({count})" for name, count in counts.items() if name != str(unknown[0].target))
+        refuse(
+            unknown[0],
+            "no layer computes this operator",
+            f"the model needs these as well, which no layer computes: {rest}" if rest else None,
+        )
+
+    def _add_inputs(self) -> None:
+        constants = constants_of(self.program)
+        names = list(self.program.graph_signature.user_inputs)
+        for node in self.nodes:
+            if node.op != "placeholder":
+                continue
+            if node.name in constants:
+                self.known[node] = constants[node.name]
+            elif node.name in names:
+                value = node.meta.get("val")
+                if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+                    raise NetError(f"input '{node.name}' is no tensor of floating-point numbers, as blobs are")
+                if any(not isinstance(size, int) for size in value.shape):
+                    raise NetError(
+                        f"input '{node.name}' has a size that is not fixed",
+                        hint="export without dynamic_shapes; Caffe's shapes can be changed after the conversion",
+                    )
+                blob = self.made.add_input("data" if len(names) == 1 else node.name, shape_of(node))
+                self.known[node], self.values[blob.blob] = blob, node.name
+                self.inputs.add(blob.blob)
+
+    def _add(self, place: int, node: Node) -> None:
+        """Add the layers of a node, and let a result that was written in place be that of the nodes before."""
+        if not node.users and not works_in_place(node):
+            return
+        shuffle = shuffle_of(node)
+        operation = Operation(node, self.known, self.made)
+        if shuffle is not None:
+            last, groups = shuffle
+            operation.name = "channel_shuffle"
+            x = operation.blob()
+            result: Result = operation.layer("ShuffleChannel", [x], x.shape, shuffle_channel_param={"group": groups})
+            while node is not last:
+                self.done.add(node)
+                node = next(iter(node.users))
+            self.done.add(last)
+        else:
+            result = OPERATORS[operator_name(node)](operation)
+        if works_in_place(node):
+            self._replace(place, node, result)
+        self.known[node] = result
+        if isinstance(result, Value) and not result.pad and result.blob not in self.inputs:
+            self.values[result.blob] = node.name
+        elif not isinstance(result, (Value, Constant)):
+            for user in node.users:
+                number = user.args[1]
+                if operator_name(user) == "getitem" and isinstance(number, int) and number < len(result):
+                    self.values.setdefault(result[number].blob, user.name)
+
+    def _replace(self, place: int, node: Node, result: Result) -> None:
+        """Let everything that was the value that `node` writes over be the result."""
+        old = self.known[node.args[0]]  # type: ignore[index]
+        if not isinstance(old, Value):
+            refuse(node, "it changes a parameter or buffer, which only training does")
+        later = set(self.nodes[place + 1 :])
+        others = self.made.views_of_the_same(old)
+        for other, value in list(self.known.items()):
+            if value == old:
+                self.known[other] = result
+            elif isinstance(value, Value) and value.blob in others and later & set(other.users):
+                refuse(node, "it writes over a part or view of a value that is read afterwards", "write a copy instead")
+
+    def _outputs(self) -> list[str]:
+        names = list(self.program.graph_signature.user_outputs)
+        by_name = {node.name: value for node, value in self.known.items()}
+        blobs = []
+        for name in names:
+            value = by_name.get(str(name))
+            if not isinstance(value, Value) or value.pad or value.blob in self.inputs:
+                raise NetError(f"output '{name}' is not computed from the input by any layer")
+            blobs.append(value.blob)
+        return blobs

@@ -1,0 +1,138 @@
+"""Collects the layers of a net that is made from a graph: unique names, shared parameters, layers in place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from mgcaffe.prototxt import LayerParameter, NetParameter
+from mgcaffe.prototxt.blobs import fill_blob
+from mgcaffe.tools.convert.torch_in.values import Constant, Shape, Value
+
+# What works in place also in Caffe, and the types whose backward pass does not read the top that is written over.
+_IN_PLACE = {"BatchNorm", "Scale", "ReLU", "ReLU6", "Dropout"}
+_MAY_BE_OVERWRITTEN = {"Convolution", "Deconvolution", "InnerProduct", "BatchNorm", "Scale", "Bias", "Concat"}
+_ALSO_BEFORE = {"Dropout": {"ReLU", "ReLU6", "Pooling"}, "ReLU": {"Eltwise"}, "ReLU6": {"Eltwise"}}
+
+
+class LayersMade:
+    """The layers, in the order of the graph.
+
+    Args:
+        name: the net's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.net = NetParameter(name=name)
+        self._constants: list[tuple[LayerParameter, list[Constant]]] = []
+        self._used: set[str] = set()
+        self._root: dict[str, str] = {}
+        self._remembered: dict[tuple[Any, ...], list[Value]] = {}
+
+    def add_input(self, name: str, shape: Shape) -> Value:
+        """Add an Input layer."""
+        return self.add(name, "Input", [], [shape], (), {"input_param": {"shape": [{"dim": shape}]}})[0]
+
+    def add(
+        self,
+        name: str,
+        kind: str,
+        bottoms: Sequence[Value],
+        shapes: Sequence[Shape],
+        blobs: Sequence[Constant],
+        fields: Mapping[str, Any],
+    ) -> list[Value]:
+        """Add a layer under that name, or the next one that is free, and return its tops.
+
+        Args:
+            name: the name wished for.
+            kind: the type.
+            bottoms: what it reads.
+            shapes: its tops'.
+            blobs: its parameters; those that are not trained are frozen, but for BatchNorm's, which always are.
+            fields: of its LayerParameter; a message as a dictionary.
+        """
+        name = self._free(name)
+        tops = [name] if len(shapes) == 1 else [self._free(f"{name}.{index}") for index in range(len(shapes))]
+        given = {field: value for field, value in fields.items() if value}
+        layer = self.net.layer.add()
+        layer.MergeFrom(LayerParameter(name=name, type=kind, bottom=[each.blob for each in bottoms], top=tops, **given))
+        for blob in blobs:
+            fill_blob(layer.blobs.add(), blob.tensor.detach().cpu().float().numpy())
+        if blobs and kind != "BatchNorm" and not all(each.trained for each in blobs):
+            for blob in blobs:
+                layer.param.add(lr_mult=float(blob.trained), decay_mult=float(blob.trained))
+        self._constants.append((layer, list(blobs)))
+        shares = kind in ("Slice", "Reshape", "Flatten", "Permute")
+        for top in tops:
+            self._root[top] = self._root[bottoms[0].blob] if shares else top
+        return [Value(top, tuple(shape)) for top, shape in zip(tops, shapes, strict=True)]
+
+    def _free(self, name: str) -> str:
+        free, number = name, 2
+        while free in self._used:
+            free, number = f"{name}_{number}", number + 1
+        self._used.add(free)
+        return free
+
+    def remembered(self, key: tuple[Any, ...], make: Callable[[], list[Value]]) -> list[Value]:
+        """Return what was made for this key before, or make it."""
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        return self._remembered[key]
+
+    def views_of_the_same(self, value: Value) -> set[str]:
+        """Return the other blobs that are the same memory as this one in PyTorch."""
+        root = self._root[value.blob]
+        return {blob for blob, its in self._root.items() if its == root and blob != value.blob}
+
+    def silence(self, outputs: Iterable[str]) -> None:
+        """Let a Silence layer read the tops of Slice layers that nothing else reads."""
+        read = {bottom for layer in self.net.layer for bottom in layer.bottom} | set(outputs)
+        unread = [top for layer in self.net.layer if layer.type == "Slice" for top in layer.top if top not in read]
+        if unread:
+            self.net.layer.add(name=self._free("silence"), type="Silence", bottom=unread)
+
+    def share_parameters(self) -> None:
+        """Give parameters that several layers read the name that makes Caffe's layers share them."""
+        users = Counter(blob.name for _, blobs in self._constants for blob in blobs if blob.name)
+        for layer, blobs in self._constants:
+            for index, blob in enumerate(blobs):
+                if users[blob.name] > 1:
+                    while len(layer.param) <= index:
+                        layer.param.add()
+                    layer.param[index].name = blob.name
+
+    def parameters(self) -> dict[tuple[str, int], str]:
+        """Return the names of the parameters that are trained, by layer and number of the blob."""
+        return {
+            (layer.name, number): blob.name
+            for layer, blobs in self._constants
+            for number, blob in enumerate(blobs)
+            if blob.trained
+        }
+
+    def work_in_place(self, outputs: Iterable[str]) -> dict[str, str]:
+        """Let activations and the like write over their bottoms where Caffe may, and return each blob's new name.
+
+        The names are those of `caffe_side.value_names`: of values in one blob, all but the last are `blob@layer`.
+        """
+        readers = Counter(bottom for layer in self.net.layer for bottom in layer.bottom)
+        readers.update(outputs)
+        maker = {top: layer.type for layer in self.net.layer for top in layer.top}
+        renamed: dict[str, str] = {}
+        values: list[tuple[str, str, str]] = []
+        for layer in self.net.layer:
+            bottoms, tops = list(layer.bottom), list(layer.top)
+            allowed = _MAY_BE_OVERWRITTEN | _ALSO_BEFORE.get(layer.type, set())
+            may = layer.type in _IN_PLACE and len(bottoms) == 1 and readers[bottoms[0]] == 1
+            if may and maker[bottoms[0]] in allowed:
+                renamed[tops[0]] = renamed.get(bottoms[0], bottoms[0])
+            for index, bottom in enumerate(bottoms):
+                layer.bottom[index] = renamed.get(bottom, bottom)
+            for index, top in enumerate(tops):
+                layer.top[index] = renamed.get(top, top)
+                values.append((top, layer.top[index], layer.name))
+        last = {blob: top for top, blob, _ in values}
+        return {top: blob if last[blob] == top else f"{blob}@{layer}" for top, blob, layer in values}

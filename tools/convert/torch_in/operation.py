@@ -1,0 +1,184 @@
+"""One node of an exported graph, as the functions of the operator tables see it: arguments, names, refusals, layers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch.fx import Node
+
+from mgcaffe.errors import Location, NetError
+from mgcaffe.tools.convert.torch_in.layers_made import LayersMade
+from mgcaffe.tools.convert.torch_in.values import Constant, Result, Shape, Value
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_TORCH = Path(torch.__file__).parent
+
+
+def operator_name(node: Node) -> str:
+    """Return the operator's name without namespace, overload and the underscore of those that work in place."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return str(getattr(node.target, "__name__", node.target))
+    return str(schema.name).partition("::")[2].rstrip("_")
+
+
+def works_in_place(node: Node) -> bool:
+    """Return whether the operator writes over its first argument."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable) and str(schema.name).endswith("_")
+
+
+def shape_of(node: Node) -> Shape:
+    """Return the shape of a node's value in the example."""
+    return tuple(int(size) for size in node.meta["val"].shape)
+
+
+def module_path(node: Node) -> tuple[str, bool]:
+    """Return the path of the module that a node belongs to, and whether that is one of PyTorch's own."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    if not stack:
+        return "", False
+    path, kind = stack[-1]
+    kind = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+    path = path.replace("L['self']", "").removeprefix(".")
+    return path.partition("@")[0], kind.startswith("torch.nn.modules.")
+
+
+def place_of(node: Node) -> Location | None:
+    """Return the line of the user's Python that made a node: the innermost in a `forward` outside of PyTorch."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    for file, line in reversed(frames):
+        if not Path(file).is_relative_to(_TORCH):
+            return Location(file, int(line), 1)
+    return None
+
+
+def refuse(node: Node, message: str, hint: str | None = None) -> NoReturn:
+    """Raise the error that names a node's operator, its module and its line.
+
+    Raises:
+        NetError: always.
+    """
+    path = module_path(node)[0]
+    module = f", module '{path}'" if path else ""
+    raise NetError(f"{message} (operator {node.target}{module})", location=place_of(node), hint=hint)
+
+
+class Operation:
+    """One node.
+
+    Args:
+        node: the node.
+        known: what the nodes before it have become.
+        made: takes the layers.
+
+    Attributes:
+        name: the operator's, for the layer's name.
+        arguments: by name.
+        shape: of the node's value; () for a list of values.
+    """
+
+    def __init__(self, node: Node, known: dict[Node, Result], made: LayersMade) -> None:
+        self.node = node
+        self._known = known
+        self._made = made
+        self.name = operator_name(node)
+        self.arguments = arguments_of(node)
+        value = node.meta.get("val")
+        self.shape = shape_of(node) if isinstance(value, torch.Tensor) else ()
+
+    def __getitem__(self, name: str | int) -> Any:
+        """Return an argument, with its default; nodes as what they have become."""
+        return self._resolved(self.arguments[name])
+
+    def _resolved(self, value: Any) -> Any:
+        if isinstance(value, Node):
+            return self._known[value]
+        if isinstance(value, (list, tuple)):
+            return [self._resolved(each) for each in value]
+        return value
+
+    def blob(self, name: str | None = None, *, padded: bool = False) -> Value:
+        """Return an argument, the first unless named, that has to be a blob; zeros around it only if `padded`."""
+        return self.as_blob(self[next(iter(self.arguments)) if name is None else name], padded=padded)
+
+    def as_blob(self, value: Any, *, padded: bool = False) -> Value:
+        """Return a value that has to be a blob; zeros around it are refused unless `padded`."""
+        if not isinstance(value, Value):
+            self.refuse("it computes with parameters or constants alone, which no layer does")
+        if value.pad and not padded:
+            self.refuse("zeros are put around an image that no convolution reads", "pad in the convolution itself")
+        return value
+
+    def constant(self, name: str) -> Constant | None:
+        """Return an argument that has to be a parameter or buffer, or None where there is none."""
+        value = self[name]
+        if value is None or isinstance(value, Constant):
+            return value
+        return self.refuse(f"its {name} is computed in the net; layers have theirs as parameters")
+
+    def refuse(self, message: str, hint: str | None = None) -> NoReturn:
+        """Raise the error that names operator, module and line."""
+        refuse(self.node, message, hint)
+
+    def layer(
+        self,
+        kind: str,
+        bottoms: Sequence[Value],
+        shape: Shape | None = None,
+        *,
+        part: str = "",
+        blobs: Sequence[Constant] = (),
+        **fields: Any,
+    ) -> Value:
+        """Add a layer with one top and return it.
+
+        Args:
+            kind: its type.
+            bottoms: what it reads.
+            shape: the top's; None: that of the node's value.
+            part: what the layer is for, where an operator becomes several; added to the name.
+            blobs: its parameters.
+            fields: fields of its LayerParameter; a message as a dictionary.
+        """
+        return self.layers(kind, bottoms, [self.shape if shape is None else shape], part=part, blobs=blobs, **fields)[0]
+
+    def layers(
+        self,
+        kind: str,
+        bottoms: Sequence[Value],
+        shapes: Sequence[Shape],
+        *,
+        part: str = "",
+        blobs: Sequence[Constant] = (),
+        **fields: Any,
+    ) -> list[Value]:
+        """Add a layer with any number of tops and return these; arguments as for `layer`."""
+        return self._made.add(self._name(part), kind, bottoms, shapes, blobs, fields)
+
+    def remembered(self, key: tuple[Any, ...], make: Callable[[], list[Value]]) -> list[Value]:
+        """Return what was made for this key before, or make it."""
+        return self._made.remembered(key, make)
+
+    def _name(self, part: str) -> str:
+        path, is_torchs = module_path(self.node)
+        words = [path] if path else []
+        if not is_torchs or not path:
+            words.append(self.name)
+        return ".".join([*words, *([part] if part else [])])
+
+
+def arguments_of(node: Node) -> dict[Any, Any]:
+    """Return a node's arguments by name, with their defaults; by position for what is no operator of PyTorch's."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return dict(enumerate(node.args))
+    given = {**dict(zip([each.name for each in schema.arguments], node.args, strict=False)), **node.kwargs}
+    for each in schema.arguments:
+        if each.name not in given and each.has_default_value():
+            given[each.name] = each.default_value
+    return given

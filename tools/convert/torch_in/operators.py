@@ -1,0 +1,18 @@
+"""The table of all operators: by name the function that makes layers of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mgcaffe.tools.convert.torch_in import activations, arithmetic, pooling, shapes, weighted
+from mgcaffe.tools.convert.torch_in.operation import Operation
+from mgcaffe.tools.convert.torch_in.values import Result
+
+OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
+    **weighted.OPERATORS,
+    **activations.OPERATORS,
+    **arithmetic.OPERATORS,
+    **pooling.OPERATORS,
+    **shapes.OPERATORS,
+}
+"""By the operator's name in PyTorch, without namespace, overload and the underscore of working in place."""

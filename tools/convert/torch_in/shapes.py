@@ -1,0 +1,202 @@
+"""Operators that move values: other shapes, other orders, parts, joining."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from torch.fx import Node
+
+from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, shape_of
+from mgcaffe.tools.convert.torch_in.values import Constant, Result, Shape, Value
+
+
+def reshape(op: Operation) -> Result:
+    """view, reshape, squeeze, unsqueeze: Reshape, or Flatten where it is that."""
+    value = op["self"]
+    if isinstance(value, Constant):
+        return Constant(value.tensor.reshape(op.shape), value.name, value.trained)
+    return _reshaped(op, op.blob(), op.shape)
+
+
+def _reshaped(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
+    if shape == x.shape:
+        return x
+    kept = bool(shape) and shape[0] == x.shape[0]
+    if kept and len(shape) == 2 and len(x.shape) > 2:
+        return op.layer("Flatten", [x], shape, part=part)
+    dims = [0 if kept else -1, *shape[1:]]
+    if not kept and math.prod(shape[1:]) == 0:
+        op.refuse(f"shape {shape} has no values")
+    return op.layer("Reshape", [x], shape, part=part, reshape_param={"shape": {"dim": dims}})
+
+
+def flatten(op: Operation) -> Value:
+    """flatten: Flatten."""
+    x = op.blob()
+    rank = len(x.shape)
+    first, last = op["start_dim"] % rank, op["end_dim"] % rank
+    if first == 0 and x.shape[0] != 1:
+        op.refuse("it flattens the batch axis, over which no layer but a loss goes")
+    param = {
+        name: axis for name, axis, neutral in (("axis", first, 1), ("end_axis", last, rank - 1)) if axis != neutral
+    }
+    return op.layer("Flatten", [x], flatten_param=param)
+
+
+def permute(op: Operation) -> Result:
+    """permute: Permute."""
+    order = [axis % len(op.shape) for axis in op["dims"]]
+    value = op["self"]
+    if isinstance(value, Constant):
+        return op.refuse("it permutes a parameter") if value.trained else Constant(value.tensor.permute(order))
+    return _permuted(op, op.blob(), order)
+
+
+def transpose(op: Operation) -> Result:
+    """transpose: Permute."""
+    order = list(range(len(op.shape)))
+    one, two = op["dim0"] % len(order), op["dim1"] % len(order)
+    order[one], order[two] = two, one
+    return _permuted(op, op.blob(), order)
+
+
+def _permuted(op: Operation, x: Value, order: list[int]) -> Value:
+    if order == sorted(order):
+        return x
+    return op.layer("Permute", [x], permute_param={"order": order})
+
+
+def channel_shuffle(op: Operation) -> Value:
+    """channel_shuffle: ShuffleChannel."""
+    return op.layer("ShuffleChannel", [op.blob()], shuffle_channel_param={"group": op["groups"]})
+
+
+def shuffle_of(node: Node) -> tuple[Node, int] | None:
+    """Find ShuffleNet's idiom, view to (N, groups, C / groups, H, W), transpose(1, 2), view back.
+
+    Returns:
+        The node that it ends with and the groups; None: there is none at this node.
+    """
+    if operator_name(node) not in ("view", "reshape") or not isinstance(node.args[0], Node):
+        return None
+    before, apart = shape_of(node.args[0]), shape_of(node)
+    if len(before) != 4 or apart != (before[0], apart[1], before[1] // max(1, apart[1]), *before[2:]):
+        return None
+    steps: list[Node] = []
+    current = node
+    while len(steps) < 2 and len(current.users) == 1:
+        current = next(iter(current.users))
+        if operator_name(current) not in ("contiguous", "clone"):
+            steps.append(current)
+    if len(steps) != 2 or operator_name(steps[0]) != "transpose" or operator_name(steps[1]) not in ("view", "reshape"):
+        return None
+    axes = sorted(axis % 5 for axis in steps[0].args[1:3] if isinstance(axis, int))
+    return (steps[1], apart[1]) if axes == [1, 2] and shape_of(steps[1]) == before else None
+
+
+def concatenate(op: Operation) -> Value:
+    """cat: Concat."""
+    values = [op.as_blob(each) for each in op["tensors"]]
+    axis = op["dim"] % len(op.shape)
+    return op.layer("Concat", values, concat_param={"axis": axis} if axis != 1 else {}) if values[1:] else values[0]
+
+
+def stack(op: Operation) -> Value:
+    """stack: Reshape of each, Concat."""
+    axis = op["dim"] % len(op.shape)
+    one = (*op.shape[:axis], 1, *op.shape[axis + 1 :])
+    parts = [_reshaped(op, op.as_blob(each), one, f"part{number}") for number, each in enumerate(op["tensors"])]
+    return op.layer("Concat", parts, concat_param={"axis": axis})
+
+
+def cut(op: Operation, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+    """Add a Slice layer for parts of these sizes."""
+    if len(sizes) == 1:
+        return [x]
+    points = list(accumulate(sizes[:-1]))
+    shapes = [(*x.shape[:axis], size, *x.shape[axis + 1 :]) for size in sizes]
+    param: dict[str, Any] = {"slice_point": points}
+    if axis != 1:
+        param["axis"] = axis
+    return op.layers("Slice", [x], shapes, slice_param=param)
+
+
+def split(op: Operation) -> Sequence[Value]:
+    """chunk, split, split_with_sizes, unsafe_split: Slice."""
+    x = op.blob()
+    axis = op["dim"] % len(x.shape)
+    sizes = [int(each.shape[axis]) for each in op.node.meta["val"]]
+    return cut(op, x, axis, sizes)
+
+
+def get_item(op: Operation) -> Value:
+    """One part of the above."""
+    parts, number = op[0], op[1]
+    if not isinstance(parts, (list, tuple)) or number >= len(parts):
+        op.refuse("it takes a result that no layer makes")
+    return op.as_blob(parts[number])
+
+
+def _range(node: Node) -> tuple[int, int, int]:
+    """Return axis, start and end of what a select, slice or narrow takes."""
+    given = arguments_of(node)
+    shape = shape_of(node.args[0])  # type: ignore[arg-type]
+    axis = int(given["dim"]) % len(shape)
+    size = shape[axis]
+    if operator_name(node) == "select":
+        start = int(given["index"]) % size
+        return axis, start, start + 1
+    start = int(given["start"] or 0)
+    start = min(max(0, start + size if start < 0 else start), size)
+    return axis, start, start + shape_of(node)[axis]
+
+
+def part(op: Operation) -> Result:
+    """select, slice, narrow: Slice; all parts that are taken of a blob along an axis by one layer."""
+    x = op.blob()
+    if op.arguments.get("step") not in (None, 1):
+        op.refuse("it takes values with a step; Slice takes neighbours")
+    axis, start, end = _range(op.node)
+    if axis == 0 and (start, end) != (0, x.shape[0]):
+        op.refuse("it takes some items of the batch, which no layer does")
+    if (start, end) == (0, x.shape[axis]):
+        return _reshaped(op, x, op.shape)
+    ranges = {(start, end)}
+    for other in op.node.args[0].users:  # type: ignore[union-attr]
+        if operator_name(other) in PARTS and _range(other)[0] == axis:
+            ranges.add(_range(other)[1:])
+    points = sorted({0, x.shape[axis], *(bound for each in ranges for bound in each)})
+    bounds = list(pairwise(points))
+    if (start, end) not in bounds:
+        points = sorted({0, start, end, x.shape[axis]})
+        bounds = list(pairwise(points))
+    parts = op.remembered((x.blob, axis, tuple(points)), lambda: cut(op, x, axis, [two - one for one, two in bounds]))
+    return _reshaped(op, parts[bounds.index((start, end))], op.shape, "reshape")
+
+
+PARTS = ("select", "slice", "narrow")
+
+OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
+    "view": reshape,
+    "reshape": reshape,
+    "_unsafe_view": reshape,
+    "unsqueeze": reshape,
+    "squeeze": reshape,
+    "flatten": flatten,
+    "permute": permute,
+    "transpose": transpose,
+    "channel_shuffle": channel_shuffle,
+    "native_channel_shuffle": channel_shuffle,
+    "cat": concatenate,
+    "concat": concatenate,
+    "stack": stack,
+    "chunk": split,
+    "split": split,
+    "split_with_sizes": split,
+    "unsafe_split": split,
+    "getitem": get_item,
+    **dict.fromkeys(PARTS, part),
+}

@@ -1,0 +1,43 @@
+"""What the nodes of an exported graph become: blobs, or parameters and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A blob of the net.
+
+    Attributes:
+        blob: its name, before layers in place share one.
+        shape: with the batch size of the example.
+        pad: zeros that PyTorch has put around H and W and that the next layer has to add by itself.
+    """
+
+    blob: str
+    shape: Shape
+    pad: Shape = ()
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A parameter or buffer of the module.
+
+    Attributes:
+        tensor: its values.
+        name: in the module's `state_dict`; empty for one that was computed.
+        trained: it is a parameter that wants gradients.
+    """
+
+    tensor: torch.Tensor
+    name: str = ""
+    trained: bool = False
+
+
+Result = Value | Constant | Sequence[Value]

@@ -1,0 +1,128 @@
+"""An exported program as one side of a proof, and one training step of it beside one of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Interpreter, Node
+
+from mgcaffe.tools.convert.torch_in.importer import constants_of
+from mgcaffe.tools.convert.torch_in.operation import arguments_of, operator_name, shape_of
+
+
+class TorchSide:
+    """An exported program, run by PyTorch node by node; see `proof.Side`.
+
+    Args:
+        program: made by torch.export in evaluation mode.
+        names: what to call the values of the graph's nodes, by the nodes' names; those that are missing are left out.
+            Without any, values are called as their nodes are.
+        dtype: what to compute in.
+    """
+
+    def __init__(
+        self,
+        program: ExportedProgram,
+        names: Mapping[str, str] | None = None,
+        *,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self._program = program
+        self._names = names or {node.name: node.name for node in program.graph.nodes}
+        self._dtype = dtype
+        self._constants = {name: _as(each.tensor.detach(), dtype) for name, each in constants_of(program).items()}
+
+    @property
+    def inputs(self) -> Mapping[str, tuple[int, ...]]:
+        """The inputs."""
+        inputs = set(self._program.graph_signature.user_inputs)
+        return {self._names[node.name]: shape_of(node) for node in self._program.graph.nodes if node.name in inputs}
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """What the program returns."""
+        return [self._names[str(name)] for name in self._program.graph_signature.user_outputs]
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run node by node; what a later node writes over is kept as it was."""
+        recorder = _Recorder(self._program.graph_module)
+        # Copies, since a module may write over its inputs.
+        nodes = {name: node for node, name in self._names.items()}
+        given = {nodes[name]: _as(torch.from_numpy(values), self._dtype).clone() for name, values in inputs.items()}
+        with torch.no_grad():
+            recorder.run(*_in_order(self._program, {**self._constants, **given}))
+        return {self._names[node]: values for node, values in recorder.values.items() if node in self._names}
+
+
+class _Recorder(Interpreter):
+    """Keeps a copy of every tensor that a node computes."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.values: dict[str, np.ndarray] = {}
+
+    def run_node(self, n: Node) -> Any:
+        """Run a node and keep its value."""
+        value = super().run_node(n)
+        if n.op == "call_function" and isinstance(value, torch.Tensor):
+            self.values[n.name] = value.detach().clone().contiguous().numpy()
+        return value
+
+
+class _Trained(Interpreter):
+    """Normalizes by the batch's statistics, with every number as a prototxt holds it: float32."""
+
+    def run_node(self, n: Node) -> Any:
+        """Run a node; BatchNorm as in training mode, its averages left as they are."""
+        if n.op != "call_function" or not hasattr(n.target, "_schema"):
+            return super().run_node(n)
+        mapped: Any = self.map_nodes_to_values(arguments_of(n), n)
+        given: dict[str, Any] = {
+            name: float(np.float32(each)) if isinstance(each, float) else each for name, each in mapped.items()
+        }
+        if operator_name(n) == "batch_norm" and given["running_mean"] is not None:
+            given["training"] = True
+            given["running_mean"], given["running_var"] = given["running_mean"].clone(), given["running_var"].clone()
+        if operator_name(n) == "hardsigmoid":  # whose backward in PyTorch multiplies by float32's 1/6, also in float64
+            return torch.relu_(given["self"] + 3).clamp(max=6) / 6
+        schema = n.target._schema
+        ordered = [given.pop(each.name) for each in schema.arguments if not each.kwarg_only]
+        return self.call_function(n.target, tuple(ordered), given)
+
+
+def training_step(
+    program: ExportedProgram, inputs: Mapping[str, np.ndarray], labels: np.ndarray
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Compute one training step in float64: BatchNorm by the batch, dropout off, softmax loss of the first output.
+
+    Args:
+        program: made by torch.export in evaluation mode.
+        inputs: by the names of their nodes.
+        labels: one class an item.
+
+    Returns:
+        The loss, and the gradients of all parameters by their names in the module's `state_dict`.
+    """
+    leaves: dict[str, torch.Tensor] = {}
+    values: dict[str, torch.Tensor] = {}
+    for placeholder, constant in constants_of(program).items():
+        values[placeholder] = _as(constant.tensor.detach(), torch.float64).clone()
+        if constant.trained:
+            leaves[constant.name] = values[placeholder].requires_grad_()
+    values.update({name: _as(torch.from_numpy(each), torch.float64).clone() for name, each in inputs.items()})
+    outputs = _Trained(program.graph_module).run(*_in_order(program, values))
+    loss = torch.nn.functional.cross_entropy(outputs[0].flatten(1), torch.from_numpy(labels).long())
+    loss.backward()
+    return float(loss.detach()), {name: leaf.grad.numpy() for name, leaf in leaves.items() if leaf.grad is not None}
+
+
+def _as(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def _in_order(program: ExportedProgram, values: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    return [values[node.name] for node in program.graph.nodes if node.op == "placeholder"]
