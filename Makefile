@@ -1,6 +1,6 @@
-# `make help` lists the targets. Every target sets up what it needs: a .venv in this checkout, once. PIP_ARGS is handed to every pip install,
-# PYTHON makes the environment, MPIRUN starts the ranks (a cluster's own, or the wheel's in .venv/bin; the
-# flags in MPIRUN_ARGS are Open MPI's).
+# `make help` lists the targets. Every target sets up what it needs: a .venv in this checkout, once. PIP_ARGS is handed
+# to every pip install, PYTHON makes the environment, MPIRUN starts the ranks (a cluster's own, or the wheel's in
+# .venv/bin; the flags in MPIRUN_ARGS are Open MPI's).
 
 PYTHON ?= python3
 PIP_ARGS ?=
@@ -20,7 +20,7 @@ LOWEST := build/lowest
 PACKAGES := errors prototxt comm engine solvers tools pycaffe
 PYTHON_FILES := mgcaffe $(PACKAGES) tests docs setup.py $(wildcard examples benchmarks)
 SPELLED := $(PYTHON_FILES) $(wildcard docs) Makefile README.md CONTRIBUTING.md constraints.txt pyproject.toml
-# A stamp of an environment without a working Python is worth nothing.
+# Without a working Python in the environment its stamp is out of date.
 ifeq ($(shell $(VENV)/bin/python -c 'import pip' 2>/dev/null && echo works),)
 $(shell rm -f $(STAMP))
 endif

@@ -330,7 +330,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a small net on one emulated link")
     parser.add_argument("--trace", default=str(replay.TRACE), help="backward times (CSV) for the emulated links")
     parser.add_argument("--emulate_link", action="append", default=[], help="a=SECONDS,b=SECONDS_PER_BYTE; repeatable")
-    parser.add_argument("--time_scale", type=float, help="K of replay.py; by default as small as is honest")
+    parser.add_argument(
+        "--time_scale",
+        type=float,
+        help="K of replay.py; by default the least by which the emulated link takes three times the real one",
+    )
     parser.add_argument("--train", choices=list(distributed.SIZES), help="train this net instead")
     parser.add_argument("--shaped", action="store_true", help="train on shaped networks instead; needs root")
     parser.add_argument("--models", nargs="+", choices=list(distributed.SIZES), default=["cifar10_full", "googlenet"])

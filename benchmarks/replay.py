@@ -286,7 +286,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--trace", default=str(TRACE), help="backward times (CSV)")
     parser.add_argument("--emulate_link", action="append", default=[], help="a=SECONDS,b=SECONDS_PER_BYTE; repeatable")
     parser.add_argument("--backward_scale", default="1,0.25,0.1", help="backward times are multiplied by each of these")
-    parser.add_argument("--time_scale", type=float, default=None, help="K; by default as small as is honest")
+    parser.add_argument(
+        "--time_scale",
+        type=float,
+        default=None,
+        help="K; by default the least by which the emulated link takes three times the real one",
+    )
     parser.add_argument("--rounds", type=int, default=7, help="iterations of each schedule")
     parser.add_argument("--json", help="write all rows to this file")
     return parser.parse_args()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mgcaffe.comm.transport.threaded import ThreadedCommunicator, run_ranks
     from mgcaffe.comm.tuning.calibration import agree_times, measure_allreduce
 
-_HOMES = {
+_NAMES_OF_MODULE = {
     "tuning.calibration": ("agree_times", "measure_allreduce"),
     "exchange.comm_report": ("CommReport", "GroupTimes"),
     "transport.communicator": ("Communicator", "SingleCommunicator", "Waiting"),
@@ -47,7 +47,7 @@ _HOMES = {
     "transport.threaded": ("ThreadedCommunicator", "run_ranks"),
     "planning.trace": ("Trace", "TraceLayer", "read_trace", "write_trace"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names}
 
 __all__ = [
     "SCHEDULES",
@@ -95,9 +95,9 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mgcaffe.engine.shard import Shard as Shard
     from mgcaffe.engine.shard import TestShard as TestShard
 
-_HOMES = {
+_MODULE_OF = {
     "Blob": "blob",
     "Layer": "layer",
     "LayerContext": "layer",
@@ -31,12 +31,12 @@ _HOMES = {
     "register": "registry",
 }
 
-__all__ = sorted(_HOMES)
+__all__ = sorted(_MODULE_OF)
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            return getattr(importlib.import_module(f"mgcaffe.engine.{_HOMES[name]}"), name)
+        if name in _MODULE_OF:
+            return getattr(importlib.import_module(f"mgcaffe.engine.{_MODULE_OF[name]}"), name)
         raise AttributeError(f"module 'mgcaffe.engine' has no attribute {name!r}")

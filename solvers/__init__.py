@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from mgcaffe.solvers.solver import Solver as Solver
     from mgcaffe.solvers.update.updater import Updater as Updater
 
-_HOMES = {
+_NAMES_OF_MODULE = {
     "LearningRatePolicy": "rates.policies",
     "Solver": "solver",
     "SolverListener": "events",
     "Updater": "update.updater",
 }
 
-__all__ = sorted(_HOMES)
+__all__ = sorted(_NAMES_OF_MODULE)
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            return getattr(importlib.import_module(f"mgcaffe.solvers.{_HOMES[name]}"), name)
+        if name in _NAMES_OF_MODULE:
+            return getattr(importlib.import_module(f"mgcaffe.solvers.{_NAMES_OF_MODULE[name]}"), name)
         raise AttributeError(f"module 'mgcaffe.solvers' has no attribute {name!r}")

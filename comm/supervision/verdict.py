@@ -25,7 +25,7 @@ UNEXPLAINED = "exited without an error message: killed, crashed, or ended by a l
 RECORD_SEPARATOR = "\x1e"
 """What begins a record in the output of a rank."""
 
-LAST_WORD = "last word"
+END_MESSAGE = "end message"
 """The file, beside the records, in which a rank that ends the job leaves code and message to the launcher."""
 
 

@@ -28,7 +28,7 @@ from mgcaffe.comm.supervision.status import (
     launcher_is_elsewhere,
     launcher_pid,
 )
-from mgcaffe.comm.supervision.verdict import LAST_WORD, attached_record, lost_block, stall_block
+from mgcaffe.comm.supervision.verdict import END_MESSAGE, attached_record, lost_block, stall_block
 from mgcaffe.errors import EXIT_PEER_FAILED, EXIT_STALLED
 
 TICK_S = 0.5
@@ -92,7 +92,7 @@ class JobEnd:
         """Print why the job ends; the launcher, where it can read it, prints it at the very end."""
         if self.launcher is not None and is_alive(self.launcher) and self._status.path is not None:
             with contextlib.suppress(OSError):
-                (self._status.path.parent / LAST_WORD).write_text(f"{code}\n{text}", encoding="utf-8")
+                (self._status.path.parent / END_MESSAGE).write_text(f"{code}\n{text}", encoding="utf-8")
                 return
         self.print_message(f"error: {text}")
 

@@ -1,9 +1,9 @@
 """What planning needs to know, measured in place: the cost of an all-reduce, and the layers' backward times.
 
 The all-reduce is measured over the real path (`exchange/gradient_path.py`: staging, MPI, mean, copy back) at powers of
-two from 1 KiB up to the whole model, on the gradient buffer itself, whose values are kept on the host meanwhile. Noise
-only adds time, so of several rounds the least counts, and of each round the median; the slowest rank decides, and all
-ranks end with the same numbers.
+two from 1 KiB up to the whole model, on the gradient buffer itself; `measure_allreduce_costs` puts its values back.
+Noise only adds time, so of several rounds the least counts, and of each round the median; the slowest rank decides, and
+all ranks end with the same numbers.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Measured:
+class PlanningInput:
     """What plans are made from.
 
     Attributes:
@@ -79,14 +79,14 @@ class Measured:
     overlap: Overlap = Overlap.NEVER
 
 
-def find_candidates(measured: Measured) -> list[Candidate]:
+def find_candidates(given: PlanningInput) -> list[Candidate]:
     """Return the plans worth trying, the best predicted first.
 
     Of equal plans one is kept. On every channel the single all-reduce is among them, since its time depends least on
     what is hard to measure. With `Overlap.TRY` there are at most `MAX_OVERLAPPED` that overlap the forward pass.
     """
-    plain, overlapped = _all_plans(measured)
-    if measured.overlap is Overlap.ALWAYS:
+    plain, overlapped = _all_plans(given)
+    if given.overlap is Overlap.ALWAYS:
         return _choose(_unlike(overlapped))
     chosen = _choose(_unlike(plain))
     if overlapped and chosen[0].plan.exposed >= _MIN_EXPOSED_SHARE * chosen[0].predicted:
@@ -94,29 +94,29 @@ def find_candidates(measured: Measured) -> list[Candidate]:
     return sorted(chosen, key=_rank)
 
 
-def find_further(known: Sequence[Candidate], measured: Measured) -> list[Candidate]:
+def find_further(known: Sequence[Candidate], given: PlanningInput) -> list[Candidate]:
     """Return at most `MAX_FURTHER` plans that are predicted to be faster than all known ones, and unlike them.
 
     Args:
         known: plans that were tried, predicted for what was measured.
-        measured: what was measured since.
+        given: what was measured since.
     """
     best = min(candidate.predicted for candidate in known)
-    plain, overlapped = _all_plans(measured)
-    allowed = overlapped if measured.overlap is Overlap.ALWAYS else plain + overlapped
+    plain, overlapped = _all_plans(given)
+    allowed = overlapped if given.overlap is Overlap.ALWAYS else plain + overlapped
     better = sorted((candidate for candidate in allowed if candidate.predicted < best), key=_rank)
     return _spread([each for each in better if not any(_are_alike(each, other) for other in known)], MAX_FURTHER)
 
 
-def _all_plans(measured: Measured) -> tuple[list[Candidate], list[Candidate]]:
+def _all_plans(given: PlanningInput) -> tuple[list[Candidate], list[Candidate]]:
     """Return what all schedules make of all channels: without overlap, and with it where that is allowed."""
     plain: list[Candidate] = []
     overlapped: list[Candidate] = []
-    for channel in measured.channels:
-        planner = _Planner(measured.segments, measured.timings, channel, measured.element_bytes)
-        scheduled = planner.all_schedules(measured.bucket_bytes)
+    for channel in given.channels:
+        planner = _Planner(given.segments, given.timings, channel, given.element_bytes)
+        scheduled = planner.all_schedules(given.bucket_bytes)
         plain += scheduled
-        if measured.overlap is not Overlap.NEVER:
+        if given.overlap is not Overlap.NEVER:
             overlapped += planner.overlapped(scheduled)
     return plain, overlapped
 

@@ -30,8 +30,8 @@ class Measurements:
         channels: the same, corrected by what was seen in training.
         profiler: its undisturbed iterations, to which trials add theirs.
         observations: of all-reduces in training, to which trials add theirs.
-        besides: the seconds that this rank spends in an iteration besides its backward pass and waiting for gradients;
-            None where that was not measured.
+        rest_of_iteration: the seconds of an iteration on this rank without its backward pass and the waiting for
+            gradients; None where that was not measured.
     """
 
     timings: Timings
@@ -40,7 +40,7 @@ class Measurements:
     channels: Sequence[Channel]
     profiler: Profiler
     observations: Observations
-    besides: float | None
+    rest_of_iteration: float | None
 
 
 class Measuring:
@@ -80,7 +80,7 @@ class Measuring:
     def _evaluate(self) -> Measurements:
         settings, communicator = self._context.settings, self._context.communicator
         timings = self._profiler.timings(communicator)
-        besides = self._profiler.besides() if timings.forward is not None else None
+        rest_of_iteration = self._profiler.rest_of_iteration() if timings.forward is not None else None
         costs = self._measure()
         measured = [
             Channel(blocking, costs.beside(blocking), costs.alone(blocking)) for blocking in settings.ways_of_waiting
@@ -93,7 +93,7 @@ class Measuring:
             if settings.steps.contention:
                 measured = [self._profiler.slowed(communicator, channel) for channel in measured]
             channels = measured
-        return Measurements(timings, costs, measured, channels, self._profiler, observations, besides)
+        return Measurements(timings, costs, measured, channels, self._profiler, observations, rest_of_iteration)
 
 
 def decide_without_trials(context: SearchContext, found: Measurements) -> Decision:

@@ -29,14 +29,14 @@ _MIN_HIDDEN_SHARE = 0.02
 
 
 @dataclass
-class _Phase:
+class _Baseline:
     """The calibration, or the trials: `undisturbed` is the seconds of its backward pass without communication."""
 
     undisturbed: float
 
 
 @dataclass(frozen=True)
-class _Iteration:
+class _ObservedIteration:
     """One iteration, in seconds.
 
     Attributes:
@@ -57,10 +57,10 @@ class _Iteration:
 class _PlanRecord:
     """All iterations of one plan in one phase; `sizes` are the bytes of its groups."""
 
-    phase: _Phase
+    baseline: _Baseline
     blocking: bool
     sizes: list[int]
-    iterations: list[_Iteration] = field(default_factory=list)
+    iterations: list[_ObservedIteration] = field(default_factory=list)
 
     def median_backward(self) -> float:
         """Return the median seconds of the backward pass."""
@@ -90,25 +90,25 @@ class Observations:
 
     def __init__(self, undisturbed: float, steps: TunerSteps | None = None) -> None:
         self._steps = steps or TunerSteps()
-        self._phases = [_Phase(undisturbed)]
+        self._baselines = [_Baseline(undisturbed)]
         self._records: dict[tuple[int, str], _PlanRecord] = {}  # by the number of phases so far and the plan's hash
 
     def begin_trials(self) -> None:
         """Compare what is added from now on with undisturbed passes of the trials' own (`set_undisturbed`)."""
-        self._phases.append(_Phase(self._phases[-1].undisturbed))
+        self._baselines.append(_Baseline(self._baselines[-1].undisturbed))
 
     def set_undisturbed(self, seconds: float) -> None:
         """Take the seconds of the backward pass without communication, as seen since `begin_trials`."""
-        self._phases[-1].undisturbed = seconds
+        self._baselines[-1].undisturbed = seconds
 
     def add(self, plan: Plan, backward: float, report: CommReport) -> None:
         """Record an iteration whose backward pass took `backward` seconds."""
         # The order in which groups were sent depends on times that the hash leaves out.
         groups = sorted(report.groups, key=lambda times: times.group)
-        key = (len(self._phases), plan.hash)
+        key = (len(self._baselines), plan.hash)
         if key not in self._records:
             sizes = [group.bytes for group in groups]
-            self._records[key] = _PlanRecord(self._phases[-1], plan.blocking, sizes)
+            self._records[key] = _PlanRecord(self._baselines[-1], plan.blocking, sizes)
         self._records[key].iterations.append(_iteration(backward, report.backward_end, groups))
 
     def refine(self, communicator: Communicator, channels: Sequence[Channel]) -> list[Channel]:
@@ -133,12 +133,12 @@ class Observations:
         return channel
 
 
-def _iteration(backward: float, backward_end: float, groups: Sequence[GroupTimes]) -> _Iteration:
+def _iteration(backward: float, backward_end: float, groups: Sequence[GroupTimes]) -> _ObservedIteration:
     """Return what one iteration says, from its groups' times since its beginning, in seconds."""
     lengths = [group.end - group.start for group in groups]
     hidden = [max(0.0, min(group.end, backward_end) - group.start) for group in groups]
     pairs = list(zip(lengths, hidden, strict=True))
-    return _Iteration(
+    return _ObservedIteration(
         backward,
         sum(hidden),
         [length if beside >= _NEARLY_ALL * length else math.inf for length, beside in pairs],
@@ -172,5 +172,5 @@ def _slowdown(communicator: Communicator, records: Sequence[_PlanRecord], before
     hidden = agree_times(communicator, [record.median_hidden() for record in records])
     if sum(hidden) < _MIN_HIDDEN_SHARE * sum(backward):
         return before
-    added = sum(seconds - record.phase.undisturbed for record, seconds in zip(records, backward, strict=True))
+    added = sum(seconds - record.baseline.undisturbed for record, seconds in zip(records, backward, strict=True))
     return min(max(0.0, added / sum(hidden)), 1.0 - MIN_RELATIVE_SPEED)

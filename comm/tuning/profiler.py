@@ -122,7 +122,7 @@ class Profiler:
         *downwards, tail = agree_times(communicator, [*medians, tail])
         return Timings(downwards[::-1], tail, self._forward_times(communicator))
 
-    def besides(self) -> float:
+    def rest_of_iteration(self) -> float:
         """Return the seconds that this rank spends besides its backward pass and waiting for gradients."""
         return statistics.median(
             each.times.total - each.backward - each.report.exposed_s
@@ -140,7 +140,7 @@ class Profiler:
             statistics.median(getattr(each, name) for each in known)
             for name in ("first_forward", "forward", "update", "agreement")
         )
-        rest = max(0.0, self.besides() - forward - update)
+        rest = max(0.0, self.rest_of_iteration() - forward - update)
         needed = [statistics.median(values) for values in zip(*(each.needed for each in known), strict=True)]
         # Ranks that come early wait for the others while they agree; the least time is that of the agreement itself.
         (agreement,) = agree_least_times(communicator, [agreement])

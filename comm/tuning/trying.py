@@ -11,7 +11,7 @@ from mgcaffe.comm.planning.plan import Plan
 from mgcaffe.comm.planning.prediction import Channel
 from mgcaffe.comm.planning.timings import IterationTimes, Timings
 from mgcaffe.comm.tuning.calibration import agree_times
-from mgcaffe.comm.tuning.candidates import Candidate, Measured, find_candidates, find_further
+from mgcaffe.comm.tuning.candidates import Candidate, PlanningInput, find_candidates, find_further
 from mgcaffe.comm.tuning.decision import Decision
 from mgcaffe.comm.tuning.measuring import Measurements
 from mgcaffe.comm.tuning.profiler import MeasuredIteration
@@ -123,10 +123,10 @@ class Trying:
         """Return what an iteration counts for: its backward pass, and all that communication adds to the rest of it."""
         seconds = self._backward(plan, iteration) + self._waited(iteration)
         total = self._total(plan, iteration.times)
-        if total is None or self._found.besides is None:
+        if total is None or self._found.rest_of_iteration is None:
             return seconds
         # What communication costs the forward pass counts as well; what was waited for counts in any case.
-        return max(total - self._found.besides, seconds)
+        return max(total - self._found.rest_of_iteration, seconds)
 
     def _total(self, plan: Plan, times: IterationTimes | None) -> float | None:
         """Return the seconds of a whole iteration, with its forward pass; None where that was not measured."""
@@ -157,7 +157,7 @@ class Trying:
         if self._context.communicator.rank == 0:
             known = [candidate.on(self._channels, self._timings) for candidate in self._trials.candidates]
             wants_more = steps.further_candidates and not is_last
-            revised = known, find_further(known, self._measured()) if wants_more else []
+            revised = known, find_further(known, self._planning_input()) if wants_more else []
         revised = self._context.communicator.broadcast_object(revised)
         assert revised is not None
         self._trials.revise(*revised)
@@ -185,15 +185,15 @@ class Trying:
 
     def _find_candidates(self) -> Sequence[Candidate]:
         """Return rank 0's candidates on every rank; a collective call."""
-        candidates = find_candidates(self._measured()) if self._context.communicator.rank == 0 else None
+        candidates = find_candidates(self._planning_input()) if self._context.communicator.rank == 0 else None
         candidates = self._context.communicator.broadcast_object(candidates)
         assert candidates
         return candidates
 
-    def _measured(self) -> Measured:
+    def _planning_input(self) -> PlanningInput:
         """Return what is known so far; without times of the forward pass plans that overlap it can't be compared."""
         settings = self._context.settings
-        return Measured(
+        return PlanningInput(
             self._context.segments,
             self._timings,
             self._channels,

@@ -16,7 +16,7 @@ import math
 
 from mgcaffe.errors import Location, SolverError
 from mgcaffe.prototxt import SolverParameter, Source, nearest
-from mgcaffe.solvers.rates.rate_schedules import Schedule, fixed, ramp
+from mgcaffe.solvers.rates.rate_schedules import RateSchedule, fixed, ramp
 from mgcaffe.solvers.rates.warm_up import WarmUp
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update.rules import Numbers
@@ -60,7 +60,7 @@ class MomentumAndDecay:
         factor = self._warm_up.momentum_factor(iteration) if self._warm_up is not None else 1.0
         return Numbers(self._param, rate, iteration, momentum, self._weight_decay()(iteration), momentum * factor)
 
-    def _momentum(self, rate: float) -> Schedule:
+    def _momentum(self, rate: float) -> RateSchedule:
         """Make the schedule of momentum_policy; that of `opt` holds for this learning rate alone."""
         param = self._param
         if param.momentum_policy == "poly":
@@ -70,7 +70,7 @@ class MomentumAndDecay:
         momentum = (1 - 0.5 * math.sqrt(max(rate, 0.0))) ** 2
         return fixed(min(momentum, param.max_momentum) if param.HasField("max_momentum") else momentum)
 
-    def _weight_decay(self) -> Schedule:
+    def _weight_decay(self) -> RateSchedule:
         """Make the schedule of weight_decay_policy."""
         param = self._param
         if param.weight_decay_policy == "poly":
@@ -144,6 +144,6 @@ class MomentumAndDecay:
         return locate(self._source, field)
 
 
-def _poly(start: float, end: float, power: float, max_iter: int) -> Schedule:
+def _poly(start: float, end: float, power: float, max_iter: int) -> RateSchedule:
     """Make the schedule start + (end - start) * (i / max_iter) ^ power, and `end` from max_iter on."""
     return ramp(start, end, max_iter, lambda done: done**power)

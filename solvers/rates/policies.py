@@ -14,7 +14,7 @@ from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, has_field, nearest
 from mgcaffe.solvers.rates import rate_schedules
 from mgcaffe.solvers.rates.plateau import Plateau, PlateauState
-from mgcaffe.solvers.rates.rate_schedules import Schedule
+from mgcaffe.solvers.rates.rate_schedules import RateSchedule
 from mgcaffe.solvers.rates.warm_up import WarmUp, check_warm_up
 from mgcaffe.solvers.source import locate
 
@@ -77,7 +77,7 @@ class Policy:
         check: refuses what ranges cannot say, such as lists that have to be given and to rise.
     """
 
-    schedule: Callable[[SolverParameter], Schedule]
+    schedule: Callable[[SolverParameter], RateSchedule]
     reads: tuple[str, ...]
     above_zero: tuple[str, ...] = ()
     not_negative: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class LearningRatePolicy:
         unset = [field for field in fields_read(param) if not _is_set(param, field)]
         self.warnings = [f"lr_policy '{self.name}' reads {field}, which is not set and counts as 0" for field in unset]
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> RateSchedule:
         """Make the schedule of the fields as they are now; with `plateau`, the one that holds until its next step."""
         schedule = self._policy.schedule(self._param)
         if self._plateau is not None:

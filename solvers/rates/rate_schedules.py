@@ -14,31 +14,31 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-Schedule = Callable[[int], float]
+RateSchedule = Callable[[int], float]
 """Gives the value of an iteration."""
 
 
-def fixed(base_lr: float) -> Schedule:
+def fixed(base_lr: float) -> RateSchedule:
     """Make the schedule rate(i) = base_lr."""
     return lambda iteration: base_lr
 
 
-def step(base_lr: float, gamma: float, stepsize: int) -> Schedule:
+def step(base_lr: float, gamma: float, stepsize: int) -> RateSchedule:
     """Make the schedule rate(i) = base_lr * gamma ^ floor(i / stepsize)."""
     return lambda iteration: base_lr * _power(gamma, iteration // stepsize)
 
 
-def exp(base_lr: float, gamma: float) -> Schedule:
+def exp(base_lr: float, gamma: float) -> RateSchedule:
     """Make the schedule rate(i) = base_lr * gamma ^ i."""
     return lambda iteration: base_lr * _power(gamma, iteration)
 
 
-def inv(base_lr: float, gamma: float, power: float) -> Schedule:
+def inv(base_lr: float, gamma: float, power: float) -> RateSchedule:
     """Make the schedule rate(i) = base_lr * (1 + gamma * i) ^ -power."""
     return lambda iteration: base_lr * _power(1 + gamma * iteration, -power)
 
 
-def multistep(base_lr: float, gamma: float, stepvalues: Sequence[int]) -> Schedule:
+def multistep(base_lr: float, gamma: float, stepvalues: Sequence[int]) -> RateSchedule:
     """Make the schedule rate(i) = base_lr * gamma ^ (number of leading stepvalues that are <= i).
 
     Caffe goes up by at most one step per call, which lags behind after a resume; this counts from the iteration.
@@ -46,7 +46,7 @@ def multistep(base_lr: float, gamma: float, stepvalues: Sequence[int]) -> Schedu
     return lambda iteration: base_lr * _power(gamma, steps_passed(stepvalues, iteration))
 
 
-def poly(base_lr: float, min_lr: float, power: float, max_iter: int) -> Schedule:
+def poly(base_lr: float, min_lr: float, power: float, max_iter: int) -> RateSchedule:
     """Make the schedule rate(i) = (base_lr - min_lr) * (1 - i / max_iter) ^ power + min_lr.
 
     From max_iter on 1 - i / max_iter counts as 0. min_lr, 0 in Caffe, is NVIDIA's.
@@ -59,12 +59,12 @@ def poly(base_lr: float, min_lr: float, power: float, max_iter: int) -> Schedule
     return schedule
 
 
-def sigmoid(base_lr: float, gamma: float, stepsize: int) -> Schedule:
+def sigmoid(base_lr: float, gamma: float, stepsize: int) -> RateSchedule:
     """Make the schedule rate(i) = base_lr / (1 + e ^ (-gamma * (i - stepsize))): it falls where gamma is negative."""
     return lambda iteration: base_lr / (1 + _power(math.e, -gamma * (iteration - stepsize)))
 
 
-def multifixed(rates: Sequence[float], last_iterations: Sequence[int]) -> Schedule:
+def multifixed(rates: Sequence[float], last_iterations: Sequence[int]) -> RateSchedule:
     """Make the schedule rate(i) = rates[k] for the first k with i <= last_iterations[k], or else rates[-1].
 
     Intel's fork: stagelr and stageiter.
@@ -77,27 +77,27 @@ def multifixed(rates: Sequence[float], last_iterations: Sequence[int]) -> Schedu
     return schedule
 
 
-def linear(start: float, end: float, iterations: int) -> Schedule:
+def linear(start: float, end: float, iterations: int) -> RateSchedule:
     """Make the schedule value(i) = start + (end - start) * i / iterations, and `end` from `iterations` on."""
     return ramp(start, end, iterations, lambda done: done)
 
 
-def quadratic(start: float, end: float, iterations: int) -> Schedule:
+def quadratic(start: float, end: float, iterations: int) -> RateSchedule:
     """Make the schedule value(i) = start + (end - start) * (i / iterations) ^ 2, and `end` from `iterations` on."""
     return ramp(start, end, iterations, lambda done: done * done)
 
 
-def ramp(start: float, end: float, iterations: int, shape: Callable[[float], float]) -> Schedule:
+def ramp(start: float, end: float, iterations: int, shape: Callable[[float], float]) -> RateSchedule:
     """Make the schedule value(i) = start + (end - start) * shape(min(1, i / iterations))."""
     return lambda iteration: start + (end - start) * shape(min(1.0, iteration / iterations))
 
 
-def join(first: Schedule, then: Schedule, at: int) -> Schedule:
+def join(first: RateSchedule, then: RateSchedule, at: int) -> RateSchedule:
     """Make the schedule first(i) for i < at, then(i) from there on; both count their iterations from 0."""
     return lambda iteration: first(iteration) if iteration < at else then(iteration)
 
 
-def clip(schedule: Schedule, minimum: float) -> Schedule:
+def clip(schedule: RateSchedule, minimum: float) -> RateSchedule:
     """Make the schedule max(schedule(i), minimum)."""
     return lambda iteration: max(schedule(iteration), minimum)
 

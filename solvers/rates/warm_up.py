@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source
-from mgcaffe.solvers.rates.rate_schedules import Schedule, clip, linear, quadratic
+from mgcaffe.solvers.rates.rate_schedules import RateSchedule, clip, linear, quadratic
 from mgcaffe.solvers.source import locate
 
 _NOT_NEGATIVE = ("warmup_iter", "rampup_interval", "warmup_start_lr", "rampup_lr")
@@ -28,7 +28,7 @@ class WarmUp:
         corrects_momentum: whether SGD's momentum follows the rate (Intel's fork).
     """
 
-    schedule: Schedule
+    schedule: RateSchedule
     iterations: int
     corrects_momentum: bool
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mgcaffe.comm.supervision.status import ENDED, FAILED, RUNNING, Place
-from mgcaffe.comm.supervision.verdict import LAST_WORD, lost_block, name_signal
+from mgcaffe.comm.supervision.verdict import END_MESSAGE, lost_block, name_signal
 from mgcaffe.errors import (
     EXIT_BAD_INPUT,
     EXIT_CANNOT_WRITE,
@@ -32,7 +32,7 @@ from mgcaffe.errors import (
 )
 
 # A shell's, and mpirun's, exit code of a process that a signal ended is this plus its number.
-_SIGNALLED = 128
+_FIRST_SIGNAL_CODE = 128
 # What a rank ends with that did not bring the job down itself.
 _NO_CAUSES = (EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL)
 # What mpirun returns only after a rank did, which has said why. Where mpirun itself cannot start the ranks, it returns
@@ -48,10 +48,10 @@ class Ending:
     block: str = ""
 
 
-def read_last_word(folder: Path) -> Ending | None:
+def read_end_message(folder: Path) -> Ending | None:
     """Return what a rank that ended the job left to be said (`comm/supervision/watch.py`)."""
     try:
-        code, _, text = (folder / LAST_WORD).read_text(encoding="utf-8").partition("\n")
+        code, _, text = (folder / END_MESSAGE).read_text(encoding="utf-8").partition("\n")
         return Ending(int(code), text)
     except (OSError, ValueError):
         return None
@@ -61,7 +61,7 @@ def judge(
     returncode: int,
     lost: Sequence[Place],
     places: Mapping[int, Place],
-    last_word: Ending | None,
+    end_message: Ending | None,
     *,
     is_mpirun: bool,
     named: str = "",
@@ -72,12 +72,12 @@ def judge(
         returncode: of mpirun, or of the only rank; negative: minus the signal that ended it.
         lost: the ranks of this host that went before they said so, the first one first.
         places: the records of this host's ranks.
-        last_word: what a rank said before it ended the job.
+        end_message: what a rank said before it ended the job.
         is_mpirun: whether the return code is mpirun's.
         named: the block on the rank that went first, as ranks on other hosts reported it (`notices`).
     """
-    if last_word is not None:
-        return last_word
+    if end_message is not None:
+        return end_message
     failed = next((place for place in lost if place.state == FAILED), None)
     if failed is not None:
         return Ending(failed.code, lost_block(failed))
@@ -102,7 +102,7 @@ def judge(
         return Ending(returncode)
     if not places and returncode not in _NO_CAUSES:
         return Ending(EXIT_FAILED, f"mpirun could not start the ranks (its exit code is {returncode})")
-    if returncode > _SIGNALLED:
+    if returncode > _FIRST_SIGNAL_CODE:
         return Ending(EXIT_PEER_FAILED, f"a rank on another host {_how(returncode)}; mpirun's notice above names it")
     return Ending(returncode)
 
@@ -114,7 +114,7 @@ def _are_elsewhere(places: Mapping[int, Place]) -> bool:
 
 def _how(returncode: int) -> str:
     """Return what a return code says of the process that ended first."""
-    number = -returncode if returncode < 0 else returncode - _SIGNALLED
+    number = -returncode if returncode < 0 else returncode - _FIRST_SIGNAL_CODE
     if 0 < number < signal.NSIG:
         verb = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "was ended"
         return f"{verb} by {name_signal(number)}"

@@ -27,7 +27,7 @@ from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_FAILED, EXIT_STOPPED_BY_SIGNAL, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.launcher.command import PROGRAM, are_elsewhere, count_ranks, rank_command, rank_environment
-from mgcaffe.tools.launcher.ending import Ending, judge, read_last_word
+from mgcaffe.tools.launcher.ending import Ending, judge, read_end_message
 from mgcaffe.tools.launcher.flags import words_for_ranks
 from mgcaffe.tools.launcher.notices import Relay, cause_named, write_some
 from mgcaffe.tools.launcher.restarts import Restarts
@@ -260,7 +260,7 @@ class _Job:
             self._process.returncode,
             self._lost,
             places,
-            read_last_word(self._folder),
+            read_end_message(self._folder),
             is_mpirun=self._command[0] != sys.executable,
             named=cause_named(said, lost, places, self._ranks),
         )

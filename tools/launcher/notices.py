@@ -21,13 +21,13 @@ from mgcaffe.comm.supervision.verdict import RECORD_SEPARATOR, lost_block, name_
 
 _MAX_KEPT = 1 << 18
 _PIECE = select.PIPE_BUF
-_SLOW = 10
+_SLOW_READER_FACTOR = 10
 """So many times longer than for mpirun the relay waits for whoever reads standard error, and may read by the line."""
 _MAX_RECORD = 1 << 12
 """The bytes after which what follows a record separator is no record, and passed on."""
 _TAGS = re.compile(r"^(?:\[[^]\n]*\])+<std(?:out|err|diag)>: ?", re.MULTILINE)
 """What mpirun puts before each line with --tag-output and --timestamp-output."""
-_SIGNALLED = re.compile(r"process rank (\d+) with PID (\d+) on node (\S+) exited on\s+signal (\d+)")
+_SIGNAL_NOTICE = re.compile(r"process rank (\d+) with PID (\d+) on node (\S+) exited on\s+signal (\d+)")
 
 
 class RecordFilter:
@@ -89,7 +89,7 @@ class Relay:
         """
         began = time.monotonic()
         while self._thread.is_alive():
-            patience = seconds * _SLOW if self._writing else seconds
+            patience = seconds * _SLOW_READER_FACTOR if self._writing else seconds
             left = max(began, self._moved) + patience - time.monotonic()
             if left <= 0:
                 break
@@ -144,7 +144,7 @@ def cause_named(text: str, lost: Sequence[Place], places: Mapping[int, Place], s
         places: the records of the launcher's host.
         size: how many ranks the job has.
     """
-    signalled = _SIGNALLED.search(_TAGS.sub("", text))
+    signalled = _SIGNAL_NOTICE.search(_TAGS.sub("", text))
     if signalled is None:
         return lost_block(lost[0]) if lost else ""
     rank, pid, host, number = int(signalled[1]), signalled[2], signalled[3], int(signalled[4])

@@ -14,7 +14,7 @@ import pytest
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.supervision.peers import Peers
 from mgcaffe.comm.supervision.verdict import (
-    LAST_WORD,
+    END_MESSAGE,
     RECORD_SEPARATOR,
     behind,
     lost_block,
@@ -186,13 +186,13 @@ def test_the_end_of_the_parent_is_the_end(watch):
     assert left[0] == 69 and f"the process that started this rank (process {parent.pid}) is gone" in said[0]
 
 
-def test_the_launcher_on_this_host_gets_the_last_word(watch, tmp_path, monkeypatch):
+def test_the_launcher_on_this_host_gets_the_end_message(watch, tmp_path, monkeypatch):
     monkeypatch.setenv(status.FOLDER_VARIABLE, str(tmp_path))
     (tmp_path / "launcher").write_text(str(os.getpid()))
     _, said, left = watch(stall_timeout_s=0.2)
     await_(lambda: left)
     assert [text for text in said if text.startswith("error")] == []
-    assert (tmp_path / LAST_WORD).read_text().startswith("70\nno progress for")
+    assert (tmp_path / END_MESSAGE).read_text().startswith("70\nno progress for")
 
 
 def test_sigterm_is_noted_while_the_main_thread_does_something_else(watch):

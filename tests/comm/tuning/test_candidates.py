@@ -10,7 +10,7 @@ from mgcaffe.comm.planning.timings import ForwardTimes, Timings
 from mgcaffe.comm.tuning.candidates import (
     MAX_FURTHER,
     MAX_OVERLAPPED,
-    Measured,
+    PlanningInput,
     find_candidates,
     find_further,
 )
@@ -22,7 +22,7 @@ WHOLE = Timings([1e-3] * LAYERS, 2e-3, ForwardTimes([5e-4 * i for i in range(LAY
 
 
 def found(channels, timings=TIMINGS, segments=SEGMENTS):
-    return find_candidates(Measured(segments, timings, channels, 4))
+    return find_candidates(PlanningInput(segments, timings, channels, 4))
 
 
 def channels(cost, slowdown=0.0):
@@ -65,12 +65,12 @@ def test_the_backward_pass_has_a_tail():
 def test_more_plans_are_those_that_beat_all_known_ones_and_are_unlike_them():
     cheap, dear = channels(AffineCost(1e-5, 1e-7)), channels(AffineCost(4e-3, 1e-7))
     known = [each.on(dear, TIMINGS) for each in found(cheap)]
-    more = find_further(known, Measured(SEGMENTS, TIMINGS, dear, 4))
+    more = find_further(known, PlanningInput(SEGMENTS, TIMINGS, dear, 4))
     assert 1 <= len(more) <= MAX_FURTHER
     assert all(each.predicted < min(other.predicted for other in known) for each in more)
     assert len({(len(each.plan.groups), each.plan.blocking) for each in more}) == len(more)
     assert not {each.plan.hash for each in more} & {each.plan.hash for each in known}
-    assert find_further(found(dear), Measured(SEGMENTS, TIMINGS, dear, 4)) == []
+    assert find_further(found(dear), PlanningInput(SEGMENTS, TIMINGS, dear, 4)) == []
 
 
 def test_a_candidate_is_predicted_anew_on_the_channel_of_its_own_way():
@@ -82,7 +82,7 @@ def test_a_candidate_is_predicted_anew_on_the_channel_of_its_own_way():
 
 
 def overlapped(cost, overlap=Overlap.TRY):
-    candidates = find_candidates(Measured(SEGMENTS, WHOLE, channels(cost), 4, overlap=overlap))
+    candidates = find_candidates(PlanningInput(SEGMENTS, WHOLE, channels(cost), 4, overlap=overlap))
     return candidates, [each for each in candidates if each.plan.overlaps_forward]
 
 
@@ -101,7 +101,7 @@ def test_plans_that_overlap_have_groups_of_unlike_sizes(start_up):
     """A start-up cost that is mistaken makes all plans of small groups look good: one of them is tried, not three."""
     cost = AffineCost(start_up, 5e-7)
     polled = [Channel(False, cost, cost)]
-    candidates = find_candidates(Measured(SEGMENTS, WHOLE, polled, 4, overlap=Overlap.TRY))
+    candidates = find_candidates(PlanningInput(SEGMENTS, WHOLE, polled, 4, overlap=Overlap.TRY))
     counts = [len(each.plan.groups) for each in candidates if each.plan.overlaps_forward]
     assert len(counts) == MAX_OVERLAPPED
     assert all(2 * few <= many for few, many in itertools.pairwise(sorted(counts)))

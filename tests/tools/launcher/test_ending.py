@@ -3,7 +3,7 @@
 import pytest
 
 from mgcaffe.comm.supervision.status import ENDED, FAILED, RUNNING, Place
-from mgcaffe.tools.launcher.ending import Ending, judge, read_last_word
+from mgcaffe.tools.launcher.ending import Ending, judge, read_end_message
 
 
 def place(rank, state=RUNNING, code=0, **changes):
@@ -37,8 +37,8 @@ def test_an_end_gets_its_code_and_block(returncode, lost, others, code, words):
 
 
 def test_what_a_rank_said_last_counts_most(tmp_path):
-    assert read_last_word(tmp_path) is None
-    (tmp_path / "last word").write_text("70\nno progress\nat all")
-    said = read_last_word(tmp_path)
+    assert read_end_message(tmp_path) is None
+    (tmp_path / "end message").write_text("70\nno progress\nat all")
+    said = read_end_message(tmp_path)
     assert said == Ending(70, "no progress\nat all")
     assert judge(1, [place(0)], {}, said, is_mpirun=True) == said

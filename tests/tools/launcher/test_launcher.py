@@ -79,7 +79,7 @@ def test_a_rank_that_was_sent_sigterm_is_not_taken_for_the_cause():
 
 
 def test_what_a_rank_left_to_be_said_is_printed_at_the_end_and_gives_the_code(run):
-    body = '(status.job_folder() / "last word").write_text("70\\nno progress for 4 s"); os._exit(70)'
+    body = '(status.job_folder() / "end message").write_text("70\\nno progress for 4 s"); os._exit(70)'
     assert run(body, "-np", "1") == (70, "error: no progress for 4 s\n")
 
 
