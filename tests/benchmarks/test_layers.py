@@ -9,6 +9,8 @@ import torch
 
 from mgcaffe.engine import registry
 
+pytestmark = pytest.mark.slow
+
 _RANDOM = {"Dropout"}
 
 

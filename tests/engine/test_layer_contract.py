@@ -19,6 +19,8 @@ from tests.support.fork_nets import FORK_NETS
 from tests.support.golden import LAYERS, NAMES, read_case
 from tests.support.netkit import make_net
 
+pytestmark = pytest.mark.slow
+
 Tensors = list[torch.Tensor]
 Formatter = Callable[[torch.Tensor], torch.Tensor]
 

@@ -15,6 +15,8 @@ from mgcaffe.prototxt import NetParameter, parse_binary, parse_text, print_text
 from mgcaffe.prototxt.files import _net_source, _solver_source
 from tests.support.strategies import messages
 
+pytestmark = pytest.mark.slow
+
 NET = b"""
 name: "net" # a comment
 input: 'data' input_shape { dim: [1, 3, 0x20, 32] }

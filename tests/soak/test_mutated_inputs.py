@@ -1,6 +1,10 @@
 """A seeded tenth of the mutated inputs; `python -m tests.soak inputs` runs all."""
 
+import pytest
+
 from tests.soak import mutated_inputs
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_mutated_input_ends_with_a_result_or_one_message():

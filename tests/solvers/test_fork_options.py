@@ -12,6 +12,8 @@ from mgcaffe.prototxt import SolverState
 from mgcaffe.solvers.events import IterationDone, Noted, Restored, Warned
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
+pytestmark = pytest.mark.slow
+
 PLATEAU = 'lr_policy: "plateau" base_lr: 0.4 gamma: 0.5 plateau_winsize: 2 plateau_winsize: 3 plateau_winsize: 4'
 OPTIONS = {
     "plateau": f"{PLATEAU} average_loss: 3 momentum: 0.5",

@@ -11,6 +11,8 @@ import torch
 
 from tests.support.solverkit import data_layer, make_solver, weights_of, write_data
 
+pytestmark = pytest.mark.slow
+
 BATCH = 4
 
 # What each type is tested with; the fields that it cannot have are left away.

@@ -8,6 +8,8 @@ from mgcaffe.errors import NotFiniteError
 from mgcaffe.solvers.events import IterationDone, Tested, Warned
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
+pytestmark = pytest.mark.slow
+
 FIELDS = "momentum: 0.9 weight_decay: 0.01 test_iter: 2 test_interval: 5 "
 SHARED = CLASSIFIER.replace(
     'layer { name: "ip2"',

@@ -10,6 +10,8 @@ import pytest
 from mgcaffe.tools.main import COMMANDS
 from mgcaffe.tools.running.session import Session
 
+pytestmark = pytest.mark.slow
+
 _PROBE = """
 import sys
 from mgcaffe.tools.main import main

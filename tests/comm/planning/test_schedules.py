@@ -14,6 +14,8 @@ from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
 from mgcaffe.errors import CommError
 from tests.support.paths import GOLDEN
 
+pytestmark = pytest.mark.slow
+
 TRACES = GOLDEN / "traces"
 
 

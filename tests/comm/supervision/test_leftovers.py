@@ -148,7 +148,7 @@ def test_a_living_mpiruns_folder_stays(tmp_path):
 @pytest.fixture
 def jobs(tmp_path, monkeypatch):
     """Where the folders of jobs lie; nothing else is swept."""
-    monkeypatch.setattr(status, "_parent", lambda: tmp_path)
+    monkeypatch.setattr(status, "records_folder", lambda: tmp_path)
     monkeypatch.setattr(leftovers, "SHARED_MEMORY", tmp_path / "memory")
     monkeypatch.setattr(leftovers.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     return tmp_path

@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_filled_is_not_left(tmp_path, monkeypatch):
     def refuse(*words, **options):
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
-    monkeypatch.setattr(status, "_parent", lambda: tmp_path)
+    monkeypatch.setattr(status, "records_folder", lambda: tmp_path)
     monkeypatch.setattr(status.Path, "write_text", refuse)
     with pytest.raises(OSError, match="File too large"):
         status.new_folder()

@@ -24,6 +24,8 @@ from mgcaffe.comm.supervision.verdict import (
 )
 from mgcaffe.comm.supervision.watch import JobWatch
 
+pytestmark = pytest.mark.slow
+
 _PEER = (
     "import sys, time; from pathlib import Path; from mgcaffe.comm.supervision import status\n"
     "record = status.open_status(Path(sys.argv[1]), int(sys.argv[2]), 3); record.iteration(7)\n"

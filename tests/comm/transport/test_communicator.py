@@ -30,7 +30,7 @@ def test_importing_comm_loads_neither_torch_nor_mpi():
 def test_the_package_exports_what_it_lists():
     import mgcaffe.comm as comm
 
-    assert sorted(comm._HOME_OF) == sorted(comm.__all__) == dir(comm)
+    assert sorted(comm._MODULE_OF) == sorted(comm.__all__) == dir(comm)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = comm.nonsense
 

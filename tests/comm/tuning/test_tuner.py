@@ -20,6 +20,8 @@ from mgcaffe.comm.tuning.profiler import MeasuredIteration, Profiler
 from mgcaffe.comm.tuning.settings import TunerSettings
 from mgcaffe.comm.tuning.tuner import Tuner
 
+pytestmark = pytest.mark.slow
+
 LAYERS = 20
 SEGMENTS = [Segment(f"layer {i}", 25_000 * i, 25_000) for i in range(LAYERS)]
 BACKWARD = [1e-3] * LAYERS

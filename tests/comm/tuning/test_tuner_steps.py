@@ -15,6 +15,8 @@ from mgcaffe.comm.tuning.trials import FIRST_ROUNDS
 from mgcaffe.comm.tuning.tuner import Tuner
 from tests.comm.tuning.test_tuner import FORWARD, SEGMENTS, Machine, curve
 
+pytestmark = pytest.mark.slow
+
 
 def search(machine, iterations=10, **steps):
     """Search with so many iterations of calibration, without the steps that are False."""

@@ -15,6 +15,8 @@ from mgcaffe.engine.shard import Shard, TestShard
 from tests.support.datakit import data_layer, datum, images, labels, make, numbered, write_lmdb
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 RECORDS = 23
 
 

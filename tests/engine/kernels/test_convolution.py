@@ -10,6 +10,8 @@ from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.parameter import Parameter
 from tests.support.layouts import LAYOUTS, random_input
 
+pytestmark = pytest.mark.slow
+
 GEOMETRIES = {
     "pixel": Geometry((1, 1), (1, 1), (0, 0), (1, 1)),
     "pixel_stride": Geometry((1, 1), (2, 3), (0, 0), (1, 1)),

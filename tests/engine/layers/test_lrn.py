@@ -6,6 +6,8 @@ from mgcaffe.errors import NetError
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input
 
+pytestmark = pytest.mark.slow
+
 
 def text(fields: str) -> str:
     return f'name: "norm" type: "LRN" bottom: "x" top: "y" lrn_param {{ {fields} }}'

@@ -9,6 +9,8 @@ from mgcaffe.errors import NetError
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input
 
+pytestmark = pytest.mark.slow
+
 
 def text(fields: str, tops: int = 1) -> str:
     names = " ".join(f'top: "y{index}"' for index in range(tops))

@@ -15,6 +15,8 @@ from mgcaffe.solvers.events import Noted, PlanChosen, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from tests.support.solverkit import CLASSIFIER, data_layer, make_solver, train_ranks, weights_of, write_data
 
+pytestmark = pytest.mark.slow
+
 TRIALS = 4 + (4 + 2 * MAX_OVERLAPPED) * (FIRST_ROUNDS + MAX_SECOND_ROUNDS)
 """Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting), and of those that
 overlap the forward pass, which take two iterations a turn."""

@@ -9,6 +9,8 @@ from mgcaffe.solvers.events import Displayed, Finished, IterationDone, PlanChose
 from mgcaffe.solvers.setup.building import agree_on_shapes
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = ["single", "wfbp", "mgwfbp", "optimal"]
 FIELDS = "momentum: 0.9 weight_decay: 0.01 comm_param { calibration_iterations: 3 }"
 

@@ -9,6 +9,8 @@ import pytest
 
 from mgcaffe.tools.main import main
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 

@@ -13,6 +13,8 @@ from PIL import Image
 from mgcaffe.tools import main
 from tests.support.paths import MODELS
 
+pytestmark = pytest.mark.slow
+
 SHAPE = "--input_shape=3,256,256"
 
 

@@ -18,6 +18,8 @@ from mgcaffe.tools import main
 from tests.support.engine_command import LMDB_NET
 from tests.support.paths import MODELS
 
+pytestmark = pytest.mark.slow
+
 _NETS = sorted(folder.name for folder in MODELS.iterdir() if folder.is_dir())
 _TWO_READERS = """
 layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
@@ -41,7 +43,8 @@ def two_readers(tmp_path):
     return path
 
 
-def test_summary_needs_no_data(folder, capsys):
+def test_summary_needs_no_data(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     assert main.main(["summary", "net.prototxt", "--input_shape=3,8,8", "--json=out.json"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"conv +Convolution +image +conv +4x2x4x4 +56 +3,456", text), text

@@ -20,6 +20,8 @@ from mgcaffe.tools.convert.formats import Options
 from mgcaffe.tools.convert.model import read_model
 from tests.support.onnxkit import fill_at_random
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 

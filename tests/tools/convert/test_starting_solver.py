@@ -7,6 +7,8 @@ from mgcaffe.tools.convert.starting_solver import starting_solver
 from mgcaffe.tools.main import main
 from tests.support.datakit import datum, images, write_lmdb
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 from torch import nn
 

@@ -11,6 +11,8 @@ from mgcaffe.prototxt import read_net
 from mgcaffe.tools.convert.conversion import compare_models
 from mgcaffe.tools.main import main
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 import torch
 from torch import nn

@@ -17,6 +17,8 @@ from mgcaffe.tools.drawing.reading import layers_of_message
 from tests.support.drawn_nets import graph_of, layer
 from tests.support.paths import MODELS
 
+pytestmark = pytest.mark.slow
+
 NETS = sorted(path for path in MODELS.glob("*/*.prototxt") if path.name != "solver.prototxt")
 
 

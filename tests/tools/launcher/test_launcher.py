@@ -19,6 +19,8 @@ from mgcaffe.errors import UsageError
 from mgcaffe.tools.launcher import launcher
 from tests.support.launcher import parse, rank_script
 
+pytestmark = pytest.mark.slow
+
 
 def test_exit_codes_are_passed_on(run):
     assert run("record.finish(status.ENDED, 65); sys.exit(65)", "-np", "1") == (65, "")

@@ -14,6 +14,8 @@ from mgcaffe.comm.supervision.verdict import attached_record
 from mgcaffe.tools.launcher.ending import Ending, judge
 from mgcaffe.tools.launcher.notices import RecordFilter, Relay, cause_named
 
+pytestmark = pytest.mark.slow
+
 NOTICE = """--------------------------------------------------------------------------
 prterun noticed that process rank {} with PID 4711 on node {} exited on
 signal 9 (Killed).

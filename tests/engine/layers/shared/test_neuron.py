@@ -7,6 +7,8 @@ from tests.support.autograd import check_against_autograd
 from tests.support.layerkit import check_gradients, make_layer
 from tests.support.layouts import LAYOUTS, random_input
 
+pytestmark = pytest.mark.slow
+
 SHAPE = (2, 3, 4, 5)
 F = torch.nn.functional
 

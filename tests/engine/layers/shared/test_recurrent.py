@@ -12,6 +12,8 @@ from tests.support.layouts import random_input
 from tests.support.netkit import inputs, make_net
 from tests.support.recurrentkit import FILLERS, HIDDEN, data, plain, recurrent
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["LSTM", "RNN"]
 
 

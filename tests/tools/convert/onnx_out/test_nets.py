@@ -15,6 +15,8 @@ from tests.support.golden import LAYERS, NAMES, fill, read_case
 from tests.support.onnxkit import differences, fill_at_random, write
 from tests.support.paths import MODELS
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 1e-4
 
 HEAVY = ("alexnet", "googlenet", "resnet50")

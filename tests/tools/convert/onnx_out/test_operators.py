@@ -12,6 +12,8 @@ from mgcaffe.tools.convert.onnx_out.operators import INPUT, OPERATORS, WITHOUT
 from tests.support.netkit import inputs
 from tests.support.onnxkit import differences, random_net, write
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 2e-6
 
 IMAGE = {"x": (2, 4, 7, 9)}

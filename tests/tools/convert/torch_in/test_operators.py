@@ -8,6 +8,8 @@ from torch import nn
 
 from tests.support.torchkit import SHAPE, Function, check_training_step, converted, layers_of, types_of
 
+pytestmark = pytest.mark.slow
+
 F = torch.nn.functional
 
 # A module, the shape of its input, and the types of the layers that it becomes.
