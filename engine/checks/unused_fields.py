@@ -124,20 +124,21 @@ def _tell_inner(message: Message, path: str, idle: str, source: Source | None) -
 
 
 def _tell(message: Message, field: str, idle: str, path: str, source: Source | None) -> None:
-    """Refuse a field that changes the result; warn of another with the text `idle`, where its name goes into {}."""
+    """Refuse a field that changes the result; warn of another with the text `idle`, in which its name replaces {}."""
     location = source.field(path) if source is not None else None
     if field in CHANGES_THE_RESULT:
         what = f"{field} is not supported: {CHANGES_THE_RESULT[field]}"
         raise NetError(what, location=location, hint=f"remove {field}; the net then computes without it")
+    text = idle.replace("{}", field, 1)  # names of nets and layers may hold braces, too
     if not _how_to_compute(message, field):
-        _warn(location, idle.format(field))
+        _warn(location, text)
         return
     described = message.DESCRIPTOR.fields_by_name[field]
     kind = f"{message.DESCRIPTOR.name}.{field}"
     if kind in _told or (described.type != _MESSAGE and getattr(message, field) == described.default_value):
         return
     _told.add(kind)
-    _warn(location, f"{idle.format(field)}: it only says how another Caffe computes (warned once)")
+    _warn(location, f"{text}: it only says how another Caffe computes (warned once)")
 
 
 def _warn(location: Location | None, what: str) -> None:

@@ -205,3 +205,14 @@ def test_no_field_of_a_fork_is_dropped_in_silence(message, field, caplog):
     except EngineError as error:
         refusal = str(error)
     assert field in refusal + caplog.text
+
+
+@pytest.mark.parametrize("name", ["a{b}", "{0}", "{", "{}"])
+def test_a_name_with_braces_is_only_a_name(name, caplog):
+    layer = LayerParameter(name=name, type="ReLU", bottom=["x"], top=["y"])
+    layer.relu_param.engine = 1
+    layer.pooling_param.kernel_size = 2
+    unused_fields.check_layer(layer)
+    messages = [record.getMessage() for record in caplog.records]
+    assert [text.split(" ")[0] for text in messages] == ["pooling_param", "engine"]
+    assert all(f"(layer '{name}')" in text for text in messages)
