@@ -35,11 +35,12 @@ def install(point: str, how: str, occurrence: int) -> None:
     """Puts the fault into the class that does the work."""
     from mgcaffe.engine.layer import TEST
     from mgcaffe.engine.layers.inner_product import InnerProduct
-    from mgcaffe.solvers.solver import Solver
+    from mgcaffe.solvers import solver
+    from mgcaffe.solvers.snapshots.resuming import RunState
 
     counted = 0
 
-    def before(owner: type, name: str, applies: Callable[[Any], bool]) -> None:
+    def before(owner: object, name: str, applies: Callable[[Any], bool]) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
@@ -54,7 +55,7 @@ def install(point: str, how: str, occurrence: int) -> None:
         setattr(owner, name, changed)
 
     if point == "set-up":
-        before(Solver, "_build_nets", lambda _: True)
+        before(solver, "build_nets", lambda _: True)
     elif point == "forward":
         before(InnerProduct, "forward", lambda layer: layer.context.phase != TEST)
     elif point == "backward":
@@ -62,16 +63,7 @@ def install(point: str, how: str, occurrence: int) -> None:
     elif point == "test":
         before(InnerProduct, "forward", lambda layer: layer.context.phase == TEST)
     else:
-        original = Solver._progress
-
-        def progress(self: Any, *arguments: Any) -> Any:
-            nonlocal counted
-            counted += 1
-            if counted == occurrence:
-                strike(how)
-            return original(self, *arguments)
-
-        Solver._progress = progress  # type: ignore[method-assign]
+        before(RunState, "progress", lambda _: True)
 
 
 def record(rank: int) -> None:
