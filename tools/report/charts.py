@@ -141,7 +141,8 @@ def group_chart(groups: Sequence[GroupLine], backward: float, predicted_backward
     early, late = sorted((backward, predicted_backward))
     for at, dashed in ((backward, False), (predicted_backward, True)):
         drawing.line(across(at), 18, across(at), height - 24, COLOURS["backward"], width=1.6, dashed=dashed)
-        anchor, shift = ("end", -4) if at == early and early != late else ("start", 4)
+        is_left = (at == early and early != late) or across(at) > 940  # further right a label would be cut off
+        anchor, shift = ("end", -4) if is_left else ("start", 4)
         text = "backward is predicted to end" if dashed else "backward ends"
         drawing.text(across(at) + shift, 14 if not dashed else 24, text, size=10.5, colour="#9A6A00", anchor=anchor)
     for row, group in enumerate(shown):

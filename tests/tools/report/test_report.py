@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mgcaffe.tools.report.charts import Series, line_chart, thin_out
-from mgcaffe.tools.report.spans import Box, TimelineData, read_timeline
+from mgcaffe.tools.report.charts import Series, group_chart, line_chart, thin_out
+from mgcaffe.tools.report.spans import Box, GroupLine, TimelineData, read_timeline
 from mgcaffe.tools.report.svg import Drawing, Scale
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -390,3 +390,11 @@ def test_chromium_shows_the_page_and_needs_nothing_from_elsewhere(engine, chromi
     assert found, result.stderr[-2000:]
     seen = json.loads(found[1])
     assert seen == {"pictures": 9, "empty": 0, "wide": False, "outside": [], "loaded": 0}
+
+
+@pytest.mark.parametrize(("backward", "predicted"), [(10.0, 9.9), (9.9, 10.0), (10.0, 10.0)])
+def test_labels_near_the_right_edge_lie_on_the_left_of_their_lines(backward, predicted):
+    picture = group_chart([GroupLine(0, "ip", 4, (9.0, 9.0, 9.5), (9.0, 9.0, 9.6))], backward, predicted)
+    for label in ("backward ends", "backward is predicted to end"):
+        (text,) = re.findall(rf"<text[^>]*>{label}<", picture)
+        assert 'text-anchor="end"' in text
