@@ -1,1 +1,1 @@
-"""Writes docs/layers.md out of the layers' docstrings and the schema."""
+"""Writes docs/layers.md and docs/converting.md out of docstrings, the schema and the tables of operators."""

@@ -281,15 +281,19 @@ def _escape_plain(said: str) -> str:
     return re.sub(r"(?<![\w.])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)\b(?!\.(?:py|cpp|hpp|cu)\b)", r"`\1`", said)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print the page, or write it."""
-    page = render()
+def print_or_write(page: str, path: Path, module: str, arguments: Sequence[str]) -> None:
+    """Print a page, or write it where the only argument is --write; end with the module's usage at any other."""
     if list(arguments) == ["--write"]:
-        PAGE.write_text(page, encoding="utf-8")
+        path.write_text(page, encoding="utf-8")
     elif arguments:
-        sys.exit("usage: python -m docs.generate.catalogue [--write]")
+        sys.exit(f"usage: python -m docs.generate.{module} [--write]")
     else:
         sys.stdout.write(page)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the page, or write it."""
+    print_or_write(render(), PAGE, "catalogue", arguments)
 
 
 if __name__ == "__main__":

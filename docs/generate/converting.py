@@ -88,13 +88,7 @@ def _code(names: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Print the page, or write it."""
-    page = render()
-    if list(arguments) == ["--write"]:
-        PAGE.write_text(page, encoding="utf-8")
-    elif arguments:
-        sys.exit("usage: python -m docs.generate.converting [--write]")
-    else:
-        sys.stdout.write(page)
+    catalogue.print_or_write(render(), PAGE, "converting", arguments)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ def parser() -> FlagParser:
     flags = FlagParser(
         "compare",
         "Run two models on the same seeded inputs and show how far apart each blob is, the worst first. A model is "
-        "FILE.onnx\nor NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5): weights belong to the net before them. "
-        "Values are compared\nby name; where no name is in both models, the outputs are, in their order.",
+        "NET.prototxt\nWEIGHTS.caffemodel (or .caffemodel.h5; weights belong to the net before them), FILE.onnx, "
+        "FILE.py:FUNCTION (a module\nof PyTorch) or FILE.pt2 (of torch.export). Values are compared by name; where no "
+        "name is in both models, the outputs\nare, in their order.",
         files=("A", "B"),
         epilog="examples:\n"
         "  engine compare deploy.prototxt w.caffemodel net.onnx\n"
@@ -37,7 +38,7 @@ def run(flags: Flags, session: Session) -> int:
     if len(models) != 2:
         raise UsageError(
             f"compare takes two models, not {len(models)}",
-            hint="a model is FILE.onnx or NET.prototxt WEIGHTS.caffemodel",
+            hint="a model is NET.prototxt WEIGHTS.caffemodel, FILE.onnx, FILE.py:FUNCTION or FILE.pt2",
         )
     result = compare_models(
         *models,
