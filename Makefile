@@ -14,8 +14,10 @@ TOUR_ARGS ?=
 # What `make lowest` installs as PyTorch: the lowest version that pyproject.toml admits, or another.
 TORCH ?= $(subst >=,==,$(shell grep -oE 'torch>=[0-9.]+' pyproject.toml))
 
-# Tests without MPI jobs run in two processes. With PYTEST_ARGS one half of the suite may have no tests (exit code 5).
+# Two processes run the tests; those with MPI jobs, whose fixtures train, stay with their file. With PYTEST_ARGS one half
+# of the suite may have no tests (exit code 5).
 IN_TWO := --numprocesses=2 --dist=worksteal
+FILES_IN_TWO := --numprocesses=2 --dist=loadfile
 NONE_SELECTED := test $$? -eq 5
 
 VENV := .venv
@@ -61,9 +63,9 @@ demo: $(STAMP)  ## trains the digits example on two MPI ranks, and writes a repo
 tour: $(STAMP)  ## trains the digits net under four schedules on an emulated 10 GbE link, and compares them
 	$(VENV)/bin/python examples/tour/tour.py --ranks $(RANKS) $(TOUR_ARGS)
 
-test: $(STAMP)  ## the whole test suite: what starts no MPI jobs in two processes, then what does
+test: $(STAMP)  ## the whole test suite: what starts no MPI jobs, then what does
 	$(VENV)/bin/python -m pytest -m "not mpi" $(IN_TWO) $(PYTEST_ARGS) || $(NONE_SELECTED)
-	$(VENV)/bin/python -m pytest -m mpi $(PYTEST_ARGS) || $(NONE_SELECTED)
+	$(VENV)/bin/python -m pytest -m mpi $(FILES_IN_TWO) $(PYTEST_ARGS) || $(NONE_SELECTED)
 
 quick: $(STAMP)  ## the part of the test suite that takes under a minute: no MPI jobs, nothing slow
 	$(VENV)/bin/python -m pytest -m "not mpi and not slow" $(IN_TWO) $(PYTEST_ARGS)
@@ -74,7 +76,7 @@ lowest:  ## the test suite with the lowest versions that pyproject.toml admits; 
 	  > $(LOWEST)/constraints.txt
 	PIP_CONSTRAINT=$(LOWEST)/constraints.txt $(LOWEST)/bin/python -m pip install --quiet $(PIP_ARGS) $(TORCH) -e '.[test]'
 	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_TWO) $(PYTEST_ARGS)
-	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" $(LOWEST)/bin/python -m pytest -m mpi $(PYTEST_ARGS)
+	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" $(LOWEST)/bin/python -m pytest -m mpi $(FILES_IN_TWO) $(PYTEST_ARGS)
 
 soak: $(STAMP)  ## the long checks of tests/soak in full, as a table
 	$(VENV)/bin/python -m tests.soak $(SOAK_ARGS)
