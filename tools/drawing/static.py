@@ -244,9 +244,9 @@ class _Image:
         if size not in self._fonts:
             try:
                 self._fonts[size] = ImageFont.load_default(size * self._scale)
-            except (TypeError, ImportError):
+            except ImportError:
                 raise UsageError(
-                    "drawing a PNG needs Pillow 10.1 or later, with FreeType",
+                    "drawing a PNG needs a Pillow with FreeType",
                     hint="pip install -U Pillow, or draw it as .svg",
                 ) from None
         return self._fonts[size]
