@@ -34,7 +34,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "render_stubs", "build_schema", "messages", "blobs", "lexer", "scalars", "binary", "source", "text_writer",
         "text_reader", "upgrade_v0", "upgrade_v1", "upgrade", "files",
     ),
-    "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision"),
+    "comm": ("transport", "planning", "exchange.sums", "exchange", "replicas", "tuning", "supervision"),
     "engine": (
         "types", "parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
         "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",

@@ -1,0 +1,189 @@
+"""The rules by which replicas come together: arithmetic on flat arrays, without communication.
+
+A round of a rule, for a trainer whose replica is w:
+
+    snapshot = copy of w
+    offered = rule.offer(snapshot)         replaced by its mean over the trainers, elsewhere
+    rule.receive(offered, trainers)
+    rule.merge(w, snapshot)                w may have been trained meanwhile
+
+The rules and their symbols are those of ShadowSync (arXiv 2003.03477), EASGD (arXiv 1412.6651) and BMUF (Chen and Huo,
+ICASSP 2016).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy
+
+from mgcaffe.errors import CommError
+
+
+class Rule(Protocol):
+    """How a trainer's replica takes part in a round."""
+
+    @property
+    def state(self) -> dict[str, numpy.ndarray]:
+        """What a resumed run needs, by name; the arrays themselves."""
+
+    def begin(self, replica: numpy.ndarray) -> None:
+        """Take the start that all trainers have in common; its size and type are those of all arrays that follow."""
+
+    def offer(self, snapshot: numpy.ndarray) -> numpy.ndarray:
+        """Return an array, the same one in each round, whose mean over the trainers is wanted."""
+
+    def receive(self, mean: numpy.ndarray, trainers: int) -> None:
+        """Take the mean, in the array that was offered, over so many trainers."""
+
+    def merge(self, replica: numpy.ndarray, snapshot: numpy.ndarray) -> None:
+        """Change the replica, which training may have changed since the snapshot; the snapshot is used up."""
+
+
+class ModelAveraging:
+    """MA: replicas move towards their mean G.
+
+    By increment, w becomes w + a (G - snapshot), so what was learned since the snapshot stays whole. By interpolation,
+    w becomes (1 - a) w + a G, which shrinks that progress by 1 - a as if the learning rate were smaller.
+
+    Args:
+        rate: a, above 0 and at most 1.
+        interpolates: interpolate instead of adding the increment.
+
+    Raises:
+        CommError: a rate out of its range.
+    """
+
+    def __init__(self, rate: float = 1.0, *, interpolates: bool = False) -> None:
+        self._rate = _checked(rate)
+        self._interpolates = interpolates
+        self._target = numpy.empty(0)
+
+    @property
+    def state(self) -> dict[str, numpy.ndarray]:
+        """Nothing."""
+        return {}
+
+    def begin(self, replica: numpy.ndarray) -> None:
+        """Make the array for the mean."""
+        self._target = replica.copy()
+
+    def offer(self, snapshot: numpy.ndarray) -> numpy.ndarray:
+        """Offer the replica."""
+        self._target[:] = snapshot
+        return self._target
+
+    def receive(self, mean: numpy.ndarray, trainers: int) -> None:
+        """Keep the mean where it is."""
+
+    def merge(self, replica: numpy.ndarray, snapshot: numpy.ndarray) -> None:
+        """Move towards the mean."""
+        numpy.subtract(self._target, replica if self._interpolates else snapshot, out=snapshot)
+        if self._rate != 1:
+            snapshot *= self._rate
+        replica += snapshot
+
+
+class BlockMomentum(ModelAveraging):
+    """BMUF: as `ModelAveraging`, but towards a global model g that follows the mean with momentum.
+
+    d = mean - g;  v = mu v + eta d;  g = g + v; Nesterov's form looks ahead: replicas move towards g + mu v.
+
+    Args:
+        rate, interpolates: as for ModelAveraging.
+        momentum: mu, from 0 to below 1.
+        learning_rate: eta, above 0.
+        nesterov: look ahead.
+
+    Raises:
+        CommError: a value out of its range.
+    """
+
+    def __init__(
+        self,
+        rate: float = 1.0,
+        *,
+        interpolates: bool = False,
+        momentum: float = 0.875,
+        learning_rate: float = 1.0,
+        nesterov: bool = False,
+    ) -> None:
+        super().__init__(rate, interpolates=interpolates)
+        if not 0 <= momentum < 1:
+            raise CommError(f"block momentum {momentum:g} is not from 0 to below 1")
+        if not learning_rate > 0:
+            raise CommError(f"block learning rate {learning_rate:g} is not above 0")
+        self._momentum = momentum
+        self._learning_rate = learning_rate
+        self._nesterov = nesterov
+        self._model = self._velocity = numpy.empty(0)
+
+    @property
+    def state(self) -> dict[str, numpy.ndarray]:
+        """The global model g and its velocity v."""
+        return {"model": self._model, "velocity": self._velocity}
+
+    def begin(self, replica: numpy.ndarray) -> None:
+        """Begin with the common start as the global model, without velocity."""
+        super().begin(replica)
+        self._model = replica.copy()
+        self._velocity = numpy.zeros_like(replica)
+
+    def receive(self, mean: numpy.ndarray, trainers: int) -> None:
+        """Move the global model, and make it, or what lies ahead of it, what replicas move towards."""
+        mean -= self._model
+        mean *= self._learning_rate
+        self._velocity *= self._momentum
+        self._velocity += mean
+        self._model += self._velocity
+        self._target[:] = self._model
+        if self._nesterov:
+            self._target += self._momentum * self._velocity
+
+
+class ElasticAveraging:
+    """EASGD in its symmetric form: d = a (w - c);  w = w - d;  c = c + the sum of all d.
+
+    The centre c is the same on all trainers; each keeps a copy.
+
+    Args:
+        rate: a, above 0 and at most 1. Of n trainers, the centre overshoots their mean where a is above 1 / n.
+
+    Raises:
+        CommError: a rate out of its range.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate = _checked(rate)
+        self._centre = self._offered = self._difference = numpy.empty(0)
+
+    @property
+    def state(self) -> dict[str, numpy.ndarray]:
+        """The centre."""
+        return {"centre": self._centre}
+
+    def begin(self, replica: numpy.ndarray) -> None:
+        """Begin with the common start as the centre."""
+        self._centre, self._offered, self._difference = replica.copy(), replica.copy(), replica.copy()
+
+    def offer(self, snapshot: numpy.ndarray) -> numpy.ndarray:
+        """Offer this trainer's difference from the centre, times the rate."""
+        numpy.subtract(snapshot, self._centre, out=self._difference)
+        self._difference *= self._rate
+        self._offered[:] = self._difference
+        return self._offered
+
+    def receive(self, mean: numpy.ndarray, trainers: int) -> None:
+        """Move the centre by the sum."""
+        mean *= trainers
+        self._centre += mean
+
+    def merge(self, replica: numpy.ndarray, snapshot: numpy.ndarray) -> None:
+        """Move towards where the centre was."""
+        replica -= self._difference
+
+
+def _checked(rate: float) -> float:
+    if not 0 < rate <= 1:
+        raise CommError(f"alpha {rate:g} is not above 0 and at most 1")
+    return rate

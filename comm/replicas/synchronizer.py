@@ -1,0 +1,166 @@
+"""Keeps a trainer's replica together with those of the others, beside training or every k iterations.
+
+    sync = ParameterSynchronizer(rule, topology, every=5)       or every=None: in the background
+    sync.start(arena.data)                     once, the same values on all trainers
+    with sync.lock: update the replica         each iteration
+    sync.iteration_done()
+    sync.finish()                              when this trainer has trained enough: returns when all have
+
+In the background a thread of its own (ShadowSync's shadow thread) goes from round to round. A round takes the lock for
+a copy of the replica and for the merge, never while it communicates.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy
+
+from mgcaffe.comm.exchange.emulation import sleep_until
+from mgcaffe.comm.planning.cost import AffineCost
+from mgcaffe.comm.replicas.figures import SyncFigures
+from mgcaffe.comm.replicas.rules import Rule
+from mgcaffe.comm.replicas.topology import Topology
+from mgcaffe.comm.transport.buffers import host_view
+from mgcaffe.errors import CommError
+
+
+class ParameterSynchronizer:
+    """One trainer's part in keeping replicas together.
+
+    Args:
+        rule: how replicas come together.
+        topology: who averages with whom.
+        every: iterations from one round to the next, in the foreground; None: rounds run in the background.
+        interval_s: the least time from the start of one background round to the next.
+        link: the link to emulate, None for the real one alone.
+        clock: seconds, for the figures.
+
+    Attributes:
+        lock: to be held while the replica is updated.
+
+    Raises:
+        CommError: `every` below 1, or an interval below 0.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        topology: Topology,
+        *,
+        every: int | None = None,
+        interval_s: float = 0.0,
+        link: AffineCost | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if every is not None and every < 1:
+            raise CommError(f"replicas cannot be synchronized every {every} iterations")
+        if interval_s < 0:
+            raise CommError(f"the least interval of {interval_s:g} s between two synchronizations is below 0")
+        self.lock = threading.Lock()
+        self._rule = rule
+        self._topology = topology
+        self._every = every
+        self._interval_s = interval_s
+        self._link = link
+        self._clock = clock
+        self._replica = self._snapshot = numpy.empty(0)
+        self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
+        self._figures = SyncFigures()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, replica: Any) -> None:
+        """Take the flat replica, a CPU tensor or numpy array with the same values on all trainers.
+
+        Raises:
+            CommError: it is not contiguous, or of a type that cannot be averaged.
+        """
+        self._replica = host_view(replica)
+        self._snapshot = self._replica.copy()
+        self._rule.begin(self._replica)
+        if self._every is None:
+            self._thread = threading.Thread(target=self._run, name="mgcaffe shadow", daemon=True)
+            self._thread.start()
+
+    @property
+    def figures(self) -> SyncFigures:
+        """What it has come to so far."""
+        return replace(self._figures, iterations=self._iterations)
+
+    def iteration_done(self) -> None:
+        """Take note of an iteration; in the foreground, run the round that is due.
+
+        Raises:
+            Exception: what went wrong in a round, also on the background's thread.
+        """
+        if self._error is not None:
+            raise self._error
+        self._iterations += 1
+        if self._every is not None and self._iterations % self._every == 0:
+            self._serve()
+
+    def finish(self) -> SyncFigures:
+        """Serve the rounds of the others until every trainer is done; harmless when repeated.
+
+        Raises:
+            Exception: what went wrong in a round, also on the background's thread.
+        """
+        if not self._done.is_set():
+            self._done.set()
+            if self._thread is not None:
+                self._thread.join()
+            else:
+                while self._serve():
+                    pass
+            self._topology.close()
+        if self._error is not None:
+            raise self._error
+        return self.figures
+
+    def _run(self) -> None:
+        """Go from round to round; the background's thread."""
+        try:
+            began = self._clock()
+            while self._serve():
+                rest = began + self._interval_s - self._clock()
+                if rest > 0:
+                    self._done.wait(rest)
+                began = self._clock()
+        except BaseException as error:
+            self._error = error  # of any kind: the training thread raises it
+
+    def _serve(self) -> bool:
+        """Run one round, unless all trainers are done; return whether it was run.
+
+        Whether all are done is agreed on before each period of the topology: a trainer that left earlier than the
+        others would leave them waiting.
+        """
+        began, on_core = self._clock(), time.thread_time()
+        number = self._figures.synchronizations
+        if number % self._topology.rounds == 0 and self._topology.agree(self._done.is_set()):
+            return False
+        deadline = None if self._link is None else began + self._link(self._replica.nbytes)
+        with self.lock:
+            self._snapshot[:] = self._replica
+        offered = self._rule.offer(self._snapshot)
+        trainers = self._topology.average(offered, number)
+        if deadline is not None:
+            sleep_until(deadline)
+        self._rule.receive(offered, trainers)
+        with self.lock:
+            self._rule.merge(self._replica, self._snapshot)
+        figures = self._figures
+        self._figures = replace(
+            figures,
+            synchronizations=number + 1,
+            bytes=figures.bytes + offered.nbytes,
+            seconds=figures.seconds + self._clock() - began,
+            processor_s=figures.processor_s + time.thread_time() - on_core,
+        )
+        return True

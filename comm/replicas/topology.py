@@ -1,0 +1,94 @@
+"""Who averages with whom: all trainers at once, or DS-Sync's groups in turn."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy
+
+from mgcaffe.comm.replicas.groups import group_of, radices
+from mgcaffe.comm.transport.communicator import Communicator
+
+
+class Topology(Protocol):
+    """Takes means over trainers, round after round; used by one thread.
+
+    Attributes:
+        rounds: after how many rounds every trainer has met every other, by way of others or directly.
+    """
+
+    rounds: int
+
+    def average(self, buffer: numpy.ndarray, round_number: int) -> int:
+        """Replace the buffer by its mean over this round's trainers, and return how many there are; collective."""
+
+    def agree(self, is_done: bool) -> bool:
+        """Return whether all trainers are done; a collective call of all of them."""
+
+    def close(self) -> None:
+        """Give up the communicators."""
+
+
+class AllTrainers:
+    """All trainers in each round, by all-reduce; see `Topology`.
+
+    Args:
+        communicator: the trainers; a duplicate of it is used.
+    """
+
+    rounds = 1
+
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator.duplicate()
+
+    def average(self, buffer: numpy.ndarray, round_number: int) -> int:
+        """Average over all."""
+        return _average(self._communicator, buffer)
+
+    def agree(self, is_done: bool) -> bool:
+        """Take the minimum over all."""
+        flag = numpy.array([is_done], numpy.int32)
+        self._communicator.allreduce(flag, "min")
+        return bool(flag[0])
+
+    def close(self) -> None:
+        """Close the duplicate."""
+        self._communicator.close()
+
+
+class Groups(AllTrainers):
+    """DS-Sync: the trainers are divided into other groups in each round; see `Topology`.
+
+    Args:
+        communicator: the trainers; making the groups is a collective call.
+        form: one of `groups.FORMS`.
+
+    Raises:
+        CommError: a number of trainers that the form is not for.
+    """
+
+    def __init__(self, communicator: Communicator, form: str = "factors") -> None:
+        sizes = radices(communicator.size, form)
+        super().__init__(communicator)
+        self.rounds = len(sizes)
+        self._groups: list[Communicator] = []
+        for number in range(self.rounds):
+            group = self._communicator.split(group_of(communicator.rank, number, sizes)[0])
+            assert group is not None
+            self._groups.append(group)
+
+    def average(self, buffer: numpy.ndarray, round_number: int) -> int:
+        """Average over this round's group."""
+        return _average(self._groups[round_number % self.rounds], buffer)
+
+    def close(self) -> None:
+        """Close the groups as well."""
+        for group in self._groups:
+            group.close()
+        super().close()
+
+
+def _average(communicator: Communicator, buffer: numpy.ndarray) -> int:
+    communicator.allreduce(buffer, "sum")
+    buffer /= communicator.size
+    return communicator.size
