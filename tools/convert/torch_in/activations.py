@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mgcaffe.tools.convert.importing import activations
+from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
-from mgcaffe.tools.convert.torch_in.values import Result, Value
-
-LARGEST = 3.4028234663852886e38
-"""The largest float32, for an interval of Clip that is open."""
 
 
 def _plain(kind: str, **fields: Any) -> Callable[[Operation], Value]:
@@ -24,7 +22,7 @@ def _plain(kind: str, **fields: Any) -> Callable[[Operation], Value]:
 
 def hardtanh(op: Operation) -> Value:
     """hardtanh: ReLU6 where it is that, else Clip."""
-    return _clipped(op, op["min_val"], op["max_val"])
+    return activations.clipped(op, op.blob(), op["min_val"], op["max_val"])
 
 
 def clamp(op: Operation) -> Value:
@@ -33,15 +31,7 @@ def clamp(op: Operation) -> Value:
     for bound in (low, high):
         if bound is not None and not isinstance(bound, (int, float)):
             op.refuse("its bounds are tensors; Clip's are numbers")
-    return _clipped(op, -LARGEST if low is None else low, LARGEST if high is None else high)
-
-
-def _clipped(op: Operation, low: float, high: float) -> Value:
-    if low == 0 and high == 6:
-        return op.layer("ReLU6", [op.blob()])
-    if low == 0 and high == LARGEST:
-        return op.layer("ReLU", [op.blob()])
-    return op.layer("Clip", [op.blob()], clip_param={"min": low, "max": high})
+    return activations.clipped(op, op.blob(), low, high)
 
 
 def leaky_relu(op: Operation) -> Value:
@@ -71,18 +61,12 @@ def softplus(op: Operation) -> Value:
 
 def softmax(op: Operation) -> Value:
     """softmax: Softmax."""
-    return op.layer("Softmax", [op.blob()], softmax_param=_axis(op))
+    return activations.softmax(op, op.blob(), op["dim"])
 
 
 def log_softmax(op: Operation) -> Value:
     """log_softmax: Softmax, Log."""
-    y = op.layer("Softmax", [op.blob()], part="softmax", softmax_param=_axis(op))
-    return op.layer("Log", [y], part="log")
-
-
-def _axis(op: Operation) -> dict[str, int]:
-    axis = op["dim"] % len(op.shape)
-    return {"axis": axis} if axis != 1 else {}
+    return activations.log_softmax(op, op.blob(), op["dim"])
 
 
 def power(exponent: float) -> Callable[[Operation], Value]:

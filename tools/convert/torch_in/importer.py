@@ -12,12 +12,13 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from mgcaffe.errors import NetError
+from mgcaffe.tools.convert.importing.layers_made import LayersMade
+from mgcaffe.tools.convert.importing.shapes import shuffled
+from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
-from mgcaffe.tools.convert.torch_in.layers_made import LayersMade
 from mgcaffe.tools.convert.torch_in.operation import Operation, operator_name, refuse, shape_of, works_in_place
 from mgcaffe.tools.convert.torch_in.operators import OPERATORS
 from mgcaffe.tools.convert.torch_in.shapes import shuffle_of
-from mgcaffe.tools.convert.torch_in.values import Constant, Result, Value
 
 # Checks that export leaves in a graph; they compute nothing.
 _CHECKS = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "_guards_fn"}
@@ -166,8 +167,7 @@ class _Import:
         if shuffle is not None:
             last, groups = shuffle
             operation.name = "channel_shuffle"
-            x = operation.blob()
-            result: Result = operation.layer("ShuffleChannel", [x], x.shape, shuffle_channel_param={"group": groups})
+            result: Result = shuffled(operation, operation.blob(), groups)
             while node is not last:
                 self.done.add(node)
                 node = next(iter(node.users))

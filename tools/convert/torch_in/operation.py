@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,8 +10,9 @@ import torch
 from torch.fx import Node
 
 from mgcaffe.errors import Location, NetError
-from mgcaffe.tools.convert.torch_in.layers_made import LayersMade
-from mgcaffe.tools.convert.torch_in.values import Constant, Result, Shape, Value
+from mgcaffe.tools.convert.importing import operation as importing
+from mgcaffe.tools.convert.importing.layers_made import LayersMade
+from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH = Path(torch.__file__).parent
@@ -68,7 +68,7 @@ def refuse(node: Node, message: str, hint: str | None = None) -> NoReturn:
     raise NetError(f"{message} (operator {node.target}{module})", location=place_of(node), hint=hint)
 
 
-class Operation:
+class Operation(importing.Operation):
     """One node.
 
     Args:
@@ -83,13 +83,12 @@ class Operation:
     """
 
     def __init__(self, node: Node, known: dict[Node, Result], made: LayersMade) -> None:
+        value = node.meta.get("val")
+        super().__init__(made, shape_of(node) if isinstance(value, torch.Tensor) else ())
         self.node = node
         self._known = known
-        self._made = made
         self.name = operator_name(node)
         self.arguments = arguments_of(node)
-        value = node.meta.get("val")
-        self.shape = shape_of(node) if isinstance(value, torch.Tensor) else ()
 
     def __getitem__(self, name: str | int) -> Any:
         """Return an argument, with its default; nodes as what they have become."""
@@ -106,14 +105,6 @@ class Operation:
         """Return an argument, the first unless named, that has to be a blob; zeros around it only if `padded`."""
         return self.as_blob(self[next(iter(self.arguments)) if name is None else name], padded=padded)
 
-    def as_blob(self, value: Any, *, padded: bool = False) -> Value:
-        """Return a value that has to be a blob; zeros around it are refused unless `padded`."""
-        if not isinstance(value, Value):
-            self.refuse("it computes with parameters or constants alone, which no layer does")
-        if value.pad and not padded:
-            self.refuse("zeros are put around an image that no convolution reads", "pad in the convolution itself")
-        return value
-
     def constant(self, name: str) -> Constant | None:
         """Return an argument that has to be a parameter or buffer, or None where there is none."""
         value = self[name]
@@ -125,46 +116,8 @@ class Operation:
         """Raise the error that names operator, module and line."""
         refuse(self.node, message, hint)
 
-    def layer(
-        self,
-        kind: str,
-        bottoms: Sequence[Value],
-        shape: Shape | None = None,
-        *,
-        part: str = "",
-        blobs: Sequence[Constant] = (),
-        **fields: Any,
-    ) -> Value:
-        """Add a layer with one top and return it.
-
-        Args:
-            kind: its type.
-            bottoms: what it reads.
-            shape: the top's; None: that of the node's value.
-            part: what the layer is for, where an operator becomes several; added to the name.
-            blobs: its parameters.
-            fields: fields of its LayerParameter; a message as a dictionary.
-        """
-        return self.layers(kind, bottoms, [self.shape if shape is None else shape], part=part, blobs=blobs, **fields)[0]
-
-    def layers(
-        self,
-        kind: str,
-        bottoms: Sequence[Value],
-        shapes: Sequence[Shape],
-        *,
-        part: str = "",
-        blobs: Sequence[Constant] = (),
-        **fields: Any,
-    ) -> list[Value]:
-        """Add a layer with any number of tops and return these; arguments as for `layer`."""
-        return self._made.add(self._name(part), kind, bottoms, shapes, blobs, fields)
-
-    def remembered(self, key: tuple[Any, ...], make: Callable[[], list[Value]]) -> list[Value]:
-        """Return what was made for this key before, or make it."""
-        return self._made.remembered(key, make)
-
-    def _name(self, part: str) -> str:
+    def layer_name(self, part: str) -> str:
+        """Return the module's path, and the operator's name unless the module is one of PyTorch's own."""
         path, is_torchs = module_path(self.node)
         words = [path] if path else []
         if not is_torchs or not path:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from mgcaffe.tools.convert.importing.values import Result
 from mgcaffe.tools.convert.torch_in import activations, arithmetic, pooling, shapes, weighted
 from mgcaffe.tools.convert.torch_in.operation import Operation
-from mgcaffe.tools.convert.torch_in.values import Result
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     **weighted.OPERATORS,

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from mgcaffe.engine.kernels.pooling import Window
+from mgcaffe.tools.convert.importing.pooling import global_pooled, pooled, zero_padded
+from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
-from mgcaffe.tools.convert.torch_in.values import Result, Value
 
 
 def _pair(sizes: Any) -> tuple[int, int]:
@@ -16,38 +17,11 @@ def _pair(sizes: Any) -> tuple[int, int]:
     return (sizes[0], sizes[-1])
 
 
-def _sides(param: dict[str, Any], field: str, short: str, sizes: tuple[int, int], neutral: int | None) -> None:
-    """Put a field into pooling_param, once or for rows and columns, unless it has its default."""
-    if sizes[0] != sizes[1]:
-        param.update({f"{short}_h": sizes[0], f"{short}_w": sizes[1]})
-    elif sizes[0] != neutral:
-        param[field] = sizes[0]
-
-
-def _pooling(op: Operation, x: Value, pool: str, window: Window) -> Value:
-    """Add the layer for windows that are Caffe's as well."""
-    if len(x.shape) != 4:
-        op.refuse(f"the input has shape {x.shape}; Pooling takes (N, C, H, W)")
-    if window.output_size(x.shape[2:]) != op.shape[2:]:
-        op.refuse(
-            f"its windows are not Caffe's: the output is {op.shape[2:]} instead of {window.output_size(x.shape[2:])}"
-        )
-    if any(pad >= kernel for pad, kernel in zip(window.pad, window.kernel, strict=True)):
-        op.refuse("its padding is not smaller than its kernel, which Pooling can't")
-    param: dict[str, Any] = {"pool": pool}
-    _sides(param, "kernel_size", "kernel", window.kernel, None)
-    _sides(param, "stride", "stride", window.stride, 1)
-    _sides(param, "pad", "pad", window.pad, 0)
-    if not window.ceil and window.stride != (1, 1):
-        param["round_mode"] = "FLOOR"
-    return op.layer("Pooling", [x], pooling_param=param)
-
-
 def max_pool(op: Operation) -> Value:
     """max_pool2d: Pooling MAX."""
     if _pair(op["dilation"]) != (1, 1):
         op.refuse("its windows have holes, which Pooling can't")
-    return _pooling(op, op.blob(), "MAX", _window(op))
+    return pooled(op, op.blob(), "MAX", _window(op))
 
 
 def average_pool(op: Operation) -> Value:
@@ -61,7 +35,7 @@ def average_pool(op: Operation) -> Value:
         window, x = replace(window, pad=_pair(x.pad)), replace(x, pad=())
     elif any(window.pad) and not op["count_include_pad"]:
         op.refuse("it divides by the window's size without padding; Pooling counts the padding")
-    return _pooling(op, x, "AVE", window)
+    return pooled(op, x, "AVE", window)
 
 
 def _window(op: Operation) -> Window:
@@ -84,13 +58,13 @@ def adaptive_max_pool(op: Operation) -> Sequence[Value]:
 def _adaptive(op: Operation, pool: str) -> Value:
     x, out = op.blob(), op.shape[2:]
     if out == (1, 1) and len(x.shape) == 4:
-        return op.layer("Pooling", [x], pooling_param={"pool": pool, "global_pooling": True})
+        return global_pooled(op, x, pool)
     if out == x.shape[2:]:
         return x
     if any(size % count for size, count in zip(x.shape[2:], out, strict=True)):
         op.refuse(f"{x.shape[2:]} is no multiple of the output's size {out}, so its windows have different sizes")
     kernel = _pair([size // count for size, count in zip(x.shape[2:], out, strict=True)])
-    return _pooling(op, x, pool, Window(kernel, kernel, ceil=False))
+    return pooled(op, x, pool, Window(kernel, kernel, ceil=False))
 
 
 def zero_pad(op: Operation) -> Result:
@@ -98,15 +72,8 @@ def zero_pad(op: Operation) -> Result:
     x, sizes = op.blob(), list(op["pad"])
     if op.arguments.get("mode", "constant") != "constant" or op.arguments.get("value"):
         op.refuse("it pads with something other than zeros, which no layer does")
-    if not any(sizes):
-        return x
     pairs = list(zip(sizes[::2], sizes[1::2], strict=True))[::-1]
-    if len(pairs) > len(x.shape) - 2 and any(pairs[0]):
-        op.refuse("it pads an axis that is not spatial, which no layer does")
-    if any(one != two or one < 0 for one, two in pairs):
-        op.refuse("it pads more at one side than at the other, which Caffe's layers can't")
-    pad = [0] * (len(x.shape) - 2 - len(pairs)) + [one for one, _ in pairs]
-    return replace(x, pad=tuple(pad[-(len(x.shape) - 2) :]))
+    return zero_padded(op, x, pairs)
 
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {

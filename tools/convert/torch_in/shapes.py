@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate, pairwise
-from typing import Any
 
 from torch.fx import Node
 
+from mgcaffe.tools.convert.importing.shapes import cut, flattened, joined, permuted, range_of, reshaped, shuffled
+from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, shape_of
-from mgcaffe.tools.convert.torch_in.values import Constant, Result, Shape, Value
 
 
 def reshape(op: Operation) -> Result:
@@ -18,32 +16,14 @@ def reshape(op: Operation) -> Result:
     value = op["self"]
     if isinstance(value, Constant):
         return Constant(value.tensor.reshape(op.shape), value.name, value.trained)
-    return _reshaped(op, op.blob(), op.shape)
-
-
-def _reshaped(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
-    if shape == x.shape:
-        return x
-    kept = bool(shape) and shape[0] == x.shape[0]
-    if kept and len(shape) == 2 and len(x.shape) > 2:
-        return op.layer("Flatten", [x], shape, part=part)
-    dims = [0 if kept else -1, *shape[1:]]
-    if not kept and math.prod(shape[1:]) == 0:
-        op.refuse(f"shape {shape} has no values")
-    return op.layer("Reshape", [x], shape, part=part, reshape_param={"shape": {"dim": dims}})
+    return reshaped(op, op.blob(), op.shape)
 
 
 def flatten(op: Operation) -> Value:
     """flatten: Flatten."""
     x = op.blob()
     rank = len(x.shape)
-    first, last = op["start_dim"] % rank, op["end_dim"] % rank
-    if first == 0 and x.shape[0] != 1:
-        op.refuse("it flattens the batch axis, over which no layer but a loss goes")
-    param = {
-        name: axis for name, axis, neutral in (("axis", first, 1), ("end_axis", last, rank - 1)) if axis != neutral
-    }
-    return op.layer("Flatten", [x], flatten_param=param)
+    return flattened(op, x, op["start_dim"] % rank, op["end_dim"] % rank)
 
 
 def permute(op: Operation) -> Result:
@@ -52,7 +32,7 @@ def permute(op: Operation) -> Result:
     value = op["self"]
     if isinstance(value, Constant):
         return op.refuse("it permutes a parameter") if value.trained else Constant(value.tensor.permute(order))
-    return _permuted(op, op.blob(), order)
+    return permuted(op, op.blob(), order)
 
 
 def transpose(op: Operation) -> Result:
@@ -60,18 +40,12 @@ def transpose(op: Operation) -> Result:
     order = list(range(len(op.shape)))
     one, two = op["dim0"] % len(order), op["dim1"] % len(order)
     order[one], order[two] = two, one
-    return _permuted(op, op.blob(), order)
-
-
-def _permuted(op: Operation, x: Value, order: list[int]) -> Value:
-    if order == sorted(order):
-        return x
-    return op.layer("Permute", [x], permute_param={"order": order})
+    return permuted(op, op.blob(), order)
 
 
 def channel_shuffle(op: Operation) -> Value:
     """channel_shuffle: ShuffleChannel."""
-    return op.layer("ShuffleChannel", [op.blob()], shuffle_channel_param={"group": op["groups"]})
+    return shuffled(op, op.blob(), op["groups"])
 
 
 def shuffle_of(node: Node) -> tuple[Node, int] | None:
@@ -100,28 +74,15 @@ def shuffle_of(node: Node) -> tuple[Node, int] | None:
 def concatenate(op: Operation) -> Value:
     """cat: Concat."""
     values = [op.as_blob(each) for each in op["tensors"]]
-    axis = op["dim"] % len(op.shape)
-    return op.layer("Concat", values, concat_param={"axis": axis} if axis != 1 else {}) if values[1:] else values[0]
+    return joined(op, values, op["dim"] % len(op.shape))
 
 
 def stack(op: Operation) -> Value:
     """stack: Reshape of each, Concat."""
     axis = op["dim"] % len(op.shape)
     one = (*op.shape[:axis], 1, *op.shape[axis + 1 :])
-    parts = [_reshaped(op, op.as_blob(each), one, f"part{number}") for number, each in enumerate(op["tensors"])]
+    parts = [reshaped(op, op.as_blob(each), one, f"part{number}") for number, each in enumerate(op["tensors"])]
     return op.layer("Concat", parts, concat_param={"axis": axis})
-
-
-def cut(op: Operation, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
-    """Add a Slice layer for parts of these sizes."""
-    if len(sizes) == 1:
-        return [x]
-    points = list(accumulate(sizes[:-1]))
-    shapes = [(*x.shape[:axis], size, *x.shape[axis + 1 :]) for size in sizes]
-    param: dict[str, Any] = {"slice_point": points}
-    if axis != 1:
-        param["axis"] = axis
-    return op.layers("Slice", [x], shapes, slice_param=param)
 
 
 def split(op: Operation) -> Sequence[Value]:
@@ -160,21 +121,10 @@ def part(op: Operation) -> Result:
     if op.arguments.get("step") not in (None, 1):
         op.refuse("it takes values with a step; Slice takes neighbours")
     axis, start, end = _range(op.node)
-    if axis == 0 and (start, end) != (0, x.shape[0]):
-        op.refuse("it takes some items of the batch, which no layer does")
-    if (start, end) == (0, x.shape[axis]):
-        return _reshaped(op, x, op.shape)
-    ranges = {(start, end)}
-    for other in op.node.args[0].users:  # type: ignore[union-attr]
-        if operator_name(other) in PARTS and _range(other)[0] == axis:
-            ranges.add(_range(other)[1:])
-    points = sorted({0, x.shape[axis], *(bound for each in ranges for bound in each)})
-    bounds = list(pairwise(points))
-    if (start, end) not in bounds:
-        points = sorted({0, start, end, x.shape[axis]})
-        bounds = list(pairwise(points))
-    parts = op.remembered((x.blob, axis, tuple(points)), lambda: cut(op, x, axis, [two - one for one, two in bounds]))
-    return _reshaped(op, parts[bounds.index((start, end))], op.shape, "reshape")
+    users = op.node.args[0].users  # type: ignore[union-attr]
+    others = [_range(other)[1:] for other in users if operator_name(other) in PARTS and _range(other)[0] == axis]
+    taken = range_of(op, x, axis, (start, end), others)
+    return reshaped(op, taken, op.shape, "" if taken is x else "reshape")
 
 
 PARTS = ("select", "slice", "narrow")

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-
+from mgcaffe.tools.convert.importing import activations, filters, normalization
+from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
-from mgcaffe.tools.convert.torch_in.values import Constant, Result, Value
-
-
-def _window(name: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """Return a field of convolution_param with one size for all axes, or with one each."""
-    return {name: [sizes[0]] if len(set(sizes)) == 1 else list(sizes)}
 
 
 def _every_axis(sizes: Any, axes: int) -> list[int]:
@@ -41,8 +35,6 @@ def convolution(op: Operation) -> Value:
     kernel = list(weight.tensor.shape[2:])
     dilation = _every_axis(op["dilation"], len(kernel))
     pad = _padding(op, kernel, dilation)
-    if x.pad:
-        pad = [one + two for one, two in zip(pad, x.pad, strict=True)]
     return _convolution(op, "Convolution", x, weight, bias, weight.tensor.shape[0], pad)
 
 
@@ -60,96 +52,44 @@ def transposed_convolution(op: Operation) -> Value:
 def _convolution(
     op: Operation, kind: str, x: Value, weight: Constant, bias: Constant | None, outputs: int, pad: Sequence[int]
 ) -> Value:
-    kernel = list(weight.tensor.shape[2:])
-    if len(x.shape) != len(kernel) + 2:
-        op.refuse(f"the input has shape {x.shape}, without a batch axis")
-    stride, dilation = (_every_axis(op[name], len(kernel)) for name in ("stride", "dilation"))
-    param: dict[str, Any] = {"num_output": outputs}
-    if bias is None:
-        param["bias_term"] = False
-    if any(pad):
-        param.update(_window("pad", pad))
-    param.update(_window("kernel_size", kernel))
-    if op["groups"] != 1:
-        param["group"] = op["groups"]
-    for name, sizes in (("stride", stride), ("dilation", dilation)):
-        if set(sizes) != {1}:
-            param.update(_window(name, sizes))
-    return op.layer(kind, [x], blobs=[weight, *([bias] if bias else [])], convolution_param=param)
+    axes = weight.tensor.dim() - 2
+    stride, dilation = (_every_axis(op[name], axes) for name in ("stride", "dilation"))
+    return filters.convolution(
+        op, kind, x, weight, bias, outputs=outputs, pad=pad, stride=stride, dilation=dilation, groups=op["groups"]
+    )
 
 
 def linear(op: Operation) -> Value:
     """linear: InnerProduct over the last axis."""
     x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
     assert weight is not None
-    if len(x.shape) < 2:
-        op.refuse(f"the input has shape {x.shape}, without a batch axis")
-    param: dict[str, Any] = {"num_output": weight.tensor.shape[0]}
-    if bias is None:
-        param["bias_term"] = False
-    if len(x.shape) != 2:
-        param["axis"] = len(x.shape) - 1
-    return op.layer("InnerProduct", [x], blobs=[weight, *([bias] if bias else [])], inner_product_param=param)
+    return filters.inner_product(op, x, weight, bias)
 
 
 def batch_norm(op: Operation) -> Value:
     """batch_norm: BatchNorm, whose sums are those that PyTorch's averages are the steady state of, then Scale."""
     x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
     mean, variance = op.constant("running_mean"), op.constant("running_var")
-    param: dict[str, Any] = {"eps": op["eps"]}
     if mean is None or variance is None:
-        param["use_global_stats"] = False
-        nothing = torch.zeros(x.shape[1])
-        blobs = [Constant(nothing), Constant(nothing), Constant(torch.zeros(1))]
+        statistics = None
     elif op["training"]:
         op.refuse("it was exported in training mode", "call model.eval() before torch.export")
     else:
-        blobs = _sums(mean, variance, op["momentum"])
-        param["moving_average_fraction"] = 1 - op["momentum"]
-    y = op.layer("BatchNorm", [x], blobs=blobs, batch_norm_param=param)
-    if weight is None:
-        return y
-    scale = {"bias_term": True} if bias else {}
-    return op.layer("Scale", [y], part="scale", blobs=[weight, *([bias] if bias else [])], scale_param=scale)
-
-
-def _sums(mean: Constant, variance: Constant, momentum: float) -> list[Constant]:
-    """Return the blobs of BatchNorm that go on as PyTorch's averages do.
-
-    With f = 1 - momentum and the sum of weights 1 / momentum, W2 becomes f / momentum + 1 = 1 / momentum again, and
-    W0 / W2 becomes f mean + momentum times the batch's.
-    """
-    weight = 1 / momentum if momentum else 1.0
-    return [
-        Constant(mean.tensor.double() * weight, mean.name),
-        Constant(variance.tensor.double() * weight, variance.name),
-        Constant(torch.tensor([weight]), mean.name and f"{mean.name}.weight"),
-    ]
+        statistics = mean, variance
+    return normalization.batch_norm(op, x, (weight, bias), statistics, eps=op["eps"], momentum=op["momentum"])
 
 
 def layer_norm(op: Operation) -> Value:
     """layer_norm: LayerNorm."""
     x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
-    param: dict[str, Any] = {"eps": op["eps"]}
-    if len(op["normalized_shape"]) != 1:
-        param["axis"] = -len(op["normalized_shape"])
-    if weight is None:
-        if bias is not None:
-            op.refuse("it has a bias but no scale, which LayerNorm can't")
-        param["affine"] = False
-    elif bias is None:
-        param["bias_term"] = False
-    blobs = [each for each in (weight, bias) if each is not None]
-    return op.layer("LayerNorm", [x], blobs=blobs, layer_norm_param=param)
+    return normalization.layer_norm(op, x, weight, bias, eps=op["eps"], axes=len(op["normalized_shape"]))
 
 
 def prelu(op: Operation) -> Value:
     """prelu: PReLU."""
     weight = op.constant("weight")
     assert weight is not None
-    shared = weight.tensor.numel() == 1
-    blob = Constant(weight.tensor.reshape(()) if shared else weight.tensor, weight.name, weight.trained)
-    return op.layer("PReLU", [op.blob()], blobs=[blob], prelu_param={"channel_shared": True} if shared else {})
+    return activations.prelu(op, op.blob(), weight)
 
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {

@@ -1,4 +1,4 @@
-"""What the nodes of an exported graph become: blobs, or parameters and constants."""
+"""What the nodes of an imported graph become: blobs, or parameters and constants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Value:
     Attributes:
         blob: its name, before layers in place share one.
         shape: with the batch size of the example.
-        pad: zeros that PyTorch has put around H and W and that the next layer has to add by itself.
+        pad: zeros that the graph has put around H and W and that the next layer has to add by itself.
     """
 
     blob: str
@@ -27,11 +27,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Constant:
-    """A parameter or buffer of the module.
+    """A parameter, or another tensor that the graph holds.
 
     Attributes:
         tensor: its values.
-        name: in the module's `state_dict`; empty for one that was computed.
+        name: in the graph (of PyTorch: in the module's `state_dict`); empty for one that was computed.
         trained: it is a parameter that wants gradients.
     """
 

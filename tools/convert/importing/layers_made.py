@@ -8,7 +8,7 @@ from typing import Any
 
 from mgcaffe.prototxt import LayerParameter, NetParameter
 from mgcaffe.prototxt.blobs import fill_blob
-from mgcaffe.tools.convert.torch_in.values import Constant, Shape, Value
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 # What works in place also in Caffe, and the types whose backward pass does not read the top that is written over.
 _IN_PLACE = {"BatchNorm", "Scale", "ReLU", "ReLU6", "Dropout"}

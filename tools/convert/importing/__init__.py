@@ -1,0 +1,1 @@
+"""What importers share: the layers that they make, and what common operators become in any format."""

@@ -1,0 +1,42 @@
+"""Layers that compute every value from one, where they depend on numbers of the operator."""
+
+from __future__ import annotations
+
+from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.values import Constant, Value
+
+LARGEST = 3.4028234663852886e38
+"""The largest float32, for an interval of Clip that is open."""
+
+
+def clipped(op: Operation, x: Value, low: float | None, high: float | None) -> Value:
+    """Limit values to an interval that may be open: ReLU or ReLU6 where they are that, else Clip."""
+    low, high = -LARGEST if low is None else low, LARGEST if high is None else high
+    if low == 0 and high == 6:
+        return op.layer("ReLU6", [x])
+    if low == 0 and high == LARGEST:
+        return op.layer("ReLU", [x])
+    return op.layer("Clip", [x], clip_param={"min": low, "max": high})
+
+
+def softmax(op: Operation, x: Value, axis: int) -> Value:
+    """Add a Softmax."""
+    return op.layer("Softmax", [x], softmax_param=_axis(x, axis))
+
+
+def log_softmax(op: Operation, x: Value, axis: int) -> Value:
+    """Add a Softmax and a Log."""
+    y = op.layer("Softmax", [x], part="softmax", softmax_param=_axis(x, axis))
+    return op.layer("Log", [y], part="log")
+
+
+def _axis(x: Value, axis: int) -> dict[str, int]:
+    axis %= len(x.shape)
+    return {"axis": axis} if axis != 1 else {}
+
+
+def prelu(op: Operation, x: Value, slope: Constant) -> Value:
+    """Add a PReLU with one slope for all channels, or one each."""
+    shared = slope.tensor.numel() == 1
+    blob = Constant(slope.tensor.reshape(()) if shared else slope.tensor, slope.name, slope.trained)
+    return op.layer("PReLU", [x], blobs=[blob], prelu_param={"channel_shared": True} if shared else {})

@@ -1,0 +1,122 @@
+"""Operators of two values, with broadcasting: blobs, parameters or numbers in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+
+Number = (int, float)
+
+
+def sum_of(op: Operation, one: Any, two: Any, alpha: float = 1) -> Value:
+    """Return one + alpha two: Eltwise SUM, Bias, or Power with a number."""
+    if isinstance(two, Number):
+        return op.layer("Power", [op.as_blob(one)], power_param={"shift": alpha * two})
+    if isinstance(one, Number):
+        param = {"scale": alpha, **({"shift": one} if one else {})}
+        return op.layer("Power", [op.as_blob(two)], power_param=param)
+    if isinstance(one, Constant) and alpha == 1:
+        one, two = two, one
+    if isinstance(two, Constant):
+        return with_constant(op, "Bias", op.as_blob(one), _scaled(op, two, alpha))
+    one, two = op.as_blob(one), op.as_blob(two)
+    if one.shape == two.shape:
+        coefficients = {"coeff": [1, alpha]} if alpha != 1 else {}
+        return op.layer("Eltwise", [one, two], eltwise_param=coefficients)
+    if alpha != 1:
+        two = op.layer("Power", [two], two.shape, part="factor", power_param={"scale": alpha})
+    return _broadcast(op, "Bias", one, two)
+
+
+def _scaled(op: Operation, constant: Constant, factor: float) -> Constant:
+    if factor == 1:
+        return constant
+    if constant.trained:
+        op.refuse("a learned parameter is subtracted; Bias adds it")
+    return Constant(constant.tensor * factor)
+
+
+def product_of(op: Operation, one: Any, two: Any) -> Value:
+    """Return one times two: Eltwise PROD, Scale, or Power with a number."""
+    if isinstance(two, Number):
+        return op.layer("Power", [op.as_blob(one)], power_param={"scale": two})
+    if isinstance(one, Constant):
+        one, two = two, one
+    if isinstance(two, Constant):
+        return with_constant(op, "Scale", op.as_blob(one), two)
+    one, two = op.as_blob(one), op.as_blob(two)
+    if one.shape == two.shape:
+        return op.layer("Eltwise", [one, two], eltwise_param={"operation": "PROD"})
+    return _broadcast(op, "Scale", one, two)
+
+
+def quotient_of(op: Operation, one: Any, two: Any) -> Value:
+    """Return one over two: Power or Scale with the reciprocal, Eltwise PROD with the power -1."""
+    if isinstance(two, Number):
+        return op.layer("Power", [op.as_blob(one)], power_param={"scale": 1 / two})
+    if isinstance(two, Constant):
+        if two.trained:
+            op.refuse("it divides by a learned parameter; Scale multiplies by one")
+        return with_constant(op, "Scale", op.as_blob(one), Constant(two.tensor.reciprocal()))
+    one, two = op.as_blob(one), op.as_blob(two)
+    reciprocal = op.layer("Power", [two], two.shape, part="reciprocal", power_param={"power": -1})
+    if one.shape == two.shape:
+        return op.layer("Eltwise", [one, reciprocal], eltwise_param={"operation": "PROD"})
+    return _broadcast(op, "Scale", one, reciprocal)
+
+
+def maximum_of(op: Operation, one: Value, two: Value) -> Value:
+    """Return the larger one of each two values: Eltwise MAX."""
+    if one.shape != two.shape:
+        op.refuse(f"shapes {one.shape} and {two.shape} differ; Eltwise takes one shape")
+    return op.layer("Eltwise", [one, two], eltwise_param={"operation": "MAX"})
+
+
+def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:
+    """Return the axes of the large shape that the small one, with its axes of size 1 left away, covers."""
+    full = (1,) * (len(large) - len(small)) + tuple(small)
+    if len(full) != len(large) or any(size not in (1, other) for size, other in zip(full, large, strict=True)):
+        op.refuse(f"shapes {large} and {small} broadcast in both directions, which no layer does")
+    long = [axis for axis, size in enumerate(full) if size != 1]
+    if not long:
+        return 0, 0
+    first, last = long[0], long[-1]
+    if full[first : last + 1] != tuple(large[first : last + 1]):
+        op.refuse(f"shape {small} broadcasts over an axis between two of its own in {large}, which no layer does")
+    return first, last + 1
+
+
+def with_constant(op: Operation, kind: str, x: Value, constant: Constant) -> Value:
+    """Add a Scale or Bias with a parameter."""
+    first, end = _covered(op, x.shape, tuple(constant.tensor.shape))
+    blob = Constant(constant.tensor.reshape(x.shape[first:end]), constant.name, constant.trained)
+    param: dict[str, int] = {}
+    if end == first:
+        param["num_axes"] = 0
+    elif (first, end) != (1, 2):
+        param.update(axis=first, num_axes=end - first)
+    fields: dict[str, Any] = {f"{kind.lower()}_param": param}
+    return op.layer(kind, [x], blobs=[blob], **fields)
+
+
+def _broadcast(op: Operation, kind: str, one: Value, two: Value) -> Value:
+    """Add a Scale or Bias with two bottoms, the second flattened to the axes that it covers."""
+    large, small = (one, two) if one.shape == op.shape else (two, one)
+    if large.shape != op.shape:
+        op.refuse(f"shapes {one.shape} and {two.shape} broadcast in both directions, which no layer does")
+    first, end = _covered(op, large.shape, small.shape)
+    if len(small.shape) == len(large.shape):
+        first, end = 0, max(end, 1)  # from the batch axis on, also where the example has one item
+        if small.shape[0] != large.shape[0]:
+            op.refuse(f"shape {small.shape} has one value for all items of {large.shape}, which no layer computes")
+    covered = large.shape[first:end]
+    if small.shape != covered:
+        dims = [0 if axis == 0 and first == 0 else size for axis, size in enumerate(covered)]
+        if covered == small.shape[:2]:
+            small = op.layer("Flatten", [small], covered, part="flatten")
+        else:
+            small = op.layer("Reshape", [small], covered, part="reshape", reshape_param={"shape": {"dim": dims}})
+    fields: dict[str, Any] = {f"{kind.lower()}_param": {"axis": first} if first != 1 else {}}
+    return op.layer(kind, [large, small], **fields)

@@ -1,0 +1,76 @@
+"""Normalization by statistics, of a batch or of an item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.values import Constant, Value
+
+
+def batch_norm(
+    op: Operation,
+    x: Value,
+    scale: tuple[Constant | None, Constant | None],
+    statistics: tuple[Constant, Constant] | None,
+    *,
+    eps: float,
+    momentum: float,
+) -> Value:
+    """Add a BatchNorm, whose sums are those that running averages are the steady state of, then a Scale.
+
+    Args:
+        op: the operator.
+        x: (N, C, ...).
+        scale: weight and bias (C), each may be missing.
+        statistics: running mean and variance (C); None: those of each batch.
+        eps: is added to the variance.
+        momentum: the part that a new batch has in the averages.
+    """
+    weight, bias = scale
+    param: dict[str, Any] = {"eps": eps}
+    if statistics is None:
+        param["use_global_stats"] = False
+        nothing = torch.zeros(x.shape[1])
+        blobs = [Constant(nothing), Constant(nothing), Constant(torch.zeros(1))]
+    else:
+        blobs = _sums(*statistics, momentum)
+        param["moving_average_fraction"] = 1 - momentum
+    y = op.layer("BatchNorm", [x], blobs=blobs, batch_norm_param=param)
+    if weight is None:
+        return y
+    fields = {"bias_term": True} if bias else {}
+    return op.layer("Scale", [y], part="scale", blobs=[weight, *([bias] if bias else [])], scale_param=fields)
+
+
+def _sums(mean: Constant, variance: Constant, momentum: float) -> list[Constant]:
+    """Return the blobs of BatchNorm that go on as running averages do.
+
+    With f = 1 - momentum and the sum of weights 1 / momentum, W2 becomes f / momentum + 1 = 1 / momentum again, and
+    W0 / W2 becomes f mean + momentum times the batch's.
+    """
+    weight = 1 / momentum if momentum else 1.0
+    return [
+        Constant(mean.tensor.double() * weight, mean.name),
+        Constant(variance.tensor.double() * weight, variance.name),
+        Constant(torch.tensor([weight]), mean.name and f"{mean.name}.weight"),
+    ]
+
+
+def layer_norm(
+    op: Operation, x: Value, weight: Constant | None, bias: Constant | None, *, eps: float, axes: int
+) -> Value:
+    """Add a LayerNorm over the last `axes` axes."""
+    param: dict[str, Any] = {"eps": eps}
+    if axes != 1:
+        param["axis"] = -axes
+    if weight is None:
+        if bias is not None:
+            op.refuse("it has a bias but no scale, which LayerNorm can't")
+        param["affine"] = False
+    elif bias is None:
+        param["bias_term"] = False
+    blobs = [each for each in (weight, bias) if each is not None]
+    return op.layer("LayerNorm", [x], blobs=blobs, layer_norm_param=param)

@@ -1,0 +1,78 @@
+"""One node of a graph, as the functions see it that make layers of operators: names, refusals, layers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from mgcaffe.tools.convert.importing.layers_made import LayersMade
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+
+
+class Operation(ABC):
+    """One node. An importer's subclass knows the node's arguments, and says how to name its layers and refuse it.
+
+    Args:
+        made: takes the layers.
+        shape: of the node's value; () where it has none or is a list.
+    """
+
+    def __init__(self, made: LayersMade, shape: Shape) -> None:
+        self._made = made
+        self.shape = shape
+
+    @abstractmethod
+    def refuse(self, message: str, hint: str | None = None) -> NoReturn:
+        """Raise the NetError that names the node and its place."""
+
+    @abstractmethod
+    def layer_name(self, part: str) -> str:
+        """Return what a layer is to be called, or the part of it where an operator becomes several."""
+
+    def as_blob(self, value: Any, *, padded: bool = False) -> Value:
+        """Return a value that has to be a blob; zeros around it are refused unless `padded`."""
+        if not isinstance(value, Value):
+            self.refuse("it computes with parameters or constants alone, which no layer does")
+        if value.pad and not padded:
+            self.refuse("zeros are put around an image that no convolution reads", "pad in the convolution itself")
+        return value
+
+    def layer(
+        self,
+        kind: str,
+        bottoms: Sequence[Value],
+        shape: Shape | None = None,
+        *,
+        part: str = "",
+        blobs: Sequence[Constant] = (),
+        **fields: Any,
+    ) -> Value:
+        """Add a layer with one top and return it.
+
+        Args:
+            kind: its type.
+            bottoms: what it reads.
+            shape: the top's; None: that of the node's value.
+            part: what the layer is for, where an operator becomes several; added to the name.
+            blobs: its parameters.
+            fields: fields of its LayerParameter; a message as a dictionary.
+        """
+        return self.layers(kind, bottoms, [self.shape if shape is None else shape], part=part, blobs=blobs, **fields)[0]
+
+    def layers(
+        self,
+        kind: str,
+        bottoms: Sequence[Value],
+        shapes: Sequence[Shape],
+        *,
+        part: str = "",
+        blobs: Sequence[Constant] = (),
+        **fields: Any,
+    ) -> list[Value]:
+        """Add a layer with any number of tops and return these; arguments as for `layer`."""
+        return self._made.add(self.layer_name(part), kind, bottoms, shapes, blobs, fields)
+
+    def remembered(self, key: tuple[Any, ...], make: Callable[[], list[Value]]) -> list[Value]:
+        """Return what was made for this key before, or make it."""
+        return self._made.remembered(key, make)

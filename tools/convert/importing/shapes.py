@@ -1,0 +1,87 @@
+"""Layers that move values: other shapes, other orders, parts, joining."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.values import Shape, Value
+
+
+def reshaped(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
+    """Give a value another shape: Reshape, or Flatten where it is that."""
+    if shape == x.shape:
+        return x
+    kept = bool(shape) and shape[0] == x.shape[0]
+    if kept and len(shape) == 2 and len(x.shape) > 2:
+        return op.layer("Flatten", [x], shape, part=part)
+    dims = [0 if kept else -1, *shape[1:]]
+    if not kept and math.prod(shape[1:]) == 0:
+        op.refuse(f"shape {shape} has no values")
+    return op.layer("Reshape", [x], shape, part=part, reshape_param={"shape": {"dim": dims}})
+
+
+def flattened(op: Operation, x: Value, first: int, last: int) -> Value:
+    """Make one axis of those from `first` to `last`."""
+    if first == 0 and x.shape[0] != 1:
+        op.refuse("it flattens the batch axis, over which no layer but a loss goes")
+    neutral = len(x.shape) - 1
+    param = {name: axis for name, axis, usual in (("axis", first, 1), ("end_axis", last, neutral)) if axis != usual}
+    return op.layer("Flatten", [x], flatten_param=param)
+
+
+def permuted(op: Operation, x: Value, order: Sequence[int]) -> Value:
+    """Put axes into another order."""
+    if list(order) == sorted(order):
+        return x
+    return op.layer("Permute", [x], permute_param={"order": order})
+
+
+def shuffled(op: Operation, x: Value, groups: int) -> Value:
+    """Add a ShuffleChannel."""
+    return op.layer("ShuffleChannel", [x], x.shape, shuffle_channel_param={"group": groups})
+
+
+def joined(op: Operation, values: Sequence[Value], axis: int) -> Value:
+    """Add a Concat."""
+    return op.layer("Concat", values, concat_param={"axis": axis} if axis != 1 else {}) if values[1:] else values[0]
+
+
+def cut(op: Operation, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+    """Add a Slice layer for parts of these sizes."""
+    if len(sizes) == 1:
+        return [x]
+    points = list(accumulate(sizes[:-1]))
+    shapes = [(*x.shape[:axis], size, *x.shape[axis + 1 :]) for size in sizes]
+    param: dict[str, Any] = {"slice_point": points}
+    if axis != 1:
+        param["axis"] = axis
+    return op.layers("Slice", [x], shapes, slice_param=param)
+
+
+def range_of(op: Operation, x: Value, axis: int, taken: tuple[int, int], others: Iterable[tuple[int, int]]) -> Value:
+    """Take values from a start to an end of an axis.
+
+    Args:
+        op: the operator.
+        x: the value.
+        axis: which.
+        taken: start and end.
+        others: what is taken along this axis elsewhere in the graph; one Slice layer makes all of them if they do
+            not overlap.
+    """
+    start, end = taken
+    if axis == 0 and (start, end) != (0, x.shape[0]):
+        op.refuse("it takes some items of the batch, which no layer does")
+    if (start, end) == (0, x.shape[axis]):
+        return x
+    points = sorted({0, x.shape[axis], start, end, *(bound for each in others for bound in each)})
+    bounds = list(pairwise(points))
+    if (start, end) not in bounds:
+        points = sorted({0, start, end, x.shape[axis]})
+        bounds = list(pairwise(points))
+    parts = op.remembered((x.blob, axis, tuple(points)), lambda: cut(op, x, axis, [two - one for one, two in bounds]))
+    return parts[bounds.index((start, end))]
