@@ -1,23 +1,54 @@
-"""ONNX files as a format of `formats.py`: written from nets, and run to be compared."""
+"""ONNX files as a format of `formats.py`: read, written from nets, and run to be compared."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.convert.formats import Opened, Options
+from mgcaffe.tools.convert.importing.values import Shape
+from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.onnx_side import OnnxSide, need_onnx
 
 
 class OnnxFile(Opened):
-    """A model file that is compared."""
+    """`FILE.onnx`."""
+
+    @property
+    def path(self) -> Path:
+        """The one file."""
+        if len(self.words) > 1:
+            raise UsageError(f"{self.words[0]} has its weights inside; '{self.words[1]}' does not belong to it")
+        return Path(self.words[0])
+
+    def model(self) -> Model:
+        """Return the net that the model becomes."""
+        return read_onnx(self.path, dict(self.options.input_shapes))
 
     def side(self) -> OnnxSide:
         """Return it as something that runs."""
-        if len(self.words) > 1:
-            raise UsageError(f"{self.words[0]} has its weights inside; '{self.words[1]}' does not belong to it")
-        return OnnxSide(Path(self.words[0]), dict(self.options.input_shapes))
+        return OnnxSide(self.path, dict(self.options.input_shapes))
+
+
+def read_onnx(path: Path, input_shapes: Mapping[str, Shape] | None = None) -> Model:
+    """Return the net that a model becomes.
+
+    Args:
+        path: the file.
+        input_shapes: shapes of inputs that the file leaves open, by name; the name '' means the first input.
+
+    Raises:
+        UsageError: the package onnx is not installed, or the size of an input is open and not given.
+        DataError: the file is no ONNX model, or damaged.
+        NetError: no layer computes what an operator does; names it.
+    """
+    need_onnx("onnx")
+    from mgcaffe.tools.convert.onnx_in.graph import read_graph
+    from mgcaffe.tools.convert.onnx_in.importer import import_graph
+
+    return import_graph(read_graph(path), name=path.stem, input_shapes=input_shapes)
 
 
 def write_onnx(net: Net, path: Path, options: Options) -> None:

@@ -19,6 +19,10 @@ def sum_of(op: Operation, one: Any, two: Any, alpha: float = 1) -> Value:
         return op.layer("Power", [op.as_blob(two)], power_param=param)
     if isinstance(one, Constant) and alpha == 1:
         one, two = two, one
+    if isinstance(one, Constant) and isinstance(two, Value):
+        two = op.as_blob(two)
+        y = op.layer("Power", [two], two.shape, part="factor", power_param={"scale": alpha})
+        return with_constant(op, "Bias", y, one)
     if isinstance(two, Constant):
         return with_constant(op, "Bias", op.as_blob(one), _scaled(op, two, alpha))
     one, two = op.as_blob(one), op.as_blob(two)
@@ -60,6 +64,10 @@ def quotient_of(op: Operation, one: Any, two: Any) -> Value:
         if two.trained:
             op.refuse("it divides by a learned parameter; Scale multiplies by one")
         return with_constant(op, "Scale", op.as_blob(one), Constant(two.tensor.reciprocal()))
+    if not isinstance(one, Value):
+        two = op.as_blob(two)
+        y = op.layer("Power", [two], two.shape, part="reciprocal", power_param={"power": -1})
+        return product_of(op, y, one)
     one, two = op.as_blob(one), op.as_blob(two)
     reciprocal = op.layer("Power", [two], two.shape, part="reciprocal", power_param={"power": -1})
     if one.shape == two.shape:

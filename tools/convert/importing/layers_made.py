@@ -87,6 +87,24 @@ class LayersMade:
         root = self._root[value.blob]
         return {blob for blob, its in self._root.items() if its == root and blob != value.blob}
 
+    def kind_of(self, value: Value) -> str:
+        """Return the type of the layer that makes a value."""
+        return next(layer.type for layer in self.net.layer if value.blob in layer.top)
+
+    def drop_unread(self, outputs: Iterable[str]) -> None:
+        """Take out layers that were made for values that nothing reads after all; Input layers stay."""
+        read = set(outputs)
+        kept = []
+        for place in reversed(range(len(self.net.layer))):
+            layer = self.net.layer[place]
+            if layer.type == "Input" or read & set(layer.top):
+                read |= set(layer.bottom)
+                kept.append(place)
+        for place in reversed(range(len(self.net.layer))):
+            if place not in kept:
+                del self.net.layer[place]
+                del self._constants[place]
+
     def silence(self, outputs: Iterable[str]) -> None:
         """Let a Silence layer read the tops of Slice layers that nothing else reads."""
         read = {bottom for layer in self.net.layer for bottom in layer.bottom} | set(outputs)
@@ -95,14 +113,18 @@ class LayersMade:
             self.net.layer.add(name=self._free("silence"), type="Silence", bottom=unread)
 
     def share_parameters(self) -> None:
-        """Give parameters that several layers read the name that makes Caffe's layers share them."""
-        users = Counter(blob.name for _, blobs in self._constants for blob in blobs if blob.name)
+        """Give parameters that several layers read, in one shape, the name that makes Caffe's layers share them."""
+        users = Counter((blob.name, blob.tensor.shape) for _, blobs in self._constants for blob in blobs if blob.name)
+        shapes: dict[str, list[Shape]] = {}
+        for name, shape in users:
+            shapes.setdefault(name, []).append(shape)
         for layer, blobs in self._constants:
             for index, blob in enumerate(blobs):
-                if users[blob.name] > 1:
+                if users[blob.name, blob.tensor.shape] > 1:
                     while len(layer.param) <= index:
                         layer.param.add()
-                    layer.param[index].name = blob.name
+                    number = shapes[blob.name].index(blob.tensor.shape)
+                    layer.param[index].name = f"{blob.name}.{number}" if number else blob.name
 
     def parameters(self) -> dict[tuple[str, int], str]:
         """Return the names of the parameters that are trained, by layer and number of the blob."""

@@ -1,0 +1,214 @@
+"""Operators of several values, with broadcasting, and reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mgcaffe.tools.convert.importing import arithmetic
+from mgcaffe.tools.convert.importing.activations import clipped
+from mgcaffe.tools.convert.importing.pooling import global_pooled
+from mgcaffe.tools.convert.importing.reductions import reduced
+from mgcaffe.tools.convert.importing.shapes import reshaped
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+from mgcaffe.tools.convert.onnx_in.operation import Known, Operation, Table
+
+
+def _operand(op: Operation, number: int) -> Value | Constant | float:
+    """Return an input: a constant of one value as a number, others as something that is not trained unless a weight."""
+    found = op.input(number)
+    if found is None:
+        op.refuse(f"its input {number} is missing")
+    if isinstance(found, Value):
+        return op.as_blob(found)
+    if not found.tensor.is_floating_point():
+        op.refuse(f"its input {number} holds {str(found.tensor.dtype).removeprefix('torch.')}, not floats")
+    return float(found.tensor.reshape(())) if found.tensor.numel() == 1 else found
+
+
+def _pair(op: Operation) -> tuple[Any, Any]:
+    """Return the two operands of an operator, whose shape is set."""
+    op.shape = op.broadcast(*(_shape(op.input(number)) for number in (0, 1)))
+    longest = max((each.shape for each in op.inputs[:2] if isinstance(each, Value)), key=len, default=())
+    if len(op.shape) > len(longest):
+        op.refuse(f"a constant gives the result {len(op.shape)} axes, which no layer does")
+    return _operand(op, 0), _operand(op, 1)
+
+
+def _shape(known: Known | None) -> Shape:
+    if isinstance(known, Constant):
+        return tuple(known.tensor.shape)
+    return known.shape if known is not None else ()
+
+
+def _plain(value: Any) -> Any:
+    """Return a constant as one that is not trained, so that it may be negated or inverted."""
+    return Constant(value.tensor) if isinstance(value, Constant) else value
+
+
+def add(op: Operation) -> Value:
+    """Eltwise SUM, Bias, or Power with a number."""
+    return arithmetic.sum_of(op, *_pair(op))
+
+
+def subtract(op: Operation) -> Value:
+    """As Add, with a coefficient of -1."""
+    one, two = _pair(op)
+    return arithmetic.sum_of(op, one, _plain(two), -1)
+
+
+def multiply(op: Operation) -> Value:
+    """Eltwise PROD, Scale, or Power with a number."""
+    return arithmetic.product_of(op, *_pair(op))
+
+
+def divide(op: Operation) -> Value:
+    """Power or Scale with the reciprocal, Eltwise PROD or Scale with the power -1."""
+    one, two = _pair(op)
+    if two == 0:
+        op.refuse("it divides by zero")
+    return arithmetic.quotient_of(op, one, _plain(two))
+
+
+def power(op: Operation) -> Value:
+    """Power, with a number as exponent."""
+    x, exponent = op.blob(), op.number(1, "exponent")
+    if exponent is None:
+        op.refuse("its exponent is missing")
+    return op.layer("Power", [x], power_param={"power": exponent})
+
+
+def total(op: Operation) -> Value:
+    """Eltwise SUM, or one after the other where shapes differ."""
+    return _summed(op, 1.0)
+
+
+def average(op: Operation) -> Value:
+    """Eltwise SUM with coefficients, or a sum and a Power."""
+    return _summed(op, 1 / max(1, len(op.inputs)))
+
+
+def _summed(op: Operation, factor: float) -> Value:
+    values = [_operand(op, number) for number in range(len(op.inputs))]
+    if not values:
+        op.refuse("it has no inputs")
+    blobs = [each for each in values if isinstance(each, Value)]
+    if len(blobs) == len(values) > 1 and len({each.shape for each in blobs}) == 1:
+        return op.layer("Eltwise", blobs, eltwise_param={"coeff": [factor] * len(blobs)} if factor != 1 else {})
+    if not blobs:
+        op.refuse("it computes with constants alone, which no layer does")
+    y: Any = blobs[0]
+    first = next(number for number, each in enumerate(values) if each is y)
+    for each in values[:first] + values[first + 1 :]:
+        shape = tuple(each.tensor.shape) if isinstance(each, Constant) else getattr(each, "shape", ())
+        op.shape = op.broadcast(y.shape, shape)
+        y = arithmetic.sum_of(op, y, each)
+    result: Value = y
+    return result if factor == 1 else op.layer("Power", [result], part="mean", power_param={"scale": factor})
+
+
+def maximum(op: Operation) -> Value:
+    """Eltwise MAX, or Clip (ReLU) with a number."""
+    return _extreme(op, smallest=False)
+
+
+def minimum(op: Operation) -> Value:
+    """Power, Eltwise MAX and Power: the largest of the negated values, negated; or Clip with a number."""
+    return _extreme(op, smallest=True)
+
+
+def _extreme(op: Operation, *, smallest: bool) -> Value:
+    if not op.inputs:
+        op.refuse("it has no inputs")
+    operands = [_operand(op, number) for number in range(len(op.inputs))]
+    numbers = [each for each in operands if isinstance(each, float)]
+    blobs = [op.as_blob(each) for each in operands if not isinstance(each, float)]
+    shapes = {each.shape for each in blobs}
+    if len(shapes) != 1:
+        op.refuse(f"shapes {' and '.join(map(str, sorted(shapes)))} differ; Eltwise takes one shape")
+    (op.shape,) = shapes
+    y = blobs[0]
+    if blobs[1:]:
+        if smallest:
+            blobs = [op.layer("Power", [each], part="negated", power_param={"scale": -1}) for each in blobs]
+        y = op.layer("Eltwise", blobs, eltwise_param={"operation": "MAX"})
+        if smallest:
+            y = op.layer("Power", [y], part="back", power_param={"scale": -1})
+    if numbers:
+        y = clipped(op, y, None, min(numbers)) if smallest else clipped(op, y, max(numbers), None)
+    return y
+
+
+def _axes(op: Operation, x: Value, since: int) -> list[int] | None:
+    """Return the axes of a reduction; None: it reduces none."""
+    given = op.listed("axes", 1, since)
+    if not given:
+        return None if op.integer("noop_with_empty_axes", 0) else list(range(len(x.shape)))
+    return op.axes(given, len(x.shape))
+
+
+def _reduction(operation: str, since: int = 18) -> Callable[[Operation], Value]:
+    """Return the function of a reduction; its axes are an input since that opset."""
+
+    def convert(op: Operation) -> Value:
+        x = op.blob()
+        axes = _axes(op, x, since)
+        if axes is None:
+            return x
+        keep = bool(op.integer("keepdims", 1))
+        op.shape = tuple(
+            1 if axis in axes else size for axis, size in enumerate(x.shape) if keep or axis not in axes
+        )  # fmt: skip
+        return reduced(op, x, operation, axes, keep_axes=keep)
+
+    convert.__doc__ = f"Reduction {operation}" + (", or a global Pooling over H and W." if operation == "MEAN" else ".")
+    return convert
+
+
+def length(op: Operation) -> Value:
+    """Reduction SUMSQ, Power."""
+    y = _reduction("SUMSQ")(op)
+    return op.layer("Power", [y], part="root", power_param={"power": 0.5})
+
+
+def largest(op: Operation) -> Value:
+    """Pooling MAX, global: over H and W alone."""
+    x = op.blob()
+    axes = _axes(op, x, 18)
+    if len(x.shape) != 4 or axes is None or sorted(axes) != [2, 3]:
+        op.refuse("it is not over H and W; no layer finds the largest value of other axes")
+    y = global_pooled(op, x, "MAX")
+    return y if op.integer("keepdims", 1) else reshaped(op, y, x.shape[:2], "flatten")
+
+
+def arg_max(op: Operation) -> Value:
+    """ArgMax, which of equal values takes the last."""
+    x = op.blob()
+    axis = op.axis(op.integer("axis", 0), len(x.shape))
+    if axis == 0:
+        op.refuse("it goes over the batch axis, over which no layer but a loss goes")
+    if not op.integer("select_last_index", 0):
+        op.refuse("of equal values it takes the first; ArgMax takes the last (select_last_index=1)")
+    op.shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    y = op.layer("ArgMax", [x], argmax_param={"axis": axis})
+    return y if op.integer("keepdims", 1) else reshaped(op, y, (*x.shape[:axis], *x.shape[axis + 1 :]), "reshape")
+
+
+OPERATORS: Table = {
+    "Add": add,
+    "Sub": subtract,
+    "Mul": multiply,
+    "Div": divide,
+    "Pow": power,
+    "Sum": total,
+    "Mean": average,
+    "Max": maximum,
+    "Min": minimum,
+    "ReduceMean": _reduction("MEAN"),
+    "ReduceSum": _reduction("SUM", 13),
+    "ReduceL1": _reduction("ASUM"),
+    "ReduceSumSquare": _reduction("SUMSQ"),
+    "ReduceL2": length,
+    "ReduceMax": largest,
+    "ArgMax": arg_max,
+}

@@ -1,0 +1,118 @@
+"""Operators that normalize: by running statistics, by those of an item, by neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgcaffe.tools.convert.importing import normalization
+from mgcaffe.tools.convert.importing.shapes import reshaped
+from mgcaffe.tools.convert.importing.values import Constant, Value
+from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
+
+
+def batch_norm(op: Operation) -> Value:
+    """BatchNorm and Scale."""
+    x = op.blob()
+    if len(x.shape) < 2:
+        op.refuse(f"its input has shape {x.shape}, without channels")
+    if op.integer("training_mode", 0) or (op.opset < 14 and any(op.node.outputs[1:])):
+        op.refuse("it normalizes by the batch, as in training", "export the model in evaluation mode")
+    channels = x.shape[1:2]
+    scale, bias, mean, variance = (
+        op.weight(number, what, channels) for number, what in enumerate(("scale", "B", "mean", "variance"), 1)
+    )
+    # Statistics have no names: exporters store equal tensors once, and these must not be shared with weights.
+    statistics = Constant(mean.tensor), Constant(variance.tensor)
+    momentum = op.real("momentum", 0.9)
+    if not 0 <= momentum < 1:
+        momentum = 0.9  # counts in training alone
+    return normalization.batch_norm(
+        op, x, (scale, bias), statistics, eps=op.real("epsilon", 1e-5), momentum=1 - momentum
+    )  # fmt: skip
+
+
+def layer_norm(op: Operation) -> Value:
+    """LayerNorm."""
+    x = op.blob()
+    if any(op.node.outputs[1:]):
+        _refuse_outputs(op)
+    axis = op.axis(op.integer("axis", -1), len(x.shape))
+    if axis == 0:
+        op.refuse("it normalizes over the batch axis, over which no layer but a loss goes")
+    weight = _whole(op, 1, "scale", x.shape[axis:])
+    bias = _whole(op, 2, "B", x.shape[axis:]) if op.input(2) is not None else None
+    axes = len(x.shape) - axis
+    return normalization.layer_norm(op, x, weight, bias, eps=op.real("epsilon", 1e-5), axes=axes)
+
+
+def _refuse_outputs(op: Operation) -> None:
+    """Refuse outputs behind the first that something reads."""
+    for name in op.node.outputs[1:]:
+        if name and (op.graph.readers.get(name) or name in op.graph.outputs):
+            op.refuse(f"'{name}' is read; the layer has only the first output")
+
+
+def _whole(op: Operation, number: int, what: str, shape: tuple[int, ...]) -> Constant:
+    """Return a parameter in the shape of all axes that are normalized."""
+    found = op.weight(number, what)
+    if tuple(found.tensor.shape) == shape:
+        return found
+    if op.broadcast(tuple(found.tensor.shape), shape) != shape:
+        op.refuse(f"its {what} has shape {tuple(found.tensor.shape)}, not {shape}")
+    return Constant(found.tensor.expand(shape).contiguous(), trained=True)
+
+
+def instance_norm(op: Operation) -> Value:
+    """LayerNorm over the image, and Scale."""
+    x = op.blob()
+    if len(x.shape) < 3:
+        op.refuse(f"its input has shape {x.shape}, without images")
+    scale, bias = op.weight(1, "scale", x.shape[1:2]), op.weight(2, "B", x.shape[1:2])
+    y = _centered(op, x, 2)
+    return op.layer("Scale", [y], part="scale", blobs=[scale, bias], scale_param={"bias_term": True})
+
+
+def _centered(op: Operation, x: Value, axis: int) -> Value:
+    param: dict[str, Any] = {"eps": op.real("epsilon", 1e-5), "affine": False, "axis": axis}
+    return op.layer("LayerNorm", [x], x.shape, layer_norm_param=param)
+
+
+def group_norm(op: Operation) -> Value:
+    """LayerNorm over the groups as one axis each, and Scale."""
+    x, groups = op.blob(), op.integer("num_groups", 0)
+    if len(x.shape) < 3 or groups < 1 or x.shape[1] % groups:
+        op.refuse(f"it makes {groups} groups of an input of shape {x.shape}")
+    count = x.shape[1] if op.opset >= 21 else groups
+    scale, bias = (
+        Constant(each.tensor.repeat_interleave(x.shape[1] // count), each.name, each.trained)
+        for each in (op.weight(1, "scale", (count,)), op.weight(2, "bias", (count,)))
+    )
+    values = x.shape[1] // groups
+    for size in x.shape[2:]:
+        values *= size
+    y = _centered(op, reshaped(op, x, (x.shape[0], groups, values), "groups"), 2)
+    y = reshaped(op, y, x.shape, "channels")
+    return op.layer("Scale", [y], part="scale", blobs=[scale, bias], scale_param={"bias_term": True})
+
+
+def neighbours(op: Operation) -> Value:
+    """LRN across channels."""
+    x, size = op.blob(), op.integer("size", 0)
+    if len(x.shape) != 4:
+        op.refuse(f"its input has shape {x.shape}; LRN takes (N, C, H, W)")
+    if size < 1 or size % 2 == 0 or size > 2 * x.shape[1] + 1:
+        op.refuse(f"its size is {size}; LRN takes an odd number of neighbours, and not more than there are")
+    defaults = {"local_size": 5, "alpha": 1.0, "beta": 0.75, "k": 1.0}
+    given = {
+        "local_size": size, "alpha": op.real("alpha", 1e-4), "beta": op.real("beta", 0.75), "k": op.real("bias", 1.0),
+    }  # fmt: skip
+    return op.layer("LRN", [x], lrn_param={name: each for name, each in given.items() if each != defaults[name]})
+
+
+OPERATORS: Table = {
+    "BatchNormalization": batch_norm,
+    "LayerNormalization": layer_norm,
+    "InstanceNormalization": instance_norm,
+    "GroupNormalization": group_norm,
+    "LRN": neighbours,
+}
