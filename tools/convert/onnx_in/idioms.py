@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -100,28 +101,31 @@ class _Search:
                 return one, number
         return None
 
-    def factors(self, name: str) -> tuple[list[str], float]:
-        """Return what is multiplied to a value, products within products opened, and the product of all numbers."""
-        number = self.number(name)
-        if number is not None:
-            return [], number
-        divided = self.maker(name, "Div")
-        divisor = self.number(divided.inputs[1]) if divided is not None else None
-        if divided is not None and divisor:
-            names, number = self.factors(divided.inputs[0])
-            return names, number / divisor
-        node = self.maker(name, "Mul")
-        if node is None:
-            return [name], 1.0
-        one, two = self.factors(node.inputs[0]), self.factors(node.inputs[1])
-        return [*one[0], *two[0]], one[1] * two[1]
+    def peeled(self, name: str) -> tuple[str, float]:
+        """Return what numbers are multiplied to, and their product."""
+        product = 1.0
+        while True:
+            divided = self.maker(name, "Div")
+            divisor = self.number(divided.inputs[1]) if divided is not None else None
+            if divided is not None and divisor:
+                name, product = divided.inputs[0], product / divisor
+                continue
+            found = self.terms(name, "Mul")
+            if found is None:
+                return name, product
+            name, product = found[0], product * found[1]
 
     def gate(self, node: Node, number: float) -> Iterator[tuple[str, str]]:
-        """Give both ways to read a product of two values and that number."""
-        names, found = self.factors(node.outputs[0])
-        if len(names) == 2 and math.isclose(found, number, rel_tol=_CLOSE):
-            yield names[0], names[1]
-            yield names[1], names[0]
+        """Give all ways to read a product of two values and that number."""
+        name, outside = self.peeled(node.outputs[0])
+        product = self.maker(name, "Mul")
+        if product is None:
+            return
+        choices = [[(each, 1.0), self.peeled(each)] for each in product.inputs[:2]]
+        for (one, first), (two, second) in itertools.product(*choices):
+            if _is(outside * first * second, number):
+                yield one, two
+                yield two, one
 
 
 def _layer(kind: str, **fields: Any) -> Make:
@@ -132,6 +136,17 @@ def _is(number: float | None, wanted: float) -> bool:
     return number is not None and math.isclose(number, wanted, rel_tol=_CLOSE)
 
 
+def _multiple(search: _Search, name: str, x: str) -> float | None:
+    """Return how many times x a value is; None where it is none of it."""
+    if name == x:
+        return 1.0
+    inner, number = search.peeled(name)
+    if inner == x:
+        return number
+    found = search.terms(name, "Mul")
+    return found[1] if found is not None and found[0] == x else None
+
+
 def _gelu(search: _Search, last: Node) -> Idiom | None:
     """Match x (1 + erf(x / sqrt(2))) / 2, and the form with tanh."""
     for x, gate in search.gate(last, 0.5):
@@ -140,8 +155,7 @@ def _gelu(search: _Search, last: Node) -> Idiom | None:
             continue
         erf, tanh = search.maker(more[0], "Erf"), search.maker(more[0], "Tanh")
         if erf is not None:
-            names, factor = search.factors(erf.inputs[0])
-            if names == [x] and _is(factor, math.sqrt(0.5)):
+            if _is(_multiple(search, erf.inputs[0], x), math.sqrt(0.5)):
                 return Idiom(x, _layer("GELU"))
         if tanh is not None and _is_cubic(search, tanh.inputs[0], x):
             return Idiom(x, _layer("GELU", gelu_param={"approximate": "TANH"}))
@@ -150,24 +164,28 @@ def _gelu(search: _Search, last: Node) -> Idiom | None:
 
 def _is_cubic(search: _Search, name: str, x: str) -> bool:
     """Return whether a value is sqrt(2 / pi) (x + 0.044715 x^3)."""
-    names, factor = search.factors(name)
-    total = search.maker(names[0], "Add") if len(names) == 1 else None
+    name, factor = search.peeled(name)
+    total = search.maker(name, "Add")
     if total is None or not _is(factor, math.sqrt(2 / math.pi)) or x not in total.inputs:
         return False
-    other = total.inputs[1 if total.inputs[0] == x else 0]
-    powers, factor = search.factors(other)
-    if len(powers) == 1:
-        cube = search.maker(powers[0], "Pow")
-        return cube is not None and cube.inputs[0] == x and search.number(cube.inputs[1]) == 3 and _is(factor, 0.044715)
-    return powers == [x, x, x] and _is(factor, 0.044715)
+    name, factor = search.peeled(total.inputs[1 if total.inputs[0] == x else 0])
+    power, product = search.maker(name, "Pow"), search.maker(name, "Mul")
+    if not _is(factor, 0.044715):
+        return False
+    if power is not None:
+        return power.inputs[0] == x and search.number(power.inputs[1]) == 3
+    if product is None or x not in product.inputs:
+        return False
+    square = search.maker(product.inputs[0 if product.inputs[1] == x else 1], "Mul")
+    return square is not None and list(square.inputs) == [x, x]
 
 
 def _swish(search: _Search, last: Node) -> Idiom | None:
     """Match x sigmoid(beta x)."""
     for x, gate in search.gate(last, 1):
         sigmoid = search.maker(gate, "Sigmoid")
-        names, beta = search.factors(sigmoid.inputs[0]) if sigmoid is not None else ([], 1.0)
-        if names == [x]:
+        beta = _multiple(search, sigmoid.inputs[0], x) if sigmoid is not None else None
+        if beta is not None:
             return Idiom(x, _layer("Swish", swish_param={"beta": beta} if beta != 1 else {}))
     return None
 
@@ -192,8 +210,8 @@ def _has_sixth(node: Node) -> bool:
 
 def _hard_sigmoid(search: _Search, last: Node) -> Idiom | None:
     """Match min(max(x + 3, 0), 6) / 6."""
-    names, number = search.factors(last.outputs[0])
-    x = _clipped_from(search, names[0]) if len(names) == 1 and _is(number, 1 / 6) else None
+    name, number = search.peeled(last.outputs[0])
+    x = _clipped_from(search, name) if _is(number, 1 / 6) else None
     return None if x is None else Idiom(x, _layer("HardSigmoid"))
 
 

@@ -123,7 +123,8 @@ class _Import:
             if name and result is not None:
                 self.known[name] = result
                 if isinstance(result, Value) and not result.pad and result.blob not in self.inputs:
-                    self.values.setdefault(result.blob, name)
+                    taken = result.blob in self.values and name not in self.graph.outputs
+                    self.values[result.blob] = self.values[result.blob] if taken else name
 
     def _refuse_unknown(self, nodes: Sequence[Node]) -> None:
         """Refuse the first operator that the table lacks, and count all of them."""

@@ -1,0 +1,218 @@
+"""Every operator of the tables, at the versions that differ: the layers that it becomes compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mgcaffe.tools.convert.onnx_in.operators import OPERATORS
+from tests.support.onnx_models import SHAPE, converted, model
+from tests.support.torchkit import types_of
+
+W = (6, 4, 3, 3)
+EVEN = (2, 3, 8, 8)
+ODD = (2, 3, 7, 8)
+ROOT = 2**0.5
+
+# Opset, nodes, weights, shape of x, types of the layers.
+CASES = {
+    "conv": (9, "y = Conv (x, w, b)", {"w": W, "b": (6,)}, SHAPE, "Convolution"),
+    "conv fields": (11, "y = Conv <group=2, strides=[2,1], dilations=[1,2], pads=[1,2,1,2]> (x, w)",
+                    {"w": (6, 2, 3, 3)}, SHAPE, "Convolution"),
+    "conv 1d": (11, "y = Conv <pads=[1,1]> (x, w)", {"w": (5, 4, 3)}, (2, 4, 9), "Convolution"),
+    "conv 3d": (11, "y = Conv (x, w)", {"w": (3, 2, 1, 2, 3)}, (2, 2, 4, 4, 4), "Convolution"),
+    "conv same, odd": (11, 'y = Conv <auto_pad="SAME_UPPER">(x, w)', {"w": W}, SHAPE, "Convolution"),
+    "conv same": (11, 'y = Conv <auto_pad="SAME_UPPER", strides=[2,2]>(x, w)', {"w": W}, SHAPE,
+                  "Convolution Slice Slice Silence"),
+    "conv same, lower": (11, 'y = Conv <auto_pad="SAME_LOWER", strides=[2,2]>(x, w)', {"w": W}, SHAPE, "Convolution"),
+    "conv valid": (11, 'y = Conv <auto_pad="VALID">(x, w)', {"w": W}, SHAPE, "Convolution"),
+    "conv pads": (11, "y = Conv <pads=[2,0,0,3]>(x, w)", {"w": W}, SHAPE, "Convolution Slice Slice Silence"),
+    "pad conv": (11, "z = Pad(x, p) y = Conv <strides=[2,2]>(z, w)", {"w": W, "p": [0, 0, 1, 1, 0, 0, 1, 1]}, SHAPE,
+                 "Convolution"),
+    "pad conv, old": (9, "z = Pad<pads=[0,0,0,1,0,0,1,2]>(x) y = Conv <pads=[1,0,1,0]>(z, w)", {"w": W}, SHAPE,
+                      "Convolution Slice Slice Silence"),
+    "pad axes": (18, "z = Pad(x, p, , a) y = Conv(z, w)", {"w": W, "p": [1, 1], "a": [-1]}, SHAPE, "Convolution"),
+    "pads pool": (13, "r = Relu(x) z = Pad(r, p) y = MaxPool <kernel_shape=[3,3], strides=[2,2]>(z)",
+                  {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, ODD, "ReLU Pooling"),
+    "pad average": (13, "z = Pad(x, p) y = AveragePool <kernel_shape=[3,3]>(z)", {"p": [0, 0, 1, 0, 0, 0, 0, 1]}, ODD,
+                    "Pooling Slice Slice Silence"),
+    "deconv": (11, "y = ConvTranspose <strides=[2,2], pads=[1,1,1,1], group=2>(x, w, b)",
+               {"w": (4, 3, 3, 3), "b": (6,)}, SHAPE, "Deconvolution"),
+    "deconv more": (11, "y = ConvTranspose <strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, w)",
+                    {"w": (4, 3, 3, 3)}, SHAPE, "Deconvolution Slice Slice Silence"),
+    "deconv shape": (11, "y = ConvTranspose <strides=[2,2], output_shape=[12,12]>(x, w)", {"w": (4, 3, 3, 3)}, SHAPE,
+                     "Deconvolution Slice Slice Silence"),
+    "gemm": (9, "y = Gemm(x, w, b)", {"w": (6, 5), "b": (5,)}, (3, 6), "InnerProduct"),
+    "gemm fields": (13, "y = Gemm <transB=1, alpha=0.5, beta=2.0>(x, w, b)", {"w": (5, 6), "b": 0.5}, (3, 6),
+                    "InnerProduct"),
+    "gemm row": (11, "y = Gemm(x, w, b)", {"w": (6, 5), "b": (1, 5)}, (3, 6), "InnerProduct"),
+    "gemm computed": (11, "z = Gemm(x, w) y = Gemm <beta=3.0>(x, w, z)", {"w": (6, 5)}, (3, 6),
+                      "InnerProduct InnerProduct Eltwise"),
+    "matmul": (9, "y = MatMul(x, w)", {"w": (6, 5)}, (3, 2, 6), "InnerProduct"),
+    "matmul bias": (9, "z = MatMul(x, w) y = Add(b, z)", {"w": (6, 5), "b": (5,)}, (3, 6), "InnerProduct"),
+    "matmul read twice": (9, "z = MatMul(x, w) a = Add(b, z) y = Mul(a, z)", {"w": (6, 5), "b": (5,)}, (3, 6),
+                          "InnerProduct Bias Eltwise"),
+    "prelu": (9, "y = PRelu(x, s)", {"s": (4, 1, 1)}, SHAPE, "PReLU"),
+    "prelu shared": (16, "y = PRelu(x, s)", {"s": (1, 1, 1)}, SHAPE, "PReLU"),
+    "batch norm": (9, "y = BatchNormalization <epsilon=0.01, momentum=0.8>(x, s, b, m, v)",
+                   {"s": (4,), "b": (4,), "m": (4,), "v": (4,)}, SHAPE, "BatchNorm Scale"),
+    "batch norm, stored once": (15, "y = BatchNormalization(x, s, b, b, s)", {"s": (4,), "b": (4,)}, SHAPE,
+                                "BatchNorm Scale"),
+    "layer norm": (17, "y = LayerNormalization <axis=2>(x, s, b)", {"s": (6, 6), "b": (6,)}, SHAPE, "LayerNorm"),
+    "layer norm, no bias": (17, "y = LayerNormalization <epsilon=0.5>(x, s)", {"s": (6,)}, SHAPE, "LayerNorm"),
+    "layer norm, written out": (
+        13, "m = ReduceMean<axes=[-1]>(x) d = Sub(x, m) q = Pow(d, two) v = ReduceMean<axes=[-1]>(q) e = Add(v, eps)"
+        "r = Sqrt(e) n = Div(d, r) g = Mul(n, s) y = Add(g, b)",
+        {"two": 2.0, "eps": 1e-3, "s": (6,), "b": (6,)}, SHAPE, "LayerNorm"),
+    "layer norm, written out by axes from the front": (
+        13, "m = ReduceMean<axes=[3]>(x) d = Sub(x, m) q = Mul(d, d) v = ReduceMean<axes=[3]>(q) e = Add(eps, v)"
+        "r = Sqrt(e) y = Div(d, r)", {"eps": 1e-3}, SHAPE,
+        "Reduction Reshape Power Reshape Bias Eltwise Reduction Reshape Power Power Power Reshape Scale"),
+    "instance norm": (9, "y = InstanceNormalization <epsilon=0.1>(x, s, b)", {"s": (4,), "b": (4,)}, SHAPE,
+                      "LayerNorm Scale"),
+    "group norm": (21, "y = GroupNormalization <num_groups=2>(x, s, b)", {"s": (4,), "b": (4,)}, SHAPE,
+                   "Reshape LayerNorm Reshape Scale"),
+    "lrn": (9, "y = LRN <size=3, alpha=0.5, beta=0.6, bias=2.0>(x)", {}, SHAPE, "LRN"),
+    "activations": (
+        20, "a = Relu(x) b = Elu<alpha=0.5>(x) c = Selu(x) d = Gelu(x) e = Gelu<approximate=\"tanh\">(x) f = Sigmoid(x)"
+        "g = HardSigmoid(x) h = HardSwish(x) i = Mish(x) j = Tanh(x) k = Softplus(x) l = LeakyRelu<alpha=0.2>(x)"
+        "m = Neg(x) n = Abs(x) o = Exp(m) p = Log(o) q = Sqrt(n) r = Reciprocal(o)"
+        "y = Sum(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)", {}, SHAPE,
+        "ReLU ELU ELU Power GELU GELU Sigmoid HardSigmoid HardSwish BNLL TanH Eltwise TanH BNLL ReLU Power AbsVal Exp"
+        " Log Power Power Eltwise"),
+    "swish": (24, "y = Swish<alpha=1.5>(x)", {}, SHAPE, "Swish"),
+    "clip, old": (9, "a = Clip<min=-0.5, max=0.5>(x) b = Clip<min=0.0>(x) c = Clip(x) y = Sum(a, b, c)", {}, SHAPE,
+                  "Clip ReLU Eltwise"),
+    "clip": (11, "a = Clip(x, l, h) b = Clip(x, z, s) y = Add(a, b)", {"l": -1.0, "h": 0.5, "z": 0.0, "s": 6.0}, SHAPE,
+             "Clip ReLU6 Eltwise"),
+    "clip, open": (13, "y = Clip(x, , h)", {"h": 0.5}, SHAPE, "Clip"),
+    "softmax, old": (11, "y = Softmax(x)", {}, SHAPE, "Flatten Softmax Reshape"),
+    "softmax, old, last": (11, "y = Softmax<axis=-1>(x)", {}, SHAPE, "Softmax"),
+    "softmax, old, middle": (11, "y = Softmax<axis=2>(x)", {}, SHAPE, "Reshape Softmax Reshape"),
+    "softmax": (13, "a = Softmax(x) b = Softmax<axis=1>(x) y = Add(a, b)", {}, SHAPE, "Softmax Softmax Eltwise"),
+    "log softmax": (13, "y = LogSoftmax<axis=1>(x)", {}, SHAPE, "Softmax Log"),
+    "dropout, old": (9, "a = Relu(x) y = Dropout<ratio=0.25>(a)", {}, SHAPE, "ReLU Dropout"),
+    "dropout": (13, "a = Relu(x) y, m = Dropout(a, r)", {"r": 0.25}, SHAPE, "ReLU Dropout"),
+    "identity, cast": (13, "a = Identity(x) b = Relu(a) c = Cast<to=11>(b) d = Cast<to=1>(c) y = Tanh(d)", {}, SHAPE,
+                       "ReLU TanH"),
+    "sums": (13, "a = Add(x, c) b = Add(t, a) d = Sub(b, c) e = Sub(d, t) f = Sub(t, e) g = Add(f, x) y = Sub(g, x)",
+             {"c": 2.0, "t": (4, 1, 1)}, SHAPE, "Power Bias Power Bias Power Bias Eltwise Eltwise"),
+    "products": (13, "a = Mul(x, c) b = Mul(a, t) d = Div(b, c) e = Div(d, t) f = Mul(e, x) g = Exp(f) h = Div(x, g)"
+                 "i = Div(c, g) j = Div(t, g) k = Mul(i, j) y = Mul(h, k)", {"c": 2.0, "t": (1, 4, 1, 1)}, SHAPE,
+                 "Power Scale Power Scale Eltwise Exp Power Eltwise Power Power Power Scale Eltwise Eltwise"),
+    "pow": (13, "a = Abs(x) y = Pow(a, e)", {"e": 1.5}, SHAPE, "AbsVal Power"),
+    "one a channel": (13, "a = GlobalAveragePool(x) b = Sigmoid(a) c = Mul(x, b) y = Sub(c, a)", {}, SHAPE,
+                      "Pooling Sigmoid Flatten Scale Power Flatten Bias"),
+    "several": (13, "a = Relu(x) b = Tanh(x) c = Mean(x, a, b) d = Max(x, a, b) e = Min(x, a) f = Max(x, n)"
+                "g = Min(x, n) h = Sum(x, t) i = Mean(t, x) y = Sum(c, d, e, f, g, h, i)", {"n": 0.5, "t": (4, 1, 1)},
+                SHAPE, "ReLU TanH Eltwise Eltwise Power Power Eltwise Power Clip Clip Bias Bias Power Eltwise"),
+    "reductions, old": (13, "a = ReduceMean<axes=[2,3]>(x) b = ReduceSum(x, k) c = ReduceL1<axes=[3,2]>(x)"
+                        "d = ReduceSumSquare<axes=[-1,-2]>(x) e = ReduceL2<axes=[2,3]>(x) f = ReduceMax<axes=[2,3]>(x)"
+                        "y = Sum(a, b, c, d, e, f)", {"k": [2, 3]}, SHAPE,
+                        "Pooling Reduction Reshape Reduction Reshape Reduction Reshape Reduction Reshape Power Pooling"
+                        " Eltwise"),
+    "reductions": (18, "a = ReduceMean<keepdims=0>(x, k) b = ReduceMax<keepdims=0>(x, k)"
+                   "c = ReduceSum<keepdims=0>(x, k) y = Sum(a, b, c)", {"k": [2, 3]}, SHAPE,
+                   "Pooling Flatten Pooling Flatten Reduction Eltwise"),
+    "no reduction": (18, "a = ReduceMean<noop_with_empty_axes=1>(x) y = Relu(a)", {}, SHAPE, "ReLU"),
+    "arg max": (13, "a = Relu(x) y = ArgMax<axis=1, select_last_index=1, keepdims=0>(a)", {}, SHAPE,
+                "ReLU ArgMax Reshape"),
+    "max pool": (9, "y = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x)", {}, ODD, "Pooling"),
+    "max pool ceil": (11, "y = MaxPool<kernel_shape=[3,2], strides=[2,2], ceil_mode=1>(x)", {}, ODD, "Pooling"),
+    "max pool same": (11, 'y = MaxPool<kernel_shape=[2,2], strides=[2,2], auto_pad="SAME_UPPER">(x)', {}, ODD,
+                      "Pooling"),
+    "max pool same, overlapping": (11, 'y = MaxPool<kernel_shape=[3,3], strides=[2,2], auto_pad="SAME_UPPER">(x)', {},
+                                   EVEN, "Pooling"),
+    "max pool same, lower": (11, 'y = MaxPool<kernel_shape=[3,3], strides=[2,2], auto_pad="SAME_LOWER">(x)', {}, EVEN,
+                             "Pooling"),
+    "max pool pads": (11, "y = MaxPool<kernel_shape=[3,3], pads=[0,0,2,1]>(x)", {}, EVEN,
+                      "Pooling Slice Slice Silence"),
+    "average": (9, "y = AveragePool<kernel_shape=[2,3], strides=[1,2]>(x)", {}, ODD, "Pooling"),
+    "average, padding counted": (
+        11, "y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], count_include_pad=1>(x)", {}, ODD,
+        "Pooling"),
+    "average, padding not counted": (11, "y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x)", {},
+                                     ODD, "Pooling Scale"),
+    "average ceil": (19, "y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], ceil_mode=1>(x)", {}, EVEN,
+                     "Pooling Scale"),
+    "average same": (11, 'y = AveragePool<kernel_shape=[3,3], strides=[2,2], auto_pad="SAME_UPPER">(x)', {}, EVEN,
+                     "Pooling"),
+    "global": (9, "a = GlobalAveragePool(x) b = GlobalMaxPool(x) y = Add(a, b)", {}, SHAPE, "Pooling Pooling Eltwise"),
+    "global 1d": (9, "y = GlobalAveragePool(x)", {}, (2, 3, 5), "Reduction Reshape"),
+    "reshape": (9, "y = Reshape(x, s)", {"s": [0, 2, -1, 6]}, SHAPE, "Reshape"),
+    "reshape computed": (
+        13, "s = Shape(x) n = Gather<axis=0>(s, zero) u = Unsqueeze(n, axes) t = Concat<axis=0>(u, minus)"
+        "y = Reshape(x, t)", {"zero": np.array(0), "axes": [0], "minus": [-1]}, SHAPE, "Flatten"),
+    "reshape of a later shape": (
+        15, "a = Relu(x) s = Shape<start=0, end=2>(a) t = Concat<axis=0>(s, m) y = Reshape(x, t)", {"m": [36]}, SHAPE,
+        "Reshape"),
+    "flatten": (9, "y = Flatten(x)", {}, SHAPE, "Flatten"),
+    "flatten behind": (11, "y = Flatten<axis=-1>(x)", {}, SHAPE, "Reshape"),
+    "squeeze": (11, "a = Unsqueeze<axes=[2]>(x) b = Tanh(a) y = Squeeze<axes=[2]>(b)", {}, SHAPE,
+                "Reshape TanH Reshape"),
+    "squeeze by input": (13, "a = Unsqueeze(x, k) b = Tanh(a) y = Squeeze(b, k)", {"k": [-1]}, SHAPE,
+                         "Reshape TanH Reshape"),
+    "squeeze all": (13, "a = GlobalAveragePool(x) y = Squeeze(a)", {}, SHAPE, "Pooling Flatten"),
+    "transpose": (9, "y = Transpose<perm=[0,2,3,1]>(x)", {}, SHAPE, "Permute"),
+    "concat": (9, "a = Relu(x) b = Concat<axis=1>(x, a) c = Tanh(b) y = Concat<axis=-1>(b, c)", {}, SHAPE,
+               "ReLU Concat TanH Concat"),
+    "split, old": (11, "a, b = Split<axis=1, split=[1,3]>(x) y = Concat<axis=1>(b, a)", {}, SHAPE, "Slice Concat"),
+    "split": (13, "a, y = Split<axis=1>(x, s)", {"s": [1, 3]}, SHAPE, "Slice Silence"),
+    "split, uneven": (18, "a, b = Split<axis=2, num_outputs=2>(x) y = Relu(a)", {}, ODD, "Slice ReLU Silence"),
+    "slice, old": (9, "y = Slice<starts=[1,-4], ends=[3,100], axes=[1,3]>(x)", {}, SHAPE, "Slice Slice Silence"),
+    "slice": (13, "a = Slice(x, s, e, k, p) b = Slice(x, e, f, k) y = Concat<axis=1>(b, a)",
+              {"s": [0], "e": [1], "f": [4], "k": [1], "p": [1]}, SHAPE, "Slice Concat"),
+    "overlapping slices": (13, "a = Slice(x, s, t, k) b = Slice(x, t, e, k) c = Slice(x, s, e, k) d = Mul(a, b)"
+                           "f = Add(a, d) y = Concat<axis=1>(c, f)", {"s": [0], "t": [2], "e": [4], "k": [1]}, SHAPE,
+                           "Slice Eltwise Eltwise Concat"),
+    "gather": (13, "a = Gather<axis=1>(x, i) b = Gather<axis=-1>(a, j) y = Gather<axis=1>(b, l)",
+               {"i": np.array(-1), "j": [2, 3, 4], "l": np.array([[0, 1], [2, 3]])}, SHAPE,
+               "Slice Reshape Slice Slice Reshape Silence"),
+    "tile": (13, "a = Tile(x, r) y = Expand(a, s)", {"r": [1, 1, 2, 1], "s": [3, 1, 12, 6]}, SHAPE, "Tile"),
+    "expand": (13, "a = GlobalAveragePool(x) y = Expand(a, s)", {"s": [3, 1, 2, 3]}, SHAPE, "Pooling Tile Tile"),
+    "depth to space": (13, 'a = DepthToSpace<blocksize=2>(x) b = SpaceToDepth<blocksize=2>(a)'
+                       'y = DepthToSpace<blocksize=2, mode="CRD">(b)', {}, SHAPE, "Reshape Permute Reshape " * 3),
+    "channel shuffle": (13, "a = Reshape(x, s) b = Transpose<perm=[0,2,1,3,4]>(a) y = Reshape(b, t)",
+                        {"s": [3, 2, 2, 6, 6], "t": [3, -1, 6, 6]}, SHAPE, "ShuffleChannel"),
+    "no channel shuffle": (13, "a = Reshape(x, s) b = Transpose<perm=[0,3,2,1,4]>(a) y = Reshape(b, t)",
+                           {"s": [3, 2, 2, 6, 6], "t": [3, -1, 6, 6]}, SHAPE, "Reshape Permute Reshape"),
+    "upsample": (9, "y = Upsample(x, s)", {"s": np.array([1, 1, 2, 3], np.float32)}, SHAPE, "Deconvolution"),
+    "resize 10": (10, "y = Resize(x, s)", {"s": np.array([1, 1, 3, 3], np.float32)}, SHAPE, "Deconvolution"),
+    "resize": (13, "y = Resize(x, , s)", {"s": np.array([1, 1, 2, 2], np.float32)}, SHAPE, "Deconvolution"),
+    "resize as in PyTorch": (
+        11, 'y = Resize<coordinate_transformation_mode="asymmetric", nearest_mode="floor">(x, r, s)',
+        {"r": np.zeros(0, np.float32), "s": np.array([1, 1, 3, 2], np.float32)}, SHAPE, "Deconvolution"),
+    "resize corners": (
+        13, 'y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(x, , , s)', {"s": [3, 4, 11, 3]},
+        SHAPE, "Interp"),
+    "resize axes": (18, "y = Resize<axes=[2,3]>(x, , , s)", {"s": [12, 18]}, SHAPE, "Deconvolution"),
+    "gelu": (13, "a = Div(x, r) b = Erf(a) c = Add(b, one) d = Mul(x, c) y = Mul(d, half)",
+             {"r": ROOT, "one": 1.0, "half": 0.5}, SHAPE, "GELU"),
+    "gelu, other order": (13, "h = Mul(half, x) a = Mul(x, r) b = Erf(a) c = Add(one, b) y = Mul(h, c)",
+                          {"r": 1 / ROOT, "one": 1.0, "half": 0.5}, SHAPE, "GELU"),
+    "gelu by tanh": (13, "p = Pow(x, three) a = Mul(p, k) b = Add(x, a) c = Mul(b, r) d = Tanh(c) e = Add(d, one)"
+                     "f = Mul(x, e) y = Mul(f, half)",
+                     {"three": 3.0, "k": 0.044715, "r": (2 / np.pi) ** 0.5, "one": 1.0, "half": 0.5}, SHAPE, "GELU"),
+    "swish, written out": (13, "a = Sigmoid(x) b = Mul(x, a) c = Mul(b, k) d = Sigmoid(c) y = Mul(d, b)", {"k": 1.5},
+                           SHAPE, "Swish Swish"),
+    "hard swish, written out": (
+        13, "a = Add(x, three) b = Clip(a, z, s) c = Mul(x, b) d = Div(c, s) e = Add(d, three) f = Clip(e, z, s)"
+        "g = Div(f, s) h = HardSigmoid<alpha=0.1666666716337204>(g) y = Mul(h, g)", {"three": 3.0, "z": 0.0, "s": 6.0},
+        SHAPE, "HardSwish HardSigmoid HardSwish"),
+    "hard swish, read elsewhere": (
+        11, "a = Add(x, three) b = Clip(a, z, s) c = Mul(x, b) d = Div(c, s) y = Add(d, b)",
+        {"three": 3.0, "z": 0.0, "s": 6.0}, SHAPE, "Power ReLU6 Eltwise Power Eltwise"),
+    "constants": (13, "c = Constant<value_float=2.0>() r = ConstantOfShape<value=float[1]{3.0}>(s) t = Mul(r, c)"
+                  "u = Transpose(w) v = Exp(t) y = Gemm(x, u, v)", {"s": [5], "w": (5, 6)}, (3, 6), "InnerProduct"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_becomes_layers_that_compute_the_same(name, tmp_path):
+    opset, body, weights, shape, types = CASES[name]
+    assert types_of(converted(model(body, weights, opset=opset, shape=shape), tmp_path)) == types.split()
+
+
+def test_every_operator_has_a_case():
+    said = " ".join(body for _, body, *_ in CASES.values())
+    assert not [name for name in OPERATORS if f"={name}(" not in said.replace(" ", "").replace("<", "(")]
