@@ -1,21 +1,27 @@
-"""Converts torchvision's classification models and compares both sides: the tables of docs/converting_pytorch.md.
+"""Converts torchvision's classification models and compares both sides: the tables of docs/converting_*.md.
 
-    python benchmarks/torchvision_models.py [--only NAME...] [--write]
+    python benchmarks/torchvision_models.py [--only NAME...] [--onnx] [--write]
 
 Each model has seeded weights, and seeded statistics and factors in its normalization layers. It is exported in
 evaluation mode, made a net, and both run on the same seeded image. Of ten models of different families one training
 step is compared as well, in float64: loss and gradients of all parameters, dropout off, BatchNorm by the batch.
 
-`--write` replaces the tables in docs/converting_pytorch.md. Needs torchvision (`pip install --no-deps torchvision`).
+With `--onnx` each model goes through both exporters of torch.onnx and ONNX in instead; onnxruntime is the other side.
+
+`--write` replaces the tables in docs/converting_pytorch.md, or docs/converting_onnx.md. Needs torchvision
+(`pip install --no-deps torchvision`), and with `--onnx` onnx, onnxruntime and onnxscript.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import re
 import sysconfig
+import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,13 +30,15 @@ import numpy as np
 import torch
 
 from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.onnx_files import read_onnx
+from mgcaffe.tools.convert.onnx_side import OnnxSide
 from mgcaffe.tools.convert.proof import compare, seeded_inputs
 from mgcaffe.tools.convert.torch_in.importer import import_program
 from mgcaffe.tools.convert.torch_in.program import export_module
 from mgcaffe.tools.convert.torch_side import TorchSide, training_step
 from mgcaffe.tools.convert.training_step import caffe_training_step, largest_difference
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "converting_pytorch.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 MODELS = """
 alexnet convnext_tiny convnext_small convnext_base densenet121 densenet161 densenet169 densenet201
 efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5 efficientnet_b6
@@ -52,6 +60,8 @@ SIZES = {"alexnet": 224, "vgg": 224, "inception_v3": 96}
 SIZE = 64
 CLASSES = 1000
 STEP_BATCH = 4
+EXPORTERS = {"TorchScript": False, "torch.export": True}
+"""By the name in the table, what `dynamo` is for torch.onnx.export."""
 
 
 def import_torchvision() -> Any:
@@ -90,14 +100,28 @@ def size_of(name: str) -> int:
     return next((size for start, size in SIZES.items() if name.startswith(start)), SIZE)
 
 
-def evaluate(name: str, program: Any, model: Any) -> tuple[float, float]:
+def evaluate(model: Any, theirs: Any) -> tuple[float, float]:
     """Return the largest relative difference of the output, and of any value of the graph, in evaluation mode."""
-    ours, theirs = CaffeSide(model.build()), TorchSide(program)
+    ours = CaffeSide(model.build())
     inputs = seeded_inputs(ours.inputs)
     expected = theirs.run({model.names[blob]: values for blob, values in inputs.items()})
     found = compare(ours.run(inputs), expected, model.names)
     output = next(each for each in found if model.names[each.name] == theirs.outputs[0])
     return output.largest_relative, found[0].largest_relative
+
+
+def export_onnx(name: str, path: Path, *, dynamo: bool) -> None:
+    """Write a model as an ONNX file, with one of the exporters of torch.onnx."""
+    size = size_of(name)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            example = (torch.zeros(1, 3, size, size),)
+            torch.onnx.export(seeded_model(name).eval(), example, str(path), dynamo=dynamo, verbose=False)
+    finally:
+        logging.disable(disabled)
 
 
 def train(name: str) -> tuple[float, float, int]:
@@ -124,7 +148,7 @@ def rows_of_evaluation(names: list[str]) -> Iterator[str]:
         program = export_module(seeded_model(name), (1, 3, size, size), name)
         model = import_program(program, name=name, file=name)
         layers = len(model.source.param.layer)
-        output, worst = evaluate(name, program, model)
+        output, worst = evaluate(model, TorchSide(program))
         print(f"  {name}: {time.perf_counter() - started:.1f} s", flush=True)
         yield f"| {name} | {size} | {layers} | {output:.1e} | {worst:.1e} |"
         del program, model
@@ -142,30 +166,55 @@ def rows_of_training(names: list[str]) -> Iterator[str]:
         gc.collect()
 
 
-def write(tables: dict[str, str]) -> None:
-    """Replace the tables in the page, between their marks."""
-    text = PAGE.read_text(encoding="utf-8")
+def rows_of_onnx(names: list[str]) -> Iterator[str]:
+    """Give the lines of the table of models that went through ONNX."""
+    yield "| model | image | " + " | ".join(f"{name}: layers | output | any blob" for name in EXPORTERS) + " |"
+    yield "|---" * (2 + 3 * len(EXPORTERS)) + "|"
+    for name in names:
+        started = time.perf_counter()
+        cells: list[Any] = [name, size_of(name)]
+        for dynamo in EXPORTERS.values():
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "net.onnx"
+                export_onnx(name, path, dynamo=dynamo)
+                model = read_onnx(path)
+                output, worst = evaluate(model, OnnxSide(path))
+            cells += [len(model.source.param.layer), f"{output:.1e}", f"{worst:.1e}"]
+            del model
+            gc.collect()
+        row = f"| {' | '.join(map(str, cells))} |"
+        print(f"  {row} {time.perf_counter() - started:.1f} s", flush=True)
+        yield row
+
+
+def write(page: Path, tables: dict[str, str]) -> None:
+    """Replace the tables in a page, between their marks."""
+    text = page.read_text(encoding="utf-8")
     for mark, table in tables.items():
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->\n"
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
         text = f"{before}{begin}{table}\n{end}{after}"
-    PAGE.write_text(text, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=MODELS, default=MODELS, metavar="NAME", help="these models alone")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/converting_pytorch.md")
+    parser.add_argument("--onnx", action="store_true", help="through torch.onnx and ONNX in")
+    parser.add_argument("--write", action="store_true", help="put the tables into the page in docs/")
     options = parser.parse_args()
-    tables = {
-        "evaluation": "\n".join(rows_of_evaluation(options.only)),
-        "training": "\n".join(rows_of_training([name for name in TRAINED if name in options.only])),
-    }
+    if options.onnx:
+        page, tables = DOCS / "converting_onnx.md", {"evaluation": "\n".join(rows_of_onnx(options.only))}
+    else:
+        page, tables = DOCS / "converting_pytorch.md", {
+            "evaluation": "\n".join(rows_of_evaluation(options.only)),
+            "training": "\n".join(rows_of_training([name for name in TRAINED if name in options.only])),
+        }  # fmt: skip
     print("\n\n".join(tables.values()))
     if options.write:
-        write(tables)
+        write(page, tables)
 
 
 if __name__ == "__main__":

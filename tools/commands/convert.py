@@ -16,16 +16,17 @@ def parser() -> FlagParser:
     flags = FlagParser(
         "convert",
         "Convert a model, run both sides on the same inputs, and write it only if they compute the same. The formats "
-        "follow\nfrom the files' names: NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5), FILE.py:FUNCTION (a "
-        "module of PyTorch)\nand FILE.pt2 (of torch.export) are read; FILE.onnx, NET.prototxt (with its weights "
-        "beside it) and\nWEIGHTS.caffemodel[.h5] (with its net beside it) are written. docs/converting.md says what "
-        "becomes of each layer\ntype, docs/converting_pytorch.md of each operator of PyTorch. Needs onnx and "
-        "onnxruntime for ONNX:\npip install 'mgcaffe[onnx]'.",
+        "follow\nfrom the files' names: NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5), FILE.onnx, "
+        "FILE.py:FUNCTION (a module\nof PyTorch) and FILE.pt2 (of torch.export) are read; FILE.onnx, NET.prototxt "
+        "(with its weights beside it) and\nWEIGHTS.caffemodel[.h5] (with its net beside it) are written. "
+        "docs/converting.md says what becomes of each layer\ntype, docs/converting_onnx.md of each operator of ONNX, "
+        "docs/converting_pytorch.md of PyTorch's. Needs onnx and\nonnxruntime for ONNX: pip install 'mgcaffe[onnx]'.",
         files=("IN...", "OUT"),
         epilog="examples:\n"
         "  engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx\n"
         "  engine convert old.prototxt old.caffemodel new.caffemodel.h5   # today's form, also new.prototxt\n"
         "  engine convert deploy.prototxt w.caffemodel net.onnx --input_shape data=1,3,227,227\n"
+        "  engine convert net.onnx net.prototxt --input_shape input=1,3,224,224   # where the file leaves sizes open\n"
         "  engine convert nets.py:make_net net.prototxt --input_shape 1,3,224,224   # runs nets.py",
     )
     add_proof_flags(flags)

@@ -71,7 +71,13 @@ def _run_onnx(paths: Sequence[Path], options: Options) -> Side:
 
 
 READERS: list[Reader] = [
-    Reader("ONNX", "FILE.onnx", lambda words: _ends(words, (".onnx",)), _open_onnx, ", to be compared"),
+    Reader(
+        "ONNX",
+        "FILE.onnx",
+        lambda words: _ends(words, (".onnx",)),
+        _open_onnx,
+        " ([converting_onnx.md](converting_onnx.md))",
+    ),
     Reader(
         "PyTorch",
         "FILE.py:FUNCTION or FILE.pt2",

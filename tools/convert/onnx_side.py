@@ -146,7 +146,9 @@ def _session(path: Path, more: Sequence[str], has_external: bool) -> Any:
         copy.write(addition.SerializeToString())
         copy.flush()
         try:
-            return onnxruntime.InferenceSession(copy.name, options, providers=["CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(
+                copy.name, options, providers=["CPUExecutionProvider"], enable_fallback=0
+            )
         except Exception as error:
             raise DataError(f"{path}: onnxruntime does not take it: {_first_line(error)}") from None
 

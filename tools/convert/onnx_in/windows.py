@@ -74,7 +74,7 @@ def axes_of(op: Operation, x: Value, kernel: Sequence[int], *, ceil: bool = Fals
         around = [(0, 0)] * count
     elif mode != "NOTSET":
         sizes = x.whole_shape[2:] if isinstance(x, Padded) else x.shape[2:]
-        around = [_same(*each, mode) for each in zip(sizes, kernel, strides, dilations, strict=True)]
+        around = [_same(op, *each, mode) for each in zip(sizes, kernel, strides, dilations, strict=True)]
     if isinstance(x, Padded):
         zeros = zip(around, x.pad, x.behind, strict=True)
         around = [(one + front, two + behind) for (one, two), front, behind in zeros]
@@ -91,10 +91,13 @@ def axes_of(op: Operation, x: Value, kernel: Sequence[int], *, ceil: bool = Fals
     return axes
 
 
-def _same(size: int, kernel: int, stride: int, dilation: int, mode: str) -> tuple[int, int]:
+def _same(op: Operation, size: int, kernel: int, stride: int, dilation: int, mode: str) -> tuple[int, int]:
     """Return the zeros that make the output's size that of the input over the stride."""
     count = -(-size // stride)
-    missing = max(0, (count - 1) * stride + dilation * (kernel - 1) + 1 - size)
+    missing = (count - 1) * stride + dilation * (kernel - 1) + 1 - size
+    if missing < -1:
+        op.refuse(f"its auto_pad is '{mode}', which cuts an image of {size} with a stride of {stride}")
+    missing = max(0, missing)
     small, large = missing // 2, missing - missing // 2
     return (small, large) if mode == "SAME_UPPER" else (large, small)
 

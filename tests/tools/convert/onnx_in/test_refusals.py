@@ -1,0 +1,250 @@
+"""What no layer computes, and files that are damaged: one message that names the place, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mgcaffe.errors import DataError, EngineError, NetError, UsageError
+from mgcaffe.tools.convert.conversion import convert
+from mgcaffe.tools.convert.onnx_files import read_onnx
+from tests.support.onnx_models import SHAPE, model, written
+
+W = (6, 4, 3, 3)
+# Opset, nodes, weights, and what is said.
+REFUSED = {
+    "unknown": (13, "a = Einsum<equation=\"abcd->abdc\">(x) b = Erf(a) y = Sin(b)", {},
+                r"net.onnx: no layer computes this operator \(operator Einsum, node 0, which makes 'a'\)\n"
+                r".*which no layer computes: Erf \(1\), Sin \(1\)"),
+    "attention": (13, "[qk] a = MatMul(x, x) y = Softmax(a)", {},
+                  r"both of its matrices are computed .*operator MatMul, node 0 'qk', which makes 'a'"),
+    "computed weight": (13, "a = Relu(x) y = Conv(x, a)", {}, "its weight is computed in the net"),
+    "pad output": (13, "y = Pad(x, p)", {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, "output 'y' is not computed"),
+    "pad of channels": (13, "a = Pad(x, p) y = Conv(a, w)", {"w": W, "p": [0, 1, 0, 0, 0, 0, 0, 0]},
+                        "it pads an axis that is not spatial"),
+    "pad before activation": (13, "a = Pad(x, p) y = Relu(a)", {"p": [0, 0, 1, 1, 0, 0, 1, 1]},
+                              "zeros are put around an image that no convolution reads"),
+    "pad before maximum": (13, "a = Pad(x, p) y = MaxPool<kernel_shape=[2,2]>(a)", {"p": [0, 0, 1, 1, 0, 0, 1, 1]},
+                           "zeros are put around an image whose values may be smaller"),
+    "pad with ones": (13, "a = Pad(x, p, v) y = Conv(a, w)", {"w": W, "p": [0, 0, 1, 1, 0, 0, 1, 1], "v": 1.0},
+                      "something other than zeros"),
+    "reflecting": (13, 'a = Pad<mode="reflect">(x, p) y = Conv(a, w)', {"w": W, "p": [0, 0, 1, 1, 0, 0, 1, 1]},
+                   "something other than zeros"),
+    "large pads": (13, "y = Conv<pads=[2147483647,0,0,0]>(x, w)", {"w": W}, "its windows are larger than any blob"),
+    "negative pads": (13, "y = Conv<pads=[-1,0,0,0]>(x, w)", {"w": W}, r"'pads' is \[-1, 0, 0, 0\], not 4 sizes"),
+    "weights of other channels": (13, "y = Conv(x, w)", {"w": (6, 5, 3, 3)}, "its weight has shape"),
+    "groups": (13, "y = Conv<group=3>(x, w)", {"w": W}, "its group is 3"),
+    "window too large": (13, "y = Conv(x, w)", {"w": (6, 4, 7, 7)}, "its windows do not fit"),
+    "auto pad": (13, 'y = Conv<auto_pad="SOME">(x, w)', {"w": W}, "'SOME', which does not exist"),
+    "kernel": (13, "y = Conv<kernel_shape=[2,2]>(x, w)", {"w": W}, "kernel_shape is not that of its weight"),
+    "dilated pooling": (13, "y = MaxPool<kernel_shape=[2,2], dilations=[2,2]>(x)", {}, "its windows have holes"),
+    "places": (13, "a, b = MaxPool<kernel_shape=[2,2]>(x) y = Cast<to=1>(b)", {}, "'b', the places of the maxima"),
+    "transA": (13, "a = Flatten(x) y = Gemm<transA=1>(a, w)", {"w": (3, 2)}, "it transposes its first matrix"),
+    "statistics": (13, "y = BatchNormalization(x, s, s, s, t)", {"s": (4,), "t": (5,)}, r"its variance has shape"),
+    "training": (15, "y, m, v = BatchNormalization<training_mode=1>(x, s, s, s, s)", {"s": (4,)}, "as in training"),
+    "dropout in training": (13, "y = Dropout(x, r, t)", {"r": 0.5, "t": np.array(True)}, "as in training"),
+    "even neighbours": (13, "y = LRN<size=4>(x)", {}, "its size is 4"),
+    "of the batch": (13, "y = ReduceMean<axes=[0,1,2,3]>(x)", {}, "it reduces the batch axis"),
+    "softmax of the batch": (13, "y = Softmax<axis=0>(x)", {}, "it goes over the batch axis"),
+    "first of equals": (13, "y = ArgMax<axis=1>(x)", {}, "of equal values it takes the first"),
+    "exponent": (13, "y = Pow(x, x)", {}, "its exponent is computed in the net"),
+    "broadcast": (13, "a = ReduceMean<axes=[2,3], keepdims=0>(x) y = Add(x, w)", {"w": (5, 1, 1, 1, 1)}, "axes"),
+    "misfits": (13, "y = Add(x, w)", {"w": (5,)}, "do not fit together"),
+    "whole numbers": (13, "y = Cast<to=7>(x)", {}, "it makes numbers of another type"),
+    "zero": (13, "y = Div(x, c)", {"c": 0.0}, "it divides by zero"),
+    "computed shape": (13, "a = Cast<to=7>(x) y = Reshape(x, a)", {}, "it makes numbers of another type"),
+    "steps": (13, "y = Slice(x, a, b, c, d)", {"a": [0], "b": [4], "c": [2], "d": [2]}, "values with a step"),
+    "part of the batch": (13, "y = Slice(x, a, b)", {"a": [0], "b": [1]}, "it takes some items of the batch"),
+    "nothing": (13, "y = Slice(x, a, b, c)", {"a": [3], "b": [3], "c": [1]}, "it takes nothing of axis 1"),
+    "reshape": (13, "y = Reshape(x, s)", {"s": [3, -1, -1]}, "more than one size open"),
+    "reshape to others": (13, "y = Reshape(x, s)", {"s": [3, 5]}, "does not hold the values"),
+    "uneven split": (13, "a, y = Split<axis=1>(x, s)", {"s": [1, 2]}, r"parts of \[1, 2\]"),
+    "axis": (13, "y = Concat<axis=4>(x, x)", {}, "it names axis 4 of 4"),
+    "axes twice": (13, "y = Transpose<perm=[0,1,1,2]>(x)", {}, "it names an axis twice"),
+    "linear": (13, 'y = Resize<mode="linear">(x, , s)', {"s": np.array([1, 1, 2, 2], np.float32)},
+               "Interp keeps corners in place"),
+    "nearest": (13, "y = Resize(x, , s)", {"s": np.array([1, 1, 1.5, 2], np.float32)}, "layers repeat pixels"),
+    "cubic": (13, 'y = Resize<mode="cubic">(x, , s)', {"s": np.array([1, 1, 2, 2], np.float32)}, "mode 'cubic'"),
+    "attribute": (13, 'y = LeakyRelu<alpha="x">(x)', {}, "its attribute 'alpha' is no number"),
+    "missing input": (13, "y = Conv(x)", {}, "its weight is missing"),
+    "constant output": (13, "a = Relu(x) y = Identity(c)", {"c": 1.0}, "output 'y' is not computed"),
+    "input as output": (13, "y = Identity(x)", {}, "output 'y' is not computed"),
+    "huge constant": (13, "a = ConstantOfShape(s) y = Add(x, a)", {"s": [2**20, 2**20]}, "which is too many"),
+    "huge result": (13, "y = Tile(x, r)", {"r": [1, 2**40, 1, 1]}, "which no blob can have"),
+    "misfit of constants": (13, "a = Concat<axis=0>(s, t) y = Reshape(x, a)", {"s": [1], "t": np.zeros((1, 1))},
+                            "node 0, which makes 'a'"),
+    "old": (8, "y = Relu(x)", {}, "is of opset 8; 9 and later are read\n.*version_converter"),
+    "new": (99, "y = Relu(x)", {}, "is of opset 99; the installed onnx knows"),
+    "other domain": (13, "y = com.microsoft.Gelu(x)", {}, "no layer computes .*operator com.microsoft.Gelu, node 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_layer_computes_is_refused_with_its_node(name, tmp_path):
+    opset, body, weights, message = REFUSED[name]
+    path = written(model(body, weights, opset=opset), tmp_path)
+    with pytest.raises(EngineError, match=message) as caught:
+        read_onnx(path)
+    assert caught.value.exit_code == 65 and str(path) in str(caught.value)
+
+
+def test_nothing_is_written_of_a_model_that_is_refused(tmp_path):
+    path = written(model("y = Erf(x)"), tmp_path)
+    with pytest.raises(NetError):
+        convert(path, tmp_path / "out.prototxt")
+    assert [each.name for each in tmp_path.iterdir()] == ["net.onnx"]
+
+
+def _cycle(message: onnx.ModelProto) -> None:
+    message.graph.node[0].input[0] = "y"
+
+
+def _two_of_a_name(message: onnx.ModelProto) -> None:
+    message.graph.node.add(op_type="Relu", input=["x"], output=["y"])
+
+
+def _two_weights(message: onnx.ModelProto) -> None:
+    message.graph.initializer.append(message.graph.initializer[0])
+
+
+def _short(message: onnx.ModelProto) -> None:
+    message.graph.initializer[0].raw_data = b"1234"
+
+
+def _negative(message: onnx.ModelProto) -> None:
+    message.graph.initializer[0].dims[0] = -6
+
+
+def _enormous(message: onnx.ModelProto) -> None:
+    message.graph.initializer[0].dims[0] = 2**40
+
+
+def _quantised(message: onnx.ModelProto) -> None:
+    message.graph.initializer[0].data_type = TensorProto.FLOAT8E4M3FN
+
+
+def _whole_numbers(message: onnx.ModelProto) -> None:
+    message.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros(W, np.int8), "w"))
+
+
+def _integer_input(message: onnx.ModelProto) -> None:
+    message.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+
+
+def _rank_of_input(message: onnx.ModelProto) -> None:
+    message.graph.input[0].type.tensor_type.ClearField("shape")
+
+
+def _huge_input(message: onnx.ModelProto) -> None:
+    message.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 2**40
+
+
+def _attribute_twice(message: onnx.ModelProto) -> None:
+    message.graph.node[0].attribute.extend([helper.make_attribute("group", 1)] * 2)
+
+
+def _no_output(message: onnx.ModelProto) -> None:
+    del message.graph.output[:]
+
+
+def _unknown_output(message: onnx.ModelProto) -> None:
+    message.graph.output[0].name = "z"
+
+
+def _no_input(message: onnx.ModelProto) -> None:
+    del message.graph.input[:]
+
+
+def _outside(message: onnx.ModelProto) -> None:
+    _external(message, "../weights")
+
+
+def _absolute(message: onnx.ModelProto) -> None:
+    _external(message, "/etc/passwd")
+
+
+def _absent(message: onnx.ModelProto) -> None:
+    _external(message, "weights")
+
+
+def _external(message: onnx.ModelProto, location: str, **more: int) -> None:
+    tensor = message.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **more}.items():
+        tensor.external_data.add(key=key, value=str(value))
+
+
+# What is done to a model of one convolution, and what is said.
+DAMAGED = {
+    _cycle: r"nothing before it makes 'y' \(operator Conv",
+    _two_of_a_name: r"'y' is there already \(operator Relu, node 1",
+    _two_weights: "two weights called 'w'",
+    _short: "weight 'w' has 4 bytes of data, and its shape needs 864",
+    _negative: r"weight 'w' has shape \(-6, 4, 3, 3\), which no blob can have",
+    _enormous: "which no blob can have",
+    _quantised: "weight 'w' holds float8e4m3fn, which is not read",
+    _whole_numbers: "its weight holds int8; layers compute with floats",
+    _integer_input: "input 'x' is int64; blobs hold floating-point numbers",
+    _rank_of_input: "input 'x' has no shape",
+    _huge_input: "which no blob can have",
+    _attribute_twice: "two attributes 'group'",
+    _no_output: "has no outputs",
+    _unknown_output: "nothing makes the output 'z'",
+    _no_input: "nothing before it makes 'x'",
+    _outside: "'../weights', which is outside of the model's folder",
+    _absolute: "'/etc/passwd', which is outside",
+    _absent: "cannot read .*weights: No such file",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED, ids=lambda damage: damage.__name__)
+def test_a_damaged_model_is_refused_with_what_is_wrong(damage: Callable[[onnx.ModelProto], None], tmp_path):
+    message = model("y = Conv(x, w)", {"w": W})
+    damage(message)
+    with pytest.raises(EngineError, match=DAMAGED[damage]) as caught:
+        read_onnx(written(message, tmp_path))
+    assert caught.value.exit_code == 65
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path):
+    path = tmp_path / "net.onnx"
+    with pytest.raises(DataError, match=r"cannot read .*No such file"):
+        read_onnx(path)
+    for data in (b"", b"no model", model("y = Relu(x)").SerializeToString()[:-40]):
+        path.write_bytes(data)
+        with pytest.raises(DataError, match=r"net.onnx is no ONNX model"):
+            read_onnx(path)
+
+
+def test_external_data_is_read_beside_the_model_and_checked(tmp_path):
+    message = model("y = Conv(x, w)", {"w": W})
+    values = message.graph.initializer[0].raw_data
+    (tmp_path / "weights").write_bytes(b"1234" + values)
+    _external(message, "weights", offset=4, length=len(values))
+    assert convert(written(message, tmp_path), tmp_path / "out.prototxt").holds
+    (tmp_path / "weights").write_bytes(values)
+    with pytest.raises(DataError, match=r"lies at bytes 4 to 868 of .*weights, which has 864"):
+        read_onnx(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({}, r"input 'x' has the open shape \(batch, 4, 6, 6\)\n.*--input_shape x=1,3,224,224"),
+        ({"z": SHAPE}, "has no input 'z'\n.*it has x"),
+        ({"": (2, 4, 6, 7)}, r"the shape \(batch, 4, 6, 6\), not \(2, 4, 6, 7\)"),
+        ({"x": (2, 4)}, r"the shape \(batch, 4, 6, 6\), not \(2, 4\)"),
+    ],
+)
+def test_open_shapes_are_to_be_given(shapes, message, tmp_path):
+    net = model("y = Relu(x)")
+    net.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    path = written(net, tmp_path)
+    with pytest.raises(UsageError, match=message):
+        read_onnx(path, shapes)
+    assert read_onnx(path, {"": SHAPE}).build().blobs["data"].shape == SHAPE
