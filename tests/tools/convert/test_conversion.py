@@ -160,6 +160,14 @@ def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
     with pytest.raises(UsageError, match=r"net\.prototxt would be written, but it is what is read"):
         convert(["net.prototxt", "net.caffemodel"], "net.caffemodel.h5")
     convert(["net.prototxt", "net.caffemodel"], "out.onnx")
+    with pytest.raises(UsageError, match="2 models are given to convert"):
+        convert(["net.prototxt", "other.prototxt"], "out.onnx")
+    with pytest.raises(UsageError, match="--allow=everything: there is nothing of this name"):
+        convert("net.prototxt", "out.onnx", allow=["everything"])
+
+
+def test_an_onnx_model_becomes_a_net_again(folder):
+    convert(["net.prototxt", "net.caffemodel"], "out.onnx")
     assert convert("out.onnx", "back.prototxt").holds
 
 
