@@ -179,7 +179,8 @@ def _notes(opened: Opened) -> tuple[str, ...]:
 
 
 def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:
-    read = {Path(word).resolve() for word in words}
+    # Of a module that a function makes, also the file of the function.
+    read = {Path(name).resolve() for word in words for name in (word, word.rpartition(":")[0]) if name}
     for path in finals:
         if path.resolve() in read:
             raise UsageError(f"{path} would be written, but it is what is read", hint="give the output another name")
