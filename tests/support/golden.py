@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.net import Net
+from mgcaffe.prototxt import read_net_source
 from tests.support.paths import GOLDEN
 
 LAYERS = GOLDEN / "layers"
@@ -19,6 +21,20 @@ def read_case(name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the values of a case, by kind and blob as "in/data", and what is said of them (phase, outputs)."""
     values = dict(np.load(LAYERS / name / "case.npz"))
     return values, json.loads(str(values.pop("meta")))
+
+
+def read_test_net(name: str) -> tuple[Net, dict[str, np.ndarray], list[str]]:
+    """Return the net of a case in its TEST phase, with what the case's own phase means for BatchNorm.
+
+    Returns:
+        The net, whose values are not the case's yet; the case's values; the blobs that it recorded.
+    """
+    case, meta = read_case(name)
+    source = read_net_source(LAYERS / name / "net.prototxt")
+    for layer in source.param.layer:
+        if layer.type == "BatchNorm" and meta["phase"] == "train" and not layer.batch_norm_param.use_global_stats:
+            layer.batch_norm_param.use_global_stats = False
+    return Net(source.param, phase=TEST, sources=source, seed=1), case, meta["outputs"]
 
 
 def fill(net: Net, case: dict[str, np.ndarray]) -> None:

@@ -49,12 +49,26 @@ def write(net: Net, path: Path, *, allow: Collection[str] = ()) -> onnx.ModelPro
 
 
 def differences(
-    net: Net, path: Path, *, allow: Collection[str] = (), inputs: Mapping[str, np.ndarray] | None = None
+    net: Net,
+    path: Path,
+    *,
+    allow: Collection[str] = (),
+    inputs: Mapping[str, np.ndarray] | None = None,
+    ours: Mapping[str, np.ndarray] | None = None,
 ) -> list[Difference]:
-    """Export a net and compare all its values; every value but an alias of another has to be there."""
+    """Export a net and compare all its values; every value but an alias of another has to be there.
+
+    Args:
+        net: the net.
+        path: where the model is written.
+        allow: see `export_net`.
+        inputs: None: the net's fitting ones.
+        ours: the net's values for them, if they are known already.
+    """
     write(net, path, allow=allow)
     inputs = fitting_inputs(net) if inputs is None else inputs
-    ours, theirs = CaffeSide(net).run(inputs), OnnxSide(path).run(inputs)
+    ours = CaffeSide(net).run(inputs) if ours is None else ours
+    theirs = OnnxSide(path).run(inputs)
     aliases = {blob.name for node in net.nodes if node.layer.type == "Split" for blob in node.tops}
     assert set(ours) - aliases <= set(theirs)
     return compare(ours, theirs, {name: name for name in ours})

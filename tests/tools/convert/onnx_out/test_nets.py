@@ -1,4 +1,4 @@
-"""Whole nets: those of models/, and those whose values a real Caffe recorded, run by onnxruntime."""
+"""Whole nets: those whose values a real Caffe recorded, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -9,55 +9,29 @@ import pytest
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.net import Net
 from mgcaffe.prototxt import read_net_source
-from mgcaffe.tools.convert.caffe_side import fitting_inputs
 from mgcaffe.tools.convert.onnx_side import OnnxSide
-from tests.support.golden import LAYERS, NAMES, fill, read_case
-from tests.support.onnxkit import differences, fill_at_random, write
+from tests.support.golden import LAYERS, NAMES, fill, read_test_net
+from tests.support.onnxkit import differences, write
 from tests.support.paths import MODELS
 
 pytestmark = pytest.mark.slow
 
 TOLERANCE = 1e-4
 
-HEAVY = ("alexnet", "googlenet", "resnet50")
-DEPLOY_NETS = [
-    pytest.param(path, id=path.parent.name, marks=[pytest.mark.slow] if path.parent.name in HEAVY else [])
-    for path in sorted(MODELS.glob("*/deploy.prototxt"))
-]
 
-
-def read(path, batch=None):
+def read(path):
     source = read_net_source(path)
-    if batch:
-        source.param.layer[0].input_param.shape[0].dim[0] = batch
     return Net(source.param, phase=TEST, sources=source, seed=1)
-
-
-@pytest.mark.parametrize("path", DEPLOY_NETS)
-def test_a_deploy_net_gives_the_same_values(path, tmp_path):
-    net = read(path, batch=2)
-    fill_at_random(net)
-    found = differences(net, tmp_path / "net.onnx")
-    assert found[0].largest_relative <= TOLERANCE, found[0]
-    # The noise has come through: these are no values that would agree whatever happens.
-    model = OnnxSide(tmp_path / "net.onnx")
-    values = model.run(fitting_inputs(net))
-    assert all(np.ptp(values[name]) > 0 for name in model.outputs)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_onnxruntime_gives_what_caffe_recorded(name, tmp_path):
-    case, meta = read_case(name)
-    source = read_net_source(LAYERS / name / "net.prototxt")
-    for layer in source.param.layer:
-        if layer.type == "BatchNorm" and meta["phase"] == "train" and not layer.batch_norm_param.use_global_stats:
-            layer.batch_norm_param.use_global_stats = False  # what the training phase means
-    net = Net(source.param, phase=TEST, sources=source, seed=1)
+    net, case, outputs = read_test_net(name)
     fill(net, case)
     write(net, tmp_path / "net.onnx", allow={"carried_state"})
     fed = {key.removeprefix("in/"): values for key, values in case.items() if key.startswith("in/")}
     values = OnnxSide(tmp_path / "net.onnx").run(fed)
-    for blob in meta["outputs"]:
+    for blob in outputs:
         expected = case[f"out/{blob}"]
         assert values[blob].shape == expected.shape
         apart = np.abs(values[blob] - expected).max()
