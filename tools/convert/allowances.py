@@ -9,8 +9,8 @@ from mgcaffe.errors import UsageError
 CARRIED_STATE = "carried_state"
 
 ALLOWANCES: Mapping[str, str] = {
-    CARRIED_STATE: "to ONNX: the state of an LSTM or RNN without `expose_hidden` begins with zeros in each run, where"
-    " Caffe's goes on from the run before",
+    CARRIED_STATE: "to ONNX and to a `.pt2`: the state of an LSTM or RNN without `expose_hidden` begins with zeros in"
+    " each run, where Caffe's goes on from the run before",
 }
 
 

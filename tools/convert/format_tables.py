@@ -70,6 +70,28 @@ def _run_onnx(paths: Sequence[Path], options: Options) -> Side:
     return OnnxSide(paths[0])
 
 
+def _write_torch(opened: Opened, paths: Sequence[Path], options: Options) -> None:
+    from mgcaffe.tools.convert.module_files import write_module, write_program
+
+    write = write_program if _is_program(paths[0]) else write_module
+    write(opened.net, opened.words[0], paths, options)
+
+
+def _run_torch(paths: Sequence[Path], options: Options) -> Side:
+    from mgcaffe.tools.convert.module_files import run_module, run_program
+
+    return run_program(paths[0]) if _is_program(paths[0]) else run_module(paths[0])
+
+
+def _torch_paths(path: Path) -> Sequence[Path]:
+    """Return the file, and beside a Python file the weights."""
+    return (path,) if _is_program(path) else (path, path.with_suffix(".safetensors"))
+
+
+def _is_program(path: Path) -> bool:
+    return path.name.lower().endswith(".pt2")
+
+
 READERS: list[Reader] = [
     Reader(
         "ONNX",
@@ -90,6 +112,7 @@ READERS: list[Reader] = [
 ]
 WRITERS: list[Writer] = [
     Writer("ONNX", (".onnx",), lambda path: (path,), _write_onnx, _run_onnx),
+    Writer("PyTorch", (".py", ".pt2"), _torch_paths, _write_torch, _run_torch),
     Writer("Caffe", (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe),
 ]
 

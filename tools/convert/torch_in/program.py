@@ -22,13 +22,16 @@ from mgcaffe.errors import DataError, Location, NetError, UsageError, describe_e
 _TORCH = Path(torch.__file__).parent
 
 
-def load_program(spec: str, input_shape: Sequence[int] | None = None) -> ExportedProgram:
+def load_program(
+    spec: str, input_shape: Sequence[int] | None = None, *, extra_files: dict[str, Any] | None = None
+) -> ExportedProgram:
     """Return the program that a user names.
 
     Args:
         spec: a `.pt2` file of torch.export.save, or `FILE.py:NAME` or `package.module:NAME`, where NAME is an nn.Module
             or is called without arguments and returns one. What the file or package does when it is loaded is done.
         input_shape: of the module's input, batch size included; a `.pt2` has its own.
+        extra_files: filled with what a `.pt2` holds under these names besides.
 
     Raises:
         UsageError: there is no such function, or the shape is missing, or not that of the `.pt2`.
@@ -36,7 +39,7 @@ def load_program(spec: str, input_shape: Sequence[int] | None = None) -> Exporte
         NetError: torch.export refuses the module.
     """
     if spec.lower().endswith(".pt2"):
-        return _of_shape(_read_program(Path(spec)), input_shape, spec)
+        return _of_shape(_read_program(Path(spec), extra_files), input_shape, spec)
     module = _call(spec, *_named(spec))
     if input_shape is None:
         raise UsageError(f"{spec}: the shape of the input is not known", hint="give it: --input_shape 1,3,224,224")
@@ -57,7 +60,7 @@ def export_module(module: Any, input_shape: Sequence[int], name: str) -> Exporte
     example = torch.zeros(tuple(input_shape), dtype=_dtype(module))
     module.eval()
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad(), quiet():
             return torch.export.export(module, (example,), strict=False)
     except Exception as error:  # torch.export has no root of its errors, and the module's own code runs
         message = f"torch.export refuses {name}: {_first_lines(error)}"
@@ -65,7 +68,7 @@ def export_module(module: Any, input_shape: Sequence[int], name: str) -> Exporte
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep back what torch.export warns of and logs: what matters of it is in its exceptions."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -82,12 +85,12 @@ def _dtype(module: Any) -> torch.dtype:
     return kinds.pop() if len(kinds) == 1 else torch.float32
 
 
-def _read_program(path: Path) -> ExportedProgram:
+def _read_program(path: Path, extra_files: dict[str, Any] | None = None) -> ExportedProgram:
     if not path.is_file():
         raise DataError(f"cannot read {path}: there is no such file")
     try:
-        with _quiet():
-            return torch.export.load(path)
+        with quiet():
+            return torch.export.load(path, extra_files=extra_files)
     except Exception as error:  # a damaged archive fails in the reader of zip files, of JSON or of tensors
         raise DataError(f"{path} is no program that this PyTorch can read: {_first_lines(error)}") from None
 

@@ -1,0 +1,179 @@
+"""Modules of PyTorch as a format that is written: a Python file with its weights beside it, or a `.pt2`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from mgcaffe.engine.net import Net
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, NetError, UsageError, describe_exception
+from mgcaffe.tools.convert.formats import Options
+from mgcaffe.tools.convert.module_side import (
+    Loaded,
+    ModuleSide,
+    ProgramSide,
+    document_of,
+    forward_statements,
+    read_side,
+    run_file,
+)
+from mgcaffe.tools.convert.torch_in.program import load_program, quiet
+from mgcaffe.tools.convert.torch_out.export import export_net
+from mgcaffe.tools.convert.torch_out.file import DOCUMENT, state_of, write_arrays, write_text
+from mgcaffe.tools.convert.torch_out.module import Module
+from mgcaffe.tools.convert.torch_out.text import module_text
+
+
+def need_safetensors() -> None:
+    """Make sure that safetensors is installed, which the written file loads its weights with.
+
+    Raises:
+        UsageError: it is not; names the command that installs it.
+    """
+    if importlib.util.find_spec("safetensors") is None:
+        raise UsageError("safetensors is not installed", hint="pip install 'mgcaffe[safetensors]'")
+
+
+def write_module(net: Net, origin: str, paths: Sequence[Path], options: Options) -> None:
+    """Write a net as a Python file and its weights.
+
+    Args:
+        net: in its TEST phase, with its weights.
+        origin: the file that it was read from.
+        paths: the Python file and the weights.
+        options: what is allowed, and what the file says of itself.
+
+    Raises:
+        UsageError: safetensors is not installed.
+        NetError: a layer that PyTorch cannot express.
+        EngineError: (exit code 73) a file cannot be written.
+    """
+    need_safetensors()
+    module = export_net(net, allow=options.allow)
+    write_arrays(module, paths[1])
+    write_text(_text(module, origin, options), paths[0])
+
+
+def write_program(net: Net, origin: str, paths: Sequence[Path], options: Options) -> None:
+    """Write a net as a program of torch.export.
+
+    Args:
+        net, origin, options: as for `write_module`.
+        paths: the file.
+
+    Raises:
+        NetError: a layer that PyTorch cannot express, or that torch.export refuses.
+        EngineError: (exit code 73) the file cannot be written.
+    """
+    module = export_net(net, allow=options.allow, stateless=True)
+    program, document = exported(module, _text(module, origin, options))
+    if options.note:
+        document["note"] = options.note
+    try:
+        with quiet():
+            torch.export.save(program, paths[0], extra_files={DOCUMENT: json.dumps(document)})
+    except (OSError, RuntimeError) as error:  # PyTorch's writer of archives has the latter for a full disk
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise EngineError(f"cannot write {paths[0]}: {reason}", exit_code=EXIT_CANNOT_WRITE) from None
+
+
+def _text(module: Module, origin: str, options: Options) -> str:
+    return module_text(module, origin=Path(origin).name, version=version("mgcaffe"), note=options.note)
+
+
+def _file_of(module: Module) -> str:
+    return f"<{module.name}>"
+
+
+def loaded(module: Module, text: str) -> Loaded:
+    """Return a module as its file's `load` would, from memory: its arrays are not copied."""
+    space = run_file(text, _file_of(module))
+    with torch.device("meta"):
+        made: torch.nn.Module = space[module.name]()
+    made.load_state_dict(state_of(module), assign=True)
+    return Loaded(text, _file_of(module), space, made.eval())
+
+
+def exported(module: Module, text: str) -> tuple[ExportedProgram, dict[str, Any]]:
+    """Return a module's program for inputs of the net's sizes, and its document with the names of the nodes' values.
+
+    Raises:
+        NetError: torch.export refuses it.
+    """
+    made, file = loaded(module, text).module, _file_of(module)
+    examples = tuple(torch.zeros(tuple(value.shape)) for value in module.inputs)
+    try:
+        with torch.no_grad(), quiet():
+            program = torch.export.export(made, examples, strict=False)
+    except Exception as error:  # torch.export has no root of its errors
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        where = _statement_at(module, text, lines)
+        reason = " ".join(describe_exception(error).split())[:300]
+        raise NetError(f"torch.export refuses the module{where}: {reason}") from None
+    document = {**module.document(), "nodes": _nodes_of_values(program, module, text, file)}
+    return program, document
+
+
+def _statement_at(module: Module, text: str, lines: Sequence[int | None]) -> str:
+    """Say which value is computed at the first of these lines that belongs to `forward`."""
+    for statement, made in zip(forward_statements(text, module.name), module.statements, strict=True):
+        if any(line is not None and statement.lineno <= line <= (statement.end_lineno or 0) for line in lines):
+            return f" where it computes {', '.join(made.values)}"
+    return ""
+
+
+def _nodes_of_values(program: ExportedProgram, module: Module, text: str, file: str) -> Mapping[str, str]:
+    """Return the node that holds each value of the net, as far as there is one: the last ones of its statement."""
+    by_line: dict[int, list[Any]] = {}
+    for node in program.graph.nodes:
+        trace = (node.meta.get("stack_trace") or "").splitlines()
+        lines = [line for line in trace if f'File "{file}"' in line and line.rstrip().endswith("in forward")]
+        if node.op == "call_function" and lines:
+            by_line.setdefault(int(lines[0].partition(", line ")[2].partition(",")[0]), []).append(node)
+    shapes = {name: shape for made in module.statements for name, shape in zip(made.values, made.shapes, strict=True)}
+    found = {}
+    for statement, made in zip(forward_statements(text, module.name), module.statements, strict=True):
+        nodes = [
+            node
+            for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+            for node in by_line.get(line, ())
+            if isinstance(node.meta.get("val"), torch.Tensor)
+        ]
+        for value, node in zip(reversed(made.values), reversed(nodes), strict=False):
+            if _is_shape(node.meta["val"].shape, shapes[value]):
+                found[value] = str(node.name)
+    return found
+
+
+def _is_shape(found: Sequence[int | torch.SymInt], shape: Sequence[int]) -> bool:
+    """Return whether a node has a shape, as far as that is known before the program runs."""
+    known = [(size, other) for size, other in zip(found, shape, strict=False) if isinstance(size, int)]
+    return len(found) == len(shape) and all(size == other for size, other in known)
+
+
+def run_module(path: Path) -> ModuleSide:
+    """Return a written Python file, with the weights beside it, as something that runs.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    return read_side(path)
+
+
+def run_program(path: Path) -> ProgramSide:
+    """Return a written program as something that runs.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    extra = {DOCUMENT: "{}"}
+    program = load_program(str(path), extra_files=extra)
+    return ProgramSide(program, document_of(extra[DOCUMENT], str(path)))
