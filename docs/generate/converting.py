@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from docs.generate import catalogue, catalogue_text
@@ -18,23 +18,30 @@ from mgcaffe.tools.convert.format_tables import READERS, WRITERS
 from mgcaffe.tools.convert.onnx_out.emitter import Operator
 from mgcaffe.tools.convert.onnx_out.graph import OPSET
 from mgcaffe.tools.convert.onnx_out.operators import OPERATORS, WITHOUT
+from mgcaffe.tools.convert.torch_out import operators as torch_out
+from mgcaffe.tools.convert.torch_out.emitter import Operator as TorchOperator
 
 PAGE = Path(__file__).resolve().parents[1] / "converting.md"
 _FILLER = "FillerParameter"
+_Table = Mapping[str, Operator] | Mapping[str, TorchOperator]
 
 
-def expressed_and_idle() -> dict[str, tuple[list[str], list[str]]]:
-    """Return, by layer type, the fields that a model expresses, and those that leave nothing behind."""
+def expressed_and_idle(table: _Table = OPERATORS) -> dict[str, tuple[list[str], list[str]]]:
+    """Return, by layer type, the fields that a model expresses, and those that leave nothing behind.
+
+    Args:
+        table: of a format.
+    """
     everything, schema = catalogue.entries(), catalogue.Schema()
     found = {}
     for entry in everything:
         fields = [field for part in catalogue.named_fields(entry, everything, schema).values() for field in part]
         for name in entry.doc.names:
-            if name not in OPERATORS:
+            if name not in table:
                 continue
-            without = OPERATORS[name].without_effect
+            without = table[name].without_effect
             idle = [field.name for field in fields if field.type == _FILLER or field.name in without]
-            gone = {*idle, *OPERATORS[name].refuses}
+            gone = {*idle, *table[name].refuses}
             found[name] = ([field.name for field in fields if field.name not in gone], idle)
     return found
 
@@ -45,14 +52,28 @@ def render() -> str:
     lines += ["| `--allow` | what is then written otherwise |", "|---|---|"]
     lines += [f"| `{name}` | {said} |" for name, said in ALLOWANCES.items()]
     lines += ["", text.TO_ONNX.strip().format(opset=OPSET), ""]
-    fates = expressed_and_idle()
-    for family, types in catalogue_text.FAMILIES.items():
-        known = [OPERATORS[name] for name in types if name in OPERATORS]
-        if known:
-            lines += [f"### {family}", "", *_table(known, fates), ""]
-    lines += [text.WITHOUT.strip(), "", "| type | why |", "|---|---|"]
-    lines += [f"| {name} | {why} |" for name, why in WITHOUT.items()]
+    lines += [*_families(OPERATORS), text.WITHOUT.strip(), "", *_reasons(WITHOUT), ""]
+    lines += [text.TO_PYTORCH.strip(), "", *_families(torch_out.OPERATORS, "to PyTorch")]
+    lines += [text.WITHOUT_PYTORCH.strip(), "", *_reasons(torch_out.WITHOUT)]
     return "\n".join(lines) + "\n"
+
+
+def _families(table: _Table, where: str = "") -> Iterator[str]:
+    """Give a table for each family of layer types.
+
+    Args:
+        table: of a format.
+        where: what the headings say besides, so that each is there once.
+    """
+    fates = expressed_and_idle(table)
+    for family, types in catalogue_text.FAMILIES.items():
+        known = [table[name] for name in types if name in table]
+        if known:
+            yield from (f"### {family}{', ' if where else ''}{where}", "", *_table(known, fates), "")
+
+
+def _reasons(without: Mapping[str, str]) -> Iterator[str]:
+    yield from ("| type | why |", "|---|---|", *(f"| {name} | {why} |" for name, why in without.items()))
 
 
 def _formats() -> Iterator[str]:
@@ -66,7 +87,9 @@ def _formats() -> Iterator[str]:
         yield f"| {name} | {read} | {written} |"
 
 
-def _table(operators: Sequence[Operator], fates: dict[str, tuple[list[str], list[str]]]) -> Iterator[str]:
+def _table(
+    operators: Sequence[Operator | TorchOperator], fates: dict[str, tuple[list[str], list[str]]]
+) -> Iterator[str]:
     yield "| type | what is written | fields expressed | fields without effect | refused |"
     yield "|---|---|---|---|---|"
     for entry in operators:
@@ -76,7 +99,7 @@ def _table(operators: Sequence[Operator], fates: dict[str, tuple[list[str], list
         yield f"| {' | '.join(cells)} |"
 
 
-def _how(entry: Operator) -> str:
+def _how(entry: Operator | TorchOperator) -> str:
     """Return what an entry's function says that it does."""
     said = " ".join((inspect.getdoc(entry.write) or "").split("\n\n")[0].split())
     return said or f"{entry.becomes}."

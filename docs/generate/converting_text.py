@@ -11,8 +11,10 @@ Python, `mgcaffe.convert(IN, OUT)` does the same and returns the differences.
 
 ```sh
 pip install 'mgcaffe[onnx]'        # onnx and onnxruntime, for everything about ONNX
+pip install 'mgcaffe[safetensors]' # for the weights of Python files
 engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx
 engine compare deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx
+engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.py    # a module of PyTorch, and alexnet.safetensors
 engine convert old.prototxt old.caffemodel new.caffemodel.h5    # today's form, and HDF5; also writes new.prototxt
 ```
 
@@ -42,7 +44,8 @@ before.
 
 - `--json FILE` writes `{"largest_relative": ..., "blobs": [{"name", "largest_absolute", "largest_relative"}]}`;
   `null` stands where a value is not finite on one side alone.
-- `--no_check` leaves the comparison out; the output says so, and so does an ONNX file in its description.
+- `--no_check` leaves the comparison out; the output says so, and so does an ONNX file in its description, and a
+  Python file at its beginning.
 - `--input_shape [BLOB=]N,C,H,W` gives an input another shape than the net's, in the model that is written as well.
 - `engine compare` matches values by name and inputs by name, or else in their order; where no name is in both models,
   the outputs are compared in their order. Values that two nets agree on by accident, such as zeros, prove nothing:
@@ -77,6 +80,49 @@ and the like) are without effect as well, and those of forks that our engine ref
 
 WITHOUT = """
 ### Types without an equivalent
+
+These are refused:
+"""
+
+TO_PYTORCH = """
+## From Caffe to PyTorch
+
+A Python file has one nn.Module in plain style, and a `.safetensors` of the same name beside it the weights. It imports
+torch and, to load them, safetensors; nothing of this project:
+
+```python
+from alexnet import AlexNet, load
+
+net = load()  # in evaluation mode; load("other.safetensors") takes other weights
+prob = net(images)  # any batch size
+net = load().train()  # dropout drops, BatchNorm uses the batch
+```
+
+Layers with parameters are attributes, blobs are variables of `forward`, both called as in the prototxt (`conv2/3x3`
+becomes `conv2_3x3`; Python's own words get an underscore). Each layer is one assignment, in the net's order; a layer
+that works in place assigns its variable anew, and a comment names a layer that nothing on its line is called like. A
+BatchNorm with a Scale that follows at once and in place are one nn.BatchNorm2d; layers with the same parameters are one
+module. Where PyTorch has nothing with Caffe's meaning, the file defines a function or module of its own, and no others.
+Sizes that the prototxt leaves open are read from the tensors (a Reshape's 0 is `x.shape[0]`), so that other batches,
+and other images where Caffe takes them, need no new conversion.
+
+In training, gradients are those of these formulas, with Caffe's divisors and limits in the losses; the share of each
+batch in BatchNorm's statistics is 1 - moving_average_fraction, where Caffe's first batches count for more. A field is
+*without effect* if it says something of Caffe's way to compute only; multipliers of learning rates and fillers leave
+nothing behind.
+
+A `.pt2` is the same module as a program of torch.export, with the net's own input shapes. The proof runs the Python
+file's own statements one after the other and compares what each assigns, then the outputs of the whole module; of a
+program, it reads the file again and compares the values of its nodes. Numbers are written as in the prototxt (0.1, not
+the nearest float32), weights bit by bit.
+
+A `.safetensors` file holds in its metadata, under `mgcaffe`, the names that blobs and parameters have in the net. The
+written function `load` can be read again: `engine convert resnet50.py:load back.prototxt --input_shape 1,3,224,224`, as
+far as [converting_pytorch.md](converting_pytorch.md) goes.
+"""
+
+WITHOUT_PYTORCH = """
+### Types without an equivalent in PyTorch
 
 These are refused:
 """

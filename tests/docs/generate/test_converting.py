@@ -12,10 +12,12 @@ from docs.generate import converting
 from mgcaffe.engine import registry
 from mgcaffe.tools.convert.allowances import ALLOWANCES
 from mgcaffe.tools.convert.onnx_out.operators import INPUT, OPERATORS
-from tests.tools.convert.onnx_out.test_operators import CASES
+from mgcaffe.tools.convert.torch_out import operators as torch_out
+from tests.support.layer_cases import CASES
 
 # What names a file is tested by itself.
 FILES = {"InfogainLoss": {"source"}}
+TABLES = [pytest.param(OPERATORS, id="onnx"), pytest.param(torch_out.OPERATORS, id="pytorch")]
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +36,15 @@ def test_every_layer_type_and_every_allowance_has_a_row(page):
     assert max(len(line) for line in page.splitlines() if not line.startswith("|")) <= 120
 
 
-def test_fields_said_to_be_without_effect_are_fields_of_the_type():
-    for layer_type, (_, idle) in converting.expressed_and_idle().items():
-        assert set(OPERATORS[layer_type].without_effect) <= set(idle), layer_type
+@pytest.mark.parametrize("table", TABLES)
+def test_fields_said_to_be_without_effect_are_fields_of_the_type(table):
+    for layer_type, (_, idle) in converting.expressed_and_idle(table).items():
+        assert set(table[layer_type].without_effect) <= set(idle), layer_type
 
 
-@pytest.mark.parametrize("layer_type", OPERATORS)
-def test_every_field_said_to_be_expressed_is_set_in_a_case(layer_type):
-    expressed, _ = converting.expressed_and_idle()[layer_type]
-    said = set(re.findall(r"(\w+)\s*[:{]", " ".join(CASES[layer_type].values())))
-    wanted = set(expressed) - FILES.get(layer_type, set())
-    assert wanted <= said, f"no case of {layer_type} sets {sorted(wanted - said)}"
+@pytest.mark.parametrize("table", TABLES)
+def test_every_field_said_to_be_expressed_is_set_in_a_case(table):
+    for layer_type, (expressed, _) in converting.expressed_and_idle(table).items():
+        said = set(re.findall(r"(\w+)\s*[:{]", " ".join(CASES[layer_type].values())))
+        wanted = set(expressed) - FILES.get(layer_type, set())
+        assert wanted <= said, f"no case of {layer_type} sets {sorted(wanted - said)}"
