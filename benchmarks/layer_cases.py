@@ -28,6 +28,8 @@ SCORES = (64, 1000)
 
 # Types that compute nothing worth a comparison, or that PyTorch has no operator for.
 LEFT_OUT = {
+    "AUC": "judges a whole test",
+    "CriteoData": "reads records",
     "Data": "reads records",
     "DummyData": "fills blobs",
     "HDF5Data": "reads records",
@@ -35,6 +37,7 @@ LEFT_OUT = {
     "ImageData": "reads records",
     "Input": "hands on what the user gives",
     "MemoryData": "hands on what the user gives",
+    "NormalizedEntropy": "judges a whole test",
     "Parameter": "hands on a parameter",
     "Python": "runs the user's code",
     "Silence": "computes nothing",
@@ -202,6 +205,13 @@ def _infogain(x: torch.Tensor, label: torch.Tensor, matrix: torch.Tensor) -> tor
     return -(rows * torch.log_softmax(x, 1)).sum() / len(x)
 
 
+def _dot_interaction(x: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
+    """DLRM's interact_features."""
+    vectors = torch.cat([x.unsqueeze(1), rest], 1)
+    rows, columns = torch.tril_indices(27, 27, -1)
+    return torch.cat([x, torch.bmm(vectors, vectors.transpose(1, 2))[:, rows, columns]], 1)
+
+
 CASES = [
     Case("Convolution 3x3", _convolution(3, 128, pad=1), [MIDDLE], _convolve(padding=1)),
     Case("Convolution 1x1", _convolution(1, 256), [MIDDLE], _convolve()),
@@ -278,6 +288,7 @@ CASES = [
          lambda x: F.interpolate(x, size=(55, 55), mode="bilinear", align_corners=True)),
     Case("Filter", "", [(64, 4096), (64,)], lambda x, chosen: x[chosen.bool()], {1: binary}),
     Case("BatchReindex", "", [(64, 4096), (64,)], lambda x, index: x[index.long()], {1: labels(64)}),
+    Case("DotInteraction", "", [(2048, 16), (2048, 26, 16)], _dot_interaction),
     Case("Reduction", "reduction_param { axis: 1 }", [ROWS], lambda x: x.sum(1)),
     Case("ArgMax", "argmax_param { axis: 1 }", [SCORES],
          lambda x: 999 - x.flip(1).argmax(1, keepdim=True).float(), backward=False),

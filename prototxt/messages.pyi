@@ -992,6 +992,15 @@ class LayerParameter(Message):
     def layer_norm_param(self) -> LayerNormParameter:
         """What LayerNorm reads. A field of mgcaffe."""
     @property
+    def criteo_data_param(self) -> CriteoDataParameter:
+        """What CriteoData reads. A field of mgcaffe."""
+    @property
+    def dot_interaction_param(self) -> DotInteractionParameter:
+        """What DotInteraction reads. A field of mgcaffe."""
+    @property
+    def normalized_entropy_param(self) -> NormalizedEntropyParameter:
+        """What NormalizedEntropy reads. A field of mgcaffe."""
+    @property
     def annotated_data_param(self) -> AnnotatedDataParameter:
         """A field of the SSD fork."""
     @property
@@ -1147,6 +1156,9 @@ class LayerParameter(Message):
         hard_sigmoid_param: HardSigmoidParameter | Mapping[str, Any] | None = None,
         gelu_param: GELUParameter | Mapping[str, Any] | None = None,
         layer_norm_param: LayerNormParameter | Mapping[str, Any] | None = None,
+        criteo_data_param: CriteoDataParameter | Mapping[str, Any] | None = None,
+        dot_interaction_param: DotInteractionParameter | Mapping[str, Any] | None = None,
+        normalized_entropy_param: NormalizedEntropyParameter | Mapping[str, Any] | None = None,
         annotated_data_param: AnnotatedDataParameter | Mapping[str, Any] | None = None,
         detection_evaluate_param: DetectionEvaluateParameter | Mapping[str, Any] | None = None,
         detection_output_param: DetectionOutputParameter | Mapping[str, Any] | None = None,
@@ -1193,6 +1205,7 @@ class LayerParameter(Message):
             "sigmoid_param", "softmax_param", "spp_param", "slice_param", "swish_param", "tanh_param",
             "threshold_param", "tile_param", "window_data_param", "interp_param", "bn_param",
             "shuffle_channel_param", "relu6_param", "hard_sigmoid_param", "gelu_param", "layer_norm_param",
+            "criteo_data_param", "dot_interaction_param", "normalized_entropy_param",
             "annotated_data_param", "detection_evaluate_param", "detection_output_param",
             "multibox_loss_param", "norm_param", "permute_param", "prior_box_param", "video_data_param",
             "forward_type", "backward_type", "forward_math", "backward_math", "debug",
@@ -3766,6 +3779,82 @@ class LayerNormParameter(Message):
         self,
         field_name: Literal[
             "axis", "eps", "affine", "bias_term", "scale_filler", "bias_filler"
+        ],
+    ) -> bool: ...
+
+class CriteoDataParameter(Message):
+    """What CriteoData reads."""
+
+    @property
+    def source(self) -> RepeatedScalarFieldContainer[str]:
+        """A file of rows, plain or packed by gzip; several are read one after the other. Or an LMDB. A field of
+        mgcaffe."""
+    batch_size: int
+    """Records of a batch on each rank. A field of mgcaffe."""
+    @property
+    def table_size(self) -> RepeatedScalarFieldContainer[int]:
+        """How many ids a categorical feature has: once for all, or once for each of the 26. A field of mgcaffe."""
+    shuffle: bool
+    """Draws a new order for each pass. Default: false. A field of mgcaffe."""
+    rand_skip: int
+    """The start is one of the first so many records. Default: 0. A field of mgcaffe."""
+    dictionary: str
+    """File of engine convert_criteo that gives values their ids. A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        source: Iterable[str] | None = None,
+        batch_size: int | None = None,
+        table_size: Iterable[int] | None = None,
+        shuffle: bool | None = None,
+        rand_skip: int | None = None,
+        dictionary: str | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "batch_size", "shuffle", "rand_skip", "dictionary"
+        ],
+    ) -> bool: ...
+
+class DotInteractionParameter(Message):
+    """What DotInteraction reads."""
+
+    diagonal: bool
+    """Whether each vector's product with itself counts as well. Default: false. A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        diagonal: bool | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "diagonal"
+        ],
+    ) -> bool: ...
+
+class NormalizedEntropyParameter(Message):
+    """What NormalizedEntropy reads."""
+
+    class Predictions(_Enum):
+        LOGIT: ClassVar[NormalizedEntropyParameter.Predictions]
+        PROBABILITY: ClassVar[NormalizedEntropyParameter.Predictions]
+
+    LOGIT: ClassVar[NormalizedEntropyParameter.Predictions]
+    PROBABILITY: ClassVar[NormalizedEntropyParameter.Predictions]
+
+    predictions: NormalizedEntropyParameter.Predictions
+    """Whether bottom 0 holds logits or probabilities. Default: LOGIT. A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        predictions: NormalizedEntropyParameter.Predictions | str | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "predictions"
         ],
     ) -> bool: ...
 

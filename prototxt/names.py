@@ -12,7 +12,7 @@ from mgcaffe.errors.file_names import shown_name, what_is_wrong_with_name
 # Fields that name a file, a folder, or what files' names begin with, and what is written behind it.
 _FILES = {
     **dict.fromkeys(("source", "root_folder", "mean_file", "file_name", "meanfile"), ""),
-    **dict.fromkeys(("net", "train_net", "test_net", "weights", "plan_file", "cost_file"), ""),
+    **dict.fromkeys(("net", "train_net", "test_net", "weights", "plan_file", "cost_file", "dictionary"), ""),
     "snapshot_prefix": "_iter_2147483647.solverstate.h5.manifest.json.4194304.tmp",
 }
 # The text of a user's layer is the user's own.

@@ -16,13 +16,14 @@ CAFFES_OWN = frozenset(
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "Data and output": (
-        *("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "DummyData", "Input", "Parameter", "HDF5Output"),
+        *("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "CriteoData", "DummyData", "Input", "Parameter"),
+        "HDF5Output",
     ),
     "Filters, windows and images": (
         *("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise", "Im2col", "Pooling", "SPP"),
         *("ROIPooling", "Interp", "Crop"),
     ),
-    "Products and look-ups": ("InnerProduct", "Embed"),
+    "Products and look-ups": ("InnerProduct", "Embed", "DotInteraction"),
     "Recurrent layers": ("LSTM", "RNN", "LSTMUnit"),
     "Normalization": ("BatchNorm", "BN", "LayerNorm", "LRN", "MVN", "Normalize"),
     "Activations and functions of one value": (
@@ -36,7 +37,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "Losses and metrics": (
         *("SoftmaxWithLoss", "SigmoidCrossEntropyLoss", "EuclideanLoss", "SmoothL1Loss", "HingeLoss", "InfogainLoss"),
-        *("ContrastiveLoss", "MultinomialLogisticLoss", "Accuracy"),
+        *("ContrastiveLoss", "MultinomialLogisticLoss", "Accuracy", "AUC", "NormalizedEntropy"),
     ),
     "Your own": ("Python",),
 }
@@ -67,8 +68,8 @@ INTRODUCTION = """
 
 Written by `python -m docs.generate.catalogue --write` from the layers' own docstrings, their classes and the schema;
 do not edit it here. Every layer type that this engine knows is listed: the 61 of BVLC's Caffe, those of forks that
-are asked for most, and a few that models of PyTorch need. Values and gradients are Caffe's up to float32 rounding where
-nothing else is said; `tests/golden` holds what a real Caffe computed.
+are asked for most, and a few that models of PyTorch or click-through rates need. Values and gradients are Caffe's up to
+float32 rounding where nothing else is said; `tests/golden` holds what a real Caffe computed.
 
 In the formulas x is the bottom, y the top, and dx, dy are their gradients. N is the number of items in a batch, C the
 number of channels, H and W are height and width. (N, C, H, W) is a shape, () that of a single number.

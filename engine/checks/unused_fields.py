@@ -45,6 +45,7 @@ _FURTHER = {
     "MemoryData": ("transform_param",),
     "WindowData": ("transform_param", "data_param"),
     "HDF5Data": ("transform_param",),
+    "CriteoData": ("data_param",),
     "SoftmaxWithLoss": ("softmax_param",),
     "InfogainLoss": ("loss_param",),
     "SigmoidCrossEntropyLoss": ("sigmoid_param",),

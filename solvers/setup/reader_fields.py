@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mgcaffe.prototxt import NetParameter, SolverParameter, has_field
 
-_READERS = ("Data", "ImageData", "WindowData")
+_READERS = ("Data", "ImageData", "WindowData", "CriteoData")
 
 
 def hand_down(solver: SolverParameter, net: NetParameter) -> None:

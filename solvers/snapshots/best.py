@@ -1,7 +1,7 @@
 """`snapshot_best`: which test output says that a snapshot is the best one so far, and which way is better.
 
-`"accuracy"`: higher is better, since an Accuracy layer makes it. `"loss"`: lower is better, since a loss layer makes
-it. `"1:top5:higher"`: output top5 of test net 1, with the direction given.
+`"accuracy"`: higher is better, since an Accuracy layer (or AUC) makes it. `"loss"`: lower is better, since a loss layer
+(or NormalizedEntropy) makes it. `"1:top5:higher"`: output top5 of test net 1, with the direction given.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ class BestRule:
 
     def _direction(self, net: Net) -> str:
         makers = [layer.type for layer in net.layers if self._output in layer.param.top]
-        if net.loss_weights.get(self._output) or any(kind.endswith("Loss") for kind in makers):
+        if net.loss_weights.get(self._output) or any(kind.endswith(("Loss", "Entropy")) for kind in makers):
             return "lower"
-        if "Accuracy" in makers:
+        if "Accuracy" in makers or "AUC" in makers:
             return "higher"
         is_lower, is_higher = bool(_LOWER.search(self._output)), bool(_HIGHER.search(self._output))
         if is_lower == is_higher:

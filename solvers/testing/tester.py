@@ -1,9 +1,12 @@
-"""Tests: the mean of every output over test_iter batches, each rank running its share (Solver::Test)."""
+"""Tests: the mean of every output over test_iter batches, each rank running its share (Solver::Test).
+
+Of a layer that judges a whole test, such as AUC, the score over all batches stands in the place of the mean.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import numpy as np
 from mgcaffe.engine import Net, TestShard
 from mgcaffe.solvers.events import OutputValue
 from mgcaffe.solvers.exchange.ranks import Ranks
+from mgcaffe.solvers.testing.pass_scores import PassScores
 from mgcaffe.solvers.testing.stop_poll import StopPoll
 
 
@@ -51,6 +55,7 @@ def run_test(
     assert isinstance(shard, TestShard)
     total = np.zeros(1 + sum(math.prod(net.blobs[name].shape) for name in net.outputs))
     rounds = -(-shard.test_iter // shard.size)
+    pass_scores = PassScores(net)
     for number in range(rounds):
         batch = shard.rank + number * shard.size
         if batch < shard.test_iter:
@@ -59,8 +64,11 @@ def run_test(
             total += np.concatenate([[loss], output_numbers(net)])
         if poll is not None and number < rounds - 1 and poll.agrees():
             return None
-    means = (ranks.sum(total) if shard.size > 1 else total) / shard.test_iter
-    return TestResult(label_outputs(net, means[1:]), float(means[0]) if with_loss else None)
+    shared = ranks if shard.size > 1 else None
+    means = (total if shared is None else shared.sum(total)) / shard.test_iter
+    whole = pass_scores.finish(shared)
+    scores = tuple(replace(score, value=whole.get(score.name, score.value)) for score in label_outputs(net, means[1:]))
+    return TestResult(scores, float(means[0]) if with_loss else None)
 
 
 def output_numbers(net: Net) -> np.ndarray:

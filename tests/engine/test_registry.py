@@ -24,7 +24,16 @@ FORKS_TYPES = """
 Axpy BN ConvolutionDepthwise DepthwiseConvolution Interp Normalize Permute ROIPooling ReLU6 ShuffleChannel SmoothL1Loss
 """.split()
 # What models of other frameworks need besides.
-OWN_TYPES = ["GELU", "HardSigmoid", "HardSwish", "LayerNorm"]
+OWN_TYPES = [
+    "AUC",
+    "CriteoData",
+    "DotInteraction",
+    "GELU",
+    "HardSigmoid",
+    "HardSwish",
+    "LayerNorm",
+    "NormalizedEntropy",
+]
 
 
 @pytest.fixture

@@ -288,6 +288,9 @@ CASES: dict[str, dict[str, str]] = {
                        {"a": (8, 5), "b": (8, 5), "s": (8,)}),
         "legacy": plain("ContrastiveLoss", "contrastive_loss_param { margin: 9 legacy_version: true }",
                         {"a": (8, 5), "b": (8, 5), "s": (8, 1)})},
+    "DotInteraction": {
+        "plain": plain("DotInteraction", shapes=dict.fromkeys("xabc", (3, 4))),
+        "joined": plain("DotInteraction", "dot_interaction_param { diagonal: true }", {"x": (3, 5, 4)})},
     "Accuracy": {"plain": plain("Accuracy", shapes=LABELS),
                  "top_3": plain("Accuracy", "accuracy_param { top_k: 3 }", MAP_LABELS),
                  "classes": plain("Accuracy", "accuracy_param { ignore_label: 1 }", MAP_LABELS, "y c"),

@@ -33,6 +33,8 @@ def check(result, place, words):
         ("Data", 'data_param {{ batch_size: 1 source: "{}" }}'),
         ("Data", 'transform_param {{ mean_file: "{}" }} data_param {{ batch_size: 1 source: "x" }}'),
         ("HDF5Data", 'hdf5_data_param {{ batch_size: 1 source: "{}" }}'),
+        ("CriteoData", 'top: "c" criteo_data_param {{ batch_size: 1 table_size: 1 source: "x" source: "{}" }}'),
+        ("CriteoData", 'top: "c" criteo_data_param {{ batch_size: 1 source: "x" dictionary: "{}" }}'),
         ("ImageData", 'image_data_param {{ batch_size: 1 source: "{}" }}'),
         ("ImageData", 'image_data_param {{ batch_size: 1 source: "x" root_folder: "{}" }}'),
         ("WindowData", 'window_data_param {{ batch_size: 1 source: "{}" }}'),

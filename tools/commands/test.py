@@ -1,6 +1,7 @@
 """`engine test`: scores a net on its test data (Caffe: `caffe test`, in its lines).
 
-Under mpirun the batches go to the ranks in round-robin order, and rank 0 prints them in order at the end.
+Under mpirun the batches go to the ranks in round-robin order, and rank 0 prints them in order at the end. Of a layer
+that judges a whole test, such as AUC, the score over all batches stands in the place of the mean.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def parser() -> FlagParser:
 def run(flags: Flags, session: Session) -> int:
     """Run the batches and print each, the mean loss and the means."""
     from mgcaffe.solvers.carried_state import carries_state
+    from mgcaffe.solvers.exchange.ranks import Ranks
+    from mgcaffe.solvers.testing.pass_scores import PassScores
     from mgcaffe.tools.model import build_net
     from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
 
@@ -67,8 +70,10 @@ def run(flags: Flags, session: Session) -> int:
             # A state that goes on from batch to batch needs all batches: each rank runs them, and rank 0's count.
             shard = net.context.shard = TestShard(0, 1, flags.iterations)
         alone = communicator.size == 1
+        pass_scores = PassScores(net)
         mine = [score(net, number_of_batch, alone) for number_of_batch in _batches(shard)]
         weights_of_loss = net.loss_weights
+        whole = pass_scores.finish(Ranks(communicator) if shard.size > 1 else None)
     finally:
         net.close()
     gathered = communicator.gather(mine if shard.rank == communicator.rank else [])
@@ -77,7 +82,7 @@ def run(flags: Flags, session: Session) -> int:
         if not alone:
             for batch in batches:
                 _log_batch(batch)
-        report(batches, weights_of_loss)
+        report(batches, weights_of_loss, whole)
     return EXIT_OK
 
 
@@ -100,12 +105,12 @@ def _log_batch(batch: Batch) -> None:
         log_line(f"Batch {batch[0]}, {name} = {number(value)}", "caffe.cpp:304")
 
 
-def report(batches: list[Batch], loss_weights: dict[str, float]) -> None:
-    """Log the mean loss and each output's mean over the batches."""
+def report(batches: list[Batch], loss_weights: dict[str, float], whole: dict[str, float]) -> None:
+    """Log the mean loss and each output's mean over the batches, or its score over all of them where `whole` has it."""
     count = len(batches)
     log_line(f"Loss: {number(sum(loss for _, loss, _ in batches) / count)}", "caffe.cpp:309")
     for index, (name, _) in enumerate(batches[0][2]):
-        mean = sum(values[index][1] for _, _, values in batches) / count
+        mean = whole.get(name, sum(values[index][1] for _, _, values in batches) / count)
         weight = loss_weights.get(name, 0.0)
         weighted = f" (* {number(weight)} = {number(weight * mean)} loss)" if weight else ""
         log_line(f"{name} = {number(mean)}{weighted}", "caffe.cpp:321")

@@ -39,16 +39,16 @@ OTHER = Kind("other", "#7F7F7F", "#EEEEEE", "#333333")
 KINDS = (DATA, FILTER, PRODUCT, POOLING, ACTIVATION, NORMALIZATION, ROUTING, LOSS, OTHER)
 
 _TYPES = {
-    DATA: "Data ImageData HDF5Data MemoryData WindowData DummyData Input Parameter HDF5Output",
+    DATA: "Data ImageData HDF5Data MemoryData WindowData CriteoData DummyData Input Parameter HDF5Output",
     FILTER: "Convolution Deconvolution DepthwiseConvolution ConvolutionDepthwise Im2col",
-    PRODUCT: "InnerProduct Embed LSTM RNN LSTMUnit MatMul",
+    PRODUCT: "InnerProduct Embed LSTM RNN LSTMUnit MatMul DotInteraction",
     POOLING: "Pooling SPP ROIPooling Interp Crop Reduction",
     ACTIVATION: "ReLU PReLU ReLU6 ELU Sigmoid TanH Swish BNLL Clip Threshold AbsVal Power Exp Log Dropout Softmax "
     "HardSwish HardSigmoid GELU SiLU",
     NORMALIZATION: "BatchNorm BN LRN MVN Normalize Scale Bias LayerNorm GroupNorm",
     ROUTING: "Concat Slice Split Reshape Flatten Permute Tile ShuffleChannel Filter BatchReindex Silence Eltwise Axpy",
     LOSS: "SoftmaxWithLoss SigmoidCrossEntropyLoss EuclideanLoss SmoothL1Loss HingeLoss InfogainLoss ContrastiveLoss "
-    "MultinomialLogisticLoss Accuracy ArgMax",
+    "MultinomialLogisticLoss Accuracy AUC NormalizedEntropy ArgMax",
 }
 _KIND_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 

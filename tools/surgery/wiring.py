@@ -16,7 +16,7 @@ Value = tuple[int, int]
 SOURCES_KEPT = ("Input", "Parameter")
 """The types without bottoms that read no data."""
 # What only looks at values.
-_WATCHERS = ("Accuracy", "Silence", "HDF5Output")
+_WATCHERS = ("Accuracy", "AUC", "NormalizedEntropy", "Silence", "HDF5Output")
 
 
 @dataclass

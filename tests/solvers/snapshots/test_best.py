@@ -30,6 +30,8 @@ def better_of(text, nets, first, second):
     [
         ("a", "Accuracy", True),
         ("a", "SoftmaxWithLoss", False),
+        ("a", "AUC", True),
+        ("a", "NormalizedEntropy", False),
         ("top5", "Python", True),
         ("mean_error", "Reduction", False),
         ("a:higher", "Reduction", True),

@@ -5,13 +5,32 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 
 from mgcaffe.engine.net import TEST, Net
+from mgcaffe.tools.listeners.glog import number
+from tests.support.criteokit import rows, write
+from tests.support.netkit import make_net
+
+# A metric of the whole test beside those of a batch; its score needs no weights.
+CLICKS = """
+layer {
+  name: "clicks" type: "CriteoData" top: "clicked" top: "dense" top: "ids" include { phase: TEST }
+  criteo_data_param { source: "rows.tsv" batch_size: 7 table_size: 9 }
+}
+layer { name: "quiet" type: "Silence" bottom: "ids" include { phase: TEST } }
+layer {
+  name: "score" type: "Reduction" bottom: "dense" top: "score" include { phase: TEST } reduction_param { axis: 1 }
+}
+layer { name: "auc" type: "AUC" bottom: "score" bottom: "clicked" top: "auc" include { phase: TEST } }
+"""
 
 
 @pytest.mark.mpi
 @pytest.mark.slow
 def test_test_prints_batches_loss_and_means(engine):
+    engine.write("net.prototxt", engine.net + CLICKS)
+    write(engine.folder / "rows.tsv", rows(0, 21))
     assert engine.run("train", "solver.prototxt", "--max_iter=2").returncode == 0
     words = ["test", "-model=net.prototxt", "-weights", "tiny_iter_2.caffemodel", "-iterations=3"]
     results = [engine.run(*words), engine.mpirun(2, *words)]
@@ -21,11 +40,22 @@ def test_test_prints_batches_loss_and_means(engine):
         assert "Running for 3 iterations." in lines
         batches = [line for line in lines if line.startswith("Batch ")]
         assert [line.split(" =")[0] for line in batches] == [
-            f"Batch {batch}, {name}" for batch in range(3) for name in ("accuracy", "loss")
+            f"Batch {batch}, {name}" for batch in range(3) for name in ("accuracy", "auc", "loss")
         ]
         assert any(re.fullmatch(r"Loss: \S+", line) for line in lines)
         assert any(re.fullmatch(r"accuracy = \S+", line) for line in lines)
         assert any(re.fullmatch(r"loss = (\S+) \(\* 1 = \1 loss\)", line) for line in lines)
+        assert f"auc = {number(auc_of_all(engine.folder))}" in lines
+
+
+def auc_of_all(folder) -> float:
+    """The AUC of the rows' sums by a count of all pairs."""
+    text = CLICKS.replace("batch_size: 7", "batch_size: 21").replace("rows.tsv", f"{folder}/rows.tsv")
+    net = make_net(text, phase=TEST, dtype=torch.float32)
+    net.forward()
+    score, clicked = (net.blobs[name].data for name in ("score", "clicked"))
+    net.close()
+    return float((score[clicked > 0][:, None] > score[clicked == 0]).double().mean())
 
 
 @pytest.mark.mpi

@@ -7,6 +7,7 @@ from functools import reduce
 from mgcaffe.engine.layers.argmax import ArgMax
 from mgcaffe.engine.layers.axpy import Axpy
 from mgcaffe.engine.layers.bias import Bias
+from mgcaffe.engine.layers.dot_interaction import DotInteraction
 from mgcaffe.engine.layers.eltwise import PROD, SUM, Eltwise
 from mgcaffe.engine.layers.reduction import ASUM, MEAN, SUMSQ, Reduction
 from mgcaffe.engine.layers.reduction import SUM as TOTAL
@@ -64,6 +65,17 @@ def axpy(e: Emitter, layer: Axpy) -> list[str]:
     return [e.node("Add", e.node("Mul", factors, x), y)]
 
 
+def dot_interaction(e: Emitter, layer: DotInteraction) -> list[str]:
+    """MatMul of the vectors with themselves, Gather of the pairs, and the first vector before them."""
+    one = e.integers(1)
+    parts = [x if joined else e.node("Unsqueeze", x, one) for x, joined in zip(e.bottoms, layer.joined, strict=True)]
+    vectors = parts[0] if len(parts) == 1 else e.node("Concat", *parts, axis=1)
+    products = e.node("MatMul", vectors, e.node("Transpose", vectors, perm=[0, 2, 1]))
+    pairs = e.node("Gather", e.reshape(products, (0, -1)), e.integers(*layer.pairs.tolist()), axis=1)
+    first = e.reshape(e.node("Slice", vectors, e.integers(0), one, one), (0, -1)) if layer.joined[0] else e.x
+    return [e.node("Concat", first, pairs, axis=1)]
+
+
 def softmax(e: Emitter, layer: Softmax) -> list[str]:
     """Softmax along the axis."""
     return [e.node("Softmax", e.x, axis=layer.axis)]
@@ -105,6 +117,12 @@ OPERATORS = (
     Operator("Scale", scale, "Mul, Add, Reshape", any_batch=True),
     Operator("Bias", bias, "Add, Reshape", any_batch=True),
     Operator("Axpy", axpy, "Mul, Add, Reshape", any_batch=True),
+    Operator(
+        "DotInteraction",
+        dot_interaction,
+        "Unsqueeze, Concat, Transpose, MatMul, Reshape, Gather, Slice",
+        any_batch=True,
+    ),
     Operator("Softmax", softmax, "Softmax", any_batch=True),
     Operator("Reduction", reduction, "ReduceSum, ReduceL1, ReduceSumSquare, ReduceMean, Mul", any_batch=True),
     Operator("ArgMax", argmax, "ArgMax, ReduceMax, TopK, Slice, Sub, Cast, Concat, Reshape", any_batch=True),

@@ -1,0 +1,87 @@
+"""DotInteraction: the dot products of all pairs of vectors of an item, behind the first of them.
+
+    T = the vectors as rows,  Z = T T'                y = (t_0, Z[1, 0], Z[2, 0], Z[2, 1], Z[3, 0], ...)
+    dT = (dZ + dZ') T,  dt_0 also gets the first part of dy        Z, dZ: below the diagonal, row by row
+
+Fields of `dot_interaction_param` (default): diagonal (false): Z[i, i] counts as well, behind Z[i, i - 1].
+Bottoms: each a vector an item (N, d) or k of them (N, k, d), d the same in all; together F of them, in the order of the
+bottoms. In DLRM the first is the dense features', the others are those of the embedding tables.
+Top: (N, d + F (F - 1) / 2), with diagonal (N, d + F (F + 1) / 2).
+No differences from Caffe. (In no Caffe: DLRM, dlrm_s_pytorch.py, interact_features.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import Layer, at_least
+from mgcaffe.engine.registry import register
+from mgcaffe.engine.types import Shape
+
+
+@register("DotInteraction")
+class DotInteraction(Layer):
+    """The layer; see the module's text.
+
+    Attributes:
+        counts: how many vectors each bottom has.
+        size: their size d.
+        pairs: the places in Z (F x F, row by row) that count.
+    """
+
+    bottoms = at_least(1)
+    keeps_bottoms = False
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """Check that the vectors fit together, and return d values more than pairs."""
+        first = bottom_shapes[0]
+        for number, shape in enumerate(bottom_shapes):
+            if len(shape) not in (2, 3):
+                self.fail(
+                    f"bottom {number} has shape {shape}, not (N, d), a vector an item, or (N, k, d)",
+                    "bottom",
+                    index=number,
+                )
+            if (shape[0], shape[-1]) != (first[0], first[-1]):
+                self.fail(
+                    f"bottom {number} has shape {shape}, which differs from bottom 0's, {first}, in the number of items"
+                    " or the size of vectors",
+                    "bottom",
+                    index=number,
+                )
+        self.counts = [shape[1] if len(shape) == 3 else 1 for shape in bottom_shapes]
+        self.size = first[-1]
+        self.joined = [len(shape) == 3 for shape in bottom_shapes]
+        vectors = sum(self.counts)
+        below = torch.ones(vectors, vectors).tril(0 if self.param.dot_interaction_param.diagonal else -1)
+        self.pairs = below.flatten().nonzero().flatten().to(self.context.device)
+        if not len(self.pairs):
+            self.fail(f"the bottoms hold {vectors} vector(s) an item, of which there are no pairs", "bottom")
+        return [(first[0], self.size + len(self.pairs))]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keep the vectors."""
+        vectors = torch.cat([x if x.ndim == 3 else x.unsqueeze(1) for x in bottoms], 1)
+        self.saved = vectors if self.backward_follows else None
+        products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)
+        return [torch.cat([vectors[:, 0], products.index_select(1, self.pairs)], 1)]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Put the pairs' gradients into both halves of a matrix."""
+        vectors, (dy,) = self.saved, top_diffs
+        items, count, _ = vectors.shape
+        half = dy.new_zeros(items, count * count).index_copy_(1, self.pairs, dy[:, self.size :])
+        half = half.view(items, count, count)
+        diff = torch.bmm(half + half.transpose(1, 2), vectors)
+        diff[:, 0] += dy[:, : self.size]
+        parts = torch.split(diff, self.counts, 1)
+        return [
+            (part if joined else part.squeeze(1)) if wants else None
+            for part, joined, wants in zip(parts, self.joined, wanted, strict=True)
+        ]
+
+    def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
+        """One a value of each vector of a pair."""
+        return bottom_shapes[0][0] * len(self.pairs) * self.size
