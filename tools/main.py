@@ -39,6 +39,7 @@ COMMANDS = {
     "convert_mnist_data": "write an LMDB of MNIST's files",
     "convert_mnist_siamese_data": "write an LMDB of random pairs of MNIST's images",
     "convert_cifar_data": "write LMDBs of CIFAR-10's files",
+    "convert_criteo": "write an LMDB of rows in Criteo's format, or the dictionary of their values",
     "convert_leveldb": "write an LMDB of the records of a LevelDB",
     "compute_image_mean": "compute the mean image of an LMDB",
     "extract_features": "write blobs of a net as LMDBs",
