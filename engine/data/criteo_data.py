@@ -133,7 +133,7 @@ class CriteoData(DataLayer):
             )
         dictionary, sizes = None, list(param.table_size)
         if param.dictionary:
-            dictionary = read_dictionary(param.dictionary)
+            dictionary = self._read_dictionary(param.dictionary)
             sizes = sizes or dictionary.sizes
             self._check_exact(sizes, "criteo_data_param.dictionary")
         return CriteoReader(
@@ -144,6 +144,14 @@ class CriteoData(DataLayer):
             rule=bad_record_rule(self.param),
             separate=self._separate(),
         )
+
+    def _read_dictionary(self, path: str) -> Dictionary:
+        try:
+            return read_dictionary(path)
+        except DataError as error:
+            raise DataError(
+                error.message, location=self.location("criteo_data_param.dictionary"), hint=error.hint
+            ) from error
 
     def shape_without_source(self, hint: Shape | None) -> list[Shape]:
         """Return what every source has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import numpy as np
 from mgcaffe.prototxt import BlobProto, NetParameter, SolverParameter, parse_text
 from mgcaffe.prototxt.blobs import fill_blob
 from tests.soak.mutations import mutate_bytes, mutate_json, mutate_json_lines, mutate_message, mutate_table
+from tests.support.criteokit import rows, write
 from tests.support.datakit import file_bytes, images, numbered
 from tests.support.fork_nets import FORK_NETS
 
@@ -44,6 +46,8 @@ _SOURCES = {
     + _TRANSFORM,
     "windows": 'type: "WindowData" window_data_param { source: "windows.txt" batch_size: 4 fg_fraction: 0.5 }'
     " transform_param { crop_size: 4 }",
+    "criteo": 'top: "ids" type: "CriteoData" criteo_data_param { source: "rows.tsv" source: "rows.gz" batch_size: 4'
+    ' dictionary: "dictionary" table_size: 9 } data_param { bad_record: SKIP bad_record_limit: 9 }',
 }  # fmt: skip
 
 _TRACE = "# forward_us: 500\nlayer,elements,backward_us\nconv1,20,100.5\npool,0,3\nip,300,50\n"
@@ -174,6 +178,7 @@ class Inputs:
                 "hdf5": ["hdf5.txt", "rows.h5", "rows.h5", "rows.h5"],
                 "images": ["images.txt", "0.png", "mean.binaryproto"],
                 "windows": ["windows.txt", "0.png"],
+                "criteo": ["rows.tsv", "rows.gz", "dictionary"],
             }[name]
         )
         content = path.read_bytes()
@@ -282,6 +287,7 @@ class Inputs:
         (self._folder / name).write_bytes(text.encode("utf-8", "surrogatepass"))
 
     def _make_files(self) -> None:
+        from mgcaffe.engine.data.criteo.dictionary import write_dictionary
         from mgcaffe.engine.net import Net
         from mgcaffe.engine.weights.hdf5 import save_hdf5
         from tests.tools.report.test_report import TRIALS, json_log, prediction, timeline
@@ -301,6 +307,9 @@ class Inputs:
         for number, image in enumerate(images(2, (9, 9, 3))):
             (self._folder / f"{number}.png").write_bytes(file_bytes(image, "PNG"))
         numbered(self._folder / "records", 6)
+        write(self._folder / "rows.tsv", rows(0, 8))
+        (self._folder / "rows.gz").write_bytes(gzip.compress(b"\n".join(rows(8, 12)), mtime=0))
+        write_dictionary(self._folder / "dictionary", [np.arange(1, 9, dtype=np.uint64)] * 26)
         blob = BlobProto()
         fill_blob(blob, np.ones((1, 3, 9, 9), np.float32))
         (self._folder / "mean.binaryproto").write_bytes(blob.SerializeToString())

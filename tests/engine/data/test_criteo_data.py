@@ -11,6 +11,7 @@ import torch
 from mgcaffe.engine.data import criteo_data
 from mgcaffe.engine.data.criteo.rows import parse_row
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.net import Net
 from mgcaffe.engine.shard import Shard
 from mgcaffe.errors import DataError, NetError
 from mgcaffe.solvers.setup.reader_fields import hand_down
@@ -178,6 +179,15 @@ def test_a_dictionary_whose_ids_float32_cannot_hold_is_refused_by_feature(monkey
     source = write(tmp_path / "a.tsv", rows(0, 3))
     with pytest.raises(NetError, match=r"from 1 to 16777216 .*, not 16777217, categorical feature 4 \(layer"):
         layer(text([source], fields='dictionary: "d"'))
+
+
+def test_a_missing_dictionary_is_named_at_its_field(tmp_path):
+    source = write(tmp_path / "a.tsv", rows(0, 3))
+    net = tmp_path / "net.prototxt"
+    given = text([source], fields='\ndictionary: "none"')
+    net.write_text(f"layer {{ {given} }}")
+    with pytest.raises(DataError, match=rf"^{net}:2:1: dictionary 'none' cannot be read"):
+        Net.from_file(net)
 
 
 def test_what_it_does_not_read_of_data_param_is_refused(tmp_path, layer):
