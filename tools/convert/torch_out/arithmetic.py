@@ -7,6 +7,7 @@ from functools import reduce
 from mgcaffe.engine.layers.argmax import ArgMax
 from mgcaffe.engine.layers.axpy import Axpy
 from mgcaffe.engine.layers.bias import Bias
+from mgcaffe.engine.layers.dot_interaction import DotInteraction
 from mgcaffe.engine.layers.eltwise import PROD, SUM, Eltwise
 from mgcaffe.engine.layers.reduction import ASUM, MEAN, SUMSQ, Reduction
 from mgcaffe.engine.layers.scale import Scale
@@ -78,6 +79,14 @@ def axpy(e: Emitter, layer: Axpy) -> list[str]:
     return [f"{_with_axes(factors, len(image) - len(given))} * {x} + {y}"]
 
 
+def dot_interaction(e: Emitter, layer: DotInteraction) -> list[str]:
+    """`dot_interaction` of the vectors, joined along a new axis."""
+    diagonal = layer.param.dot_interaction_param.diagonal
+    vectors = [x if joined else f"{x}[:, None]" for x, joined in zip(e.bottoms, layer.joined, strict=True)]
+    joined = vectors[0] if len(vectors) == 1 else call("torch.cat", f"[{', '.join(vectors)}]", "1")
+    return [call(e.helper("dot_interaction"), joined, diagonal=(str(diagonal), "False"))]
+
+
 def softmax(e: Emitter, layer: Softmax) -> list[str]:
     """torch.softmax."""
     return [call("torch.softmax", e.x, str(layer.axis))]
@@ -110,6 +119,7 @@ OPERATORS = (
     Operator("Scale", scale, "Scale"),
     Operator("Bias", bias, "Bias"),
     Operator("Axpy", axpy, ""),
+    Operator("DotInteraction", dot_interaction, "dot_interaction, torch.cat"),
     Operator("Softmax", softmax, "torch.softmax"),
     Operator("Reduction", reduction, ""),
     Operator("ArgMax", argmax, "largest, torch.stack"),

@@ -25,6 +25,8 @@ _READS_RECORDS = "it reads records, where a converted model is fed: convert the 
 
 WITHOUT: Mapping[str, str] = {
     **dict.fromkeys(("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "DummyData"), _READS_RECORDS),
+    "CriteoData": _READS_RECORDS,
+    **dict.fromkeys(("AUC", "NormalizedEntropy"), "it judges a whole test, where a model computes a batch"),
     "HDF5Output": "it writes a file",
     "Python": "what it computes is a program",
 }

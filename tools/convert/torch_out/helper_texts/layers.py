@@ -152,5 +152,13 @@ def lstm_unit(cell, gates, keep):
     cell = torch.sigmoid(f) * (keep.unsqueeze(2) * cell) + torch.sigmoid(i) * torch.tanh(g)
     return cell, torch.sigmoid(o) * torch.tanh(cell)
 ''',
+    "dot_interaction": '''
+def dot_interaction(vectors, diagonal=False):
+    """Return each item's first vector, and behind it the dot products of all pairs."""
+    count = vectors.shape[1]
+    rows, columns = torch.tril_indices(count, count, 0 if diagonal else -1, device=vectors.device)
+    products = vectors @ vectors.transpose(1, 2)
+    return torch.cat([vectors[:, 0], products[:, rows, columns]], 1)
+''',
 }
 """By the name that each defines."""
