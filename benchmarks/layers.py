@@ -89,7 +89,7 @@ def our_step(case: Case, layer: Layer, count: int) -> Step:
             return tops, []
         gradients = [gradient for gradient in layer.backward(list(diffs), layer.wants_bottom) if gradient is not None]
         layer.release()  # as a training net does; PyTorch's graph is gone here as well
-        return tops, gradients + [parameter.diff for parameter in layer.parameters if parameter.wanted]
+        return tops, gradients + [parameter.dense_diff() for parameter in layer.parameters if parameter.wanted]
 
     return step
 

@@ -3,6 +3,9 @@
 The parameters that train come first, layer by layer, so that neighbouring layers' gradients are one
 contiguous slice: merging them for an all-reduce, or updating them, copies nothing. Behind them lie the
 frozen ones (lr_mult 0: BatchNorm's statistics, a fine-tuned net's fixed layers), which no rank sends.
+
+Tables with row gradients (`RowParameter`) lie apart, each in a tensor of its own: flat gradients and histories have no
+place for them, so nothing that is done to those costs anything for a table's rows.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numpy as np
 import torch
 
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,15 @@ class ArenaSlice:
     def decay_mult(self) -> float:
         """Factor on the weight decay."""
         return self.parameter.decay_mult
+
+
+@dataclass(frozen=True)
+class Table:
+    """A parameter with a row gradient, and whose it is."""
+
+    layer: int
+    layer_name: str
+    parameter: RowParameter
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,7 @@ class ParameterArena:
         data, diff: flat tensors of all values and all gradients.
         trainable: how many elements at the front have a learning rate.
         slices: one a parameter, ascending by offset.
+        tables: the parameters that lie apart, in layer order; no other attribute or method counts them.
     """
 
     def __init__(
@@ -70,8 +84,10 @@ class ParameterArena:
         *,
         rarely_diff: bool = False,
     ) -> None:
-        training = [entry for entry in owned if entry[2].lr_mult != 0]
-        frozen = [entry for entry in owned if entry[2].lr_mult == 0]
+        self.tables = [Table(index, name, each) for index, name, each in owned if isinstance(each, RowParameter)]
+        dense = [entry for entry in owned if not isinstance(entry[2], RowParameter)]
+        training = [entry for entry in dense if entry[2].lr_mult != 0]
+        frozen = [entry for entry in dense if entry[2].lr_mult == 0]
         self.slices: list[ArenaSlice] = []
         offset = 0
         for layer, layer_name, parameter in training + frozen:
@@ -88,6 +104,12 @@ class ParameterArena:
         for piece in self.slices:
             piece.parameter.data = self.view(self.data, piece.parameter)
             piece.parameter.diff = self.view(self.diff, piece.parameter)
+        for table in self.tables:
+            table.parameter.data = torch.empty(table.parameter.shape, dtype=dtype, device=device)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return all values: the flat ones, then each table's."""
+        return [self.data, *(table.parameter.data for table in self.tables)]
 
     def like(self) -> torch.Tensor:
         """Return a new flat tensor of zeros, laid out as `data` is (a solver's history)."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import NetError
 
@@ -209,10 +210,17 @@ class ParameterBlob(HostBlob):
 
     @property
     def diff(self) -> Array:
-        """The gradient. Who asks for it may write it, so the next one that is computed is added."""
+        """The gradient. Who asks for it may write it, so the next one that is computed is added.
+
+        That of a table, which is kept by rows, is a copy that cannot be written.
+        """
         parameter = self._parameter
-        if parameter.diff is None:
+        if parameter.data is None:
             return np.zeros(parameter.shape, np.float32)
+        if isinstance(parameter, RowParameter):
+            copied: Array = parameter.dense_diff().cpu().numpy()
+            copied.flags.writeable = False
+            return copied
         if parameter.fresh:
             parameter.diff.zero_()
             parameter.fresh = False

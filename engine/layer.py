@@ -26,6 +26,7 @@ import torch
 
 from mgcaffe.engine.checks.memory import blob_bytes, shape_text, why_too_large, why_too_many_axes
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EngineError, Location, NetError
@@ -212,13 +213,20 @@ class Layer:
         """Multiply-accumulate operations of one forward pass."""
         return 0
 
-    def add_parameter(self, shape: Sequence[int], filler: FillerParameter | None = None) -> Parameter:
+    def add_parameter(
+        self, shape: Sequence[int], filler: FillerParameter | None = None, *, by_rows: bool = False
+    ) -> Parameter:
         """Declare the next parameter; multiplier and name come from the layer's `param` messages.
+
+        Args:
+            shape: the blob's shape.
+            filler: what initialises it; None: zeros.
+            by_rows: whether it is a `RowParameter`, to whose gradient backward adds rows.
 
         Raises:
             NetError: the machine cannot hold it.
         """
-        parameter = Parameter(tuple(int(size) for size in shape), filler)
+        parameter = (RowParameter if by_rows else Parameter)(tuple(int(size) for size in shape), filler)
         index = len(self.parameters)
         if axes_problem := why_too_many_axes(parameter.shape):
             self.fail(f"parameter {index} {axes_problem}")

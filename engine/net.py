@@ -353,7 +353,7 @@ class Net:
                     node.layer.release()
             for parameter in node.owned:
                 if parameter.fresh and parameter.wanted:
-                    parameter.diff.zero_()
+                    parameter.clear_diff()
             for hook in self.after_backward:
                 hook(node.index)
             if on_layer_done is not None:

@@ -83,3 +83,11 @@ class Parameter:
         """Set the gradient to zero."""
         self.diff.zero_()
         self.fresh = True
+
+    def gradient_values(self) -> torch.Tensor:
+        """Return all values of the gradient that may differ from zero, in any shape."""
+        return self.diff
+
+    def dense_diff(self) -> torch.Tensor:
+        """Return the gradient in the parameter's shape."""
+        return self.diff

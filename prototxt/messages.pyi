@@ -498,6 +498,9 @@ class SolverParameter(Message):
     decoupled_weight_decay: bool
     """Takes the decay off the weights instead of adding it to the gradients (AdamW, SGDW). Default: false. A
     field of mgcaffe."""
+    row_wise_adagrad: bool
+    """With type AdaGrad, gives every row of an EmbeddingBag's table one history instead of one for each value.
+    Default: false. A field of mgcaffe."""
     eval_type: str
     """Default: 'classification'. A field of the SSD fork."""
     ap_version: str
@@ -616,6 +619,7 @@ class SolverParameter(Message):
         bad_record: DataParameter.BadRecord | str | None = None,
         bad_record_limit: int | None = None,
         decoupled_weight_decay: bool | None = None,
+        row_wise_adagrad: bool | None = None,
         eval_type: str | None = None,
         ap_version: str | None = None,
         show_per_class_result: bool | None = None,
@@ -656,12 +660,13 @@ class SolverParameter(Message):
             "solver_mode", "device_id", "random_seed", "type", "delta", "momentum2", "rms_decay",
             "debug_info", "snapshot_after_train", "solver_type", "layer_wise_reduce", "comm_param",
             "snapshot_keep", "snapshot_best", "snapshot_errors", "snapshot_background", "nan_effect",
-            "bad_record", "bad_record_limit", "decoupled_weight_decay", "eval_type", "ap_version",
-            "show_per_class_result", "rampup_interval", "rampup_lr", "min_lr", "momentum_policy",
-            "max_momentum", "momentum_power", "larc", "larc_policy", "larc_eta", "larc_turbo",
-            "weight_decay_policy", "weight_decay_power", "max_weight_decay", "solver_data_type",
-            "store_blobs_in_old_format", "test_and_snapshot_last_epochs", "disabled_update", "engine",
-            "warmup_iter", "warmup_start_lr", "local_lr_auto", "local_gw_ratio", "test_offset"
+            "bad_record", "bad_record_limit", "decoupled_weight_decay", "row_wise_adagrad", "eval_type",
+            "ap_version", "show_per_class_result", "rampup_interval", "rampup_lr", "min_lr",
+            "momentum_policy", "max_momentum", "momentum_power", "larc", "larc_policy", "larc_eta",
+            "larc_turbo", "weight_decay_policy", "weight_decay_power", "max_weight_decay",
+            "solver_data_type", "store_blobs_in_old_format", "test_and_snapshot_last_epochs",
+            "disabled_update", "engine", "warmup_iter", "warmup_start_lr", "local_lr_auto",
+            "local_gw_ratio", "test_offset"
         ],
     ) -> bool: ...
 
@@ -992,6 +997,9 @@ class LayerParameter(Message):
     def layer_norm_param(self) -> LayerNormParameter:
         """What LayerNorm reads. A field of mgcaffe."""
     @property
+    def embedding_bag_param(self) -> EmbeddingBagParameter:
+        """What EmbeddingBag reads. A field of mgcaffe."""
+    @property
     def criteo_data_param(self) -> CriteoDataParameter:
         """What CriteoData reads. A field of mgcaffe."""
     @property
@@ -1156,6 +1164,7 @@ class LayerParameter(Message):
         hard_sigmoid_param: HardSigmoidParameter | Mapping[str, Any] | None = None,
         gelu_param: GELUParameter | Mapping[str, Any] | None = None,
         layer_norm_param: LayerNormParameter | Mapping[str, Any] | None = None,
+        embedding_bag_param: EmbeddingBagParameter | Mapping[str, Any] | None = None,
         criteo_data_param: CriteoDataParameter | Mapping[str, Any] | None = None,
         dot_interaction_param: DotInteractionParameter | Mapping[str, Any] | None = None,
         normalized_entropy_param: NormalizedEntropyParameter | Mapping[str, Any] | None = None,
@@ -1205,7 +1214,7 @@ class LayerParameter(Message):
             "sigmoid_param", "softmax_param", "spp_param", "slice_param", "swish_param", "tanh_param",
             "threshold_param", "tile_param", "window_data_param", "interp_param", "bn_param",
             "shuffle_channel_param", "relu6_param", "hard_sigmoid_param", "gelu_param", "layer_norm_param",
-            "criteo_data_param", "dot_interaction_param", "normalized_entropy_param",
+            "embedding_bag_param", "criteo_data_param", "dot_interaction_param", "normalized_entropy_param",
             "annotated_data_param", "detection_evaluate_param", "detection_output_param",
             "multibox_loss_param", "norm_param", "permute_param", "prior_box_param", "video_data_param",
             "forward_type", "backward_type", "forward_math", "backward_math", "debug",
@@ -3779,6 +3788,51 @@ class LayerNormParameter(Message):
         self,
         field_name: Literal[
             "axis", "eps", "affine", "bias_term", "scale_filler", "bias_filler"
+        ],
+    ) -> bool: ...
+
+class EmbeddingBagParameter(Message):
+    """What EmbeddingBag reads."""
+
+    class Mode(_Enum):
+        SUM: ClassVar[EmbeddingBagParameter.Mode]
+        MEAN: ClassVar[EmbeddingBagParameter.Mode]
+
+    SUM: ClassVar[EmbeddingBagParameter.Mode]
+    MEAN: ClassVar[EmbeddingBagParameter.Mode]
+
+    class Bags(_Enum):
+        OFFSETS: ClassVar[EmbeddingBagParameter.Bags]
+        LENGTHS: ClassVar[EmbeddingBagParameter.Bags]
+
+    OFFSETS: ClassVar[EmbeddingBagParameter.Bags]
+    LENGTHS: ClassVar[EmbeddingBagParameter.Bags]
+
+    num_output: int
+    """Length of each vector. A field of mgcaffe."""
+    input_dim: int
+    """How many vectors there are. A field of mgcaffe."""
+    mode: EmbeddingBagParameter.Mode
+    """Whether a bag's vectors are added up or averaged. Default: SUM. A field of mgcaffe."""
+    bags: EmbeddingBagParameter.Bags
+    """What a second bottom says of each bag: where its ids begin, or how many it has. Default: OFFSETS. A
+    field of mgcaffe."""
+    @property
+    def weight_filler(self) -> FillerParameter:
+        """Initialises the vectors; without it, uniformly within 1 / sqrt(input_dim). A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        num_output: int | None = None,
+        input_dim: int | None = None,
+        mode: EmbeddingBagParameter.Mode | str | None = None,
+        bags: EmbeddingBagParameter.Bags | str | None = None,
+        weight_filler: FillerParameter | Mapping[str, Any] | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "num_output", "input_dim", "mode", "bags", "weight_filler"
         ],
     ) -> bool: ...
 

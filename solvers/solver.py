@@ -29,7 +29,7 @@ from mgcaffe.solvers.monitor.finite_check import FiniteCheck
 from mgcaffe.solvers.monitor.meter import Meter
 from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
-from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights
+from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, refuse_tables_of_ranks
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.snapshots.reading import restore_snapshot
@@ -105,6 +105,7 @@ class Solver:
     def _build(self, nets: BuiltNets, source: SolverSource | None, schedule: str | None, opened: ExitStack) -> None:
         """Make the parts that an iteration, a test and a snapshot go through."""
         param, net, ranks = self.param, self.net, self.ranks
+        refuse_tables_of_ranks(net, ranks.size)
         self._updater = Updater(param, net.arena, source)
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
@@ -326,7 +327,8 @@ class Solver:
         """
         if self.ranks.rank == 0:
             copy_weights(paths, self.net, self.test_nets, self._emit)
-        self.ranks.broadcast_from_rank0([net.arena.data for net in (self.net, *self.test_nets)])
+        nets = (self.net, *self.test_nets)
+        self.ranks.broadcast_from_rank0([tensor for net in nets for tensor in net.arena.tensors()])
 
     def snapshot(self) -> None:
         """Write `<prefix>_iter_<N>.caffemodel` and `.solverstate`; rank 0 writes, all ranks take part.

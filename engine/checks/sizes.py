@@ -24,6 +24,7 @@ from mgcaffe.engine.checks.memory import (
 )
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.errors import EngineError, NetError
 
 
@@ -62,7 +63,9 @@ def check_all(layers: Sequence[Layer], owned: Iterable[tuple[int, str, Parameter
         return
     _, index, largest = max(counts, key=lambda entry: entry[0])
     layer = layers[index]
-    size = 2 * sum(count for count, _, _ in counts) * layer.context.dtype.itemsize
+    # The gradient of a table has only the rows that were looked up.
+    values = sum(count if isinstance(parameter, RowParameter) else 2 * count for count, _, parameter in counts)
+    size = values * layer.context.dtype.itemsize
     if size > device_memory(layer.context.device):
         number = next(place for place, parameter in enumerate(layer.parameters) if parameter is largest)
         what = f"all parameters with their gradients, the largest being parameter {number} of shape"

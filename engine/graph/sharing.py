@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.prototxt import ParamSpec, has_field
 
 STRICT, PERMISSIVE = 0, 1
@@ -41,7 +42,8 @@ def bind_shared(layers: Sequence[Layer]) -> None:
         for parameter in layer.parameters:
             if parameter.owner is not None:
                 parameter.data = parameter.owner.data.view(parameter.shape)
-                parameter.diff = parameter.owner.diff.view(parameter.shape)
+                if parameter.owner.diff is not None:  # a table has none
+                    parameter.diff = parameter.owner.diff.view(parameter.shape)
                 parameter.lr_mult, parameter.decay_mult = parameter.owner.lr_mult, parameter.owner.decay_mult
 
 
@@ -70,6 +72,11 @@ def bind_to_net(layers: Sequence[Layer], others: Mapping[str, Layer]) -> set[int
                     f"cannot share parameter {index} with the other net's layer of this name: shapes"
                     f" {_text(mine.shape)} and {_text(theirs.shape)} differ"
                 )
+            if isinstance(theirs, RowParameter) and not isinstance(mine, RowParameter):
+                layer.fail(
+                    f"cannot share parameter {index} with the other net's layer of this name: that is the table of an"
+                    " EmbeddingBag, whose gradient is kept by rows"
+                )
             mine.data, mine.diff = theirs.data, theirs.diff
             bound.add(id(mine))
     return bound
@@ -79,7 +86,13 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
     mine, owner = layer.parameters[index], owner_layer.parameters[owner_index]
     what = f"Cannot share parameter '{mine.name}' of layer '{owner_layer.name}' with layer '{layer.name}'"
     spec = layer.param.param[index]
-    if spec.share_mode == PERMISSIVE:
+    if isinstance(mine, RowParameter) != isinstance(owner, RowParameter):
+        layer.fail(
+            f"{what}: one of the two is the table of an EmbeddingBag, whose gradient is kept by rows",
+            "param",
+            hint="let layers of type EmbeddingBag alone share the table (bags of one id each are what Embed looks up)",
+        )
+    if spec.share_mode == PERMISSIVE and not isinstance(mine, RowParameter):
         if math.prod(mine.shape) != math.prod(owner.shape):
             layer.fail(f"{what}: counts {owner.count} and {mine.count} differ", "param")
     elif mine.shape != owner.shape:

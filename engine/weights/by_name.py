@@ -184,7 +184,7 @@ def layers_to_proto(net: NetParameter, layers: Sequence[Layer], diff: bool) -> N
             blob = message.blobs.add()
             fill_blob(blob, parameter.data.cpu().numpy())
             if diff:
-                fill_blob(blob, parameter.diff.cpu().numpy(), diff=True)
+                fill_blob(blob, parameter.dense_diff().cpu().numpy(), diff=True)
 
 
 def _by_name(layers: Sequence[_Named], blobs: str) -> dict[str, list[_Named]]:

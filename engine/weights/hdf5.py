@@ -143,7 +143,7 @@ def _write_layer(file: Any, layer: Layer, index: int, fits: bool, diff: bool) ->
         if parameter.owner is None:
             data[str(number)] = parameter.data.cpu().numpy()
         if diff:
-            file.require_group(diff_path)[str(number)] = parameter.diff.cpu().numpy()
+            file.require_group(diff_path)[str(number)] = parameter.dense_diff().cpu().numpy()
 
 
 def _saved_layers(file: Any, source: str) -> Iterator[SavedLayer]:

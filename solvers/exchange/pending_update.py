@@ -86,7 +86,8 @@ class PendingUpdate:
         needed: dict[int, list[int]] = {}
         for step in self._net.steps:
             parameters = [each for member in step.members for each in self._net.layers[member].parameters]
-            offsets = {owners[id(each.owner or each)] for each in parameters}
+            places = (owners.get(id(each.owner or each)) for each in parameters)
+            offsets = [place for place in places if place is not None]  # a frozen table has none
             needed[step.index] = [
                 index for index, (_, _, start, count) in enumerate(segments)
                 if any(start <= offset < start + count for offset in offsets)

@@ -37,7 +37,7 @@ class DebugInfo:
         self._net, self._emit = net, emit
         self._is_wanted = bool(param.debug_info) and rank == 0
         self._is_showing = False
-        self._before: torch.Tensor | None = None
+        self._before: dict[int, torch.Tensor] | None = None
         self._diff_l1 = self._diff_squares = 0.0
         # Caffe names a parameter by its `name`, or by its number in its layer.
         self._names = {
@@ -56,7 +56,10 @@ class DebugInfo:
     def before_update(self) -> None:
         """Remember the weights; the gradients are averaged, the weights not yet changed."""
         if self._is_showing:
-            self._before = self._net.arena.data.clone()
+            arena = self._net.arena
+            flat = arena.data.clone()
+            self._before = {id(piece.parameter): arena.view(flat, piece.parameter) for piece in arena.slices}
+            self._before.update((id(table.parameter), table.parameter.data.clone()) for table in arena.tables)
 
     def after_update(self) -> None:
         """Show the steps that the weights have made, the last that is shown of the iteration."""
@@ -83,8 +86,9 @@ class DebugInfo:
         # Now, since the ranks begin to average these gradients as soon as this returns.
         for parameter in node.owned:
             if parameter.wanted:
-                self._diff_l1 += float(parameter.diff.abs().sum())
-                self._diff_squares += float(parameter.diff.square().sum())
+                gradient = parameter.gradient_values()
+                self._diff_l1 += float(gradient.abs().sum())
+                self._diff_squares += float(gradient.square().sum())
         if index == 0:
             self._show_norms()
 
@@ -103,19 +107,12 @@ class DebugInfo:
 
     def _updated(self, layer: str, name: str, parameter: Parameter) -> None:
         owner = parameter.owner if parameter.owner is not None else parameter
-        piece = self._slice(owner)
-        if piece is None or self._before is None:
+        before = self._before.get(id(owner)) if self._before is not None else None
+        if before is None:
             return
-        before = self._before[piece]
-        step = _mean(before - self._net.arena.data[piece])
+        step = _mean(before - owner.data)
         owners = self._names.get(id(owner)) if owner is not parameter else None
         self._emit(BlobStatistics("Update", layer, "param", name, data=_mean(before), diff=step, owner=owners))
-
-    def _slice(self, parameter: Parameter) -> slice | None:
-        for piece in self._net.arena.slices:
-            if piece.parameter is parameter:
-                return slice(piece.offset, piece.offset + piece.count)
-        return None
 
 
 def watch_tests(nets: Sequence[Net], param: SolverParameter, rank: int, emit: Emit) -> None:
@@ -160,7 +157,7 @@ def _backward_statistics(node: Node) -> Iterator[BlobStatistics]:
             yield BlobStatistics("Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff))
     for number, parameter in enumerate(node.layer.parameters):
         if parameter.wanted:
-            yield BlobStatistics("Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.diff))
+            yield BlobStatistics("Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.dense_diff()))
 
 
 def _mean(values: torch.Tensor) -> float:

@@ -20,6 +20,7 @@ import torch
 
 from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
+from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.prototxt import NanEffect, SolverParameter
 from mgcaffe.solvers.events import Emit, Warned
@@ -73,7 +74,11 @@ class FiniteCheck:
 
     def probe(self) -> float:
         """Return the sum of this rank's gradients: not finite if one of them is not."""
-        return float(torch.stack(self._sums).sum()) if self._sums else 0.0
+        sums = self._sums + [each.values.sum() for table in self._tables() for each in table.gradients]
+        return float(torch.stack(sums).sum()) if sums else 0.0
+
+    def _tables(self) -> list[RowParameter]:
+        return [table.parameter for table in self._net.arena.tables if table.parameter.wanted]
 
     def refuses(self, iteration: TrainingIteration, seed: int, snapshot: Callable[[], None]) -> bool:
         """Decide whether the update must not be made; collective where the numbers are not finite.
@@ -95,9 +100,11 @@ class FiniteCheck:
             self._skipped = 0
             self._explain(loss)
             return False
-        gradients = self._net.arena.diff[: self._net.arena.trainable]
+        gradients = [self._net.arena.diff[: self._net.arena.trainable]]
+        gradients += [table.gradient_values() for table in self._tables()]
+        is_finite = all(bool(torch.isfinite(each).all()) for each in gradients)
         # A sum of finite numbers can overflow.
-        if math.isfinite(loss) and all(self._communicator.allgather(bool(torch.isfinite(gradients).all()))):
+        if math.isfinite(loss) and all(self._communicator.allgather(is_finite)):
             return False
         message = self._trace(iteration.own_loss, seed, iteration.number)
         if self._effect == "SKIP":
@@ -187,7 +194,7 @@ class _Tracer:
         place = f"layer '{node.layer.name}' ({node.layer.type})"
         for number, parameter in enumerate(node.layer.parameters):
             if parameter.wanted:
-                self._look(parameter.diff, f"the gradient of parameter {number}, made by {place}")
+                self._look(parameter.gradient_values(), f"the gradient of parameter {number}, made by {place}")
         for blob in node.bottoms:
             if blob.diff is not None:
                 self._look(blob.diff, f"the gradient of blob '{blob.name}', made by {place}")

@@ -94,7 +94,11 @@ def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net],
         NetError, PrototxtError: a file cannot be used.
     """
     # A test net may have layers that the training net lacks.
-    tests = [(f"test #{index}", net) for index, net in enumerate(test_nets) if net.arena.data.numel()]
+    tests = [
+        (f"test #{index}", net)
+        for index, net in enumerate(test_nets)
+        if any(tensor.numel() for tensor in net.arena.tensors())
+    ]
     for file in (name for entry in paths for name in entry.split(",") if name):
         for name, net in [("train", train_net), *tests]:
             emit(WeightsCopied(file, name, net.copy_trained_layers(file)))
@@ -161,6 +165,21 @@ def agree_on_shapes(net: Net, communicator: Communicator) -> None:
         for layer in net.data_layers
     ]
     handshake(communicator, {"parameters": "\n".join(rows), "data sources": "\n".join(sources)})
+
+
+def refuse_tables_of_ranks(net: Net, ranks: int) -> None:
+    """Make sure that a net with tables that train has one rank: row gradients are not exchanged.
+
+    Raises:
+        NetError: at the place of the first such layer, and the same on every rank.
+    """
+    for table in net.arena.tables:
+        if ranks > 1 and table.parameter.wanted:
+            net.layers[table.layer].fail(
+                f"the table of an EmbeddingBag can be trained by one rank only, and there are {ranks}: the gradients of"
+                " single rows are not exchanged",
+                hint="start one rank, or freeze the table with param { lr_mult: 0 }",
+            )
 
 
 def build_train_net(

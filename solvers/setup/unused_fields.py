@@ -25,6 +25,7 @@ _READ_BY: dict[str, tuple[Callable[[SolverParameter], bool], str]] = {
     "momentum_power": (lambda param: param.momentum_policy == "poly", "momentum_policy 'poly'"),
     "rampup_lr": (lambda param: param.rampup_interval != 0, "rampup_interval"),
     "rms_decay": (lambda param: param.type == "RMSProp", "solver type RMSProp"),
+    "row_wise_adagrad": (lambda param: param.type == "AdaGrad", "solver type AdaGrad"),
     "warmup_start_lr": (lambda param: param.warmup_iter != 0, "warmup_iter"),
     "weight_decay_power": (lambda param: param.weight_decay_policy != "fixed", "weight_decay_policy 'poly'"),
 }

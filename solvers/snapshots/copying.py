@@ -13,6 +13,7 @@ from google.protobuf.message import EncodeError
 from mgcaffe.engine import Net
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.weights.by_name import layers_to_proto
 from mgcaffe.engine.weights.hdf5 import encode_hdf5
 from mgcaffe.errors import PrototxtError, SnapshotError
@@ -53,9 +54,7 @@ class SnapshotCopy:
         self.hdf5 = hdf5
         self.with_diffs = with_diffs
         self._name = net.name
-        self._arena = net.arena
-        self._parameters = list(net.parameters)
-        self._histories = [_copy(history) for history in updater.histories]
+        self._history = [_copy(blob) for blob in updater.history_blobs(net.parameters)]
         self._layers = _copy_layers(net, with_diffs)
 
     def encode_weights(self) -> bytes:
@@ -71,7 +70,7 @@ class SnapshotCopy:
     def encode_state(self, weights: Path) -> bytes:
         """Encode the solverstate, which names the caffemodel."""
         encode = encode_state_hdf5 if self.hdf5 else encode_state
-        return encode(self.progress, str(weights), self._arena, self._parameters, self._histories)
+        return encode(self.progress, str(weights), self._history)
 
     def write(self, prefix: Path, *, only_best: bool, written_at: float) -> Path:
         """Write caffemodel, manifest and solverstate: all of them, or none.
@@ -146,22 +145,31 @@ def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
     def values_of(owner: Parameter) -> tuple[torch.Tensor, torch.Tensor]:
         if id(owner) in in_arena:
             return net.arena.view(data, owner), net.arena.view(diff, owner)
-        return _copy(owner.data), _copy(owner.diff)  # the weights of another net, shared with this one
+        values = _copy(owner.data)
+        if isinstance(owner, RowParameter):
+            return values, (_copy(owner.dense_diff()) if with_diffs else values)  # else nobody reads it
+        return values, _copy(owner.diff)  # the weights of another net, shared with this one
 
     def copy(parameter: Parameter) -> Parameter:
         owner = parameter.owner or parameter
         if id(owner) not in copies:
-            values, gradient = values_of(owner)
-            copies[id(owner)] = replace(owner, data=values, diff=gradient)
+            copies[id(owner)] = _filled(owner, *values_of(owner))
         copied = copies[id(owner)]
         if parameter is owner:
             return copied
-        return replace(parameter, data=copied.data.view(parameter.shape), diff=copied.diff.view(parameter.shape))
+        return _filled(parameter, copied.data.view(parameter.shape), copied.diff.view(parameter.shape))
 
     return [
         _CopiedLayer(layer.name, layer.param, layer.phase, [copy(parameter) for parameter in layer.parameters])
         for layer in net.layers
     ]
+
+
+def _filled(parameter: Parameter, values: torch.Tensor, gradient: torch.Tensor) -> Parameter:
+    """Return a parameter of the same kind with other values; that of a table has a gradient of the table's size."""
+    if isinstance(parameter, RowParameter):
+        return Parameter(parameter.shape, name=parameter.name, owner=parameter.owner, data=values, diff=gradient)
+    return replace(parameter, data=values, diff=gradient)
 
 
 def _remove(pending: Sequence[tuple[Path, Path]]) -> None:

@@ -70,7 +70,7 @@ def restore_snapshot(
     progress = load_snapshot(path, net, updater, emit) if ranks.rank == 0 else None
     progress = ranks.communicator.broadcast_object(progress)
     assert progress is not None
-    ranks.broadcast_from_rank0([net.arena.data, *(each.arena.data for each in test_nets), *updater.histories])
+    ranks.broadcast_from_rank0([*(tensor for each in (net, *test_nets) for tensor in each.arena.tensors()), *updater.histories])
     return progress
 
 
@@ -91,12 +91,13 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
     """
     state, weights = read_snapshot(path)
     state.check_solver_type(updater.name)
-    state.check_history(net.parameters, len(updater.histories))
+    history = updater.history_blobs(net.parameters)
+    state.check_history(history)
     with _reading_weights(weights):
         report = net.copy_trained_layers(weights)
     emit(WeightsCopied(str(weights), "train", report))
     _check_complete(report, net, weights)
-    state.copy_history(net.arena, net.parameters, updater.histories)
+    state.copy_history(history)
     emit(Restored(state.progress.iteration, str(path), str(weights)))
     return state.progress
 

@@ -8,7 +8,7 @@ which Caffe skips: what is needed to go on as if training had never stopped. `st
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ import torch
 from numpy.typing import NDArray
 
 from mgcaffe.comm.planning.plan import Plan
-from mgcaffe.engine.arena import ParameterArena
-from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError, SnapshotError
 from mgcaffe.errors.checked_json import parse_json
@@ -116,56 +114,33 @@ class SavedState:
                 "resume with the snapshot's type, or start from its weights with --weights",
             )
 
-    def check_history(self, parameters: Sequence[Parameter], histories: int) -> None:
+    def check_history(self, blobs: Sequence[torch.Tensor]) -> None:
         """Make sure that `copy_history` will succeed.
 
         Args:
-            parameters: in Caffe's learnable order.
-            histories: how many the solver type has.
+            blobs: the solver's histories, as `Updater.history_blobs` returns them.
 
         Raises:
             SnapshotError: the number of history blobs, or the shape of one, does not fit.
         """
-        wanted = len(parameters) * histories
-        if len(self.history) != wanted:
+        if len(self.history) != len(blobs):
             raise unreadable(
-                f"{self.path} holds {len(self.history)} history blob(s); net and solver type have {wanted}",
+                f"{self.path} holds {len(self.history)} history blob(s); net and solver type have {len(blobs)}",
                 "resume with the net and the solver type that the snapshot was taken with",
             )
-        for index, values in enumerate(self.history):
-            parameter = parameters[index % len(parameters)]
-            if _without_leading_ones(values.shape) != _without_leading_ones(parameter.shape):
+        for index, (values, blob) in enumerate(zip(self.history, blobs, strict=True)):
+            shape = tuple(blob.shape)
+            if _without_leading_ones(values.shape) != _without_leading_ones(shape):
                 raise unreadable(
-                    f"history blob {index} in {self.path} has shape {values.shape}; the net's has {parameter.shape}",
+                    f"history blob {index} in {self.path} has shape {values.shape}; the net's has {shape}",
                     "resume with the net that the snapshot was taken with",
                 )
 
-    def copy_history(
-        self, arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
-    ) -> None:
-        """Fill a solver's histories; none of them, if one does not fit.
-
-        Args:
-            arena: knows where each parameter lies in a history.
-            parameters: in Caffe's learnable order.
-            histories: flat tensors; the file holds all of the first, then all of the second.
-
-        Raises:
-            SnapshotError: the number of history blobs, or the shape of one, does not fit.
-        """
-        self.check_history(parameters, len(histories))
-        for index, values in enumerate(self.history):
-            flat, parameter = histories[index // len(parameters)], parameters[index % len(parameters)]
-            arena.view(flat, parameter).copy_(torch.tensor(values).reshape(parameter.shape))
-
-
-def history_arrays(
-    arena: ParameterArena, parameters: Sequence[Parameter], histories: Sequence[torch.Tensor]
-) -> Iterator[NDArray[Any]]:
-    """Yield the histories as Caffe stores them, parameter by parameter; arguments as for `SavedState.copy_history`."""
-    for flat in histories:
-        for parameter in parameters:
-            yield arena.view(flat, parameter).cpu().numpy()
+    def copy_history(self, blobs: Sequence[torch.Tensor]) -> None:
+        """Fill a solver's histories; none of them, if one does not fit. Argument and errors as for `check_history`."""
+        self.check_history(blobs)
+        for values, blob in zip(self.history, blobs, strict=True):
+            blob.copy_(torch.tensor(values).reshape(blob.shape))
 
 
 def engine_state(progress: Progress) -> EngineState:

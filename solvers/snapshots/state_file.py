@@ -10,8 +10,6 @@ from pathlib import Path
 import torch
 from google.protobuf.message import DecodeError
 
-from mgcaffe.engine.arena import ParameterArena
-from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.weights.hdf5_image import is_hdf5
 from mgcaffe.errors import PrototxtError, SnapshotError
 from mgcaffe.prototxt import NetParameter, SolverState, blob_array, fill_blob
@@ -22,7 +20,6 @@ from mgcaffe.solvers.snapshots.state import (
     add_engine_state,
     checked_progress,
     engine_state,
-    history_arrays,
     only_weights,
     unreadable,
 )
@@ -31,17 +28,17 @@ from mgcaffe.solvers.snapshots.state_hdf5 import read_state_hdf5
 _MAX_BYTES = 2**31 - 1
 
 
-def encode_state(
-    progress: Progress,
-    learned_net: str,
-    arena: ParameterArena,
-    parameters: Sequence[Parameter],
-    histories: Sequence[torch.Tensor],
-) -> bytes:
-    """Encode a solverstate file; arguments as for `SavedState.copy_history`."""
+def encode_state(progress: Progress, learned_net: str, history: Sequence[torch.Tensor]) -> bytes:
+    """Encode a solverstate file.
+
+    Args:
+        progress: where the solver stands.
+        learned_net: the caffemodel's path.
+        history: the history blobs, as `Updater.history_blobs` returns them.
+    """
     message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
-    for values in history_arrays(arena, parameters, histories):
-        fill_blob(message.history.add(), values)
+    for values in history:
+        fill_blob(message.history.add(), values.cpu().numpy())
     if progress.plateau is not None:  # for the forks that know the policy
         message.minimum_loss, message.iter_last_event = progress.plateau.lowest_loss, progress.plateau.last_event
     message.engine_state.CopyFrom(engine_state(progress))

@@ -18,8 +18,6 @@ import torch
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from mgcaffe.engine.arena import ParameterArena
-from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.weights.hdf5_image import make_image, open_image, reading
 from mgcaffe.errors import PrototxtError, SnapshotError
 from mgcaffe.prototxt import EngineState
@@ -30,7 +28,6 @@ from mgcaffe.solvers.snapshots.state import (
     add_engine_state,
     checked_progress,
     engine_state,
-    history_arrays,
     only_weights,
     unreadable,
 )
@@ -38,13 +35,7 @@ from mgcaffe.solvers.snapshots.state import (
 _MAX_PATH_BYTES = 1 << 16
 
 
-def encode_state_hdf5(
-    progress: Progress,
-    learned_net: str,
-    arena: ParameterArena,
-    parameters: Sequence[Parameter],
-    histories: Sequence[torch.Tensor],
-) -> bytes:
+def encode_state_hdf5(progress: Progress, learned_net: str, history: Sequence[torch.Tensor]) -> bytes:
     """Encode the file; arguments as for `encode_state`."""
 
     def fill(file: Any) -> None:
@@ -55,8 +46,8 @@ def encode_state_hdf5(
             file["minimum_loss"] = np.array([progress.plateau.lowest_loss], np.float32)
         _write_string(file, "learned_net", learned_net)
         file.create_group("history")
-        for index, values in enumerate(history_arrays(arena, parameters, histories)):
-            file[f"history/{index}"] = values
+        for index, values in enumerate(history):
+            file[f"history/{index}"] = values.cpu().numpy()
         file["engine_state"] = np.frombuffer(engine_state(progress).SerializeToString(), np.uint8)
 
     return make_image(fill)

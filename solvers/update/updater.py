@@ -5,6 +5,8 @@ the step that is subtracted from the weights; `apply` runs it over all groups, i
 order is Caffe's: clip (the caller gives the factor), divide by iter_size, regularize, then the rule. Frozen
 parameters (lr_mult 0) never change, so they are left out.
 
+Tables with row gradients lie outside the arena's buffers, and are updated beside them (`row_updates.py`).
+
 A part of the arena can be updated alone (`apply_part`), as soon as its gradients are there. Slices always end where
 layers end: PyTorch's kernels round a slice's last few elements otherwise than those before them, so only equal slices
 give equal bits.
@@ -23,6 +25,7 @@ from itertools import pairwise
 import torch
 
 from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, nearest
 from mgcaffe.solvers.rates.momentum_and_decay import MomentumAndDecay
@@ -31,6 +34,7 @@ from mgcaffe.solvers.update import rules
 from mgcaffe.solvers.update.fused import fused_sgd, fused_sgd_works
 from mgcaffe.solvers.update.local_rates import LocalRates
 from mgcaffe.solvers.update.norms import l2_norm
+from mgcaffe.solvers.update.row_updates import RowUpdates
 from mgcaffe.solvers.update.rules import Numbers
 
 # Four pieces of this size (weights, gradient, history, scratch) still fit a last-level cache; smaller ones
@@ -75,11 +79,12 @@ class Updater:
 
     Attributes:
         name: the rule's name (`SGD`).
-        histories: flat tensors laid out as the arena, as many as the rule keeps.
+        histories: flat tensors laid out as the arena, as many as the rule keeps; those of tables lie apart.
         warnings: what the user should know of the fields that the rule reads.
 
     Raises:
-        SolverError: an unknown type or regularization_type, or a field outside the rule's range.
+        SolverError: an unknown type or regularization_type, a field outside the rule's range, or one that a table with
+            row gradients cannot follow.
     """
 
     def __init__(self, param: SolverParameter, arena: ParameterArena, source: Source | None = None) -> None:
@@ -97,13 +102,16 @@ class Updater:
         self._momentum_and_decay = MomentumAndDecay(param, self.name, source)
         self._local_rates = LocalRates(param, self.name, arena, source) if LocalRates.wanted(param) else None
         self.warnings += self._momentum_and_decay.warnings + (self._local_rates.warnings if self._local_rates else [])
+        self._tables = RowUpdates(param, self.name, arena.tables, source)
+        if param.row_wise_adagrad and self.name == "AdaGrad" and not arena.tables:
+            self.warnings.append("row_wise_adagrad has no effect: the net has no layer of type EmbeddingBag")
         self.histories = [arena.like() for _ in range(self.rule.histories)]
         self._parts: dict[tuple[int, int], list[Group]] = {}
         plain = self.name == "SGD" and param.regularization_type == "L2"
         self._fused = plain and fused_sgd_works(arena.data)
 
     def apply(self, rate: float, iteration: int, scale: float = 1.0) -> None:
-        """Make one update of all trainable weights.
+        """Make one update of all trainable weights, tables included.
 
         Args:
             rate: the learning rate.
@@ -111,6 +119,8 @@ class Updater:
             scale: factor on every gradient: the clipping factor over iter_size.
         """
         self.apply_part(0, self._arena.trainable, rate, iteration, scale)
+        if self._arena.tables:
+            self._tables.apply(self._momentum_and_decay.numbers(rate, iteration), scale)
 
     def apply_part(self, offset: int, count: int, rate: float, iteration: int, scale: float = 1.0) -> None:
         """Update elements `offset` to `offset + count` alone, whole layers; all parts make one update."""
@@ -149,6 +159,24 @@ class Updater:
         weights, gradients = [group.weights[0] for group in groups], [group.gradients[0] for group in groups]
         histories = [group.histories[0][0] for group in groups]
         return self._local_rates.of(weights, gradients, histories, numbers, scale)
+
+    def history_blobs(self, parameters: Sequence[Parameter]) -> list[torch.Tensor]:
+        """Return the histories as Caffe stores them, as views: the first one of all parameters, then the second one.
+
+        A table has one with AdaGrad if it trains, and else none.
+
+        Args:
+            parameters: in Caffe's learnable order.
+        """
+        tables = {id(table.parameter) for table in self._arena.tables}
+        blobs: list[torch.Tensor] = []
+        for flat in self.histories:
+            for parameter in parameters:
+                if id(parameter) not in tables:
+                    blobs.append(self._arena.view(flat, parameter))
+                elif id(parameter) in self._tables.histories:
+                    blobs.append(self._tables.histories[id(parameter)])
+        return blobs
 
     @property
     def correlations(self) -> list[float]:

@@ -28,6 +28,7 @@ OWN_TYPES = [
     "AUC",
     "CriteoData",
     "DotInteraction",
+    "EmbeddingBag",
     "GELU",
     "HardSigmoid",
     "HardSwish",

@@ -80,7 +80,7 @@ def check_gradients(
         if wanted
     ]
     targets += [
-        (f"parameter {index}", parameter.data, parameter.diff.clone())
+        (f"parameter {index}", parameter.data, parameter.dense_diff().clone())
         for index, parameter in enumerate(layer.parameters)
         if parameter.wanted
     ]
@@ -103,4 +103,4 @@ def check_gradients(
     layer.backward([weight.clone() for weight in weights], layer.wants_bottom)
     for what, _, diff in targets[len(targets) - sum(p.wanted for p in layer.parameters) :]:
         parameter = layer.parameters[int(what.split()[1])]
-        torch.testing.assert_close(parameter.diff, 2 * diff, msg=f"{what} does not accumulate")
+        torch.testing.assert_close(parameter.dense_diff(), 2 * diff, msg=f"{what} does not accumulate")

@@ -68,6 +68,9 @@ def parser() -> FlagParser:
         "decoupled_weight_decay", "take weight decay off the weights, not into the gradients (AdamW, SGDW)",
         default=None,
     )  # fmt: skip
+    flags.switch(
+        "row_wise_adagrad", "with solver type AdaGrad, keep one history a row of EmbeddingBag's tables", default=None,
+    )  # fmt: skip
     add_launcher_flags(flags)
     flags.flag(
         # Given by the launcher: go on from the newest snapshot written since then, if there is one.

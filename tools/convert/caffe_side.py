@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -74,6 +75,10 @@ def _wanted_kind(node: Node, number: int) -> _Kind | None:
         return _whole(2)
     if layer.type == "Embed":
         return _whole(layer.param.embed_param.input_dim)
+    if layer.type == "EmbeddingBag" and number == 0:
+        return _whole(layer.table.shape[0])
+    if layer.type == "EmbeddingBag":
+        return partial(_bags, math.prod(shapes[0]) if layer.gives_lengths else 0)
     if layer.type == "BatchReindex" and number == 1:
         return _whole(shapes[0][0])
     if layer.type in ("SoftmaxWithLoss", "InfogainLoss", "Accuracy") and number == 1:
@@ -83,6 +88,13 @@ def _wanted_kind(node: Node, number: int) -> _Kind | None:
     if layer.type == "ROIPooling" and number == 1:
         return partial(_rectangles, shapes[0], layer.scale)
     return None
+
+
+def _bags(first: int, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Return lengths of bags of which the first has all `first` ids; offsets of which the last has all, with 0."""
+    values = np.zeros(shape)
+    values.flat[:1] = first
+    return values
 
 
 def _whole(count: int) -> _Kind:

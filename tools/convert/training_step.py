@@ -41,7 +41,7 @@ def caffe_training_step(
     net.clear_param_diffs()
     loss = net.forward_backward()
     gradients = {
-        (layer.name, number): parameter.diff.numpy().copy()
+        (layer.name, number): parameter.dense_diff().numpy().copy()
         for layer in net.layers
         for number, parameter in enumerate(layer.parameters)
         if parameter.wanted

@@ -41,7 +41,7 @@ KINDS = (DATA, FILTER, PRODUCT, POOLING, ACTIVATION, NORMALIZATION, ROUTING, LOS
 _TYPES = {
     DATA: "Data ImageData HDF5Data MemoryData WindowData CriteoData DummyData Input Parameter HDF5Output",
     FILTER: "Convolution Deconvolution DepthwiseConvolution ConvolutionDepthwise Im2col",
-    PRODUCT: "InnerProduct Embed LSTM RNN LSTMUnit MatMul DotInteraction",
+    PRODUCT: "InnerProduct Embed EmbeddingBag LSTM RNN LSTMUnit MatMul DotInteraction",
     POOLING: "Pooling SPP ROIPooling Interp Crop Reduction",
     ACTIVATION: "ReLU PReLU ReLU6 ELU Sigmoid TanH Swish BNLL Clip Threshold AbsVal Power Exp Log Dropout Softmax "
     "HardSwish HardSigmoid GELU SiLU",

@@ -143,15 +143,17 @@ def _once(param: SolverParameter, prefix: Path | None) -> None:
 
 def _try_snapshot(solver: Solver, prefix: Path) -> int:
     """Write a snapshot, read it back and compare; return its size in bytes."""
-    before = solver.net.arena.data.clone()
+    weights = solver.net.arena.tensors()
+    before = [tensor.clone() for tensor in weights]
     iteration = solver.iteration
     solver.snapshot()
     hdf5 = names.is_hdf5(solver.param)
     files = (names.weights_path(prefix, iteration, hdf5=hdf5), names.state_path(prefix, iteration, hdf5=hdf5))
     size = sum(file.stat().st_size for file in files) if solver.ranks.rank == 0 else 0
-    solver.net.arena.data.zero_()
+    for tensor in weights:
+        tensor.zero_()
     solver.restore(str(files[1]))
-    if solver.iteration != iteration or not torch.equal(solver.net.arena.data, before):
+    if solver.iteration != iteration or not all(map(torch.equal, weights, before)):
         raise SnapshotError("the snapshot that was written and read back holds other weights")
     return size
 

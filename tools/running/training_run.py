@@ -134,6 +134,8 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
         solver.nan_effect = NanEffect.Value(flags.nan_effect.upper())
     if flags.decoupled_weight_decay:
         solver.decoupled_weight_decay = True
+    if flags.row_wise_adagrad:
+        solver.row_wise_adagrad = True
     if flags.max_iter is not None:
         solver.max_iter = flags.max_iter
     if flags.level is not None:

@@ -179,7 +179,7 @@ def _inputs(net: Net, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.nda
     made = seeded_inputs(shapes, _SEED)
     for layer in net.layers:
         for index, blob in enumerate(layer.bottom_names):  # the user's names, not those of Splits
-            picky = layer.type == "Embed" or (index > 0 and layer.type not in _ANY_NUMBERS)
+            picky = layer.type in ("Embed", "EmbeddingBag") or (index > 0 and layer.type not in _ANY_NUMBERS)
             if blob in made and picky:
                 made[blob] = np.zeros_like(made[blob])
     return made

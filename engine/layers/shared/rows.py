@@ -21,6 +21,11 @@ def read_rows(layer: Layer, values: torch.Tensor, count: int, bottom: int) -> to
         DataError: a number that is no row; names its value and its place.
     """
     rows = values.reshape(-1).long()
+    if not rows.numel():
+        return rows
+    least, most = values.aminmax()
+    if float(least) > -1 and float(most) < count:  # false for nan
+        return rows
     wrong = ((rows < 0) | (rows >= count)).nonzero()
     if wrong.numel():
         first = wrong[0, 0]

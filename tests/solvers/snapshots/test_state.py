@@ -25,10 +25,14 @@ def make_arena(shapes=SHAPES):
     return ParameterArena(layers, torch.float32, torch.device("cpu")), parameters
 
 
+def blobs(arena, parameters, flats):
+    return [arena.view(flat, parameter) for flat in flats for parameter in parameters]
+
+
 def write(path, histories=2, **fields):
     arena, parameters = make_arena()
     values = [torch.arange(arena.data.numel()).float() * (index + 1) for index in range(histories)]
-    path.write_bytes(encode_state(Progress(**fields), "net_iter_7.caffemodel", arena, parameters, values))
+    path.write_bytes(encode_state(Progress(**fields), "net_iter_7.caffemodel", blobs(arena, parameters, values)))
     return arena, parameters, values
 
 
@@ -58,7 +62,7 @@ def test_a_state_holds_all_that_is_needed_to_go_on(tmp_path):
     assert state.progress == progress
     assert state.learned_net == "net_iter_7.caffemodel"
     restored = [arena.like(), arena.like()]
-    state.copy_history(arena, parameters, restored)
+    state.copy_history(blobs(arena, parameters, restored))
     assert torch.equal(torch.stack(restored), torch.stack(values))
 
 
@@ -105,10 +109,10 @@ def test_a_history_of_another_length_or_shape_is_refused(tmp_path):
     arena, parameters, values = write(tmp_path / "a", iteration=7)
     state = read_state(tmp_path / "a")
     with pytest.raises(SnapshotError, match=r"6 history blob\(s\); net and solver type have 3"):
-        state.copy_history(arena, parameters, values[:1])
+        state.copy_history(blobs(arena, parameters, values[:1]))
     arena, parameters = make_arena([(3, 4), *SHAPES[1:]])
     with pytest.raises(SnapshotError, match=r"history blob 0 .* \(4, 3\); the net's has \(3, 4\)"):
-        state.copy_history(arena, parameters, values)
+        state.copy_history(blobs(arena, parameters, values))
 
 
 def test_old_histories_with_four_axes_fit(tmp_path):
@@ -118,7 +122,7 @@ def test_old_histories_with_four_axes_fit(tmp_path):
     (tmp_path / "old").write_bytes(message.SerializeToString())
     arena, parameters = make_arena([(3,)])
     history = arena.like()
-    read_state(tmp_path / "old").copy_history(arena, parameters, [history])
+    read_state(tmp_path / "old").copy_history(blobs(arena, parameters, [history]))
     assert history.tolist() == [1, 2, 3]
 
 

@@ -10,6 +10,7 @@ from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.layers.convolution import Convolution, FilterLayer
 from mgcaffe.engine.layers.deconvolution import Deconvolution
 from mgcaffe.engine.layers.embed import Embed
+from mgcaffe.engine.layers.embedding_bag import EmbeddingBag
 from mgcaffe.engine.layers.im2col import Im2col
 from mgcaffe.engine.layers.inner_product import InnerProduct
 from mgcaffe.engine.types import Shape
@@ -89,6 +90,17 @@ def embed(e: Emitter, layer: Embed) -> list[str]:
     return [e.node("Add", y, e.weight(1)) if len(layer.parameters) > 1 else y]
 
 
+def embedding_bag(e: Emitter, layer: EmbeddingBag) -> list[str]:
+    """Gather of the table's rows, then their sum or mean over each item's ids."""
+    if len(e.bottom_shapes) == 2:
+        e.refuse("bags of different lengths have no operator: only a bottom of ids alone, N x length, can be written")
+    if 0 in e.bottom_shapes[0][1:]:
+        e.refuse("its bags have no ids")
+    y = e.node("Gather", e.weight(0), e.to_integers(e.x), axis=0)
+    axes = range(1, len(e.bottom_shapes[0]))
+    return [e.sums(y, axes, keep=False, operator="ReduceMean" if layer.is_mean else "ReduceSum") if axes else y]
+
+
 _NO_EFFECT = ("force_nd_im2col",)
 
 OPERATORS = (
@@ -106,4 +118,11 @@ OPERATORS = (
         any_batch=True,
     ),
     Operator("Embed", embed, "Cast, Gather, Add", any_batch=True),
+    Operator(
+        "EmbeddingBag",
+        embedding_bag,
+        "Cast, Gather, ReduceSum, ReduceMean",
+        {"bags": "a second bottom of offsets or lengths"},
+        any_batch=True,
+    ),
 )

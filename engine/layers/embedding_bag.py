@@ -1,0 +1,163 @@
+"""EmbeddingBag: looks up the rows of a table for every bag of ids, and adds them up or averages them.
+
+    y[n] = sum of W[id] over the ids of bag n           dW[id] = sum of dy[n] over every place of id in a bag n
+    MEAN: both divided by the number of ids in bag n; a bag without ids gives 0
+
+Fields of `embedding_bag_param` (default): input_dim, num_output, both at least 1; mode (SUM): SUM or MEAN; bags
+(OFFSETS): OFFSETS or LENGTHS, what the second bottom gives; weight_filler (uniform within +-1 / sqrt(input_dim)).
+Bottoms: ids, whole numbers from 0 to input_dim - 1. Alone: N x any shape, the bag n being all ids of item n. With a
+second bottom of N whole numbers: any shape, read in order; bag n begins at offset n (the first is 0, none is below the
+one before, the last bag ends with the ids), or has length n (together as many as there are ids). No gradient flows to
+either.
+Top: N x num_output.
+Parameters: W (input_dim, num_output), whose gradient and update are those of the rows that were looked up.
+No differences from Caffe. (In no Caffe: Naumov et al. 2019; nn.EmbeddingBag in PyTorch.) What solvers do to the table
+stands in [solvers.md](solvers.md#tables-with-row-updates).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from mgcaffe.engine.layer import Layer, between
+from mgcaffe.engine.layers.shared.rows import read_rows
+from mgcaffe.engine.registry import register
+from mgcaffe.engine.row_parameter import RowParameter
+from mgcaffe.engine.types import Shape
+from mgcaffe.errors import DataError
+from mgcaffe.prototxt import has_field
+
+_EXACT_IN_FLOAT32 = 2**24
+
+
+@register("EmbeddingBag")
+class EmbeddingBag(Layer):
+    """The layer; see the module's text.
+
+    Attributes:
+        is_mean: whether bags are averaged.
+        gives_lengths: whether the second bottom holds lengths, not offsets.
+    """
+
+    bottoms = between(1, 2)
+    keeps_bottoms = False
+
+    def setup(self, bottom_shapes: Sequence[Shape]) -> None:
+        """Declare the table."""
+        param = self.param.embedding_bag_param
+        for field in ("input_dim", "num_output"):
+            if getattr(param, field) < 1:
+                self.fail(f"{field} has to be at least 1", f"embedding_bag_param.{field}")
+        if len(bottom_shapes) == 1 and has_field(param, "bags"):
+            self.fail(
+                "bags says what a second bottom gives, and there is only one bottom: each item's ids are a bag",
+                "embedding_bag_param.bags",
+                hint="give the offsets or lengths as a second bottom, or remove bags",
+            )
+        if self.context.dtype == torch.float32 and param.input_dim > _EXACT_IN_FLOAT32:
+            self.fail(
+                f"input_dim is {param.input_dim}; ids come in a blob of float32, which holds whole numbers exactly up"
+                f" to {_EXACT_IN_FLOAT32}",
+                "embedding_bag_param.input_dim",
+                hint="take the ids modulo a smaller table, or split the table over several layers",
+            )
+        self.is_mean = param.mode == type(param).MEAN
+        self.gives_lengths = param.bags == type(param).LENGTHS
+        bound = 1 / math.sqrt(param.input_dim)
+        uniform = type(param.weight_filler)(type="uniform", min=-bound, max=bound)
+        filler = param.weight_filler if has_field(param, "weight_filler") else uniform
+        self.add_parameter((param.input_dim, param.num_output), filler, by_rows=True)
+
+    @property
+    def table(self) -> RowParameter:
+        """The layer's parameter."""
+        (table,) = self.parameters
+        assert isinstance(table, RowParameter)
+        return table
+
+    def differentiable(self, bottom: int) -> bool:
+        """Nothing flows to ids, offsets or lengths."""
+        return False
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """Return one vector for each bag."""
+        shape = bottom_shapes[-1]
+        if not shape:
+            what = "ids" if len(bottom_shapes) == 1 else "lengths" if self.gives_lengths else "offsets"
+            self.fail(f"the blob of {what} has no axis to count bags by", "bottom", index=len(bottom_shapes) - 1)
+        bags = math.prod(shape) if len(bottom_shapes) == 2 else shape[0]
+        return [(bags, self.table.shape[1])]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keep the ids and how many each bag has."""
+        table = self.table.data
+        ids = read_rows(self, bottoms[0], len(table), 0)
+        bags = len(bottoms[0]) if len(bottoms) == 1 else bottoms[1].numel()
+        if len(bottoms) == 1:
+            each = ids.numel() // bags if bags else 0
+            lengths, offsets = None, None
+            if each == 1:
+                self.saved = (ids, None) if self.backward_follows else None
+                return [table.index_select(0, ids)]
+            offsets = torch.arange(0, bags * each, each, device=ids.device) if each else ids.new_zeros(bags)
+            lengths = torch.full((bags,), each, device=ids.device)
+        else:
+            offsets, lengths = self._bags(bottoms[1], ids.numel())
+        self.saved = (ids, lengths) if self.backward_follows else None
+        if not ids.numel():
+            return [table.new_zeros((bags, table.shape[1]))]
+        mode = int(self.is_mean)
+        return [torch.ops.aten._embedding_bag_forward_only(table, ids, offsets, False, mode)[0]]
+
+    def _bags(self, values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the offsets and lengths of the bags.
+
+        Raises:
+            DataError: they are none of `count` ids.
+        """
+        given = values.reshape(-1).long()
+        name = self.bottom_names[1]
+        if self.gives_lengths:
+            lengths = given
+            wrong = (lengths < 0).nonzero()
+            if wrong.numel():
+                bag = int(wrong[0, 0])
+                self.fail(f"length {int(lengths[bag])} of bag {bag} in blob '{name}' is negative", error=DataError)
+            if (total := int(lengths.sum())) != count:
+                self.fail(
+                    f"the lengths in blob '{name}' add up to {total}, and blob '{self.bottom_names[0]}' holds {count}"
+                    " ids",
+                    error=DataError,
+                )
+            return lengths.cumsum(0).sub_(lengths), lengths
+        ends = torch.cat([given[1:], given.new_full((1,), count)]) if given.numel() else given
+        lengths = ends - given
+        if given.numel() and int(given[0]) != 0:
+            self.fail(f"offset {int(given[0])} of bag 0 in blob '{name}' has to be 0", error=DataError)
+        if not given.numel() and count:
+            self.fail(f"blob '{name}' holds no offsets, and blob '{self.bottom_names[0]}' {count} ids", error=DataError)
+        wrong = (lengths < 0).nonzero()
+        if wrong.numel():
+            bag = int(wrong[0, 0])
+            after = f"offset {int(ends[bag])} of bag {bag + 1}" if bag + 1 < len(given) else f"the {count} ids"
+            what = "below the one before" if bag + 1 < len(given) else f"fewer than offset {int(given[bag])}"
+            self.fail(f"{after} in blob '{name}' is {what}", error=DataError)
+        return given, lengths
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Hand over the gradients of the rows that were looked up."""
+        if self.table.wanted:
+            ids, lengths = self.saved
+            dy = top_diffs[0]
+            items = None
+            if lengths is not None:
+                items = torch.repeat_interleave(lengths, output_size=ids.numel())
+            if lengths is not None and self.is_mean:
+                dy = dy / lengths.clamp(min=1)[:, None]
+            elif not self.may_overwrite_top_diff[0]:
+                dy = dy.clone()  # the table keeps it until the update
+            self.table.add_rows(ids, dy.contiguous(), items)
+        return [None] * len(wanted)

@@ -1,0 +1,97 @@
+"""A table of which a pass reads a few rows: its gradient is kept by rows, and costs nothing that grows with the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from mgcaffe.engine.parameter import Parameter
+
+
+class RowGradient(NamedTuple):
+    """What one backward pass adds to a table's gradient: values[items[i]] to row rows[i], for every i.
+
+    Attributes:
+        rows: row numbers, int64, in any order and with repetitions.
+        values: one vector of a row's length for each item.
+        items: one number of a vector for each of `rows`; None: the i-th row gets the i-th vector.
+    """
+
+    rows: torch.Tensor
+    values: torch.Tensor
+    items: torch.Tensor | None = None
+
+    def by_lookup(self) -> torch.Tensor:
+        """Return one vector for each of `rows`."""
+        return self.values if self.items is None else self.values.index_select(0, self.items)
+
+
+@dataclass(eq=False)
+class RowParameter(Parameter):
+    """A parameter of shape (rows, length) whose gradient is a list of what backward passes added to which rows.
+
+    It has no `diff`, and lies outside the arena's flat buffers. One that shares another's values (`owner`) adds to that
+    one's gradient.
+    """
+
+    _gradients: list[RowGradient] = field(default_factory=list, repr=False)
+
+    @property
+    def gradients(self) -> list[RowGradient]:
+        """What backward passes have added since the gradient was last forgotten."""
+        return self.owner.gradients if isinstance(self.owner, RowParameter) else self._gradients
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the gradient is zero. Setting it to True forgets what was added."""
+        return not self.gradients
+
+    @fresh.setter
+    def fresh(self, value: bool) -> None:
+        if value:
+            self.gradients.clear()
+
+    def add_rows(self, rows: torch.Tensor, values: torch.Tensor, items: torch.Tensor | None = None) -> None:
+        """Add to the gradient; it keeps the tensors. Arguments as for `RowGradient`."""
+        self.gradients.append(RowGradient(rows, values, items))
+
+    def merged(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the rows that were looked up, ascending, and the sum of each one's gradients (new tensors)."""
+        length = self.shape[1]
+        if not self.gradients:
+            return torch.zeros(0, dtype=torch.int64, device=self.data.device), self.data.new_zeros((0, length))
+        rows, values, items = self._joined()
+        rows, order = torch.sort(rows, stable=True)
+        unique, counts = torch.unique_consecutive(rows, return_counts=True)
+        if items is not None:
+            order = items.index_select(0, order)
+        starts = counts.cumsum(0).sub_(counts)
+        # Bags of the gradients of one row each; the operator adds them up without a copy of each.
+        sums = torch.ops.aten._embedding_bag_forward_only(values, order, starts)[0]
+        return unique, sums
+
+    def _joined(self) -> RowGradient:
+        """Return all that was added as one."""
+        if len(self.gradients) == 1:
+            return self.gradients[0]
+        rows = torch.cat([each.rows for each in self.gradients])
+        return RowGradient(rows, torch.cat([each.by_lookup() for each in self.gradients]))
+
+    def replace_gradient(self, rows: torch.Tensor, values: torch.Tensor) -> None:
+        """Put other values in the place of the gradient."""
+        self.gradients[:] = [RowGradient(rows, values)]
+
+    def clear_diff(self) -> None:
+        """Set the gradient to zero."""
+        self.fresh = True
+
+    def gradient_values(self) -> torch.Tensor:
+        """Return the gradient of the rows that were looked up, where all others are zero."""
+        return self.merged()[1]
+
+    def dense_diff(self) -> torch.Tensor:
+        """Return the gradient as a new tensor of the table's size, for those who look at it between iterations."""
+        rows, values = self.merged()
+        return self.data.new_zeros(self.shape).index_copy_(0, rows, values)

@@ -1,0 +1,128 @@
+"""The update of tables with row gradients: the rows that were looked up change, and no other is read (EmbeddingBag).
+
+    SGD                             W[r] <- W[r] - eta g[r]
+    AdaGrad                         h[r] <- h[r] + g[r]^2;          W[r] <- W[r] - eta g[r] / (sqrt(h[r]) + delta)
+    AdaGrad with row_wise_adagrad   m[r] <- m[r] + mean of g[r]^2;  W[r] <- W[r] - eta g[r] / (sqrt(m[r]) + delta)
+
+g[r] is the sum of the gradients of all look-ups of row r in an iteration, divided by iter_size; eta = rate * lr_mult.
+The first two are what the rules do to a parameter whose other rows have a gradient of zero. Whatever would move a row
+that nobody looked up (momentum, weight decay), or needs all gradients together (clipping, rates by norms), is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+import torch
+
+from mgcaffe.engine.arena import Table
+from mgcaffe.engine.row_parameter import RowParameter
+from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import SolverParameter, Source
+from mgcaffe.solvers.source import locate
+from mgcaffe.solvers.update import rules
+from mgcaffe.solvers.update.rules import Numbers
+
+_TYPES = ("SGD", "AdaGrad")
+
+
+class RowUpdates:
+    """Updates the tables of one net.
+
+    Args:
+        param: the SolverParameter message.
+        solver_type: the rule's name.
+        tables: the arena's; those with lr_mult 0 stay as they are.
+        source: where the solver's fields stand, for errors.
+
+    Attributes:
+        histories: what AdaGrad keeps of each table that trains, by the parameter's id; of the table's shape, or
+            one number a row.
+
+    Raises:
+        SolverError: the solver asks for what has no meaning for single rows.
+    """
+
+    def __init__(
+        self, param: SolverParameter, solver_type: str, tables: Iterable[Table], source: Source | None = None
+    ) -> None:
+        self._param = param
+        self._tables = [table.parameter for table in tables if table.parameter.lr_mult != 0]
+        self._is_row_wise = solver_type == "AdaGrad" and param.row_wise_adagrad
+        for table in tables:
+            if table.parameter.lr_mult != 0:
+                _check(param, solver_type, table, source)
+        self.histories: dict[int, torch.Tensor] = {}
+        if solver_type == "AdaGrad":
+            for table in self._tables:
+                shape = table.shape[:1] if self._is_row_wise else table.shape
+                self.histories[id(table)] = torch.zeros(shape, dtype=table.data.dtype, device=table.data.device)
+
+    def apply(self, numbers: Numbers, scale: float) -> None:
+        """Make one update of all tables; `scale` is a factor on every gradient."""
+        for table in self._tables:
+            if table.fresh:
+                continue
+            eta = numbers.rate * table.lr_mult
+            if self.histories or self._param.snapshot_diff:
+                self._update(table, numbers, eta, scale)
+                continue
+            # A sum needs no merging first.
+            for rows, step in ((each.rows, each.by_lookup()) for each in table.gradients):
+                table.data.index_put_((rows,), step * (-eta * scale), accumulate=True)
+
+    def _update(self, table: RowParameter, numbers: Numbers, eta: float, scale: float) -> None:
+        rows, gradient = table.merged()
+        if scale != 1:
+            gradient.mul_(scale)
+        step = self._step(table, rows, gradient, numbers, eta)
+        table.data.index_put_((rows,), step.neg(), accumulate=True)
+        if self._param.snapshot_diff:
+            table.replace_gradient(rows, step)
+
+    def _step(
+        self, table: RowParameter, rows: torch.Tensor, gradient: torch.Tensor, numbers: Numbers, eta: float
+    ) -> torch.Tensor:
+        """Return what is taken off each row, and bring the rows' histories up to date."""
+        history = self.histories.get(id(table))
+        if history is None:
+            return gradient.mul_(eta)
+        part = history.index_select(0, rows)
+        if self._is_row_wise:
+            part.add_(gradient.square().mean(1))
+            step = gradient.mul_(eta).div_(part.sqrt().add_(numbers.param.delta)[:, None])
+        else:
+            step = rules.adagrad(numbers, eta, gradient, part)
+        history.index_copy_(0, rows, part)
+        return step
+
+
+def _check(param: SolverParameter, solver_type: str, table: Table, source: Source | None) -> None:
+    """Refuse a solver that a table cannot follow."""
+    what = f"the table of layer '{table.layer_name}', of which an iteration updates only the rows that it looked up"
+
+    def refuse(field: str, problem: str, hint: str) -> NoReturn:
+        raise SolverError(f"{problem} {what}", location=locate(source, field), hint=hint)
+
+    if solver_type not in _TYPES:
+        refuse("type", f"solver type {solver_type} cannot train", f"choose type {' or '.join(_TYPES)}")
+    for field in ("larc", "local_lr_auto"):
+        if getattr(param, field):
+            refuse(field, f"{field} needs the norm of all weights, and would read every row of", f"remove {field}")
+    if solver_type == "SGD" and param.momentum_policy != "fixed":
+        refuse(
+            "momentum_policy",
+            f"momentum_policy is '{param.momentum_policy}', and momentum would move every row of",
+            "remove momentum_policy and set momentum: 0",
+        )
+    if solver_type == "SGD" and param.momentum:
+        refuse("momentum", f"momentum is {param.momentum:g} and would move every row of", "set momentum: 0")
+    if (param.weight_decay or param.weight_decay_policy != "fixed") and table.parameter.decay_mult:
+        refuse(
+            "weight_decay",
+            f"weight_decay is {param.weight_decay:g} and would move every row of",
+            f"set param {{ decay_mult: 0 }} in layer '{table.layer_name}', or weight_decay: 0",
+        )
+    if param.clip_gradients >= 0:
+        refuse("clip_gradients", "clip_gradients is not offered with", "remove clip_gradients")
