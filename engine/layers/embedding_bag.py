@@ -142,9 +142,10 @@ class EmbeddingBag(Layer):
         wrong = (lengths < 0).nonzero()
         if wrong.numel():
             bag = int(wrong[0, 0])
-            after = f"offset {int(ends[bag])} of bag {bag + 1}" if bag + 1 < len(given) else f"the {count} ids"
-            what = "below the one before" if bag + 1 < len(given) else f"fewer than offset {int(given[bag])}"
-            self.fail(f"{after} in blob '{name}' is {what}", error=DataError)
+            last = bag + 1 == len(given)
+            at, offset = (bag, int(given[bag])) if last else (bag + 1, int(ends[bag]))
+            what = f"beyond the {count} ids of blob '{self.bottom_names[0]}'" if last else "below the one before"
+            self.fail(f"offset {offset} of bag {at} in blob '{name}' is {what}", error=DataError)
         return given, lengths
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
