@@ -1,4 +1,7 @@
-"""A table of which a pass reads a few rows: its gradient is kept by rows, and costs nothing that grows with the table."""
+"""A table of which a pass reads a few rows, and whose gradient is kept by rows.
+
+Nothing that an iteration does to it costs more where the table has more rows.
+"""
 
 from __future__ import annotations
 

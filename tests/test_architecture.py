@@ -36,8 +36,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "comm": ("transport", "planning", "exchange.sums", "exchange", "replicas", "tuning", "supervision"),
     "engine": (
-        "types", "parameter", "row_parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob", "user_layer",
-        "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
+        "types", "parameter", "row_parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob",
+        "user_layer", "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
         "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batches", "data.images", "data.lmdb",
         "data", "layers", "graph", "weights", "net",
     ),

@@ -11,8 +11,8 @@ one before, the last bag ends with the ids), or has length n (together as many a
 either.
 Top: N x num_output.
 Parameters: W (input_dim, num_output), whose gradient and update are those of the rows that were looked up.
-No differences from Caffe. (In no Caffe: Naumov et al. 2019; nn.EmbeddingBag in PyTorch.) What solvers do to the table
-stands in [solvers.md](solvers.md#tables-with-row-updates).
+No differences from Caffe. (In no Caffe: nn.EmbeddingBag in PyTorch. docs/solvers.md says how solvers update the table,
+and with which fields they can.)
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class EmbeddingBag(Layer):
     Attributes:
         is_mean: whether bags are averaged.
         gives_lengths: whether the second bottom holds lengths, not offsets.
+        table: the layer's parameter.
     """
 
     bottoms = between(1, 2)
@@ -69,14 +70,9 @@ class EmbeddingBag(Layer):
         bound = 1 / math.sqrt(param.input_dim)
         uniform = type(param.weight_filler)(type="uniform", min=-bound, max=bound)
         filler = param.weight_filler if has_field(param, "weight_filler") else uniform
-        self.add_parameter((param.input_dim, param.num_output), filler, by_rows=True)
-
-    @property
-    def table(self) -> RowParameter:
-        """The layer's parameter."""
-        (table,) = self.parameters
+        table = self.add_parameter((param.input_dim, param.num_output), filler, by_rows=True)
         assert isinstance(table, RowParameter)
-        return table
+        self.table = table
 
     def differentiable(self, bottom: int) -> bool:
         """Nothing flows to ids, offsets or lengths."""

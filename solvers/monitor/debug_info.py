@@ -157,7 +157,9 @@ def _backward_statistics(node: Node) -> Iterator[BlobStatistics]:
             yield BlobStatistics("Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff))
     for number, parameter in enumerate(node.layer.parameters):
         if parameter.wanted:
-            yield BlobStatistics("Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.dense_diff()))
+            yield BlobStatistics(
+                "Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.dense_diff())
+            )
 
 
 def _mean(values: torch.Tensor) -> float:

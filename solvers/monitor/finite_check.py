@@ -74,7 +74,8 @@ class FiniteCheck:
 
     def probe(self) -> float:
         """Return the sum of this rank's gradients: not finite if one of them is not."""
-        sums = self._sums + [each.values.sum() for table in self._tables() for each in table.gradients]
+        rows = [each.values for table in self._tables() for each in table.gradients]
+        sums = [*self._sums, *(torch._foreach_norm(rows) if rows else ())]
         return float(torch.stack(sums).sum()) if sums else 0.0
 
     def _tables(self) -> list[RowParameter]:

@@ -70,7 +70,9 @@ def restore_snapshot(
     progress = load_snapshot(path, net, updater, emit) if ranks.rank == 0 else None
     progress = ranks.communicator.broadcast_object(progress)
     assert progress is not None
-    ranks.broadcast_from_rank0([*(tensor for each in (net, *test_nets) for tensor in each.arena.tensors()), *updater.histories])
+    ranks.broadcast_from_rank0(
+        [*(tensor for each in (net, *test_nets) for tensor in each.arena.tensors()), *updater.histories]
+    )
     return progress
 
 

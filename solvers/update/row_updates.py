@@ -48,11 +48,11 @@ class RowUpdates:
         self, param: SolverParameter, solver_type: str, tables: Iterable[Table], source: Source | None = None
     ) -> None:
         self._param = param
-        self._tables = [table.parameter for table in tables if table.parameter.lr_mult != 0]
+        training = [table for table in tables if table.parameter.lr_mult != 0]
+        for table in training:
+            _check(param, solver_type, table, source)
+        self._tables = [table.parameter for table in training]
         self._is_row_wise = solver_type == "AdaGrad" and param.row_wise_adagrad
-        for table in tables:
-            if table.parameter.lr_mult != 0:
-                _check(param, solver_type, table, source)
         self.histories: dict[int, torch.Tensor] = {}
         if solver_type == "AdaGrad":
             for table in self._tables:

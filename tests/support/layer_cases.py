@@ -288,6 +288,10 @@ CASES: dict[str, dict[str, str]] = {
                        {"a": (8, 5), "b": (8, 5), "s": (8,)}),
         "legacy": plain("ContrastiveLoss", "contrastive_loss_param { margin: 9 legacy_version: true }",
                         {"a": (8, 5), "b": (8, 5), "s": (8, 1)})},
+    "EmbeddingBag": {
+        mode: plain("EmbeddingBag", f"embedding_bag_param {{ input_dim: 7 num_output: 3 mode: {mode} }}", shapes)
+        for mode, shapes in (("SUM", {"x": (4, 5)}), ("MEAN", {"x": (4, 2, 3)}))
+    } | {"of_one": plain("EmbeddingBag", "embedding_bag_param { input_dim: 7 num_output: 3 }", {"x": (4,)})},
     "DotInteraction": {
         "plain": plain("DotInteraction", shapes=dict.fromkeys("xabc", (3, 4))),
         "joined": plain("DotInteraction", "dot_interaction_param { diagonal: true }", {"x": (3, 5, 4)})},

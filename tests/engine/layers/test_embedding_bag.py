@@ -113,7 +113,9 @@ def test_a_table_lies_apart_and_layers_may_share_it():
 
 
 def test_other_layers_cannot_share_a_table():
-    head, _, tail = NET.replace('name: "two" type: "EmbeddingBag"', 'name: "two" type: "Embed"').rpartition("embedding_bag")
+    head, _, tail = NET.replace('name: "two" type: "EmbeddingBag"', 'name: "two" type: "Embed"').rpartition(
+        "embedding_bag"
+    )
     with pytest.raises(NetError, match=r"'one' with layer 'two': one of the two is the table of an EmbeddingBag"):
         make_net(f"{head}embed{tail}")
 

@@ -129,12 +129,13 @@ def test_the_stage_of_the_training_net_can_be_chosen(engine):
     assert result.returncode == 0, result.stderr
 
 
-def test_a_flag_decouples_weight_decay(tmp_path):
+@pytest.mark.parametrize("field", ["decoupled_weight_decay", "row_wise_adagrad"])
+def test_flags_stand_for_fields_of_our_own(tmp_path, field):
     from mgcaffe.tools.commands.train import parser
     from mgcaffe.tools.running.training_run import read_solver
 
     path = tmp_path / "solver.prototxt"
     path.write_text("base_lr: 1")
-    for flags, expected in ([], False), (["--decoupled_weight_decay"], True):
+    for flags, expected in ([], False), ([f"--{field}"], True):
         read = read_solver(parser().parse([str(path), *flags]), str(path))
-        assert read.param.decoupled_weight_decay is expected
+        assert getattr(read.param, field) is expected

@@ -49,6 +49,12 @@ def refusal(text, **options):
             "4:2",
             "it draws pixels at random",
         ),
+        (
+            'type: "EmbeddingBag" bottom: "x" bottom: "x" top: "y"\n'
+            " embedding_bag_param { input_dim: 2 num_output: 1 bags: LENGTHS }",
+            "3:1",
+            "ONNX cannot express it: bags of different lengths have no operator",
+        ),
     ],
 )  # fmt: skip
 def test_a_layer_that_has_no_equivalent_is_named_with_its_place(layer, place, said):
