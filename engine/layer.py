@@ -232,7 +232,8 @@ class Layer:
             self.fail(f"parameter {index} {axes_problem}")
         size = blob_bytes(parameter.shape, self.context.dtype.itemsize)
         if problem := why_too_large(size, self.context.device):
-            self.fail(f"parameter {index} of shape {shape_text(parameter.shape)} {problem[0]}", hint=problem[1])
+            hint = "lower input_dim (ids modulo a smaller number) or num_output" if by_rows else problem[1]
+            self.fail(f"parameter {index} of shape {shape_text(parameter.shape)} {problem[0]}", hint=hint)
         if index < len(self.param.param):
             spec = self.param.param[index]
             parameter.name, parameter.lr_mult, parameter.decay_mult = spec.name, spec.lr_mult, spec.decay_mult

@@ -64,7 +64,7 @@ class LayerFigures:
 
 @dataclass(frozen=True)
 class Totals:
-    """The sums over a net; memory in bytes, for float32."""
+    """The sums over a net; memory in bytes, for float32. The tables of EmbeddingBag layers are among the parameters."""
 
     parameters: int
     statistics: int
@@ -73,6 +73,7 @@ class Totals:
     macs_per_image: int
     activation_bytes: int
     parameter_bytes: int
+    table_bytes: int
 
 
 def run(flags: Flags, session: Session) -> int:
@@ -141,6 +142,7 @@ def total(net: Net, figures: Sequence[LayerFigures]) -> Totals:
         macs_per_image=round(macs / max(1, batch)),
         activation_bytes=sum(row.activation_bytes for row in figures),
         parameter_bytes=_VALUE_BYTES * (parameters + statistics),
+        table_bytes=_VALUE_BYTES * sum(table.parameter.count for table in net.arena.tables),
     )
 
 
@@ -229,13 +231,16 @@ def _parameters_text(row: LayerFigures) -> str:
 
 def _totals(totals: Totals) -> list[str]:
     statistics = f" and ({totals.statistics:,}) statistics of BatchNorm" if totals.statistics else ""
+    tables = f" ({format_bytes(totals.table_bytes)} of them tables of EmbeddingBag)" if totals.table_bytes else ""
+    more = "training adds as much for gradients and for each history"
+    if tables:
+        more += "; for tables only for AdaGrad's history"
     return [
         f"Parameters: {totals.parameters:,}{statistics}; [shared] ones are counted where they are owned",
         f"Multiply-accumulates, forward: {totals.macs:,} for {totals.batch_size} images, "
         f"{totals.macs_per_image / 1e6:,.2f} million per image",
         f"Memory in float32: {format_bytes(totals.activation_bytes)} of blobs, "
-        f"{format_bytes(totals.parameter_bytes)} of parameters (training adds as much for gradients and for "
-        "each history)",
+        f"{format_bytes(totals.parameter_bytes)} of parameters{tables} ({more})",
     ]
 
 

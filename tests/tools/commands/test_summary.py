@@ -61,6 +61,15 @@ def test_summary_needs_no_data(folder, capsys, monkeypatch):
     assert [row["name"] for row in figures["layers"]] == ["data", "conv", "ip", "loss"]
 
 
+def test_tables_that_take_no_memory_for_gradients_are_said_apart(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "net.prototxt"
+    fields = "embedding_bag_param { input_dim: 1024 num_output: 4 }"
+    bag = f'layer {{ name: "bag" type: "EmbeddingBag" bottom: "x" top: "e" {fields} }}'
+    path.write_text(f"{_TWO_READERS}{bag}\n")
+    assert any("(16.0 KiB of them tables of EmbeddingBag)" in line for line in _lines(capsys, path))
+
+
 def test_summary_without_a_shape_says_which_flag_helps(folder, capsys):
     (folder / "net.prototxt").write_text(LMDB_NET.replace("crop_size: 6", ""))
     assert main.main(["summary", "net.prototxt"]) == 65
