@@ -48,10 +48,10 @@ class RowUpdates:
         self, param: SolverParameter, solver_type: str, tables: Iterable[Table], source: Source | None = None
     ) -> None:
         self._param = param
-        training = [table for table in tables if table.parameter.lr_mult != 0]
-        for table in training:
-            _check(param, solver_type, table, source)
-        self._tables = [table.parameter for table in training]
+        training = [each for each in tables if each.parameter.lr_mult != 0]
+        for each in training:
+            _check(param, solver_type, each, source)
+        self._tables = [each.parameter for each in training]
         self._is_row_wise = solver_type == "AdaGrad" and param.row_wise_adagrad
         self.histories: dict[int, torch.Tensor] = {}
         if solver_type == "AdaGrad":

@@ -215,7 +215,7 @@ def test_the_copy_is_gone_once_it_is_written_or_has_failed(net, tmp_path, monkey
     def noted(copied, *args, **options):
         take(copied, *args, **options)
         copies.extend(weakref.ref(parameter.data) for layer in copied._layers for parameter in layer.parameters)
-        copies.extend(weakref.ref(history) for history in copied._histories)
+        copies.extend(weakref.ref(history) for history in copied._history)
 
     monkeypatch.setattr(SnapshotCopy, "__init__", noted)
     if fails:
