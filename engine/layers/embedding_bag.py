@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.rows import read_rows_of
 from mgcaffe.engine.layer import Layer, between
 from mgcaffe.engine.layers.shared.rows import read_rows
 from mgcaffe.engine.registry import register
@@ -97,7 +98,7 @@ class EmbeddingBag(Layer):
             lengths, offsets = None, None
             if each == 1:
                 self.saved = (ids, None) if self.backward_follows else None
-                return [table.index_select(0, ids)]
+                return [read_rows_of(table, ids)]
             offsets = torch.arange(0, bags * each, each, device=ids.device) if each else ids.new_zeros(bags)
             lengths = torch.full((bags,), each, device=ids.device)
         else:

@@ -17,6 +17,7 @@ from typing import NoReturn
 import torch
 
 from mgcaffe.engine.arena import Table
+from mgcaffe.engine.kernels.rows import add_to_rows, read_rows_of
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source
@@ -70,14 +71,14 @@ class RowUpdates:
                 continue
             # A sum needs no merging first.
             for rows, step in ((each.rows, each.by_lookup()) for each in table.gradients):
-                table.data.index_put_((rows,), step * (-eta * scale), accumulate=True)
+                add_to_rows(table.data, rows, step * (-eta * scale))
 
     def _update(self, table: RowParameter, numbers: Numbers, eta: float, scale: float) -> None:
         rows, gradient = table.merged()
         if scale != 1:
             gradient.mul_(scale)
         step = self._step(table, rows, gradient, numbers, eta)
-        table.data.index_put_((rows,), step.neg(), accumulate=True)
+        table.data.index_copy_(0, rows, read_rows_of(table.data, rows).sub_(step))
         if self._param.snapshot_diff:
             table.replace_gradient(rows, step)
 
@@ -88,7 +89,7 @@ class RowUpdates:
         history = self.histories.get(id(table))
         if history is None:
             return gradient.mul_(eta)
-        part = history.index_select(0, rows)
+        part = read_rows_of(history, rows)
         if self._is_row_wise:
             part.add_(gradient.square().mean(1))
             step = gradient.mul_(eta).div_(part.sqrt().add_(numbers.param.delta)[:, None])
