@@ -72,10 +72,6 @@ def batches_of(case: Case) -> list[Batch]:
 def net_text(case: Case) -> str:
     """Return the net as prototxt."""
 
-    def blob(name: str, *sizes: int) -> str:
-        shape = " ".join(f"dim: {size}" for size in sizes)
-        return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {shape} }} }} }}\n'
-
     def dense(name: str, bottom: str, outputs: int) -> str:
         fields = f'num_output: {outputs} weight_filler {{ type: "xavier" }}'
         return (
@@ -86,10 +82,12 @@ def net_text(case: Case) -> str:
     def relu(name: str) -> str:
         return f'layer {{ name: "relu_{name}" type: "ReLU" bottom: "{name}" top: "{name}" }}\n'
 
-    text = blob("dense", case.batch, DENSE) + blob("label", case.batch, 1)
+    ids = [f"ids{number}" for number in range(case.tables)]
+    tops = " ".join(f'top: "{name}"' for name in ("dense", "label", *ids))
+    shapes = " ".join(f"shape {{ dim: {case.batch} {size} }}" for size in (f"dim: {DENSE}", "dim: 1", *[""] * len(ids)))
+    text = f'layer {{ name: "data" type: "Input" {tops} input_param {{ {shapes} }} }}\n'
     text += dense("b1", "dense", HIDDEN) + relu("b1") + dense("b2", "b1", LENGTH) + relu("b2")
     for number in range(case.tables):
-        text += blob(f"ids{number}", case.batch)
         text += (
             f'layer {{ name: "bag{number}" type: "EmbeddingBag" bottom: "ids{number}" top: "bag{number}"'
             f" embedding_bag_param {{ input_dim: {case.rows} num_output: {LENGTH} }} }}\n"
@@ -107,14 +105,12 @@ def our_side(case: Case) -> tuple[Solver, Step]:
     source.param.net_param.CopyFrom(parse_net(net_text(case)).param)
     source.param.snapshot_after_train = False
     solver = Solver(source.param)
-    inputs = {layer.name: layer.forward([])[0] for layer in solver.net.layers if layer.type == "Input"}
+    inputs = solver.net.layers[0].forward([])
 
     def step(batch: Batch) -> None:
         dense, ids, label = batch
-        inputs["dense"].copy_(dense)
-        inputs["label"].copy_(label)
-        for number, row in enumerate(ids):
-            inputs[f"ids{number}"].copy_(row)
+        for blob, values in zip(inputs, (dense, label, *ids), strict=True):
+            blob.copy_(values)
         solver.step(1)
 
     return solver, step

@@ -7,6 +7,7 @@ nothing of MPI: it is given its shard of the data and how to add up a number ove
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -404,7 +405,7 @@ class Net:
         """Name and value of every output of the last forward pass, in alphabetical order."""
         return [(name, data) for name in self.outputs if (data := self.blobs[name].data) is not None]
 
-    @property
+    @functools.cached_property
     def data_layers(self) -> list[DataLayer]:
         """The layers that read records, in order."""
         from mgcaffe.engine.data.data_layer import DataLayer

@@ -44,7 +44,8 @@ class RowParameter(Parameter):
     @property
     def gradients(self) -> list[RowGradient]:
         """What backward passes have added since the gradient was last forgotten."""
-        return self.owner.gradients if isinstance(self.owner, RowParameter) else self._gradients
+        owner = self.owner
+        return self._gradients if owner is None else owner.gradients  # type: ignore[attr-defined] # a RowParameter too
 
     @property
     def fresh(self) -> bool:

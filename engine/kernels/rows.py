@@ -1,8 +1,8 @@
 """Reading and adding to single rows of a large matrix, which is a matter of waiting for memory.
 
 Measured on one core of an AMD EPYC, rows of 16 float32, 26 matrices of 10^5 rows in turns, so that caches are cold:
-2048 rows read in 60 us by index_select and in 31 us as bags of one (that operator prefetches); 2048 additions, a third of
-them to rows that come again, in 220 us by index_put_ and in 100 us by scatter_add_ (that operator sorts them first).
+2048 rows read in 60 us by index_select and in 31 us as bags of one (that operator prefetches); 2048 additions, a third
+of them to rows that come again, in 220 us by index_put_ and in 100 us by scatter_add_ (that operator sorts them first).
 Below some 500 rows the plain operators are faster.
 """
 

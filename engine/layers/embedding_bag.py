@@ -91,8 +91,8 @@ class EmbeddingBag(Layer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep the ids and how many each bag has."""
         table = self.table.data
-        ids = read_rows(self, bottoms[0], len(table), 0)
-        bags = len(bottoms[0]) if len(bottoms) == 1 else bottoms[1].numel()
+        ids = read_rows(self, bottoms[0], self.table.shape[0], 0)
+        bags = bottoms[0].shape[0] if len(bottoms) == 1 else bottoms[1].numel()
         if len(bottoms) == 1:
             each = ids.numel() // bags if bags else 0
             lengths, offsets = None, None
