@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--rows", nargs="+", type=int, default=[10**5, 10**6])
     parser.add_argument("--batches", nargs="+", type=int, default=[128, 2048])
-    parser.add_argument("--rounds", type=int, default=200, help="counted steps a side")
+    parser.add_argument("--rounds", type=int, default=100, help="counted steps a side")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--write", action="store_true", help=f"put the table into {RESULTS.name}")
     options = parser.parse_args()
