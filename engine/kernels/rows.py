@@ -18,7 +18,8 @@ def read_rows_of(matrix: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Return a copy of the rows with these numbers (int64)."""
     if matrix.device.type != "cpu" or rows.numel() < _MANY_TO_READ or matrix.dim() != 2:
         return matrix.index_select(0, rows)
-    return torch.ops.aten._embedding_bag_forward_only(matrix, rows, torch.arange(rows.numel()))[0]
+    bags: tuple[torch.Tensor, ...] = torch.ops.aten._embedding_bag_forward_only(matrix, rows, torch.arange(len(rows)))
+    return bags[0]
 
 
 def add_to_rows(matrix: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
