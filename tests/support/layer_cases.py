@@ -301,3 +301,10 @@ CASES: dict[str, dict[str, str]] = {
                  "axis": plain("Accuracy", "accuracy_param { axis: -1 }", {"x": (2, 3, 5), "t": (2, 3)}),
                  "one_class": plain("Accuracy", shapes={"x": (4, 1), "t": (4,)})},
 }  # fmt: skip
+MODULE_CASES: dict[str, dict[str, str]] = {
+    "EmbeddingBag": {
+        bags: plain("EmbeddingBag", f"embedding_bag_param {{ input_dim: 7 num_output: 3 bags: {bags} mode: MEAN }}",
+                    {"x": (3, 4), "bags": (5,)})
+        for bags in ("OFFSETS", "LENGTHS")},
+}  # fmt: skip
+"""What modules of PyTorch can express besides."""

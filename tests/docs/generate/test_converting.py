@@ -13,7 +13,7 @@ from mgcaffe.engine import registry
 from mgcaffe.tools.convert.allowances import ALLOWANCES
 from mgcaffe.tools.convert.onnx_out.operators import INPUT, OPERATORS
 from mgcaffe.tools.convert.torch_out import operators as torch_out
-from tests.support.layer_cases import CASES
+from tests.support.layer_cases import CASES, MODULE_CASES
 
 # What names a file is tested by itself.
 FILES = {"InfogainLoss": {"source"}}
@@ -45,6 +45,7 @@ def test_fields_said_to_be_without_effect_are_fields_of_the_type(table):
 @pytest.mark.parametrize("table", TABLES)
 def test_every_field_said_to_be_expressed_is_set_in_a_case(table):
     for layer_type, (expressed, _) in converting.expressed_and_idle(table).items():
-        said = set(re.findall(r"(\w+)\s*[:{]", " ".join(CASES[layer_type].values())))
+        cases = {**CASES[layer_type], **(MODULE_CASES.get(layer_type, {}) if table is not OPERATORS else {})}
+        said = set(re.findall(r"(\w+)\s*[:{]", " ".join(cases.values())))
         wanted = set(expressed) - FILES.get(layer_type, set())
         assert wanted <= said, f"no case of {layer_type} sets {sorted(wanted - said)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mgcaffe.engine.layers.convolution import Convolution, FilterLayer
 from mgcaffe.engine.layers.deconvolution import Deconvolution
 from mgcaffe.engine.layers.embed import Embed
+from mgcaffe.engine.layers.embedding_bag import EmbeddingBag
 from mgcaffe.engine.layers.im2col import Im2col
 from mgcaffe.engine.layers.inner_product import InnerProduct
 from mgcaffe.tools.convert.torch_out.emitter import Blob, Emitter, Operator, call, pair
@@ -93,6 +94,21 @@ def embed(e: Emitter, layer: Embed) -> list[str]:
     return [f"{y} + {e.parameter('bias', Blob(1))}" if len(layer.parameters) > 1 else y]
 
 
+def embedding_bag(e: Emitter, layer: EmbeddingBag) -> list[str]:
+    """nn.EmbeddingBag; F.embedding_bag with a table that is another layer's."""
+    table, mode = Blob(0), (f'"{"mean" if layer.is_mean else "sum"}"', '"mean"')
+    own = e.attribute(call("nn.EmbeddingBag", *map(str, layer.table.shape), mode=mode), {"weight": table})
+    if len(e.bottoms) == 1:
+        axes = {1: "[:, None]", 2: ""}.get(e.rank, ".flatten(1)")
+        given = [f"{e.x}.long(){axes}"]
+    else:
+        bags = f"{e.bottoms[1]}.flatten().long()"
+        given = [f"{e.x}.flatten().long()", f"{bags}.cumsum(0) - {bags}" if layer.gives_lengths else bags]
+    if own:
+        return [call(own, *given)]
+    return [call("F.embedding_bag", given[0], e.parameter("weight", table), *given[1:], mode=mode)]
+
+
 _NO_EFFECT = ("force_nd_im2col",)
 _CONVOLUTIONS = "nn.Conv1d, nn.Conv2d, nn.Conv3d, F.conv2d"
 _TOO_MANY_AXES = {"kernel_size": "for more than three spatial axes"}
@@ -117,4 +133,5 @@ OPERATORS = (
         ("negative_slope",),
     ),
     Operator("Embed", embed, "nn.Embedding, F.embedding"),
+    Operator("EmbeddingBag", embedding_bag, "nn.EmbeddingBag, F.embedding_bag"),
 )

@@ -9,7 +9,7 @@ import pytest
 from mgcaffe.engine import registry
 from mgcaffe.tools.convert.torch_out.helpers import HELPERS
 from mgcaffe.tools.convert.torch_out.operators import INPUT, OPERATORS, WITHOUT
-from tests.support.layer_cases import CASES
+from tests.support.layer_cases import CASES, MODULE_CASES
 from tests.support.modulekit import module_differences, text_of
 from tests.support.netkit import inputs
 from tests.support.onnxkit import random_net
@@ -32,6 +32,7 @@ def filters(layer_type, fields, others):
 
 
 PRODUCT = 'type: "InnerProduct" inner_product_param { num_output: '
+BAG = 'type: "EmbeddingBag" embedding_bag_param { input_dim: 5 num_output: 3 '
 SHARED = {
     "Convolution": filters("Convolution", "num_output: 6 group: 2", "stride: 2 pad: 1 bias_term: false"),
     "Deconvolution": filters("Deconvolution", "num_output: 6 group: 2", "stride: 2 pad: 1 bias_term: false"),
@@ -39,6 +40,7 @@ SHARED = {
     "ConvolutionDepthwise": filters("ConvolutionDepthwise", "", "dilation: 2"),
     "InnerProduct": sharing(PRODUCT + "252 }", PRODUCT + "252 transpose: true bias_term: false }"),
     "Embed": sharing(PRODUCT + "5 }", 'type: "Embed" embed_param { input_dim: 5 num_output: 3 }', (5, 3)),
+    "EmbeddingBag": sharing(BAG + "}", BAG + "mode: MEAN }", (4, 3)),
     "Scale": sharing('type: "Scale" scale_param { bias_term: true }', 'type: "Scale"'),
 }
 
@@ -48,7 +50,8 @@ def test_the_module_computes_the_same_with_exactly_the_functions_in_the_table(la
     """Each declared module, function or helper is called in some case, and none besides; lines have 100 columns."""
     declared = {name for name in OPERATORS[layer_type].becomes.split(", ") if name}
     called = set()
-    for case, text in {**CASES[layer_type], "shared": SHARED.get(layer_type, "")}.items():
+    cases = {**CASES[layer_type], **MODULE_CASES.get(layer_type, {})}
+    for case, text in {**cases, "shared": SHARED.get(layer_type, "")}.items():
         if not text:
             continue
         net = random_net(text)
