@@ -62,7 +62,7 @@ def prove(
     edit = Edit.begin(net).then(operation)
     first = build(net, shapes or {}, STATE, "the net")
     fed = {**{name: tuple(first.blobs[name].shape) for name in first.inputs}, **(shapes or {})}
-    return edit, differences(first, edit, fed, STATE)
+    return edit, differences(first, edit, fed, STATE)[0]
 
 
 def save_weights(net: NetParameter, path: Path) -> Path:

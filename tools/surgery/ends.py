@@ -10,20 +10,22 @@ from mgcaffe.tools.surgery.wiring import State, Wiring, active, find_layers
 
 
 def cut_after(net: NetParameter, name: str, state: State) -> Edit:
-    """Keep a layer and what it depends on, in the phases in which it takes part.
+    """Keep a layer and what it depends on; what is kept and takes part in the other phase too can still run there.
 
     A layer in place behind it is cut off too: its blob then holds what the layer itself wrote.
 
     Raises:
         NetError: there is no such layer, or it takes part in no phase.
     """
-    goals = set(find_layers(net, name, f"--cut {name}"))
-    kept: set[int] = set()
-    for phase in (TRAIN, TEST):
-        numbers = active(net, phase, state)
-        wiring = Wiring.of([net.layer[number] for number in numbers])
-        ends = [(place, 0) for place, number in enumerate(numbers) if number in goals]
-        kept.update(numbers[place] for place in wiring.needed(ends))
+    phases = [active(net, phase, state) for phase in (TRAIN, TEST)]
+    wirings = [Wiring.of([net.layer[number] for number in numbers]) for numbers in phases]
+    kept = set(find_layers(net, name, f"--cut {name}")).intersection({*phases[0], *phases[1]})
+    size = -1
+    while len(kept) > size:  # what one phase needs can take part in the other, and need more there
+        size = len(kept)
+        for numbers, wiring in zip(phases, wirings, strict=True):
+            ends = [(place, 0) for place, number in enumerate(numbers) if number in kept]
+            kept |= {numbers[place] for place in wiring.needed(ends)}
     if not kept:
         raise NetError(f"--cut {name}: the layer takes part in neither phase with this level and these stages")
     layers = [layer for number, layer in enumerate(net.layer) if number in kept]

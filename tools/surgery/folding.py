@@ -9,7 +9,8 @@ value a channel, or where BatchNorm uses the statistics of each batch. Products 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ from mgcaffe.tools.surgery.edit import Edit, blob_of
 from mgcaffe.tools.surgery.wiring import Wiring, is_loss, is_source
 
 _FILTERS = ("Convolution", "ConvolutionDepthwise", "Deconvolution", "DepthwiseConvolution")
-_SHOWN = 5
+_SHOWN = 20
 """How many reasons, and layers with one reason, a message names."""
 _FOLDED = ("BatchNorm", "Bias", "Scale")
 
@@ -49,6 +50,7 @@ def fold(net: NetParameter) -> Edit:
     layers = made.layer
     origin = {layer.name: layer.name for layer in layers}
     trains = any(is_loss(layer) or is_source(layer) for layer in layers)
+    called = Counter(layer.name for layer in layers)
     stays: dict[str, str] = {}
     folded: list[str] = []
     place = 0
@@ -58,7 +60,7 @@ def fold(net: NetParameter) -> Edit:
             place += 1
             continue
         try:
-            target = _target(place, layers)
+            target = _target(place, layers, called)
             affine = _affine(layer, trains)
             _multiply(layers[target], affine)
         except _Stays as reason:
@@ -70,8 +72,9 @@ def fold(net: NetParameter) -> Edit:
         folded.append(f"{layer.name} into {layers[target].name}")
         del layers[place]
     if not folded:
-        reasons = "; ".join(_shown(stays))
-        raise NetError(f"--fold: nothing can be folded: {reasons or 'the net has no BatchNorm, Scale or Bias layer'}")
+        if not stays:
+            raise NetError("--fold: nothing can be folded: the net has no BatchNorm, Scale or Bias layer")
+        raise NetError("\n  ".join(["--fold: nothing can be folded", *_shown(stays)]))
     notes = [f"folded {len(folded)} layer(s): {', '.join(folded)}", *_shown(stays)]
     return Edit(made, origin, tuple(notes))
 
@@ -90,7 +93,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= _SHOWN else f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"
 
 
-def _target(place: int, layers: Sequence[LayerParameter]) -> int:
+def _target(place: int, layers: Sequence[LayerParameter], called: Mapping[str, int]) -> int:
     """Return the number of the layer to fold layer `place` into."""
     layer = layers[place]
     wiring = Wiring.of(layers)
@@ -99,7 +102,12 @@ def _target(place: int, layers: Sequence[LayerParameter]) -> int:
     number, top = wiring.reads[place][0]
     before = layers[number]
     if before.type not in (*_FILTERS, "InnerProduct"):
-        raise _Stays(f"it reads the top of a {before.type}, which has no weights to fold it into")
+        raise _Stays(f"it reads the top of '{before.name}' ({before.type}), which has no weights to fold it into")
+    for each in (before, layer):
+        if each.include or each.exclude or each.HasField("phase"):
+            raise _Stays(f"'{each.name}' takes part in some phases only; make the deploy net as well (--deploy)")
+        if called[each.name] > 1:
+            raise _Stays(f"{called[each.name]} layers are called '{each.name}'")
     readers = wiring.readers[number, top]
     if len(readers) > 1:
         names = ", ".join(f"'{layers[reader].name}'" for reader, _ in readers)
@@ -107,14 +115,12 @@ def _target(place: int, layers: Sequence[LayerParameter]) -> int:
     if len(before.top) != 1 or len(before.bottom) != 1:
         raise _Stays(f"'{before.name}' has several tops with the same weights")
     for each in (before, layer):
-        if each.include or each.exclude or each.HasField("phase"):
-            raise _Stays(f"'{each.name}' takes part in some phases only")
         if any(each.loss_weight):
             raise _Stays(f"'{each.name}' has a loss_weight")
         if not each.blobs:
             raise _Stays(f"the weights of '{each.name}' are not given")
-        if other := _sharer(each, layers):
-            raise _Stays(f"'{each.name}' shares its weights with '{other}'")
+    if other := _sharer(before, layers):  # what is folded may be shared: it is only read
+        raise _Stays(f"'{before.name}' shares its weights with '{other}'")
     if _channel_axis(before) != 1:
         raise _Stays(f"the channel axis of '{before.name}' is {_channel_axis(before)}, not 1")
     return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,16 +13,14 @@ from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights import by_name
 from mgcaffe.errors import DataError, EngineError, NetError
 from mgcaffe.prototxt import LayerParameter, NetParameter, NetSource, fill_blob, net_source
-from mgcaffe.tools.convert.caffe_side import CaffeSide, value_names
-from mgcaffe.tools.convert.proof import Difference, compare, seeded_inputs
+from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs, value_names
+from mgcaffe.tools.convert.proof import Difference, compare
 from mgcaffe.tools.surgery.edit import Edit, with_layers, without_blobs
 from mgcaffe.tools.surgery.wiring import State, Wiring, active, is_source, only_watches
 
 Shapes = Mapping[str, Sequence[int]]
 
 _SEED = 0
-# Layers all of whose bottoms may hold any numbers; what others read as their second are labels, indices, markers.
-_ANY_NUMBERS = ("Axpy", "Bias", "Concat", "Crop", "Eltwise", "Scale")
 
 
 def as_it_runs(net: NetParameter, shapes: Shapes, state: State) -> tuple[NetParameter, list[int]]:
@@ -104,20 +103,22 @@ def with_seeded_weights(net: NetParameter, running: Net) -> NetParameter:
         for index, parameter in enumerate(layer.parameters):
             if parameter.owner is None:
                 parameter.data.copy_(torch.from_numpy(_values(layer.type, index, parameter.shape, generator)))
-    weights = {layer.name: [parameter.data.numpy() for parameter in layer.parameters] for layer in new}
-    for row in made.layer:
-        for values in weights.get(row.name, ()):
-            fill_blob(row.blobs.add(), values)
+    for kind in {(layer.name, layer.type) for layer in new}:
+        rows, layers = ([each for each in group if (each.name, each.type) == kind] for group in (made.layer, new))
+        # As many as there are layers of the name: one each, in order. Else they take turns in the phases.
+        for row, layer in zip(rows, layers if len(layers) == len(rows) else itertools.repeat(layers[0]), strict=False):
+            for parameter in layer.parameters:
+                fill_blob(row.blobs.add(), parameter.data.numpy())
     return made
 
 
-def is_complete(net: NetParameter, running: Net) -> bool:
-    """Return whether all layers that run and have parameters have weights in the message."""
+def lacking_weights(net: NetParameter, running: Net) -> list[str]:
+    """Return the names of the layers that run and have parameters, but no weights in the message."""
     given = {layer.name for layer in net.layer if layer.blobs}
-    return all(layer.name in given for layer in running.layers if layer.parameters)
+    return [layer.name for layer in running.layers if layer.parameters and layer.name not in given]
 
 
-def differences(first: Net, edit: Edit, shapes: Shapes, state: State) -> list[Difference]:
+def differences(first: Net, edit: Edit, shapes: Shapes, state: State) -> tuple[list[Difference], list[str]]:
     """Run the first net and the edited one, and compare the values that should be equal, the worst first.
 
     Args:
@@ -125,6 +126,9 @@ def differences(first: Net, edit: Edit, shapes: Shapes, state: State) -> list[Di
         edit: what became of it, with the same weights.
         shapes: those of the data layers' tops in both.
         state: which layers take part.
+
+    Returns:
+        The differences, and the names of the first net's values that are not finite, of which equality proves little.
 
     Raises:
         DataError: nothing can be compared, or a shape has changed.
@@ -136,11 +140,13 @@ def differences(first: Net, edit: Edit, shapes: Shapes, state: State) -> list[Di
         names = _same_values(first, second, edit.origin)
         if not names:
             raise DataError("no value of the first net is left to compare", hint="--no_check leaves the proof out")
-        inputs = _inputs(first, sides[0].inputs)
+        inputs = fitting_inputs(first, _SEED)
         lacking = [name for name in sides[1].inputs if name not in inputs]
         if lacking:
             raise DataError(f"the edited net has inputs that the first one lacks: {', '.join(lacking)}")
-        return compare(sides[0].run(inputs), sides[1].run({name: inputs[name] for name in sides[1].inputs}), names)
+        values = sides[0].run(inputs)
+        found = compare(values, sides[1].run({name: inputs[name] for name in sides[1].inputs}), names)
+        return found, [name for name in names if name in values and not np.isfinite(values[name]).all()]
     finally:
         second.close()
 
@@ -164,22 +170,22 @@ def _values(kind: str, index: int, shape: tuple[int, ...], generator: np.random.
 
 def _same_values(first: Net, second: Net, origin: Mapping[str, str]) -> dict[str, str]:
     """Return for each value of the first net that should be in the second the name that it has there."""
-    places = {layer.name: number for number, layer in enumerate(first.layers)}
+    places, ours = _places(first), _places(second)
     before, after = value_names(first), value_names(second)
     same: dict[str, str] = {}
-    for number, layer in enumerate(second.layers):
-        old = places.get(origin.get(layer.name, ""))
-        if old is not None and layer.type not in ("Input", "Split"):
-            same.update(zip(before[old], after[number], strict=False))
+    for name, numbers in ours.items():
+        olds = places.get(origin.get(name, ""), [])
+        if len(olds) != len(numbers):  # which of several of a name is left is not known
+            continue
+        for old, number in zip(olds, numbers, strict=True):
+            if second.layers[number].type not in ("Input", "Split"):
+                same.update(zip(before[old], after[number], strict=False))
     return same
 
 
-def _inputs(net: Net, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Return seeded inputs; zeros for those that may be labels, indices or markers."""
-    made = seeded_inputs(shapes, _SEED)
-    for layer in net.layers:
-        for index, blob in enumerate(layer.bottom_names):  # the user's names, not those of Splits
-            picky = layer.type in ("Embed", "EmbeddingBag") or (index > 0 and layer.type not in _ANY_NUMBERS)
-            if blob in made and picky:
-                made[blob] = np.zeros_like(made[blob])
-    return made
+def _places(net: Net) -> dict[str, list[int]]:
+    """Return the numbers of the layers of each name."""
+    places: dict[str, list[int]] = {}
+    for number, layer in enumerate(net.layers):
+        places.setdefault(layer.name, []).append(number)
+    return places

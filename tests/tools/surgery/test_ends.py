@@ -24,9 +24,18 @@ def test_branches_that_the_layer_does_not_need_go_and_both_phases_keep_their_dat
     assert names(edit.net) == ["data", "data", "conv", "relu", "drop", "ip"]
 
 
-def test_a_layer_of_one_phase_keeps_that_phase():
+def test_after_a_layer_of_one_phase_both_phases_can_still_run():
     edit = cut_after(parse_net(TRAINS).param, "accuracy", STATE)
-    assert names(edit.net) == ["data", "conv", "relu", "drop", "ip", "accuracy"]
+    assert names(edit.net) == ["data", "data", "conv", "relu", "drop", "ip", "accuracy"]
+    twins = "".join(
+        f'layer {{ name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" include {{ phase: {phase} }} }}\n'
+        for phase in ("TRAIN", "TEST")
+    )
+    text = TRAINS.replace('layer { name: "drop"', twins + 'layer { name: "drop"').replace(
+        'bottom: "conv" top: "drop"', 'bottom: "bn" top: "drop"'
+    )
+    edit, _ = prove(full(text, SHAPES), partial(cut_after, name="accuracy", state=STATE), SHAPES)
+    assert names(edit.net).count("bn") == 2
 
 
 def test_layers_that_are_not_there_are_errors():

@@ -115,13 +115,16 @@ STAYS = {
         text(scale="").replace('name: "before"', 'name: "before" param { name: "w" }') + SECOND,
         "'before' shares its weights with 'second'",
     ),
-    "something between": (text(norm=RELU, scale=SCALE, more=""), "it reads the top of a ReLU"),
+    "something between": (text(norm=RELU, scale=SCALE, more=""), "it reads the top of 'relu' (ReLU)"),
     "several tops": (
         INPUT + 'layer { name: "before" bottom: "data" bottom: "data" top: "x" top: "z" ' + BEFORE["convolution"] + "}"
         + NORM % "",
         "several tops with the same weights",
     ),
     "some phases": (text(norm=NORM % "include { phase: TEST }", scale=""), "takes part in some phases only"),
+    "one name for two": (
+        text(scale="") + text(scale="").partition("\n")[2].replace('"x"', '"y"'), "2 layers are called 'before'"
+    ),
 }  # fmt: skip
 
 
@@ -173,3 +176,12 @@ def test_the_net_given_stays_as_it_was():
     before = net.SerializeToString()
     fold(net)
     assert net.SerializeToString() == before
+
+
+def test_what_is_folded_may_be_shared_since_it_is_only_read():
+    norm = NORM % 'param { name: "m" } param { name: "v" } param { name: "f" }'
+    other = f'layer {{ name: "other" bottom: "data" top: "y" {BEFORE["convolution"]} }}\n' + norm.replace(
+        '"x"', '"y"'
+    ).replace('"bn"', '"bn2"')
+    edit, found = prove(full(text(norm=norm, scale="") + other), fold)
+    assert names(edit.net) == ["data", "before", "relu", "other"] and found[0].largest_relative < 1e-5

@@ -6,7 +6,7 @@ import pytest
 from mgcaffe.errors import DataError, NetError
 from mgcaffe.prototxt import NetParameter, blob_array, fill_blob, parse_net
 from mgcaffe.tools.surgery.edit import Edit, without_weights
-from mgcaffe.tools.surgery.proving import build, with_seeded_weights
+from mgcaffe.tools.surgery.proving import build, differences, with_seeded_weights
 from tests.support.surgerykit import SHAPES, SMALL, STATE, TRAINS, full, layer, prove
 
 
@@ -50,7 +50,32 @@ def test_random_weights_are_the_same_every_time_and_keep_those_that_are_there():
     assert layer(again, "conv").blobs == layer(net, "conv").blobs and len(layer(again, "ip").blobs) == 2
 
 
-def test_indices_and_markers_are_fed_with_zeros():
+def test_several_layers_of_one_name_are_compared_one_by_one():
+    text = (
+        SMALL.replace('name: "relu"', 'name: "conv"')
+        + """
+    layer { name: "ip" type: "InnerProduct" bottom: "prob" top: "second" inner_product_param { num_output: 3 } }
+    """
+    )
+    net = full(text)
+    assert [len(row.blobs[0].data) for row in net.layer if row.blobs] == [108, 320, 15]
+    _, found = prove(net, Edit.begin)
+    assert {each.name for each in found} == {"conv@conv", "conv", "ip", "prob", "second"}
+    assert found[0].largest_absolute == 0
+    _, found = prove(
+        net, lambda net: Edit(NetParameter(name=net.name, layer=list(net.layer)[:-1]), Edit.begin(net).origin)
+    )
+    assert "ip" not in {each.name for each in found}
+
+
+def test_values_that_are_not_finite_are_named():
+    net = full(SMALL)
+    fill_blob(layer(net, "ip").blobs[1], np.full(5, np.nan, np.float32))
+    _, not_finite = differences(build(net, {}, STATE, "net"), Edit.begin(net), {"data": (2, 3, 6, 6)}, STATE)
+    assert not_finite == ["ip", "prob"]
+
+
+def test_indices_and_markers_are_whole_numbers():
     text = """
     layer { name: "words" type: "Input" top: "words" input_param { shape { dim: 4 dim: 2 } } }
     layer { name: "cont" type: "Input" top: "cont" input_param { shape { dim: 4 dim: 2 } } }
