@@ -28,6 +28,8 @@ _PREDICTIONS = {
     "InfogainLoss": "Softmax",
     "SigmoidCrossEntropyLoss": "Sigmoid",
 }
+# Losses that compare several predictions with each other: how many of their bottoms are.
+_COMPARED = {"ContrastiveLoss": 2}
 # Fillers that only say how training starts. (Those of BatchNorm and BN also say which kind of layer it is.)
 _FILLERS = {
     "convolution_param": ("weight_filler", "bias_filler"),
@@ -61,8 +63,8 @@ def to_deploy(
 
     Data layers become Input layers, of the blobs that something still reads. Of the losses those with the largest
     loss_weight give the outputs: SoftmaxWithLoss becomes a Softmax, SigmoidCrossEntropyLoss a Sigmoid, others end with
-    what they compare. Layers that no output needs are removed, and so are fillers, multipliers and rules. Dropout,
-    which does nothing in the TEST phase, stays, as in Caffe's deploy nets.
+    what they compare, ContrastiveLoss with both. Layers that no output needs are removed, and so are fillers,
+    multipliers and rules. Dropout, which does nothing in the TEST phase, stays, as in Caffe's deploy nets.
 
     Args:
         net: the net.
@@ -91,6 +93,8 @@ def to_deploy(
     for number, layer in enumerate(layers):
         if number in kept and is_source(layer):
             made += _inputs(layer, number, kept, wiring, shapes, taken)
+        elif number in kept and layer.type == "Input":
+            made += _read_inputs(layer, number, kept, wiring)
         elif number in kept:
             made.append(layer)
         elif id(layer) in ends:
@@ -142,12 +146,14 @@ def _predictions(
     found = []
     for number, layer in enumerate(layers):
         if is_loss(layer) and _own_type(layer):
-            found.append(_Prediction(_predicted(wiring.reads[number], layers), layer, _weight(layer)))
+            values = wiring.reads[number][: _COMPARED.get(layer.type, 0)] or [_predicted(wiring.reads[number], layers)]
+            found += [_Prediction(value, layer, _weight(layer)) for value in values]
     if found:
         return found
     for layer in active_layers(net, TRAIN, state):
-        if is_loss(layer) and _own_type(layer) and layer.bottom[0] in wiring.last:
-            found.append(_Prediction(wiring.last[layer.bottom[0]], layer, _weight(layer)))
+        if is_loss(layer) and _own_type(layer):
+            blobs = [blob for blob in layer.bottom[: _COMPARED.get(layer.type, 1)] if blob in wiring.last]
+            found += [_Prediction(wiring.last[blob], layer, _weight(layer)) for blob in blobs]
     return found
 
 
@@ -214,6 +220,18 @@ def _inputs(
         row.input_param.shape.add(dim=shapes[blob])
         made.append(row)
     return made
+
+
+def _read_inputs(layer: LayerParameter, number: int, kept: set[int], wiring: Wiring) -> list[LayerParameter]:
+    """Return an Input layer with those of its tops that a layer which stays reads: labels go."""
+    read = [top for top in range(len(layer.top)) if any(each in kept for each, _ in wiring.readers[number, top])]
+    if len(read) in (0, len(layer.top)):
+        return [layer]
+    shapes = layer.input_param.shape
+    row = LayerParameter(name=layer.name, type="Input", top=[layer.top[top] for top in read])
+    row.input_param.shape.extend(shapes[top] for top in read if top < len(shapes) > 1)
+    row.input_param.shape.extend(shapes if len(shapes) == 1 else ())
+    return [row]
 
 
 def _end(

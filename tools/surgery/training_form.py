@@ -84,7 +84,8 @@ def to_training(net: NetParameter, data: DataChoice, loss: str | None) -> Edit:
     result = with_layers(net, made)
     result.ClearField("state")
     filled = _fill(result)
-    note = f"train_val net: {data.type} layers with {', '.join(notes)}; check transform_param (mean, scale, mirror)"
+    note = f"train_val net: {data.type} layers with {', '.join(notes)}"
+    note += "" if data.type == "HDF5Data" else "; check transform_param (mean, scale, mirror)"
     fillers = (f"got weight_filler xavier, having none: {', '.join(filled)}",) if filled else ()
     return Edit(result, {layer.name: layer.name for layer in kept}, (note, *fillers))
 

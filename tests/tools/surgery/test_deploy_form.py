@@ -123,3 +123,21 @@ def test_a_net_without_predictions_and_a_missing_shape_are_errors():
         DEPLOY(net(text))
     with pytest.raises(NetError, match="the shape of blob 'image'"):
         to_deploy(net(TRAINS), {}, STATE)
+
+
+def test_a_contrastive_loss_leaves_both_branches():
+    twin = (
+        'layer { name: "twin" type: "InnerProduct" bottom: "drop" top: "twin" inner_product_param { num_output: 5 } }'
+    )
+    for phase in ("", "include { phase: TRAIN }"):
+        loss = LOSS.replace('"SoftmaxWithLoss" bottom: "ip"', f'"ContrastiveLoss" {phase} bottom: "ip" bottom: "twin"')
+        edit = DEPLOY(net(TRAINS.replace(LOSS, twin + loss)))
+        assert names(edit.net) == ["image", "conv", "relu", "drop", "ip", "twin"]
+
+
+def test_an_input_layer_keeps_only_what_is_read():
+    start = TRAINS.index('layer { name: "conv"')
+    for shapes in ("shape { dim: 2 dim: 3 dim: 6 dim: 6 } shape { dim: 2 }", "shape { dim: 2 dim: 1 dim: 3 dim: 3 }"):
+        given = f'layer {{ name: "in" type: "Input" top: "image" top: "label" input_param {{ {shapes} }} }}'
+        (row,) = [row for row in DEPLOY(net(given + TRAINS[start:])).net.layer if row.type == "Input"]
+        assert list(row.top) == ["image"] and len(row.input_param.shape) == 1 and len(row.input_param.shape[0].dim) == 4
