@@ -34,6 +34,7 @@ def change_classes(net: NetParameter, classes: int, layers: Sequence[str], state
         NetError: no such layer is found, one scores nothing, or a new name is taken.
     """
     names = list(layers) or _scorers(net, state)
+    _check_shared(net, names)
     taken = {layer.name for layer in net.layer}
     made = NetParameter()
     made.CopyFrom(net)
@@ -50,7 +51,32 @@ def change_classes(net: NetParameter, classes: int, layers: Sequence[str], state
         notes.append(note)
     changed = _changed(made, set(renamed.values()), state)
     origin = {layer.name: layer.name for layer in made.layer if layer.name not in changed}
+    void = [layer for layer in made.layer if layer.name in changed and _counts_all(layer, classes)]
+    for layer in void:
+        made.layer.remove(layer)
+        notes.append(f"removed '{layer.name}': of {classes} classes the best {layer.accuracy_param.top_k} are all")
     return Edit(made, origin, tuple(notes))
+
+
+def _counts_all(layer: LayerParameter, classes: int) -> bool:
+    """Return whether an Accuracy looks for the label among more classes than there are."""
+    return layer.type == "Accuracy" and layer.accuracy_param.top_k > classes
+
+
+def _check_shared(net: NetParameter, names: Sequence[str]) -> None:
+    """Refuse to replace a layer, and not another that has the same parameters.
+
+    Raises:
+        NetError: names all that belong together.
+    """
+    shared = {spec.name for layer in net.layer if layer.name in names for spec in layer.param if spec.name}
+    sharers = [layer.name for layer in net.layer if any(spec.name in shared for spec in layer.param)]
+    if others := sorted(set(sharers) - set(names)):
+        together = ",".join(dict.fromkeys([*names, *others]))
+        raise NetError(
+            f"--classes: '{', '.join(names)}' shares parameters with '{', '.join(others)}'",
+            hint=f"replace them together: --class_layers {together}",
+        )
 
 
 def _replace(layer: LayerParameter, classes: int, name: str) -> str:

@@ -77,3 +77,23 @@ def test_mistakes_are_named(text, layers, said):
     with pytest.raises(NetError) as error:
         change_classes(parse_net(text).param, 20, layers, STATE)
     assert said in str(error.value)
+
+
+def test_accuracies_of_more_classes_than_there_are_go():
+    best = (
+        'layer { name: "best" type: "Accuracy" bottom: "ip" bottom: "label" top: "best" accuracy_param { top_k: %d } }'
+    )
+    edit = TWENTY(parse_net(TRAINS + best % 21).param)
+    assert "best" not in names(edit.net) and "accuracy" in names(edit.net)
+    assert edit.notes[1] == "removed 'best': of 20 classes the best 21 are all"
+    assert "best" in names(TWENTY(parse_net(TRAINS + best % 20).param).net)
+
+
+def test_layers_that_share_parameters_are_replaced_together():
+    shared = 'inner_product_param { num_output: 5 } param { name: "w" } }'
+    text = SMALL.replace("inner_product_param { num_output: 5 } }", shared)
+    net = parse_net(text + f'layer {{ name: "twin" type: "InnerProduct" bottom: "conv" top: "twin" {shared}').param
+    with pytest.raises(NetError, match="'ip' shares parameters with 'twin'") as error:
+        change_classes(net, 20, ["ip"], STATE)
+    assert "--class_layers ip,twin" in str(error.value)
+    assert names(change_classes(net, 20, ["ip", "twin"], STATE).net).count("twin_20") == 1
