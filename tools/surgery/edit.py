@@ -61,6 +61,12 @@ def blob_of(layer: LayerParameter, index: int) -> Array:
         raise PrototxtError(f"layer '{layer.name}', blob {index}: {error.message}") from None
 
 
+def trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape without the ones in front that old files have."""
+    start = next((place for place, size in enumerate(shape) if size != 1), len(shape))
+    return shape[start:]
+
+
 def weights_of(net: NetParameter) -> NetParameter:
     """Return the layers that have weights: one without would not fit the net that starts it from its fillers."""
     return NetParameter(name=net.name, layer=[layer for layer in net.layer if layer.blobs])

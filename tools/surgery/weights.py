@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgcaffe.engine.layer import TEST, TRAIN
+from mgcaffe.engine.types import Array
 from mgcaffe.engine.weights.files import read_weights
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import BlobProto, LayerParameter, NetParameter
-from mgcaffe.tools.surgery.edit import Edit, blob_of
+from mgcaffe.tools.surgery.edit import Edit, blob_of, trimmed
 from mgcaffe.tools.surgery.wiring import State, active
 
 
@@ -34,13 +35,16 @@ def read_all(files: Sequence[str]) -> dict[str, Saved]:
     A layer that several files hold has to be the same in all of them, to the bit.
 
     Raises:
-        NetError: files contradict each other; names all such layers.
+        NetError: files contradict each other (names all such layers), or one holds no weights.
         PrototxtError: a file cannot be read.
     """
     merged: dict[str, Saved] = {}
     conflicts = []
     for file in files:
-        for name, layers in _by_name(read_weights(file)).items():
+        found = _by_name(read_weights(file))
+        if not found:
+            raise NetError(f"{file} holds no weights", hint="give the net's prototxt first, then files of weights")
+        for name, layers in found.items():
             known = merged.setdefault(name, Saved(file, layers))
             if known.layers is not layers and not _equal(known.layers, layers):
                 conflicts.append(f"'{name}' in {known.file} and {file}")
@@ -59,7 +63,7 @@ def attach(net: NetParameter, saved: dict[str, Saved], state: State) -> Edit:
     two of them take part in the same phase.
 
     Raises:
-        NetError: an HDF5 file lacks a parameter, and no layer that shares it has it.
+        NetError: the net has none of the layers, or an HDF5 file lacks a parameter, and no layer that shares it has it.
     """
     made = NetParameter()
     made.CopyFrom(net)
@@ -78,6 +82,11 @@ def attach(net: NetParameter, saved: dict[str, Saved], state: State) -> Edit:
         for number, layer in zip(numbers, layers, strict=False):
             del made.layer[number].blobs[:]
             made.layer[number].blobs.extend(layer.blobs)
+    if saved and len(left) == len(saved):
+        raise NetError(
+            f"the net has no layer of a name that {' or '.join(dict.fromkeys(each.file for each in saved.values()))} "
+            f"has weights for: {', '.join(sorted(left))}"
+        )
     _complete(made)
     notes = (f"left out, since the net has no layer of the name: weights of {', '.join(sorted(left))}",) if left else ()
     return Edit(made, {layer.name: layer.name for layer in made.layer}, notes)
@@ -95,11 +104,16 @@ def _equal(one: Sequence[LayerParameter], two: Sequence[LayerParameter]) -> bool
     if [len(layer.blobs) for layer in one] != [len(layer.blobs) for layer in two]:
         return False
     return all(
-        np.array_equal(blob_of(a, index), blob_of(b, index), equal_nan=True)
+        _same(blob_of(a, index), blob_of(b, index))
         for a, b in zip(one, two, strict=True)
         for index in range(len(a.blobs))
         if a.blobs[index].ByteSize() and b.blobs[index].ByteSize()  # else a shared one, which HDF5 has elsewhere
     )
+
+
+def _same(one: Array, two: Array) -> bool:
+    """Return whether two blobs are equal; ones in front of a shape, as old files have them, do not count."""
+    return trimmed(one.shape) == trimmed(two.shape) and np.array_equal(one.ravel(), two.ravel(), equal_nan=True)
 
 
 def _complete(net: NetParameter) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from mgcaffe.engine.types import Array
 from mgcaffe.prototxt import LayerParameter, NetParameter
 from mgcaffe.tools.convert.proof import compare
-from mgcaffe.tools.surgery.edit import blob_of
+from mgcaffe.tools.surgery.edit import blob_of, trimmed
 from mgcaffe.tools.surgery.net_diff import numbered
 
 
@@ -82,7 +82,7 @@ def _blobs(name: str, one: LayerParameter, two: LayerParameter) -> Iterator[Blob
             yield BlobDifference(
                 name, index, a.shape if a is not None else None, b.shape if b is not None else None, same, same
             )
-        elif _trimmed(a.shape) != _trimmed(b.shape):
+        elif trimmed(a.shape) != trimmed(b.shape):
             yield BlobDifference(name, index, a.shape, b.shape, None, None)
         elif np.array_equal(a.reshape(-1), b.reshape(-1)):
             yield BlobDifference(name, index, a.shape, b.shape, 0.0, 0.0)
@@ -96,9 +96,3 @@ def _values(layer: LayerParameter, index: int) -> Array | None:
     if index >= len(layer.blobs) or not layer.blobs[index].ByteSize():
         return None
     return blob_of(layer, index)
-
-
-def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape without the ones in front that old files have."""
-    start = next((place for place, size in enumerate(shape) if size != 1), len(shape))
-    return shape[start:]

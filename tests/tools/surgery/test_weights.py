@@ -87,4 +87,22 @@ def test_a_net_without_files_stays_as_it_is(tmp_path):
     net = parse_net(TRAINS).param
     assert attach(net, {}, STATE).net == net
     write_binary(net, tmp_path / "none")
-    assert read_all([str(tmp_path / "none")]) == {}
+    with pytest.raises(NetError, match="none holds no weights"):
+        read_all([str(tmp_path / "none")])
+
+
+def test_weights_of_another_net_are_refused(tmp_path):
+    saved = read_all([str(save_weights(full(SMALL), tmp_path / "a"))])
+    with pytest.raises(NetError, match=r"no layer of a name that .*a has weights for: conv, ip"):
+        attach(
+            parse_net(SMALL.replace('name: "ip"', 'name: "x"').replace('name: "conv"', 'name: "y"')).param, saved, STATE
+        )
+
+
+def test_old_files_with_ones_in_front_merge_with_new_ones(tmp_path):
+    net = full(SMALL)
+    first = str(save_weights(net, tmp_path / "a"))
+    for row in net.layer:
+        for blob in row.blobs:
+            fill_blob(blob, blob_array(blob)[(np.newaxis,) * (4 - blob_array(blob).ndim)])
+    assert set(read_all([first, str(save_weights(net, tmp_path / "b"))])) == {"conv", "ip"}
