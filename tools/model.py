@@ -80,28 +80,42 @@ def apply_input_shapes(param: NetParameter, shapes: Shapes) -> dict[str, tuple[i
         shapes: (blob or layer, shape) pairs; the name '' means every data source and Input layer.
 
     Returns:
-        The shapes of single records, by the data layer's name or "*", for Net's `input_shapes`.
+        The shapes of single records, by the name of the data layer, or of a blob of HDF5Data that is not its first, for
+        Net's `input_shapes`.
 
     Raises:
-        UsageError: a name that no source of the net has.
+        UsageError: a name that no source of the net has, or of a blob whose shape follows from the first's.
     """
     records: dict[str, tuple[int, ...]] = {}
     for name, shape in shapes:
         named = [layer for layer in param.layer if _is_meant(layer, name)]
         if not named:
-            known = [top for layer in param.layer if _is_source(layer) for top in layer.top]
+            known = dict.fromkeys(top for layer in param.layer if _is_source(layer) for top in layer.top)
             raise UsageError(
                 f"--input_shape {name}: the net has no such input", hint=f"its inputs are {', '.join(known)}"
             )
         for layer in named:
             if layer.type == "Input":
                 _set_input(layer, name, shape)
+            elif name in layer.top[1:] and name != layer.name:
+                records[name] = _of_further_blob(layer, name, shape)
             elif len(shape) == 4:
                 getattr(layer, _BATCH_FIELDS[layer.type]).batch_size = shape[0]
                 records[layer.name] = shape[1:]
             else:
                 records[layer.name] = shape
     return records
+
+
+def _of_further_blob(layer: LayerParameter, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a record in a blob that is not its layer's first; only HDF5Data has them of any shape."""
+    if layer.type != "HDF5Data":
+        raise UsageError(
+            f"--input_shape {name}: its shape follows from that of '{layer.top[0]}', the first blob of layer "
+            f"'{layer.name}' ({layer.type})",
+            hint=f"--input_shape {layer.top[0]}=...",
+        )
+    return shape[1:] if len(shape) == 4 else shape
 
 
 def _is_source(layer: LayerParameter) -> bool:
@@ -125,8 +139,8 @@ def _set_input(layer: LayerParameter, name: str, shape: tuple[int, ...]) -> None
 def feed_noise(param: NetParameter, records: dict[str, tuple[int, ...]]) -> None:
     """Make DummyData of the data layers whose records have been given a shape.
 
-    The first top holds noise of the shape that the layer would give it, the others (labels) zeros, one a
-    record.
+    The first top holds noise of the shape that the layer would give it, the others (labels) zeros: one a record, or of
+    the shape that they have been given.
     """
     for layer in param.layer:
         if layer.name not in records or layer.type == "Input":
@@ -142,5 +156,5 @@ def feed_noise(param: NetParameter, records: dict[str, tuple[int, ...]]) -> None
         layer.ClearField("transform_param")
         for number in range(len(layer.top)):
             dummy = layer.dummy_data_param
-            dummy.shape.add(dim=(batch, *shape) if number == 0 else (batch,))
+            dummy.shape.add(dim=(batch, *(shape if number == 0 else records.get(layer.top[number], ()))))
             dummy.data_filler.add(type="gaussian" if number == 0 else "constant", std=1.0)

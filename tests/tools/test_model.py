@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mgcaffe.engine.net import TEST, Net
 from mgcaffe.errors import UsageError
 from mgcaffe.prototxt import parse_net
 from mgcaffe.tools.model import apply_input_shapes, feed_noise
@@ -21,7 +22,21 @@ def test_input_shapes_go_where_the_net_reads_them():
     with pytest.raises(UsageError, match="no such input") as error:
         apply_input_shapes(net, [("imag", (1,))])
     assert "image, label, a, b" in str(error.value)
+    with pytest.raises(UsageError, match="label: its shape follows from that of 'image'"):
+        apply_input_shapes(net, [("label", (9,))])
     feed_noise(net, records)
     dummy = net.layer[0]
     assert dummy.type == "DummyData"
     assert [list(shape.dim) for shape in dummy.dummy_data_param.shape] == [[9, 3, 6, 6], [9]]
+
+
+def test_each_blob_of_hdf5_data_can_be_given_a_shape():
+    net = parse_net(
+        'layer { name: "h" type: "HDF5Data" top: "x" top: "y" top: "z" hdf5_data_param { source: "s" batch_size: 3 } }'
+    ).param
+    records = apply_input_shapes(net, [("x", (5,)), ("y", (3, 4, 2, 2))])
+    assert records == {"h": (5,), "y": (4, 2, 2)}
+    built = Net(net, phase=TEST, outline=True, input_shapes=records)
+    assert [built.blobs[name].shape for name in "xyz"] == [(3, 5), (3, 4, 2, 2), (3,)]
+    feed_noise(net, records)
+    assert [list(shape.dim) for shape in net.layer[0].dummy_data_param.shape] == [[3, 5], [3, 4, 2, 2], [3]]
