@@ -104,7 +104,8 @@ def _weights_text(diff: WeightsDiff, flags: Flags) -> str:
     if diff.equal:
         parts.append(f"the weights are equal: {equal} blobs")
     else:
-        parts.append(f"{equal} of {len(diff.blobs)} blobs that both files have are equal")
+        both = sum(row.shape_a is not None and row.shape_b is not None for row in diff.blobs)
+        parts.append(f"{equal} of {both} blobs that both files have are equal")
     return "\n\n".join(parts)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,9 +36,10 @@ def parser() -> FlagParser:
     add_model_flags(flags)
     add_shape_flag(flags)
     flags.flag("phase", "the phase to build the net for", choices=("TRAIN", "TEST"), default="TRAIN")
-    flags.flag("output", "the picture, or -o: .html, .svg or .png (default: the net's name with .html)", metavar="FILE")
-    flags.flag("o", "short for --output", metavar="FILE")
-    flags.flag("rankdir", "where the wires lead: TB is down, LR to the right", choices=_DIRECTIONS, default="TB")
+    flags.flag("output", "the picture: .html, .svg or .png (default: the net's name with .html)", short="o",
+               metavar="FILE")  # fmt: skip
+    flags.flag("rankdir", "the direction from inputs to outputs: TB is down, LR to the right", choices=_DIRECTIONS,
+               default="TB")  # fmt: skip
     flags.flag(
         "columns", "how many columns (rows, for LR and RL) a long net is broken into; 0 chooses",
         type=number_from(0), default=0, metavar="N",
@@ -44,8 +47,9 @@ def parser() -> FlagParser:
     flags.switch("fold", "fold repeated blocks in an .svg or .png too; a page begins so, and opens them by a click")
     flags.flag(
         "link",
-        "what a layer links to, with {file}, {path} (absolute) and {line} filled in, as vscode://file/{path}:{line}; "
+        "what a layer links to, with {file}, {path} (absolute) and {line} filled in, as vscode://file{path}:{line}; "
         "by default the file itself",
+        type=_link,
         metavar="TEXT",
     )
     return flags
@@ -75,7 +79,8 @@ def run(flags: Flags, session: Session) -> int:
         title=net.name or Path(model).name,
         facts=(
             f"{flags.phase}, {len(layers)} layers",
-            f"{totals.parameters:,} parameters",
+            f"{totals.parameters:,} parameters"
+            + (f" and {totals.statistics:,} statistics of BatchNorm" if totals.statistics else ""),
             f"{totals.macs:,} multiply-accumulates forward for "
             f"{totals.batch_size} image{'s' * (totals.batch_size != 1)} "
             f"({totals.macs_per_image / 1e6:,.2f} million per image)",
@@ -94,10 +99,16 @@ def run(flags: Flags, session: Session) -> int:
     return EXIT_OK
 
 
+def _link(text: str) -> str:
+    """Check that a link names no part that is not known."""
+    unknown = [part for part in re.findall(r"\{.*?\}", text) if part not in ("{file}", "{path}", "{line}")]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"'{unknown[0]}' is none of {{file}}, {{path}} and {{line}}")
+    return text
+
+
 def _output(flags: Flags, model: str) -> Path:
-    if flags.o and flags.output and flags.o != flags.output:
-        raise UsageError(f"two files to draw to: '{flags.output}' and '{flags.o}'", hint="give one of them")
-    output = Path(flags.o or flags.output or Path(model).with_suffix(".html").name)
+    output = Path(flags.output or Path(model).with_suffix(".html").name)
     if output.suffix not in _SUFFIXES:
         raise UsageError(
             f"'{output}' is no kind of picture that can be drawn", hint=f"let it end in one of {', '.join(_SUFFIXES)}"

@@ -16,15 +16,18 @@ def parser() -> FlagParser:
     flags = FlagParser(
         "draw_net",
         "Draw a net from its prototxt alone: .png, .svg, .html or .dot, with Graphviz installed also its formats.\n"
-        "'engine draw' builds the net and tells shapes and costs as well.",
+        "'engine draw' builds the net and shows shapes and costs as well.",
         files=("NET", "PICTURE"),
         alone=True,
     )
     flags.flag(
-        "rankdir", "where the wires lead: TB is down, LR to the right", choices=("LR", "TB", "BT", "RL"), default="LR"
+        "rankdir",
+        "the direction from inputs to outputs: TB is down, LR to the right",
+        choices=("LR", "TB", "BT", "RL"),
+        default="LR",
     )
     flags.flag("phase", "draw only the layers of this phase", choices=("TRAIN", "TEST", "ALL"), default="ALL")
-    flags.switch("display_lrm", "tell the learning rates' multipliers, too")
+    flags.switch("display_lrm", "show the learning rates' multipliers, too")
     return flags
 
 

@@ -44,8 +44,7 @@ def parser() -> FlagParser:
             "  engine edit net.prototxt a.caffemodel b.caffemodel -o both.prototxt      # merges the weights"
         ),
     )
-    flags.flag("o", "the net to write; its weights go beside it, as .caffemodel", metavar="FILE", dest="output")
-    flags.flag("output", "the same as -o", metavar="FILE", dest="output")
+    flags.flag("output", "the net to write; its weights go beside it, as .caffemodel", short="o", metavar="FILE")
     flags.switch("deploy", "make a deploy net: inputs in place of data, Softmax or Sigmoid in place of losses")
     flags.flag("outputs", "blobs that the deploy net ends with (default: what the losses that count most are taken of)",
                type=words_list, default=[], metavar="BLOBS")  # fmt: skip
@@ -120,6 +119,9 @@ def _check(flags: Flags) -> Path:
             raise UsageError(f"--{flag} goes with --{needed}")
     if flags.train_val and len(flags.source) not in (1, 2):
         raise UsageError("--train_val needs the source of its data", hint="--source TRAIN,TEST")
+    old = [name for name, _ in flags.rename]
+    if twice := [name for name in dict.fromkeys(old) if old.count(name) > 1]:
+        raise UsageError(f"--rename gives '{twice[0]}' {old.count(twice[0])} names")
     if flags.no_check and flags.json:
         raise UsageError("--no_check and --json exclude each other: nothing is compared")
     written = [output.resolve(), output.with_suffix(".caffemodel").resolve()]
@@ -205,14 +207,19 @@ def _prove(
 ) -> list[Difference]:
     """Run both nets; layers without weights are given the same random ones in both."""
     from mgcaffe.tools.surgery.edit import Edit
-    from mgcaffe.tools.surgery.proving import build, differences, is_complete, with_seeded_weights
+    from mgcaffe.tools.surgery.proving import build, differences, lacking_weights, with_seeded_weights
 
     first = build(net, shapes, state, " and ".join(flags.files[1:]) or flags.files[0], source)
     try:
-        if not is_complete(net, first):
+        if lacking := lacking_weights(net, first):
             edited = _edit(Edit.begin(with_seeded_weights(net, first)), flags, shapes, state)
+            if flags.files[1:]:
+                print(f"no weights are given for {', '.join(lacking)}")
         fed = {**{name: tuple(first.blobs[name].shape) for name in first.inputs}, **shapes}
-        return differences(first, edited, fed, state)
+        found, not_finite = differences(first, edited, fed, state)
+        if not_finite:
+            print(f"values that are not finite, which proves little: {', '.join(not_finite)}")
+        return found
     finally:
         first.close()
 
@@ -230,7 +237,8 @@ def _finish(net: NetParameter, found: list[Difference] | None, output: Path, fla
         write_json(found, Path(flags.json))
     worst = found[0]
     if worst.largest_relative <= flags.tolerance:
-        said = f"{len(found)} blobs compared, largest relative difference {worst.largest_relative:.1e}"
+        count = f"{len(found)} blob{'s' * (len(found) != 1)}"
+        said = f"{count} compared, largest relative difference {worst.largest_relative:.1e}"
         print(said)
         _write(net, output, flags, said)
         return EXIT_OK
@@ -250,15 +258,16 @@ def _write(net: NetParameter, output: Path, flags: Flags, said: str) -> None:
 
     inputs = " ".join(shown_name(Path(name).name) for name in flags.files)
     head = f"# Made by 'engine edit' from {inputs}; {said}.\n"
+    written = [output]
     try:
         if any(layer.blobs for layer in net.layer):
-            weights = output.with_suffix(".caffemodel")
-            write_binary(weights_of(net), weights)
-            print(f"wrote {weights}")
+            written.insert(0, output.with_suffix(".caffemodel"))
+            write_binary(weights_of(net), written[0])
         write_whole(output, (head + print_text(without_weights(net))).encode())
-        print(f"wrote {output}")
     except OSError as error:
         raise EngineError(f"cannot write {output}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    for path in written:
+        print(f"wrote {path}")
 
 
 def _renaming(text: str) -> tuple[str, str]:

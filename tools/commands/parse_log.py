@@ -44,7 +44,8 @@ def _run(flags: Flags) -> int:
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise UsageError(f"--delimiter is '{flags.delimiter}'", hint="it should be one character, as , or ; or \\t")
     log = read_logs([path])
-    tables = [("train", log.train), ("test", log.tests.get(0, []))]
+    # The loss after the last iteration is displayed by itself, which is no row in Caffe's table either.
+    tables = [("train", [row for row in log.train if row.outputs]), ("test", log.tests.get(0, []))]
     tables += [(f"test{net}", log.tests[net]) for net in sorted(log.tests) if net]
     for kind, rows in tables:
         target = Path(folder) / f"{Path(path).name}.{kind}"

@@ -60,16 +60,28 @@ class FlagParser(argparse.ArgumentParser):
         self._takes_files = bool(files)
         self._takes_value: dict[str, bool] = {"help": False, "h": False}
         self._settings: set[str] = set()
+        self._short: dict[str, str] = {}
         self._path_flags = {subject} if subject else set()
 
-    def flag(self, name: str, help_text: str, **options: Any) -> None:
-        """Add a flag that takes a value (argparse's `type`, `default`, `choices`, `metavar`)."""
+    def flag(self, name: str, help_text: str, short: str = "", **options: Any) -> None:
+        """Add a flag that takes a value (argparse's `type`, `default`, `choices`, `metavar`).
+
+        Args:
+            name: in full.
+            help_text: what it is for.
+            short: a letter that stands for the name.
+            options: argparse's.
+        """
         self._takes_value[name] = True
+        if short:
+            self._takes_value[short] = True
+            self._short[short] = name
         if options.get("metavar") in _PATHS:
             self._path_flags.add(name)
         default = options.get("default")
         shown = f" (default: {default})" if default not in (None, "", (), []) else ""
-        self.add_argument(f"--{name}", help=help_text.replace("%", "%%") + shown, **options)
+        names = [f"-{short}", f"--{name}"] if short else [f"--{name}"]
+        self.add_argument(*names, help=help_text.replace("%", "%%") + shown, **options)
 
     def switch(self, name: str, help_text: str, **options: Any) -> None:
         """Add a flag that takes none."""
@@ -149,12 +161,12 @@ class FlagParser(argparse.ArgumentParser):
                 if not words:
                     raise UsageError(f"--{name} needs a value")
                 value = words.pop(0)
-            flags.append(f"--{name}={value}")
+            flags.append(f"--{self._short.get(name, name)}={value}")
         return flags, stray
 
     def _refuse(self, word: str) -> NoReturn:
         flag = word.partition("=")[0]
-        known = [name for name in self._takes_value if name != "h"]
+        known = [name for name in self._takes_value if len(name) > 1]
         near = difflib.get_close_matches(flag.lstrip("-").replace("-", "_"), known, n=1, cutoff=0.5)
         guess = f"; did you mean '--{near[0]}'?" if near else ""
         raise UsageError(f"unknown flag '{flag}'{guess}", hint=f"see '{self.prog} --help' for the flags")
@@ -236,7 +248,8 @@ def add_shape_flag(parser: FlagParser) -> None:
     parser.flag(
         "input_shape",
         "shape of a blob that the net would read from a data source, as data=1,3,227,227; may be repeated. "
-        "Without a name it holds for the first blob of each data source (C,H,W keeps its batch size)",
+        "Without a name it holds for the first blob of each data source. Four numbers set the batch size as well; "
+        "others are the shape of a record",
         type=blob_shape,
         action="append",
         default=[],

@@ -49,9 +49,12 @@ def test_parse_log_writes_both_tables_as_caffes(log, capsys):
 
 
 def test_parse_log_takes_another_delimiter_and_logs_without_tests(log, capsys):
-    (log / "run.log").write_text("".join(line for line in LOG.splitlines(True) if "Test" not in line))
+    end = "I0224 00:33:08.500000   655 solver.cpp:310] Iteration 200, loss = 0.4\n"  # no row of its own
+    (log / "run.log").write_text("".join(line for line in LOG.splitlines(True) if "Test" not in line) + end)
     assert parse_log.main(["--delimiter=\\t", "--verbose=true", "run.log", "."]) == 0
-    assert (log / "run.log.train").read_text().splitlines()[1] == "0.0\t2.0\t0.01\t2.6"
+    assert [row.split("\t") for row in (log / "run.log.train").read_text().splitlines()[1:]] == [
+        ["0.0", "2.0", "0.01", "2.6"], ["100.0", "62.5", "0.005", "0.4"]
+    ]  # fmt: skip
     assert not (log / "run.log.test").exists()
     assert "Not writing run.log.test; no lines to write" in capsys.readouterr().out
 

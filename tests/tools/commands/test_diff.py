@@ -75,6 +75,14 @@ def test_json_has_null_for_what_is_not_finite(files):
     assert json.loads(Path("d.json").read_text())["blobs"][3]["largest_absolute"] is None
 
 
+def test_a_blob_that_one_file_lacks_is_none_that_both_have(files):
+    net = full(SMALL)
+    del layer(net, "ip").blobs[1]
+    save_weights(net, files.folder / "less.caffemodel")
+    result = files.run("diff", "less.caffemodel", "a.caffemodel")
+    assert result.returncode == 1 and "3 of 3 blobs that both files have are equal" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -175,7 +175,7 @@ def test_long_names_are_shortened_in_boxes_and_whole_elsewhere(capsys, tmp_path)
         ([], 2, "the net is missing"),
         (["net.prototxt", "-o", "net.pdf"], 2, "let it end in one of .html, .svg, .png"),
         (["net.prototxt", "-o", "net"], 2, "let it end in one of .html, .svg, .png"),
-        (["net.prototxt", "-o", "a.svg", "--output=b.svg"], 2, "two files to draw to: 'b.svg' and 'a.svg'"),
+        (["net.prototxt", "-o", "a.svg", "--link=x{lime}"], 2, "'{lime}' is none of {file}, {path} and {line}"),
         (["net.prototxt", "--rankdir=XX"], 2, "choose from"),
         (["net.prototxt", "--columns=-1"], 2, "-1 is too small"),
         (["net.prototxt", "--outptu=a.svg"], 2, "did you mean '--output'?"),

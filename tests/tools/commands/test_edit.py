@@ -148,6 +148,8 @@ def test_without_a_check_no_data_and_no_shape_are_needed(small):
         (["small.prototxt", "-o", "out.prototxt", "--deploy", "--loss=hinge"], 2, "--loss goes with --train_val"),
         (["small.prototxt", "-o", "out.prototxt", "--train_val"], 2, "--train_val needs the source of its data"),
         (["small.prototxt", "-o", "out.prototxt", "--rename=a"], 2, "'a' is not OLD=NEW"),
+        (["small.prototxt", "-o", "out.prototxt", "--rename=ip=a", "--rename=ip=b"], 2, "--rename gives 'ip' 2 names"),
+        (["small.prototxt", "small.prototxt", "-o", "out.prototxt", "--cut=ip"], 65, "small.prototxt holds no weights"),
         (["small.prototxt", "-o", "out.prototxt", "--no_check", "--json=x", "--fold"], 2, "exclude each other"),
         (["absent.prototxt", "-o", "out.prototxt", "--fold"], 65, "absent.prototxt"),
         (["small.prototxt", "absent.caffemodel", "-o", "out.prototxt", "--cut=ip"], 65, "absent.caffemodel"),
