@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -71,9 +72,11 @@ class ImageClassifier:
         device: torch.device,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self._net = Net(source.param, sources=source, phase=TEST, dtype=dtype, device=device)
         self._path = source.path
         self._preparation = preparation
+        if not any(layer.type == "Input" for layer in source.param.layer):  # before its data is looked for
+            self._refuse_without_input()
+        self._net = Net(source.param, sources=source, phase=TEST, dtype=dtype, device=device)
         self.input_shape = self._check_input()
         self.output = self._check_output(output)
         self._check_preparation()
@@ -88,10 +91,7 @@ class ImageClassifier:
     def _check_input(self) -> tuple[int, int, int]:
         net = self._net
         if not net.inputs:
-            raise UsageError(
-                f"{self._path} has no Input layer",
-                hint="give the deploy net; engine edit train_val.prototxt -o deploy.prototxt --deploy makes it",
-            )
+            self._refuse_without_input()
         if len(net.inputs) > 1:
             raise UsageError(f"{self._path} has {len(net.inputs)} inputs ({', '.join(net.inputs)}), not one for images")
         shape = net.blobs[net.inputs[0]].shape
@@ -101,6 +101,12 @@ class ImageClassifier:
                 "ones N x 1 x H x W"
             )
         return shape[1], shape[2], shape[3]
+
+    def _refuse_without_input(self) -> NoReturn:
+        raise UsageError(
+            f"{self._path} has no Input layer",
+            hint="give the deploy net; engine edit train_val.prototxt -o deploy.prototxt --deploy makes it",
+        )
 
     def _check_output(self, name: str | None) -> str:
         outputs = self._net.outputs
@@ -140,15 +146,30 @@ class ImageClassifier:
         """Return the scores of images, one row each.
 
         Raises:
-            DataError: an image cannot be read.
+            DataError: an image cannot be read, or its scores are not finite.
         """
+        rows = []
+        for found in self.scored(paths):
+            if isinstance(found, DataError):
+                raise found
+            rows.append(found)
+        return np.stack(rows)
+
+    def scored(self, paths: Sequence[str]) -> Iterator[Array | DataError]:
+        """Yield the scores of each image, or why there are none, in order; some images run at once."""
         crops = _CROPS if self._preparation.oversample else 1
         step = max(1, _BATCH // crops)
-        rows = []
         for start in range(0, len(paths), step):
-            batch = [crop for path in paths[start : start + step] for crop in self._crops(path)]
-            rows.append(self._run(np.stack(batch)).reshape(-1, crops, self.classes).mean(axis=1))
-        return np.concatenate(rows)
+            read = [self._crops_or_error(path) for path in paths[start : start + step]]
+            batch = [crop for found in read if not isinstance(found, DataError) for crop in found]
+            rows = iter(self._run(np.stack(batch)).reshape(-1, crops, self.classes).mean(axis=1) if batch else ())
+            for path, found in zip(paths[start:], read, strict=False):
+                yield found if isinstance(found, DataError) else self._checked(next(rows), path)
+
+    def _checked(self, scores: Array, path: str) -> Array | DataError:
+        if np.isfinite(scores).all():
+            return scores
+        return DataError(f"its scores (blob '{self.output}') are not finite", location=Location(path))
 
     def _run(self, images: Array) -> Array:
         net = self._net
@@ -157,6 +178,12 @@ class ImageClassifier:
         values = net.blobs[self.output].data
         assert values is not None
         return values.reshape(len(images), -1).cpu().numpy()
+
+    def _crops_or_error(self, path: str) -> list[Array] | DataError:
+        try:
+            return self._crops(path)
+        except DataError as error:
+            return error
 
     def _crops(self, path: str) -> list[Array]:
         """Return an image as the net wants it, or ten parts of it: channels x height x width each."""

@@ -199,8 +199,9 @@ class DataLayer(Layer):
         self._prefetcher = self._forget = None
 
     def _fail_located(self, error: DataError) -> NoReturn:
+        named = f" (layer '{self.name}', type {self.type})"
         raise DataError(
-            f"{error.message} (layer '{self.name}', type {self.type})",
+            error.message if error.message.endswith(named) else error.message + named,
             location=error.location or self.location(f"{self.fields}.source"),
             hint=error.hint,
         ) from error

@@ -56,6 +56,14 @@ def test_scores_are_those_of_pycaffes_classifier(folder, ours, theirs):
     assert net.classes == 5 and found.shape == (3, 5)
 
 
+def test_scores_that_are_not_finite_are_an_error(folder):
+    net = full(NET)
+    fill_blob(layer(net, "ip").blobs[1], np.full(5, np.nan, np.float32))
+    save_weights(net, folder / "nan")
+    with pytest.raises(DataError, match=r"0\.png: its scores \(blob 'ip'\) are not finite"):
+        classifier(folder, weights="nan").scores([str(folder / "0.png")])
+
+
 def test_many_images_run_in_several_batches(folder):
     paths = [str(folder / f"{number % 3}.png") for number in range(70)]
     found = classifier(folder).scores(paths)

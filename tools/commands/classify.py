@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mgcaffe.errors import EXIT_OK, UsageError
+from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, DataError, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_machine_flags, number_from, positive_float
 from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.table import format_table
@@ -60,7 +61,7 @@ def parser() -> FlagParser:
 
 
 def run(flags: Flags, session: Session) -> int:
-    """Score the images and print a table for each."""
+    """Score the images and print a table for each; those that cannot be read are named, and the exit code is 65."""
     session.refuse_ranks("classify")
     _check(flags)
     from pathlib import Path
@@ -79,16 +80,20 @@ def run(flags: Flags, session: Session) -> int:
     )  # fmt: skip
     try:
         labels = read_labels(flags.labels, classifier.classes) if flags.labels else None
-        scores = classifier.scores(images)
+        document: list[dict[str, Any]] = []
+        for image, scores in zip(images, classifier.scored(images), strict=True):
+            if isinstance(scores, DataError):
+                print(f"error: {scores}", file=sys.stderr)
+                document.append({"file": image, "error": scores.message})
+                continue
+            rows = _best(scores, flags.top, labels)
+            print(f"{image}\n{_table(rows)}\n", flush=True)
+            document.append({"file": image, "predictions": rows})
     finally:
         classifier.close()
-    predictions = [_best(row, flags.top, labels) for row in scores]
-    for image, rows in zip(images, predictions, strict=True):
-        print(f"{image}\n{_table(rows)}\n")
     if flags.json:
-        document = [{"file": image, "predictions": rows} for image, rows in zip(images, predictions, strict=True)]
         write_json(flags.json, {"output": classifier.output, "images": document})
-    return EXIT_OK
+    return EXIT_BAD_INPUT if any("error" in row for row in document) else EXIT_OK
 
 
 def _check(flags: Flags) -> None:

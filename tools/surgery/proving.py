@@ -104,7 +104,8 @@ def with_seeded_weights(net: NetParameter, running: Net) -> NetParameter:
             if parameter.owner is None:
                 parameter.data.copy_(torch.from_numpy(_values(layer.type, index, parameter.shape, generator)))
     for kind in {(layer.name, layer.type) for layer in new}:
-        rows, layers = ([each for each in group if (each.name, each.type) == kind] for group in (made.layer, new))
+        rows = [row for row in made.layer if (row.name, row.type) == kind]
+        layers = [layer for layer in new if (layer.name, layer.type) == kind]
         # As many as there are layers of the name: one each, in order. Else they take turns in the phases.
         for row, layer in zip(rows, layers if len(layers) == len(rows) else itertools.repeat(layers[0]), strict=False):
             for parameter in layer.parameters:

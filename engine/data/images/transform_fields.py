@@ -138,7 +138,7 @@ def read_mean(layer: Layer) -> Array | None:
 
 
 def color_choice(layer: Layer) -> bool | None:
-    """Return Return Return True where encoded images are to be made colour, False for grey, None for as they are."""
+    """Return True where encoded images are to be made colour, False for grey, None for as they are."""
     param = layer.param.transform_param
     if param.force_color and param.force_gray:
         layer.fail(

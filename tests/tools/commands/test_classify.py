@@ -102,10 +102,22 @@ def test_mistakes_are_named(photos, words, code, said):
     assert "Traceback" not in result.stderr
 
 
+def test_images_that_cannot_be_read_are_named_and_the_others_scored(photos):
+    result = photos.run("classify", "net.prototxt", "w", "labels.txt", "a.png", "absent.png", "b.png", "--json=p.json")
+    assert result.returncode == 65
+    assert [line.split(": ")[:2] for line in result.stderr.splitlines()] == [
+        ["error", "labels.txt"], ["error", "absent.png"]
+    ]  # fmt: skip
+    bad, good, absent, last = json.loads(Path("p.json").read_text())["images"]
+    assert "the image cannot be read" in bad["error"] and "the image cannot be read" in absent["error"]
+    for name, row in (("a.png", good), ("b.png", last)):
+        assert row["file"] == name and name in result.stdout
+        assert row["predictions"][0]["score"] == pytest.approx(float(expected(name).max()), rel=1e-4)
+
+
 def test_a_net_that_trains_is_refused_with_the_command_that_makes_a_deploy_net(photos):
-    photos.write("train.prototxt", photos.net)
-    result = photos.run("classify", "train.prototxt", "w", "a.png")
-    assert (result.returncode, "engine edit train_val.prototxt -o deploy.prototxt --deploy" in result.stderr) == (
-        2,
-        True,
-    )
+    absent = 'layer { name: "d" type: "Data" top: "image" top: "label" data_param { source: "absent" batch_size: 1 } }'
+    for text in (photos.net, absent):
+        photos.write("train.prototxt", text)
+        result = photos.run("classify", "train.prototxt", "w", "a.png")
+        assert result.returncode == 2 and "engine edit train_val.prototxt -o deploy" in result.stderr, result.stderr

@@ -124,7 +124,7 @@ def test_the_mean_file_is_subtracted(source, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message", "error"),
     [
-        ('mean_file: "nowhere"', "mean file 'nowhere' does not exist", DataError),
+        ('mean_file: "nowhere"', r"mean file 'nowhere' does not exist \(layer '[^']*', type \w+\)(\n|$)", DataError),
         ('mean_file: "{bad}"', "is no mean file", DataError),
         ('mean_file: "{small}"', "mean file has shape 3 x 5 x 8.*before cropping.*3 x 6 x 8", DataError),
         ("mean_value: 1 mean_value: 2", "mean_value is given 2 times, but images have 3", DataError),
