@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mgcaffe.tools.drawing.layering import Layout, Piece
 
 _GUTTER, _TRACK, _MARGIN = 30.0, 8.0, 10.0
-_MOST_COLUMNS = 8
+_MOST_COLUMNS = 24
 # Shorter ones stay whole: pixels for a page that is wider than long, more for one that is longer than wide.
 _SHORT = 900.0
 # A further column has to make the whole so much smaller; a wire across a break costs as much as so many pixels.

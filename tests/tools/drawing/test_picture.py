@@ -155,6 +155,14 @@ def test_an_empty_net_and_one_of_a_single_layer_are_drawn():
     assert len(draw(graph_of(layer("in", "Input")), [], columns=3).plate.nodes) == 1
 
 
+def test_a_long_net_fills_a_page():
+    text, bottom = layer("in", "Input"), "in"
+    for number in range(260):
+        text, bottom = text + layer(f"c{number}", "Convolution", bottom), f"c{number}"
+    plate = draw(graph_of(text), [], folded=False).plate
+    assert 1 < plate.width / plate.height < 2
+
+
 @pytest.mark.slow
 def test_a_net_of_a_thousand_layers_is_laid_out_in_seconds():
     text = layer("in", "Input")
