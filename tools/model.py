@@ -42,13 +42,18 @@ def build_net(flags: Flags, model: str, phase: str, *, noise: bool = False, **op
     return _net(flags, source, phase, **options)
 
 
-def build_outline(flags: Flags, model: str, phase: str) -> Net:
-    """Return the net of a prototxt to be looked at: where a source is absent, its shape comes from input_shape.
+def build_outline(flags: Flags, model: str | NetSource, phase: str) -> Net:
+    """Return a net to be looked at: where a source is absent, its shape comes from input_shape.
+
+    Args:
+        flags: as for `build_net`.
+        model: the prototxt's path, or what was read of it; its Input layers and batch sizes then become the flags'.
+        phase: TRAIN or TEST.
 
     Raises:
         DataError: a source is absent, and its shape was not given; the hint names the flag.
     """
-    source = read_net_source(Path(model), strict=flags.strict)
+    source = read_net_source(Path(model), strict=flags.strict) if isinstance(model, str) else model
     records = apply_input_shapes(source.param, flags.input_shape)
     if records:
         return _net(flags, source, phase, input_shapes=records, outline=True)
@@ -91,6 +96,8 @@ def apply_input_shapes(param: NetParameter, shapes: Shapes) -> dict[str, tuple[i
         named = [layer for layer in param.layer if _is_meant(layer, name)]
         if not named:
             known = dict.fromkeys(top for layer in param.layer if _is_source(layer) for top in layer.top)
+            if not known:
+                raise UsageError("--input_shape: the net has no input and no data layer that could be given a shape")
             raise UsageError(
                 f"--input_shape {name}: the net has no such input", hint=f"its inputs are {', '.join(known)}"
             )

@@ -30,6 +30,11 @@ def test_input_shapes_go_where_the_net_reads_them():
     assert [list(shape.dim) for shape in dummy.dummy_data_param.shape] == [[9, 3, 6, 6], [9]]
 
 
+def test_a_net_without_inputs_takes_no_shape():
+    with pytest.raises(UsageError, match="no input and no data layer that could be given a shape"):
+        apply_input_shapes(parse_net('layer { name: "p" type: "Python" top: "x" }').param, [("", (1, 2))])
+
+
 def test_each_blob_of_hdf5_data_can_be_given_a_shape():
     net = parse_net(
         'layer { name: "h" type: "HDF5Data" top: "x" top: "y" top: "z" hdf5_data_param { source: "s" batch_size: 3 } }'

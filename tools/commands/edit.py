@@ -6,6 +6,7 @@ The operations are in tools/surgery; here they are put in order, proved, and wri
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,8 +91,13 @@ def run(flags: Flags, session: Session) -> int:
         raise NetError(f"{path} holds weights", hint="give the net's prototxt first, then the file of weights")
     state = State(flags.level, tuple(flags.stage))
     _check_blobs(source, state)
-    shapes = {} if flags.no_check and not flags.deploy else _source_shapes(flags, path)
-    apply_input_shapes(source.param, flags.input_shape)
+    if flags.no_check and not flags.deploy:
+        shapes = {}
+        apply_input_shapes(source.param, flags.input_shape)
+    else:
+        shapes = _source_shapes(flags, source)
+        if flags.deploy and flags.batch_size and not shapes:
+            print("warning: --batch_size has no effect: the net has no data layer", file=sys.stderr)
     loaded = attach(source.param, read_all(weights), state)
     edited = _edit(loaded, flags, shapes, state)
     for note in edited.notes:
@@ -118,7 +124,10 @@ def _check(flags: Flags) -> Path:
         if getattr(flags, flag) and not getattr(flags, needed):
             raise UsageError(f"--{flag} goes with --{needed}")
     if flags.train_val and len(flags.source) not in (1, 2):
-        raise UsageError("--train_val needs the source of its data", hint="--source TRAIN,TEST")
+        many = f", not {len(flags.source)}" if flags.source else ""
+        raise UsageError(f"--train_val needs one or two data sources{many}", hint="--source TRAIN,TEST")
+    if flags.batch_size and not (flags.deploy or flags.train_val):
+        raise UsageError("--batch_size goes with --deploy or --train_val")
     old = [name for name, _ in flags.rename]
     if twice := [name for name in dict.fromkeys(old) if old.count(name) > 1]:
         raise UsageError(f"--rename gives '{twice[0]}' {old.count(twice[0])} names")
@@ -148,8 +157,10 @@ def _check_blobs(source: NetSource, state: State) -> None:
         rules.insert_splits(rules.filter_layers(specs, rules.make_state(phase, state.level, state.stages, base)))
 
 
-def _source_shapes(flags: Flags, path: str) -> dict[str, tuple[int, ...]]:
+def _source_shapes(flags: Flags, source: NetSource) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the data layers' tops, for one batch of the size asked for; checks the whole net.
+
+    Input layers get the shapes of the flags.
 
     Raises:
         DataError: a source is not at hand and its shape was not given.
@@ -157,7 +168,7 @@ def _source_shapes(flags: Flags, path: str) -> dict[str, tuple[int, ...]]:
     from mgcaffe.tools.model import build_outline
     from mgcaffe.tools.surgery.wiring import is_source
 
-    net = build_outline(flags, path, "TEST")
+    net = build_outline(flags, source, "TEST")
     try:
         shapes: dict[str, tuple[int, ...]] = {}
         for node in net.nodes:

@@ -53,7 +53,8 @@ def to_training(net: NetParameter, data: DataChoice, loss: str | None) -> Edit:
         loss: a key of LOSSES for every output; None: that of each output's Softmax or Sigmoid.
 
     Raises:
-        NetError: the net trains already, has several inputs for a source of one, or an output without a known loss.
+        NetError: the net trains already, has several inputs for a source of one, or an output without a known loss,
+            or one whose Softmax or Sigmoid does not go with the loss.
     """
     layers = list(net.layer)
     for layer in layers:
@@ -115,9 +116,15 @@ def _check_inputs(inputs: Sequence[tuple[str, list[int]]], data: DataChoice) -> 
 
 
 def _loss_of(value: Value, layers: Sequence[LayerParameter], loss: str | None) -> str:
-    if loss is not None:
-        return LOSSES[loss]
     maker = layers[value[0]]
+    if loss is not None:
+        own = _IN_LOSS.get(LOSSES[loss])
+        if own and maker.type in _IN_LOSS.values() and maker.type != own:
+            raise NetError(
+                f"--loss {loss} takes scores, and output '{maker.top[value[1]]}' is a {maker.type} of them",
+                hint="end the net before it first: --cut LAYER",
+            )
+        return LOSSES[loss]
     for kind, activation in _IN_LOSS.items():
         if maker.type == activation:
             return kind
