@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import sys
 import time
 import traceback
@@ -106,9 +107,21 @@ def _run(main: Callable[[], int | None]) -> Outcome:
     except EngineError as error:
         return Outcome(error.exit_code, str(error), raised=True)
     except BaseException as error:
+        if isinstance(error, BrokenPipeError) and _is_output_closed():
+            return Outcome(EXIT_FAILED, "standard output was closed before everything was printed", raised=True)
         # Anything else is a mistake of ours, and its traceback what a report of it needs.
         text = "".join(traceback.format_exception(error)).rstrip()
         return Outcome(EXIT_FAILED, f"internal error: {describe_exception(error)}\n{text}", raised=True)
+
+
+def _is_output_closed() -> bool:
+    """Return whether nobody reads standard output any more, as behind `| head`."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+    except (OSError, ValueError):
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _end_unconnected(outcome: Outcome, print_message: Callable[[str], None], leave: Callable[[int], NoReturn]) -> None:

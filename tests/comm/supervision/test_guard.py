@@ -1,5 +1,9 @@
 """The guard on one rank and on threads; tests/mpi/test_guard.py has the real thing."""
 
+import io
+import os
+import sys
+
 import pytest
 
 from mgcaffe.comm.supervision.guard import Outcome, common_code, describe, run_guarded
@@ -48,6 +52,19 @@ def test_a_bug_shows_its_traceback(capsys):
     assert run_guarded(raising(ZeroDivisionError("oops")), SingleCommunicator) == 1
     shown = capsys.readouterr().err
     assert shown.startswith("error: internal error: ZeroDivisionError: oops\nTraceback")
+
+
+def test_output_that_nobody_reads_is_no_bug(monkeypatch, capsys):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb", buffering=0) as raw:
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, write_through=False))
+        assert run_guarded(lambda: print("x" * 100_000), SingleCommunicator) == 1
+        assert capsys.readouterr().err == "error: standard output was closed before everything was printed\n"
+        sys.stdout.detach()
+    monkeypatch.undo()
+    assert run_guarded(raising(BrokenPipeError("another pipe")), SingleCommunicator) == 1
+    assert "internal error: BrokenPipeError: another pipe" in capsys.readouterr().err
 
 
 def test_an_exception_without_a_text_is_reported_too(capsys):
