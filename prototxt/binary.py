@@ -18,7 +18,7 @@ from mgcaffe.errors import EXIT_CANNOT_WRITE, Location, PrototxtError
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.problems import Problem, Problems
 from mgcaffe.prototxt.schema import MessageFacts
-from mgcaffe.prototxt.whole_files import write_whole
+from mgcaffe.prototxt.whole_files import Content, write_whole
 
 _M = TypeVar("_M", bound=Message)
 MAX_PROBLEMS = 1000
@@ -171,7 +171,7 @@ def write_binary(message: Message, path: str | os.PathLike[str]) -> None:
     write_bytes(data, path)
 
 
-def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
+def write_bytes(data: Content, path: str | os.PathLike[str]) -> None:
     """Write a file that is whole or not there.
 
     Raises:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt.messages import BlobProto, BlobShape, has_field, message_facts
+from mgcaffe.prototxt.wire_format import field_head, fields_of, reader_of
 
 MAX_AXES = 32
 _LEGACY_AXES = ("num", "channels", "height", "width")
@@ -55,12 +56,42 @@ def blob_array(proto: BlobProto, *, diff: bool = False) -> NDArray[Any]:
     shape = blob_shape(proto)
     name = "diff" if diff else "data"
     values = _values(proto, name)
-    count = math.prod(shape)
-    if count != values.size:
-        raise PrototxtError(
-            f"a blob of shape {_shown(shape)} holds {values.size} values in '{name}' instead of {count}"
-        )
+    check_count(shape, values.size, name)
     return values.reshape(shape)
+
+
+def check_count(shape: tuple[int, ...], found: int, name: str = "data") -> None:
+    """Make sure that a blob holds as many values as its shape says.
+
+    Raises:
+        PrototxtError: it holds more or fewer.
+    """
+    count = math.prod(shape)
+    if count != found:
+        raise PrototxtError(f"a blob of shape {_shown(shape)} holds {found} values in '{name}' instead of {count}")
+
+
+def blob_pieces(array: NDArray[Any], diff: NDArray[Any] | None = None) -> list[bytes | memoryview]:
+    """Return the binary form of a BlobProto in pieces, of which the values are the arrays' own memory.
+
+    Their bytes are those that `SerializeToString` gives of a blob filled by `fill_blob`.
+
+    Args:
+        array, diff: values and, where they are stored as well, their gradients; types as for `fill_blob`.
+
+    Raises:
+        PrototxtError: as for `fill_blob`.
+    """
+    fields: list[tuple[int, bytes | memoryview]] = [
+        _packed(values, name) for values, name in ((array, "data"), (diff, "diff")) if values is not None
+    ]
+    facts = message_facts(BlobProto()).fields
+    fields.append((facts["shape"].number, BlobShape(dim=array.shape).SerializeToString()))
+    found: list[bytes | memoryview] = []
+    for number, content in sorted(fields, key=lambda field: field[0]):
+        if len(content) or number == facts["shape"].number:
+            found += [field_head(number, len(content)), content]
+    return found
 
 
 def fill_blob(proto: BlobProto, array: NDArray[Any], *, diff: bool = False) -> None:
@@ -74,16 +105,22 @@ def fill_blob(proto: BlobProto, array: NDArray[Any], *, diff: bool = False) -> N
     Raises:
         PrototxtError: the array is larger than protobuf's 2 GiB, or has more than 32 axes.
     """
-    is_double = array.dtype == np.float64
-    flat = np.ascontiguousarray(array, dtype="<f8" if is_double else "<f4")
-    if flat.nbytes > _MAX_BYTES or array.ndim > MAX_AXES:
-        raise PrototxtError(f"an array of shape {_shown(array.shape)} does not fit into a blob of at most 2 GiB")
     name = "diff" if diff else "data"
+    number, content = _packed(array, name)
     for stale in (name, f"double_{name}", *_LEGACY_AXES):
         proto.ClearField(stale)
     proto.shape.CopyFrom(BlobShape(dim=array.shape))
-    number = message_facts(proto).fields[f"double_{name}" if is_double else name].number
-    proto.MergeFromString(b"".join((_varint(number << 3 | 2), _varint(flat.nbytes), flat.tobytes())))
+    proto.MergeFromString(b"".join((field_head(number, len(content)), content)))
+
+
+def _packed(array: NDArray[Any], name: str) -> tuple[int, memoryview]:
+    """Return the number of the field that holds an array, and its bytes."""
+    is_double = array.dtype == np.float64
+    flat = np.ascontiguousarray(array, dtype="<f8" if is_double else "<f4").reshape(-1)
+    if flat.nbytes > _MAX_BYTES or array.ndim > MAX_AXES:
+        raise PrototxtError(f"an array of shape {_shown(array.shape)} does not fit into a blob of at most 2 GiB")
+    number = message_facts(BlobProto()).fields[f"double_{name}" if is_double else name].number
+    return number, flat.view(np.uint8).data
 
 
 def _values(proto: BlobProto, name: str) -> NDArray[Any]:
@@ -113,37 +150,8 @@ def _packed_bytes(proto: BlobProto, field: str) -> memoryview:
     """Find the bytes of a packed field in the wire format of its message."""
     number = message_facts(proto).fields[field].number
     data = memoryview(proto.SerializeToString())
-    position = 0
-    while True:
-        tag, position = _read_varint(data, position)
-        size = {1: 8, 5: 4}.get(tag & 7, 0)
-        if tag & 7 == 0:
-            _, position = _read_varint(data, position)
-        elif tag & 7 == 2:
-            size, position = _read_varint(data, position)
-            if tag >> 3 == number:
-                return data[position : position + size]
-        position += size
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
+    place = next(each for each in fields_of(reader_of(data), 0, len(data)) if each.number == number)
+    return data[place.content : place.end]
 
 
 def _shown(shape: tuple[int, ...]) -> str:

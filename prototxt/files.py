@@ -41,7 +41,7 @@ def read_net_source(path: str | os.PathLike[str], strict: bool = False) -> NetSo
     Raises:
         PrototxtError: the file cannot be read, is no net, or cannot be upgraded.
     """
-    return _net_source(read_bytes(path), os.fspath(path), strict)
+    return net_source_of(read_bytes(path), os.fspath(path), strict)
 
 
 def read_net(path: str | os.PathLike[str], strict: bool = False) -> NetParameter:
@@ -72,7 +72,7 @@ def read_solver(path: str | os.PathLike[str], strict: bool = False) -> SolverPar
 
 def parse_net(text: str, *, file: str = "<string>", strict: bool = False) -> NetSource:
     """Read a net from a text as `read_net_source` reads it from a file."""
-    return _net_source(text.encode("utf-8", "surrogateescape"), file, strict)
+    return net_source_of(text.encode("utf-8", "surrogateescape"), file, strict)
 
 
 def parse_solver(text: str, *, file: str = "<string>", strict: bool = False) -> SolverSource:
@@ -85,7 +85,8 @@ def net_source(param: NetParameter, *, file: str = "<memory>") -> NetSource:
     return NetSource(SourceText(file, None), Place(0), file, param)
 
 
-def _net_source(data: bytes, file: str, strict: bool) -> NetSource:
+def net_source_of(data: bytes, file: str, strict: bool = False) -> NetSource:
+    """Read a net as `read_net_source` does from the content of a file."""
     param, source, problems = _decode(data, NetParameter, file)
     _refuse_solver(param, problems, data, source)
     problems.report(strict)

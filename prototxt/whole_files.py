@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+Content = bytes | Sequence[bytes | memoryview]
+"""What a file is to hold: bytes, or pieces that are written one behind the other from where they lie."""
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+
+def pieces_of(content: Content) -> Sequence[bytes | memoryview]:
+    """Return a content as pieces."""
+    return [content] if isinstance(content, bytes) else content
+
+
+def size_of(content: Content) -> int:
+    """Return how many bytes a content has."""
+    return sum(memoryview(piece).nbytes for piece in pieces_of(content))
+
+
+def write_whole(path: str | os.PathLike[str], content: Content) -> None:
     """Write a file so that a crash at any moment leaves the old one or the new one, never a part.
 
     A link's target is replaced, not the link. What is no file (a terminal, a pipe) is written to as it is.
@@ -16,7 +30,8 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     """
     target = Path(path)
     if target.exists() and not target.is_file() and not target.is_dir():
-        target.write_bytes(content)
+        with target.open("wb") as file:
+            file.writelines(pieces_of(content))
         return
     target = target.resolve()
     temporary = write_aside(target, content)
@@ -27,7 +42,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     flush_folder(target.parent)
 
 
-def write_aside(target: Path, content: bytes) -> Path:
+def write_aside(target: Path, content: Content) -> Path:
     """Write what is to become `target` under another name beside it, and flush it to disk.
 
     Returns:
@@ -40,7 +55,7 @@ def write_aside(target: Path, content: bytes) -> Path:
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            file.writelines(pieces_of(content))
             file.flush()
             os.fsync(file.fileno())
     except BaseException:

@@ -19,7 +19,7 @@ from mgcaffe.engine.layers.python import Python
 from mgcaffe.engine.types import Array
 from mgcaffe.engine.user_layer import UserLayer
 from mgcaffe.engine.weights import hdf5
-from mgcaffe.prototxt import write_binary
+from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.batching import in_batches, joined
 from mgcaffe.pycaffe.blob import Blob
@@ -292,7 +292,7 @@ class Net:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a caffemodel."""
         write_back()
-        write_binary(self.engine_net.to_proto(), path)
+        save_caffemodel(self.engine_net, path)
 
     def save_hdf5(self, path: str | os.PathLike[str], diff: bool = False) -> None:
         """Write the weights (and gradients) as HDF5."""

@@ -31,8 +31,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     "errors": ("file_names", "checked_json"),
     "prototxt": (
         "problems", "whole_files", "names", "schema_tables", "schema", "descriptor_pool", "render_schema",
-        "render_stubs", "build_schema", "messages", "blobs", "lexer", "scalars", "binary", "source", "text_writer",
-        "text_reader", "upgrade_v0", "upgrade_v1", "upgrade", "files",
+        "render_stubs", "build_schema", "messages", "wire_format", "blobs", "lexer", "scalars", "binary", "source",
+        "text_writer", "text_reader", "upgrade_v0", "upgrade_v1", "upgrade", "files", "stored",
     ),
     "comm": ("transport", "planning", "exchange.sums", "exchange", "replicas", "tuning", "supervision"),
     "engine": (

@@ -7,7 +7,7 @@ second to the second; Caffe copies them all to the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -20,7 +20,9 @@ from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
-from mgcaffe.prototxt import NetParameter, blob_array, blob_shape, fill_blob, has_field
+from mgcaffe.prototxt import BlobProto, NetParameter, blob_array, blob_shape, fill_blob, has_field
+from mgcaffe.prototxt.blobs import check_count
+from mgcaffe.prototxt.stored import StoredValues
 
 FROM_SCRATCH = "To learn this layer's parameters from scratch rather than copying from a saved net, rename the layer."
 _Named = TypeVar("_Named", Layer, "SavedLayer")
@@ -35,11 +37,13 @@ class SavedBlob:
         shape: its shape.
         load: gives its values.
         is_legacy: whether it was stored as num x channels x height x width, with ones in front.
+        chunks: gives the values in order and a part at a time; None where there is only `load`, which may fail.
     """
 
     shape: Shape
     load: Callable[[], NDArray[Any]]
     is_legacy: bool = False
+    chunks: Callable[[], Iterable[NDArray[Any]]] | None = None
 
     def fits(self, wanted: Shape) -> bool:
         """Return whether it can be copied to a parameter of this shape (Blob::ShapeEquals)."""
@@ -96,20 +100,33 @@ def copy_message(layers: Sequence[Layer], net: NetParameter, source: str) -> Cop
     return copy_saved(layers, saved_layers(net), source)
 
 
-def saved_layers(net: NetParameter) -> list[SavedLayer]:
-    """Return the layers of a NetParameter message with their blobs, of which nothing is copied yet."""
+def saved_layers(net: NetParameter, stored: Mapping[tuple[int, int], StoredValues] | None = None) -> list[SavedLayer]:
+    """Return the layers of a NetParameter message with their blobs, of which nothing is copied yet.
+
+    Args:
+        net: the message.
+        stored: values that are not in the message but in a file, by the numbers of layer and blob.
+
+    Raises:
+        PrototxtError: as for `blob_shape`; or there are more or fewer of these values than the shape says.
+    """
+    elsewhere = stored or {}
     return [
         SavedLayer(
             layer.name,
-            {
-                index: SavedBlob(
-                    blob_shape(blob), partial(blob_array, blob), any(has_field(blob, axis) for axis in _LEGACY_AXES)
-                )
-                for index, blob in enumerate(layer.blobs)
-            },
+            {index: _saved_blob(blob, elsewhere.get((number, index))) for index, blob in enumerate(layer.blobs)},
         )
-        for layer in net.layer
+        for number, layer in enumerate(net.layer)
     ]
+
+
+def _saved_blob(blob: BlobProto, stored: StoredValues | None) -> SavedBlob:
+    shape = blob_shape(blob)
+    is_legacy = any(has_field(blob, axis) for axis in _LEGACY_AXES)
+    if stored is None:
+        return SavedBlob(shape, partial(blob_array, blob), is_legacy)
+    check_count(shape, stored.count)
+    return SavedBlob(shape, stored.load, is_legacy, stored.chunks)
 
 
 def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str) -> CopyReport:
@@ -152,19 +169,24 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
     # All are read before the first is copied, so that a damaged file leaves the net as it was; and then once more, one
     # at a time, which costs little, where keeping them would cost as much memory as all weights.
     for _, blob in planned:
-        blob.load()
+        if blob.chunks is None:
+            blob.load()
     for parameter, blob in planned:
-        _copy(parameter.data, blob.load())
+        _copy(parameter.data, blob)
     return report
 
 
-def _copy(target: torch.Tensor, values: NDArray[Any]) -> None:
+def _copy(target: torch.Tensor, blob: SavedBlob) -> None:
     """Copy values into a tensor of as many values."""
-    if target.device.type == "cpu":
-        with np.errstate(all="ignore"):  # a double may be too large for a float: it becomes infinite
-            np.copyto(target.numpy(), values.reshape(target.shape))
-    else:
-        target.copy_(torch.tensor(values).reshape(target.shape))
+    flat, start = target.view(-1), 0
+    for values in (blob.load(),) if blob.chunks is None else blob.chunks():
+        part = flat[start : start + values.size]
+        if target.device.type == "cpu":
+            with np.errstate(all="ignore"):  # a double may be too large for a float: it becomes infinite
+                np.copyto(part.numpy(), values.reshape(-1))
+        else:
+            part.copy_(torch.tensor(values).reshape(-1))
+        start += values.size
 
 
 def layers_to_proto(net: NetParameter, layers: Sequence[Layer], diff: bool) -> None:

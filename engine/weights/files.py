@@ -7,8 +7,9 @@ from pathlib import Path
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.weights import hdf5
-from mgcaffe.engine.weights.by_name import CopyReport, copy_message
+from mgcaffe.engine.weights.by_name import CopyReport, copy_saved, saved_layers
 from mgcaffe.prototxt import NetParameter, read_net
+from mgcaffe.prototxt.stored import read_stored_net
 
 
 def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
@@ -19,7 +20,8 @@ def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
     """
     if hdf5.is_hdf5(path):
         return hdf5.copy_file(layers, path)
-    return copy_message(layers, read_net(Path(path)), str(path))
+    stored = read_stored_net(path)
+    return copy_saved(layers, saved_layers(stored.param, stored.values), str(path))
 
 
 def read_weights(path: str | Path) -> NetParameter:

@@ -25,6 +25,7 @@ from mgcaffe.engine.weights.by_name import CopyReport, SavedBlob, SavedLayer, co
 from mgcaffe.engine.weights.hdf5_image import is_hdf5, make_image, open_image, reading
 from mgcaffe.errors import NetError, SnapshotError
 from mgcaffe.prototxt import NetParameter, fill_blob, write_whole
+from mgcaffe.prototxt.whole_files import Content
 
 __all__ = ["copy_file", "encode_hdf5", "is_hdf5", "load_hdf5", "read_message", "save_hdf5"]
 
@@ -66,7 +67,7 @@ def load_hdf5(net: HasLayers, path: str | os.PathLike[str]) -> CopyReport:
     return copy_file(net.layers, path)
 
 
-def encode_hdf5(layers: Sequence[Layer], diff: bool) -> bytes:
+def encode_hdf5(layers: Sequence[Layer], diff: bool) -> Content:
     """Return the content of the file."""
 
     def fill(file: Any) -> None:

@@ -21,8 +21,8 @@ def is_hdf5(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def make_image(fill: Callable[[Any], None]) -> bytes:
-    """Make the content of an HDF5 file.
+def make_image(fill: Callable[[Any], None]) -> list[memoryview]:
+    """Make the content of an HDF5 file, as one piece.
 
     Args:
         fill: is given the open, empty h5py.File.
@@ -32,7 +32,7 @@ def make_image(fill: Callable[[Any], None]) -> bytes:
     image = BytesIO()
     with h5py.File(image, "w") as file:
         fill(file)
-    return image.getvalue()
+    return [image.getbuffer()]
 
 
 @contextmanager

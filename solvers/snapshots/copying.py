@@ -14,11 +14,11 @@ from mgcaffe.engine import Net
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
-from mgcaffe.engine.weights.by_name import layers_to_proto
+from mgcaffe.engine.weights.caffemodel import encode_caffemodel
 from mgcaffe.engine.weights.hdf5 import encode_hdf5
 from mgcaffe.errors import PrototxtError, SnapshotError
-from mgcaffe.prototxt import LayerParameter, NetParameter, Phase
-from mgcaffe.prototxt.whole_files import write_aside
+from mgcaffe.prototxt import LayerParameter, Phase
+from mgcaffe.prototxt.whole_files import Content, size_of, write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write, publish
 from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path
 from mgcaffe.solvers.snapshots.names import state_path, weights_path
@@ -57,17 +57,14 @@ class SnapshotCopy:
         self._history = [_copy(blob) for blob in updater.history_blobs(net.parameters)]
         self._layers = _copy_layers(net, with_diffs)
 
-    def encode_weights(self) -> bytes:
-        """Encode the caffemodel."""
+    def encode_weights(self) -> Content:
+        """Encode the caffemodel; its pieces lie in the copy's own memory."""
         layers = cast("Sequence[Layer]", self._layers)
         if self.hdf5:
             return encode_hdf5(layers, self.with_diffs)
-        message = NetParameter(name=self._name)
-        layers_to_proto(message, layers, self.with_diffs)
-        content: bytes = message.SerializeToString()
-        return content
+        return encode_caffemodel(self._name, layers, self.with_diffs)
 
-    def encode_state(self, weights: Path) -> bytes:
+    def encode_state(self, weights: Path) -> Content:
         """Encode the solverstate, which names the caffemodel."""
         encode = encode_state_hdf5 if self.hdf5 else encode_state
         return encode(self.progress, str(weights), self._history)
@@ -98,7 +95,7 @@ class SnapshotCopy:
         try:
             for path in (weights, state):
                 content = self._encode(path, weights)
-                size = len(content)
+                size = size_of(content)
                 sums.append(FileSum.of(path.name, content))
                 pending.append((write_aside(path, content), path))
                 del content  # of a large net it is most of the memory that a snapshot takes
@@ -113,14 +110,14 @@ class SnapshotCopy:
             _remove(pending)
             needed = sum(entry.size for entry in sums)
             if path == weights:
-                needed += len(self._encode(state, weights))
+                needed += size_of(self._encode(state, weights))
             path = Path(error.filename2 or path)  # the name that a finished file could not be given
             raise cannot_write(path, error, size, needed) from None
         finally:
             _remove(pending)
         return state
 
-    def _encode(self, path: Path, weights: Path) -> bytes:
+    def _encode(self, path: Path, weights: Path) -> Content:
         try:
             return self.encode_weights() if path == weights else self.encode_state(weights)
         except (EncodeError, PrototxtError, ValueError) as error:

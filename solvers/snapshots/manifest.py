@@ -22,6 +22,7 @@ from typing import Any
 
 from mgcaffe.errors import EXIT_BAD_INPUT, DataError, SnapshotError
 from mgcaffe.errors.checked_json import Json, parse_json
+from mgcaffe.prototxt.whole_files import Content, pieces_of, size_of
 
 SUFFIX = ".manifest.json"
 _FORMAT = 1
@@ -46,9 +47,12 @@ class FileSum:
     sha256: str
 
     @classmethod
-    def of(cls, name: str, content: bytes) -> FileSum:
+    def of(cls, name: str, content: Content) -> FileSum:
         """Make that of a content."""
-        return cls(name, len(content), hashlib.sha256(content).hexdigest())
+        digest = hashlib.sha256()
+        for piece in pieces_of(content):
+            digest.update(piece)
+        return cls(name, size_of(content), digest.hexdigest())
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mgcaffe.engine.weights.hdf5_image import make_image, open_image, reading
 from mgcaffe.errors import PrototxtError, SnapshotError
 from mgcaffe.prototxt import EngineState
+from mgcaffe.prototxt.whole_files import Content
 from mgcaffe.solvers.rates.plateau import PlateauState
 from mgcaffe.solvers.snapshots.state import (
     Progress,
@@ -35,7 +36,7 @@ from mgcaffe.solvers.snapshots.state import (
 _MAX_PATH_BYTES = 1 << 16
 
 
-def encode_state_hdf5(progress: Progress, learned_net: str, history: Sequence[torch.Tensor]) -> bytes:
+def encode_state_hdf5(progress: Progress, learned_net: str, history: Sequence[torch.Tensor]) -> Content:
     """Encode the file; arguments as for `encode_state`."""
 
     def fill(file: Any) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from mgcaffe.engine.net import Net
+from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.engine.weights.hdf5 import save_hdf5
 from mgcaffe.errors import UsageError
-from mgcaffe.prototxt import write_binary, write_text
+from mgcaffe.prototxt import write_text
 from mgcaffe.tools.convert.caffe_side import CaffeSide
 from mgcaffe.tools.convert.formats import Opened
 from mgcaffe.tools.convert.model import Model, read_model
@@ -44,4 +45,4 @@ def write_caffe(net: Net, model: Model, net_path: Path, weights_path: Path) -> N
     if weights_path.name.endswith(".h5"):
         save_hdf5(net, weights_path)
     else:
-        write_binary(net.to_proto(), weights_path)
+        save_caffemodel(net, weights_path)

@@ -135,8 +135,9 @@ class CaffeSide:
         return {name: tuple(self._net.blobs[name].shape) for name in self._net.inputs}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run layer by layer."""
+        """Run layer by layer; the net's own blobs go when the last layer has read them."""
         net = self._net
+        last = {id(blob): node.index for node in net.nodes for blob in (*node.bottoms, *node.tops)}
         values: dict[str, np.ndarray] = {}
         for node in net.nodes:
             if isinstance(node.layer, Input):
@@ -146,4 +147,7 @@ class CaffeSide:
             for blob, name in zip(node.tops, names, strict=True):
                 if blob.data is not None and name not in inputs:
                     values[name] = blob.data.detach().cpu().numpy().copy()
+            for blob in (*node.bottoms, *node.tops):
+                if last[id(blob)] == node.index:
+                    blob.data = None
         return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -148,9 +149,12 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], options: Optio
     names = {value: opened.name_of(value) for row in value_names(net) for value in row}
     inputs = fitting_inputs(net, options.seed)
     fed = {opened.name_of(name) or name: value for name, value in inputs.items()}
-    ours = opened.side().run(fed)
+    side = opened.side()
     del net
     opened.close()
+    ours = side.run(fed)
+    del side
+    gc.collect()  # a net's parts point at each other
     theirs = writer.side(paths, options).run(inputs)
     return compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
 

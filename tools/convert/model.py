@@ -11,10 +11,9 @@ import torch
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights import by_name
-from mgcaffe.engine.weights.hdf5_image import is_hdf5
+from mgcaffe.engine.weights.by_name import SavedLayer
 from mgcaffe.errors import DataError, UsageError
-from mgcaffe.prototxt import NetParameter, NetSource, read_net, read_net_source
-from mgcaffe.prototxt.files import net_source
+from mgcaffe.prototxt import NetSource, read_net_source
 
 
 @dataclass
@@ -23,31 +22,17 @@ class Model:
 
     Attributes:
         source: the net, brought into today's form, with the places of its fields for errors.
-        weights: layers that hold the net's parameters in their `blobs`, by name; None: those of fillers.
+        weights: layers that hold the net's parameters, by name: in a file, or where an importer found them (which is
+            not copied); None: those of fillers.
         names: for a blob (by its name here) the name of the same value in the model that this one was made from; blobs
             that stand for none are missing.
         skipped: after `build`, what of the weights found no place in the net, and which layers found no weights.
     """
 
     source: NetSource
-    weights: NetParameter | Path | None = None
+    weights: Sequence[SavedLayer] | Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     skipped: Sequence[str] = field(default=(), init=False)
-
-    @classmethod
-    def of_message(cls, param: NetParameter, names: Mapping[str, str], *, file: str) -> Model:
-        """Return the model that an importer has made.
-
-        Args:
-            param: the net; its layers hold their parameters in `blobs`.
-            names: as in the attributes.
-            file: what it was made from, for messages.
-        """
-        structure = NetParameter()
-        structure.CopyFrom(param)
-        for layer in structure.layer:
-            del layer.blobs[:]
-        return cls(net_source(structure, file=file), param, names)
 
     def build(
         self,
@@ -63,7 +48,6 @@ class Model:
             DataError: no layer of the net is named in the weights.
             NetError, PrototxtError: as for `Net` and `Net.copy_trained_layers`.
         """
-        weights = self._weights_message()  # before the net takes its memory
         net = Net(self.source.param, sources=self.source, phase=TEST, dtype=dtype, stages=stages, seed=seed)
         if not net.inputs:
             net.close()
@@ -71,22 +55,24 @@ class Model:
                 f"{self.source.path} has no Input layer",
                 hint="give the deploy net",
             )
-        if weights is None:
-            return net
-        if isinstance(weights, NetParameter) and isinstance(self.weights, Path):
-            report = by_name.copy_message(net.layers, weights, str(self.weights))
-        else:
-            report = net.copy_trained_layers(weights)
-        self.skipped = [f"layer '{row.layer}': {row.detail}" for row in report.skipped]
-        if net.parameters and not report.copied:
-            raise DataError(f"no layer of {self.source.path} is named in {self.weights}")
+        report = self.copy_weights(net)
+        if report is not None:
+            self.skipped = [f"layer '{row.layer}': {row.detail}" for row in report.skipped]
+            if net.parameters and not report.copied:
+                raise DataError(f"no layer of {self.source.path} is named in {self.weights}")
         return net
 
-    def _weights_message(self) -> NetParameter | Path | None:
-        """Return the weights, read if they are a binary file."""
-        if isinstance(self.weights, Path) and not is_hdf5(self.weights):
-            return read_net(self.weights)
-        return self.weights
+    def copy_weights(self, net: Net) -> by_name.CopyReport | None:
+        """Copy the weights to the layers of the same names and say what became of them; None where there are none.
+
+        Raises:
+            NetError, PrototxtError: as for `Net.copy_trained_layers`.
+        """
+        if self.weights is None:
+            return None
+        if isinstance(self.weights, Path):
+            return net.copy_trained_layers(self.weights)
+        return by_name.copy_saved(net.layers, self.weights, self.source.path)
 
 
 def read_model(net: str | Path, weights: str | Path | None = None, *, strict: bool = False) -> Model:

@@ -30,10 +30,9 @@ def caffe_training_step(
     Returns:
         The loss, and the gradients of all parameters that are trained, by layer and number of the blob.
     """
-    assert model.weights is not None
     source = net_source(_with_loss(model.source.param, len(labels), output), file=model.source.path)
     net = Net(source.param, sources=source, phase=TRAIN, dtype=torch.float64, seed=0)
-    net.copy_trained_layers(model.weights)
+    model.copy_weights(net)
     values = {**inputs, "label": labels}
     for node in net.nodes:
         if isinstance(node.layer, Input):

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from mgcaffe.engine.weights.by_name import SavedLayer, saved_layers
 from mgcaffe.errors import DataError, EngineError, UsageError
-from mgcaffe.prototxt import NetParameter
 from mgcaffe.prototxt.files import parse_net
 from mgcaffe.tools.convert.caffe_side import CaffeSide, value_names
 from mgcaffe.tools.convert.model import Model, read_model
@@ -51,14 +51,8 @@ def test_seeded_inputs_are_the_same_every_time():
     assert not np.array_equal(seeded_inputs({"a": (3,)}, seed=1)["a"], one["a"])
 
 
-def test_the_weights_of_a_message_are_used_and_taken_out_of_the_net(model):
-    message = model.build(seed=1).to_proto()
-    full = NetParameter()
-    full.CopyFrom(model.source.param)
-    for layer in full.layer:
-        layer.blobs.extend(blob for saved in message.layer if saved.name == layer.name for blob in saved.blobs)
-    made = Model.of_message(full, {"ip": "fc"}, file="made.onnx")
-    assert not any(layer.blobs for layer in made.source.param.layer)
+def test_weights_can_be_those_of_another_message(model):
+    made = Model(model.source, saved_layers(model.build(seed=1).to_proto()), {"ip": "fc"})
     inputs = seeded_inputs({"data": (2, 3)})
     ours, theirs = CaffeSide(model.build(seed=1)).run(inputs), CaffeSide(made.build(seed=2)).run(inputs)
     assert [each.largest_absolute for each in compare(ours, theirs, {name: name for name in ours})] == [0.0] * len(ours)
@@ -72,8 +66,7 @@ def test_a_net_that_cannot_be_fed_is_refused(tmp_path):
 
 
 def test_weights_of_another_net_are_refused(model, tmp_path):
-    other = NetParameter(name="other")
-    model.weights = other
+    model.weights = [SavedLayer("other", {})]
     with pytest.raises(DataError, match="no layer of"):
         model.build()
 

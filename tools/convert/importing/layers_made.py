@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+import torch
+
+from mgcaffe.engine.weights.by_name import SavedBlob, SavedLayer
 from mgcaffe.prototxt import LayerParameter, NetParameter
-from mgcaffe.prototxt.blobs import fill_blob
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 # What works in place also in Caffe, and the types whose backward pass does not read the top that is written over.
@@ -58,8 +62,6 @@ class LayersMade:
         given = {field: value for field, value in fields.items() if value}
         layer = self.net.layer.add()
         layer.MergeFrom(LayerParameter(name=name, type=kind, bottom=[each.blob for each in bottoms], top=tops, **given))
-        for blob in blobs:
-            fill_blob(layer.blobs.add(), blob.tensor.detach().cpu().float().numpy())
         if blobs and kind != "BatchNorm" and not all(each.trained for each in blobs):
             for blob in blobs:
                 layer.param.add(lr_mult=float(blob.trained), decay_mult=float(blob.trained))
@@ -126,6 +128,19 @@ class LayersMade:
                     number = shapes[blob.name].index(blob.tensor.shape)
                     layer.param[index].name = f"{blob.name}.{number}" if number else blob.name
 
+    def weights(self) -> list[SavedLayer]:
+        """Return the layers' parameters, which stay where they are."""
+        return [
+            SavedLayer(
+                layer.name,
+                {
+                    number: SavedBlob(tuple(blob.tensor.shape), partial(_values, blob.tensor))
+                    for number, blob in enumerate(blobs)
+                },
+            )
+            for layer, blobs in self._constants
+        ]
+
     def parameters(self) -> dict[tuple[str, int], str]:
         """Return the names of the parameters that are trained, by layer and number of the blob."""
         return {
@@ -158,3 +173,8 @@ class LayersMade:
                 values.append((top, layer.top[index], layer.name))
         last = {blob: top for top, blob, _ in values}
         return {top: blob if last[blob] == top else f"{blob}@{layer}" for top, blob, layer in values}
+
+
+def _values(tensor: torch.Tensor) -> np.ndarray:
+    """Return what a layer gets of a parameter: float32, and the tensor's own memory where it is that."""
+    return tensor.detach().cpu().float().numpy()

@@ -16,12 +16,12 @@ import onnx
 from onnx import helper
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
+from mgcaffe.prototxt.wire_format import field_head
 from mgcaffe.tools.convert.onnx_out.graph import Graph, array_type
 
 _MOST_BYTES = 2**31 - 1
 # Numbers of the fields of ONNX's messages (onnx.proto).
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW_DATA = 7, 5, 9
-_LENGTH_DELIMITED = 2
 
 
 def write_model(graph: Graph, path: Path, *, note: str = "") -> None:
@@ -39,7 +39,7 @@ def write_model(graph: Graph, path: Path, *, note: str = "") -> None:
     heads = {name: _tensor_head(name, values) for name, values in graph.arrays.items()}
     small = _small_parts(graph)
     size = len(small) + sum(
-        len(_key(_GRAPH_INITIALIZER, len(head) + values.nbytes)) + len(head) + values.nbytes
+        len(field_head(_GRAPH_INITIALIZER, len(head) + values.nbytes)) + len(head) + values.nbytes
         for head, values in _pairs(graph, heads)
     )
     if size > _MOST_BYTES:
@@ -49,10 +49,10 @@ def write_model(graph: Graph, path: Path, *, note: str = "") -> None:
     try:
         with path.open("wb") as file:
             file.write(_model_head(note, graph.opset))
-            file.write(_key(_MODEL_GRAPH, size))
+            file.write(field_head(_MODEL_GRAPH, size))
             file.write(small)
             for head, values in _pairs(graph, heads):
-                file.write(_key(_GRAPH_INITIALIZER, len(head) + values.nbytes))
+                file.write(field_head(_GRAPH_INITIALIZER, len(head) + values.nbytes))
                 file.write(head)
                 file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
             file.flush()
@@ -90,20 +90,5 @@ def _small_parts(graph: Graph) -> bytes:
 def _tensor_head(name: str, values: np.ndarray) -> bytes:
     """Return everything of a TensorProto up to the values themselves."""
     tensor = onnx.TensorProto(name=name, dims=values.shape, data_type=array_type(values))
-    head: bytes = tensor.SerializeToString() + _key(_TENSOR_RAW_DATA, values.nbytes)
+    head: bytes = tensor.SerializeToString() + field_head(_TENSOR_RAW_DATA, values.nbytes)
     return head
-
-
-def _key(field: int, length: int) -> bytes:
-    """Return what stands before a field of bytes: its number, its kind and its length."""
-    return _varint(field << 3 | _LENGTH_DELIMITED) + _varint(length)
-
-
-def _varint(number: int) -> bytes:
-    """Return protobuf's form of a number: seven bits a byte, the lowest first."""
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)

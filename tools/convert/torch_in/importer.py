@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from mgcaffe.errors import NetError
+from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
 from mgcaffe.tools.convert.importing.shapes import shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
@@ -97,10 +98,8 @@ class _Import:
         self.made.share_parameters()
         renamed = self.made.work_in_place(outputs)
         names = {renamed[blob]: value for blob, value in self.values.items()}
-        model = TorchModel.of_message(self.made.net, names, file=file)
-        assert isinstance(model, TorchModel)
-        model.parameters = self.made.parameters()
-        return model
+        source = net_source(self.made.net, file=file)
+        return TorchModel(source, self.made.weights(), names, parameters=self.made.parameters())
 
     def _compute_constants(self) -> None:
         """Compute what depends on no input and on no parameter that is trained, with PyTorch."""
