@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mgcaffe.errors import DataError, UsageError
+from mgcaffe.tools.convert.onnx_reading import first_line, read_model
 
 if TYPE_CHECKING:
     import onnx
@@ -58,12 +57,10 @@ class OnnxSide:
     def __init__(self, path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
         need_onnx("onnx", "onnxruntime")
         self._path = path
-        model = _read(path)
+        model = read_model(path)
         self._values = _value_names(model)
         self._outputs = [value.name for value in model.graph.output]
-        has_external = any(tensor.external_data for tensor in model.graph.initializer)
-        del model
-        self._session = _session(path, [name for name in self._values if name not in self._outputs], has_external)
+        self._session = _session(path, model, [name for name in self._values if name not in self._outputs])
         self._types = {each.name: _TYPES.get(each.type, np.float32) for each in self._session.get_inputs()}
         given = dict(shapes or {})
         self._inputs = {
@@ -103,7 +100,7 @@ class OnnxSide:
         try:
             values = self._session.run(names, fed)
         except Exception as error:  # onnxruntime has a class for each of its codes, none of them public
-            raise DataError(f"{self._path}: onnxruntime cannot run it: {_first_line(error)}") from None
+            raise DataError(f"{self._path}: onnxruntime cannot run it: {first_line(error)}") from None
         return {
             name: value
             for name, value in zip(names, values, strict=True)
@@ -111,49 +108,26 @@ class OnnxSide:
         }
 
 
-def _read(path: Path) -> onnx.ModelProto:
-    import onnx
-
-    try:
-        return onnx.load(str(path), load_external_data=False)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
-    except Exception as error:  # protobuf's DecodeError, and what onnx's own checks raise
-        raise DataError(f"{path} is no ONNX model: {_first_line(error)}") from None
-
-
 def _value_names(model: onnx.ModelProto) -> list[str]:
     """Return the names of all that the nodes make, those inside their subgraphs aside."""
     return [name for node in model.graph.node for name in node.output if name]
 
 
-def _session(path: Path, more: Sequence[str], has_external: bool) -> Any:
+def _session(path: Path, model: onnx.ModelProto, more: Sequence[str]) -> Any:
     """Return a session of the model with `more` values as outputs, and none of onnxruntime's rearrangements."""
-    import onnx
     import onnxruntime
 
+    for name in more:
+        model.graph.output.add(name=name)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    addition = onnx.ModelProto(graph=onnx.GraphProto(output=[onnx.ValueInfoProto(name=name) for name in more]))
-    # Messages that follow each other are read as one, so the outputs can be written behind the model as it is: no
-    # second copy of the weights in memory.
-    # Beside the model only where other files belong to it.
-    folder = path.resolve().parent if has_external else None
-    with tempfile.NamedTemporaryFile(prefix=".mgcaffe-", suffix=".onnx", dir=folder) as copy:
-        with path.open("rb") as file:
-            shutil.copyfileobj(file, copy, 1 << 20)
-        copy.write(addition.SerializeToString())
-        copy.flush()
-        try:
-            return onnxruntime.InferenceSession(
-                copy.name, options, providers=["CPUExecutionProvider"], enable_fallback=0
-            )
-        except Exception as error:
-            raise DataError(f"{path}: onnxruntime does not take it: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    """Return what an exception says, without the trace of calls that onnxruntime adds."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
+    # The weights stay in the file, which is mapped into memory: no copy of them in another order either.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.resolve().parent))
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    try:
+        return onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
+    except Exception as error:
+        raise DataError(f"{path}: onnxruntime does not take it: {first_line(error)}") from None
