@@ -26,17 +26,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.caffe_training import CaffeTraining
 from mgcaffe.tools.convert.onnx_files import read_onnx
 from mgcaffe.tools.convert.onnx_side import OnnxSide
 from mgcaffe.tools.convert.proof import compare, seeded_inputs
 from mgcaffe.tools.convert.torch_in.importer import import_program
 from mgcaffe.tools.convert.torch_in.program import export_module
-from mgcaffe.tools.convert.torch_side import TorchSide, training_step
-from mgcaffe.tools.convert.training_step import caffe_training_step, largest_difference
+from mgcaffe.tools.convert.torch_side import TorchSide
+from mgcaffe.tools.convert.torch_training import TorchTraining
+from mgcaffe.tools.convert.training_step import compare_steps
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MODELS = """
@@ -131,12 +132,14 @@ def train(name: str) -> tuple[float, float, int]:
     model = import_program(program, name=name, file=name)
     side = TorchSide(program)
     inputs = seeded_inputs({"data": (STEP_BATCH, 3, size, size)})
-    labels = np.random.default_rng(1).integers(0, CLASSES, STEP_BATCH).astype(np.float32)
     output = next(blob for blob, value in model.names.items() if value == side.outputs[0])
-    loss, gradients = caffe_training_step(model, inputs, labels, output=output)
-    expected_loss, expected = training_step(program, {model.names["data"]: inputs["data"]}, labels)
-    worst = largest_difference(gradients, expected, model.parameters)
-    return abs(loss - expected_loss) / abs(expected_loss), worst, len(gradients)
+    step = compare_steps(
+        lambda: TorchTraining(program, model.names, model.parameters),
+        lambda: CaffeTraining(model),
+        inputs,
+        (output, (STEP_BATCH, CLASSES)),
+    )
+    return step.loss_apart, step.gradients[0].largest_relative, len(step.gradients)
 
 
 def rows_of_evaluation(names: list[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Walks through messages in protobuf's wire format without reading what is large in them.
 
-A message is a row of fields, each a number and a kind (its tag) and then, for what has a length (kind 2: strings, bytes,
-messages, packed numbers), that length and so many bytes. Nothing here knows a schema.
+A message is a row of fields, each a number and a kind (its tag) and then, for what has a length (kind 2: strings,
+bytes, messages, packed numbers), that length and so many bytes. Nothing here knows a schema.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 Read = Callable[[int, int], bytes]
 """Gives at most so many bytes (the second number) from a place on (the first one)."""
-Tree: TypeAlias = "Mapping[int, Union[Tree, str]]"
+Tree: TypeAlias = "Mapping[int, Tree | str]"
 """By field number, either that of the messages in the field, or what its values are called."""
 
 _HEAD = 20  # a tag and a length, ten bytes each at most

@@ -120,6 +120,25 @@ def saved_layers(net: NetParameter, stored: Mapping[tuple[int, int], StoredValue
     ]
 
 
+def layers_as_saved(layers: Sequence[Layer]) -> list[SavedLayer]:
+    """Return a net's layers as those of a file; their values are not copied."""
+    return [
+        SavedLayer(
+            layer.name,
+            {
+                number: SavedBlob(parameter.shape, partial(_values_of, parameter))
+                for number, parameter in enumerate(layer.parameters)
+            },
+        )
+        for layer in layers
+    ]
+
+
+def _values_of(parameter: Parameter) -> NDArray[Any]:
+    values: NDArray[Any] = parameter.data.cpu().numpy()
+    return values
+
+
 def _saved_blob(blob: BlobProto, stored: StoredValues | None) -> SavedBlob:
     shape = blob_shape(blob)
     is_legacy = any(has_field(blob, axis) for axis in _LEGACY_AXES)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from torch import nn
 
 from mgcaffe.prototxt import LayerParameter
 from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.caffe_training import CaffeTraining
 from mgcaffe.tools.convert.proof import compare, seeded_inputs
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
 from mgcaffe.tools.convert.torch_in.program import export_module
-from mgcaffe.tools.convert.torch_side import TorchSide, training_step
-from mgcaffe.tools.convert.training_step import caffe_training_step, largest_difference
+from mgcaffe.tools.convert.torch_side import TorchSide
+from mgcaffe.tools.convert.torch_training import TorchTraining
+from mgcaffe.tools.convert.training_step import compare_steps
 
 SHAPE = (3, 4, 6, 6)
 
@@ -60,13 +61,15 @@ def check_training_step(module: nn.Module, shape: Sequence[int] = SHAPE, *, clas
     program = export_module(seeded(module), shape, "the module")
     model = import_program(program, name="net", file="module")
     inputs = seeded_inputs({"data": tuple(shape)})
-    labels = np.arange(shape[0], dtype=np.float32) % classes
     output = next(blob for blob, value in model.names.items() if value == TorchSide(program).outputs[0])
-    loss, gradients = caffe_training_step(model, inputs, labels, output=output)
-    expected_loss, expected = training_step(program, {model.names["data"]: inputs["data"]}, labels)
-    assert loss == float(np.float64(loss)) and abs(loss - expected_loss) <= 1e-12 * abs(expected_loss)
-    assert len(expected) == len(list(module.parameters()))
-    assert largest_difference(gradients, expected, model.parameters) <= 1e-9
+    step = compare_steps(
+        lambda: CaffeTraining(model),
+        lambda: TorchTraining(program, model.names, model.parameters),
+        inputs,
+        (output, (shape[0], classes)),
+    )
+    assert step.loss_apart <= 1e-12 and step.holds, str(step)
+    assert len(step.gradients) == len(list(module.parameters()))
 
 
 def layers_of(model: TorchModel) -> list[LayerParameter]:

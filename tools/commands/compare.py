@@ -32,7 +32,7 @@ def run(flags: Flags, session: Session) -> int:
     session.refuse_ranks("compare")
     from mgcaffe.tools.convert.conversion import compare_models
     from mgcaffe.tools.convert.format_tables import split_models
-    from mgcaffe.tools.convert.proof import TOLERANCE, write_json
+    from mgcaffe.tools.convert.proof import TOLERANCE, document, write_json
 
     models = split_models(flags.files)
     if len(models) != 2:
@@ -49,7 +49,7 @@ def run(flags: Flags, session: Session) -> int:
     )
     print(result)
     if flags.json:
-        write_json(result.differences, Path(flags.json))
+        write_json(document(result.differences), Path(flags.json))
     if not result.holds:
         print(f"the two models differ by more than {result.tolerance:g}")
     return EXIT_OK if result.holds else EXIT_BAD_INPUT

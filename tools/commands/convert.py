@@ -88,6 +88,7 @@ def run(flags: Flags, session: Session) -> int:
         raise UsageError("--train_val goes with nets of Caffe's, not with models for ONNX or PyTorch")
     from mgcaffe.tools.convert.conversion import convert
     from mgcaffe.tools.convert.proof import write_json
+    from mgcaffe.tools.convert.training_step import TOLERANCE as STEP_TOLERANCE
 
     result = convert(
         source,
@@ -101,15 +102,16 @@ def run(flags: Flags, session: Session) -> int:
     )
     print(result)
     if flags.json:
-        write_json(result.differences, Path(flags.json))
+        write_json(result.document(), Path(flags.json))
     if result.holds:
         if flags.train_val:
             _write_training_files(flags, *result.files)
         return EXIT_OK
-    print(
-        f"the two sides differ by more than {result.tolerance:g}: {target} was not written;"
-        f" what was built is {', '.join(map(str, result.files))}"
-    )
+    if result.values_hold:
+        said = f"one training step of the two sides differs by more than {STEP_TOLERANCE:g}"
+    else:
+        said = f"the two sides differ by more than {result.tolerance:g}"
+    print(f"{said}: {target} was not written; what was built is {', '.join(map(str, result.files))}")
     return EXIT_BAD_INPUT
 
 

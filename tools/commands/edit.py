@@ -237,7 +237,7 @@ def _prove(
 
 def _finish(net: NetParameter, found: list[Difference] | None, output: Path, flags: Flags) -> int:
     """Print the proof and write the files, under other names where it does not hold."""
-    from mgcaffe.tools.convert.proof import table, write_json
+    from mgcaffe.tools.convert.proof import document, table, write_json
 
     if found is None:
         _write(net, output, flags, "not compared with it (--no_check)")
@@ -245,7 +245,7 @@ def _finish(net: NetParameter, found: list[Difference] | None, output: Path, fla
         return EXIT_OK
     print(table(found))
     if flags.json:
-        write_json(found, Path(flags.json))
+        write_json(document(found), Path(flags.json))
     worst = found[0]
     if worst.largest_relative <= flags.tolerance:
         count = f"{len(found)} blob{'s' * (len(found) != 1)}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from mgcaffe.engine.net import Net
+from mgcaffe.engine.weights.by_name import layers_as_saved
 from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.engine.weights.hdf5 import save_hdf5
 from mgcaffe.errors import UsageError
 from mgcaffe.prototxt import write_text
 from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.caffe_training import CaffeTraining
 from mgcaffe.tools.convert.formats import Opened
 from mgcaffe.tools.convert.model import Model, read_model
 from mgcaffe.tools.model import apply_input_shapes
@@ -17,6 +19,8 @@ from mgcaffe.tools.model import apply_input_shapes
 
 class CaffeFiles(Opened):
     """A prototxt and, as a second word, its weights, binary or HDF5."""
+
+    trains = True
 
     def model(self) -> Model:
         """Return the net and where its weights are."""
@@ -29,6 +33,13 @@ class CaffeFiles(Opened):
     def side(self) -> CaffeSide:
         """Return the net as something that runs."""
         return CaffeSide(self.net)
+
+    def training(self) -> CaffeTraining:
+        """Return the net as something that computes a training step."""
+        model = self.source
+        if model.weights is None:  # those of the fillers, as `net` has them
+            model = Model(model.source, layers_as_saved(self.net.layers))
+        return CaffeTraining(model)
 
     def name_of(self, value: str) -> str | None:
         """Return the value's own name."""

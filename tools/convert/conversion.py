@@ -6,8 +6,11 @@ import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
 from mgcaffe.prototxt.whole_files import flush_folder
@@ -15,8 +18,9 @@ from mgcaffe.tools.convert.allowances import check_allowances
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
 from mgcaffe.tools.convert.format_tables import open_model, split_models, writer_of
-from mgcaffe.tools.convert.formats import Opened, Options, Writer
-from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, seeded_inputs, table
+from mgcaffe.tools.convert.formats import CAFFE, Opened, Options, Writer
+from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, document, seeded_inputs, table
+from mgcaffe.tools.convert.training_step import CannotTrain, TrainingSide, TrainingStep, compare_steps
 
 _UNPROVEN = ".unproven"
 NOT_CHECKED = "not compared with its source (--no_check)"
@@ -31,21 +35,35 @@ class Result:
         differences: how far apart the sides are, the worst blob first; empty where nothing was compared.
         tolerance: the largest relative difference that is accepted.
         notes: what else the user should know.
+        training: how far apart the training steps are; None where they were not compared.
     """
 
     files: tuple[Path, ...]
     differences: tuple[Difference, ...]
     tolerance: float = TOLERANCE
     notes: tuple[str, ...] = ()
+    training: TrainingStep | None = None
 
     @property
-    def holds(self) -> bool:
+    def values_hold(self) -> bool:
         """Whether every blob is within the tolerance."""
         return not self.differences or self.differences[0].largest_relative <= self.tolerance
 
+    @property
+    def holds(self) -> bool:
+        """Whether every blob is within the tolerance, and the training step, if there is one, within its own."""
+        return self.values_hold and (self.training is None or self.training.holds)
+
+    def document(self) -> dict[str, Any]:
+        """Return what was compared as JSON has it; null stands for a training step that was not."""
+        step = None if self.training is None else self.training.document()
+        return {**document(self.differences), "training_step": step}
+
     def __str__(self) -> str:
-        """Return the notes, the table of the worst blobs, and what was written."""
+        """Return the notes, the table of the worst blobs, the training step, and what was written."""
         lines = [*self.notes, *([table(self.differences)] if self.differences else [])]
+        if self.training is not None:
+            lines.append(str(self.training))
         return "\n".join([*lines, *(f"wrote {path}" for path in self.files)])
 
 
@@ -90,10 +108,12 @@ def convert(
     notes = _notes(opened)
     with _built_aside(finals) as building:
         writer.write(opened, building, options)
-        differences = _prove(opened, writer, building, options) if check else ()
-        result = Result(finals, tuple(differences), tolerance, (*notes, *([] if check else [NOT_CHECKED])))
+        if check:
+            result = _prove(opened, writer, building, Result(finals, (), tolerance, notes))
+        else:
+            result = Result(finals, (), tolerance, (*notes, NOT_CHECKED))
         if not result.holds:
-            return Result(tuple(building), result.differences, tolerance, notes)
+            return replace(result, files=tuple(building))
         _publish(building, finals)
     return result
 
@@ -143,20 +163,56 @@ def _paired_outputs(one: Side, other: Side) -> dict[str, str]:
     return dict(zip(one.outputs, other.outputs, strict=True))
 
 
-def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], options: Options) -> list[Difference]:
+def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result) -> Result:
     """Run both sides and compare them; the source's net is dropped before the other side needs memory."""
-    net = opened.net
+    options, net = opened.options, opened.net
     names = {value: opened.name_of(value) for row in value_names(net) for value in row}
     inputs = fitting_inputs(net, options.seed)
     fed = {opened.name_of(name) or name: value for name, value in inputs.items()}
     side = opened.side()
+    outputs = [name for theirs in side.outputs for name, its in names.items() if its == theirs]
+    shapes = [(name, tuple(net.blobs[name].shape)) for name in outputs if name in net.blobs]
     del net
     opened.close()
     ours = side.run(fed)
     del side
     gc.collect()  # a net's parts point at each other
     theirs = writer.side(paths, options).run(inputs)
-    return compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
+    found = compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
+    result = replace(result, differences=tuple(found))
+    if not result.values_hold:
+        return result
+    del ours, theirs
+    gc.collect()
+    try:
+        return replace(result, training=_train(opened, writer, paths, inputs, shapes))
+    except CannotTrain as error:
+        return replace(result, notes=(*result.notes, f"the training step was not compared: {error}"))
+
+
+def _train(
+    opened: Opened,
+    writer: Writer,
+    paths: Sequence[Path],
+    inputs: Mapping[str, np.ndarray],
+    outputs: Sequence[tuple[str, tuple[int, ...]]],
+) -> TrainingStep | None:
+    """Compare a training step of both sides; None where one of the formats says nothing of training.
+
+    Between Caffe's own forms there is nothing to compare: the same code would train both.
+    """
+    train = writer.training
+    if train is None or not opened.trains or (isinstance(opened, CaffeFiles) and writer.name == CAFFE):
+        return None
+    scores = next((each for each in outputs if len(each[1]) > 1 and each[1][1] > 1), None)
+    if scores is None:
+        raise CannotTrain("no output has a score for each of several classes (N x C ...)")
+
+    def theirs() -> TrainingSide:
+        opened.forget()
+        return train(paths, opened.options)
+
+    return compare_steps(opened.training, theirs, inputs, scores, opened.options.seed)
 
 
 def _words(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:

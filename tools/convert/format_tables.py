@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mgcaffe.errors import UsageError
-from mgcaffe.tools.convert.formats import WEIGHTS_ENDINGS, Opened, Options, Reader, Writer, ending_of
+from mgcaffe.tools.convert.formats import CAFFE, WEIGHTS_ENDINGS, Opened, Options, Reader, Writer, ending_of
 
 if TYPE_CHECKING:
     from mgcaffe.tools.convert.proof import Side
+    from mgcaffe.tools.convert.training_step import TrainingSide
 
 
 _SAMPLE = 4096
@@ -44,10 +45,16 @@ def _write_caffe(opened: Opened, paths: Sequence[Path], options: Options) -> Non
     write_caffe(opened.net, opened.source, *paths)
 
 
-def _run_caffe(paths: Sequence[Path], options: Options) -> Side:
-    from mgcaffe.tools.convert.caffe_files import CaffeFiles
+def _written_caffe(paths: Sequence[Path], options: Options) -> Opened:
+    return _open_caffe([str(path) for path in paths], Options(seed=options.seed))
 
-    return CaffeFiles([str(path) for path in paths], Options(seed=options.seed)).side()
+
+def _run_caffe(paths: Sequence[Path], options: Options) -> Side:
+    return _written_caffe(paths, options).side()
+
+
+def _train_caffe(paths: Sequence[Path], options: Options) -> TrainingSide:
+    return _written_caffe(paths, options).training()
 
 
 def _caffe_paths(path: Path) -> Sequence[Path]:
@@ -108,12 +115,12 @@ READERS: list[Reader] = [
         " ([converting_pytorch.md](converting_pytorch.md))",
     ),
     # Last: a net may be called anything.
-    Reader("Caffe", "NET.prototxt WEIGHTS.caffemodel", lambda words: True, _open_caffe),
+    Reader(CAFFE, "NET.prototxt WEIGHTS.caffemodel", lambda words: True, _open_caffe),
 ]
 WRITERS: list[Writer] = [
     Writer("ONNX", (".onnx",), lambda path: (path,), _write_onnx, _run_onnx),
     Writer("PyTorch", (".py", ".pt2"), _torch_paths, _write_torch, _run_torch),
-    Writer("Caffe", (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe),
+    Writer(CAFFE, (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe, _train_caffe),
 ]
 
 

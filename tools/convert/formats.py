@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from mgcaffe.engine.net import Net
     from mgcaffe.tools.convert.model import Model
     from mgcaffe.tools.convert.proof import Side
+    from mgcaffe.tools.convert.training_step import TrainingSide
 
 Shapes = Sequence[tuple[str, tuple[int, ...]]]
 
 WEIGHTS_ENDINGS = (".caffemodel", ".caffemodel.h5", ".h5")
 """What the names of weight files end with."""
+CAFFE = "Caffe"
+"""The name of the format of nets in prototxt and their weights."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,12 @@ class Opened:
     Args:
         words: the names that the user gave for it.
         options: see there.
+
+    Attributes:
+        trains: whether it has a `training` step.
     """
+
+    trains = False
 
     def __init__(self, words: Sequence[str], options: Options) -> None:
         self.words = list(words)
@@ -83,6 +91,15 @@ class Opened:
         """Give the memory of the net back; it would be built again where it is asked for."""
         self.__dict__.pop("net", None)
         gc.collect()  # a net's parts point at each other
+
+    def training(self) -> TrainingSide:
+        """Return it as something that computes a training step, where `trains` says that there is such a thing."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Give all memory back; nothing is asked of it any more."""
+        self.__dict__ = {"words": self.words, "options": self.options}
+        gc.collect()
 
     def name_of(self, value: str) -> str | None:
         """Return what the model calls a value of the net (`value_names`); None where it has none such."""
@@ -118,6 +135,7 @@ class Writer:
         files: all files that are written where the user names one of them; the one that is opened first comes first.
         write: writes a model to these files; called with other names than the final ones.
         side: runs what was written.
+        training: computes a training step of it; None where the format says nothing of training.
     """
 
     name: str
@@ -125,6 +143,7 @@ class Writer:
     files: Callable[[Path], Sequence[Path]]
     write: Callable[[Opened, Sequence[Path], Options], None]
     side: Callable[[Sequence[Path], Options], Side]
+    training: Callable[[Sequence[Path], Options], TrainingSide] | None = None
 
 
 def ending_of(name: str, endings: Sequence[str]) -> str | None:

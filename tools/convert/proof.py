@@ -18,6 +18,7 @@ TOLERANCE = 1e-4
 """The largest relative difference that a proof accepts unless it is given another."""
 _SHOWN = 10
 """How many blobs the table of a proof shows at most."""
+_CHUNK = 1 << 18
 
 
 class Side(Protocol):
@@ -81,47 +82,84 @@ def compare(
         mine, its = ours[name], theirs[other]
         if mine.shape != its.shape:
             raise DataError(f"blob '{name}' has shape {mine.shape}, and '{other}' on the other side {its.shape}")
-        found.append(_difference(name, mine, its))
+        found.append(difference(name, mine, its))
     if not found:
         raise DataError("the two sides have no blob in common that could be compared")
     return sorted(found, key=lambda each: -each.largest_relative)
 
 
-def _difference(name: str, mine: np.ndarray, its: np.ndarray) -> Difference:
-    mine, its = mine.astype(np.float64), its.astype(np.float64)
-    same = (mine == its) | (np.isnan(mine) & np.isnan(its))
-    apart = np.where(same, 0.0, np.abs(np.where(same, 0.0, mine) - np.where(same, 0.0, its)))
-    absolute = float(apart.max(initial=0.0))
-    if np.isnan(absolute):
-        absolute = float("inf")
-    scale = max(float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) for values in (mine, its))
-    relative = absolute / scale if scale else absolute
-    return Difference(name, absolute, relative if absolute else 0.0)
+@dataclass
+class Measure:
+    """How far apart two arrays are that come a part at a time.
+
+    Attributes:
+        apart: the largest difference of two values so far.
+        largest: the largest finite value of either.
+    """
+
+    apart: float = 0.0
+    largest: float = 0.0
+
+    def add(self, mine: np.ndarray, its: np.ndarray) -> None:
+        """Add parts of one size; they are looked at a few megabytes at a time."""
+        one, two = mine.reshape(-1), its.reshape(-1)
+        for start in range(0, one.size, _CHUNK):
+            self._add(*(values[start : start + _CHUNK].astype(np.float64) for values in (one, two)))
+
+    def _add(self, mine: np.ndarray, its: np.ndarray) -> None:
+        same = (mine == its) | (np.isnan(mine) & np.isnan(its))
+        apart = float(
+            np.where(same, 0.0, np.abs(np.where(same, 0.0, mine) - np.where(same, 0.0, its))).max(initial=0.0)
+        )
+        self.apart = max(self.apart, math.inf if math.isnan(apart) else apart)
+        for values in (mine, its):
+            self.largest = max(self.largest, float(np.abs(values[np.isfinite(values)]).max(initial=0.0)))
+
+    def difference(self, name: str, scale: float | None = None) -> Difference:
+        """Return it under a name, relative to the largest value or to another scale; absolute where that is 0."""
+        scale = self.largest if scale is None else scale
+        return Difference(name, self.apart, self.apart / scale if scale else self.apart)
 
 
-def table(differences: Sequence[Difference]) -> str:
-    """Return the worst blobs as a table."""
-    rows = [
-        (each.name, f"{each.largest_absolute:.2e}", f"{each.largest_relative:.2e}") for each in differences[:_SHOWN]
-    ]
-    text = format_table(("blob", "absolute", "relative"), rows, right=("absolute", "relative"))
+def difference(name: str, mine: np.ndarray, its: np.ndarray) -> Difference:
+    """Return how far apart two arrays of one size are."""
+    measure = Measure()
+    measure.add(mine, its)
+    return measure.difference(name)
+
+
+def table(differences: Sequence[Difference], what: str = "blob", most: int = _SHOWN) -> str:
+    """Return the worst ones as a table.
+
+    Args:
+        differences: the worst first.
+        what: they are differences of.
+        most: how many lines it has.
+    """
+    rows = [(each.name, f"{each.largest_absolute:.2e}", f"{each.largest_relative:.2e}") for each in differences[:most]]
+    text = format_table((what, "absolute", "relative"), rows, right=("absolute", "relative"))
     left = len(differences) - len(rows)
     return f"{text}\n({left} more are closer)" if left else text
 
 
+def rows_of(differences: Sequence[Difference]) -> list[dict[str, Any]]:
+    """Return differences as JSON has them; null stands for one that is infinite."""
+    return [{key: None if value == math.inf else value for key, value in asdict(each).items()} for each in differences]
+
+
 def document(differences: Sequence[Difference]) -> dict[str, Any]:
-    """Return what was compared as JSON has it; null stands for a difference that is infinite."""
-    blobs = [{key: None if value == math.inf else value for key, value in asdict(each).items()} for each in differences]
+    """Return what was compared as JSON has it."""
+    blobs = rows_of(differences)
     return {"largest_relative": blobs[0]["largest_relative"], "blobs": blobs}
 
 
-def write_json(differences: Sequence[Difference], path: Path) -> None:
-    """Write what was compared.
+def write_json(found: Mapping[str, Any], path: Path) -> None:
+    """Write what was compared, as `document` gives it.
 
     Raises:
         EngineError: (exit code 73) the file cannot be written.
     """
     try:
-        path.write_text(json.dumps(document(differences), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None

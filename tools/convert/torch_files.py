@@ -13,10 +13,13 @@ from mgcaffe.tools.convert.formats import Opened
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
 from mgcaffe.tools.convert.torch_in.program import load_program
 from mgcaffe.tools.convert.torch_side import TorchSide
+from mgcaffe.tools.convert.torch_training import TorchTraining
 
 
 class TorchModule(Opened):
     """`FILE.py:FUNCTION`, `package.module:FUNCTION` or `FILE.pt2`."""
+
+    trains = True
 
     @cached_property
     def program(self) -> ExportedProgram:
@@ -38,6 +41,12 @@ class TorchModule(Opened):
             return TorchSide(self.program, {value: blob for blob, value in self.source.names.items()})
         except NetError:
             return TorchSide(self.program)
+
+    def training(self) -> TorchTraining:
+        """Return the program as something that computes a training step."""
+        source = self.source
+        assert isinstance(source, TorchModel)
+        return TorchTraining(self.program, source.names, source.parameters)
 
     def name_of(self, value: str) -> str | None:
         """Return the value's own name, which `side` uses too."""

@@ -1,4 +1,4 @@
-"""An exported program as one side of a proof, and one training step of it beside one of ours."""
+"""An exported program as one side of a proof."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 
 from mgcaffe.tools.convert.torch_in.importer import constants_of
-from mgcaffe.tools.convert.torch_in.operation import arguments_of, operator_name, shape_of
+from mgcaffe.tools.convert.torch_in.operation import shape_of
 
 
 class TorchSide:
@@ -71,53 +71,6 @@ class _Recorder(Interpreter):
         if n.op == "call_function" and isinstance(value, torch.Tensor):
             self.values[n.name] = value.detach().clone().contiguous().numpy()
         return value
-
-
-class _Trained(Interpreter):
-    """Normalizes by the batch's statistics, with every number as a prototxt holds it: float32."""
-
-    def run_node(self, n: Node) -> Any:
-        """Run a node; BatchNorm as in training mode, its averages left as they are."""
-        if n.op != "call_function" or not hasattr(n.target, "_schema"):
-            return super().run_node(n)
-        mapped: Any = self.map_nodes_to_values(arguments_of(n), n)
-        given: dict[str, Any] = {
-            name: float(np.float32(each)) if isinstance(each, float) else each for name, each in mapped.items()
-        }
-        if operator_name(n) == "batch_norm" and given["running_mean"] is not None:
-            given["training"] = True
-            given["running_mean"], given["running_var"] = given["running_mean"].clone(), given["running_var"].clone()
-        if operator_name(n) == "hardsigmoid":  # whose backward in PyTorch multiplies by float32's 1/6, also in float64
-            return torch.relu_(given["self"] + 3).clamp(max=6) / 6
-        schema = n.target._schema
-        ordered = [given.pop(each.name) for each in schema.arguments if not each.kwarg_only]
-        return self.call_function(n.target, tuple(ordered), given)
-
-
-def training_step(
-    program: ExportedProgram, inputs: Mapping[str, np.ndarray], labels: np.ndarray
-) -> tuple[float, dict[str, np.ndarray]]:
-    """Compute one training step in float64: BatchNorm by the batch, dropout off, softmax loss of the first output.
-
-    Args:
-        program: made by torch.export in evaluation mode.
-        inputs: by the names of their nodes.
-        labels: one class an item.
-
-    Returns:
-        The loss, and the gradients of all parameters by their names in the module's `state_dict`.
-    """
-    leaves: dict[str, torch.Tensor] = {}
-    values: dict[str, torch.Tensor] = {}
-    for placeholder, constant in constants_of(program).items():
-        values[placeholder] = _as(constant.tensor.detach(), torch.float64).clone()
-        if constant.trained:
-            leaves[constant.name] = values[placeholder].requires_grad_()
-    values.update({name: _as(torch.from_numpy(each), torch.float64).clone() for name, each in inputs.items()})
-    outputs = _Trained(program.graph_module).run(*_in_order(program, values))
-    loss = torch.nn.functional.cross_entropy(outputs[0].flatten(1), torch.from_numpy(labels).long())
-    loss.backward()
-    return float(loss.detach()), {name: leaf.grad.numpy() for name, leaf in leaves.items() if leaf.grad is not None}
 
 
 def _as(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

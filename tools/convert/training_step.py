@@ -1,94 +1,176 @@
-"""One training step of a converted net, to be compared with that of the model that it was made from."""
+"""One training step of both sides of a conversion in float64: the second half of the proof, for nets that train.
+
+The loss is the softmax loss of one output and seeded labels; BatchNorm normalizes by the batch, dropout is off.
+Gradients belong to a layer and the number of its parameter, as in a caffemodel. Those of the first side wait in a file,
+so that only one of the two nets is in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
 
 import numpy as np
-import torch
 
-from mgcaffe.engine.layer import TRAIN
-from mgcaffe.engine.layers.input import Input
-from mgcaffe.engine.net import Net
 from mgcaffe.errors import DataError
-from mgcaffe.prototxt import NetParameter
-from mgcaffe.prototxt.files import net_source
-from mgcaffe.tools.convert.model import Model
+from mgcaffe.tools.convert.proof import Difference, Measure, difference, rows_of, table
+
+TOLERANCE = 1e-9
+"""The largest relative difference of a gradient, or of the losses, that is accepted."""
+_SHOWN = 5
+_CHUNK = 1 << 20
+
+Place = tuple[str, int]
+Take = Callable[[Place, np.ndarray], None]
 
 
-def caffe_training_step(
-    model: Model, inputs: Mapping[str, np.ndarray], labels: np.ndarray, *, output: str
-) -> tuple[float, dict[tuple[str, int], np.ndarray]]:
-    """Compute one training step in float64: BatchNorm by the batch, dropout off, softmax loss of an output.
+class CannotTrain(Exception):
+    """There is no training step that could be compared; says why."""
 
-    Args:
-        model: a deploy net with weights in a NetParameter or a file.
-        inputs: by blob.
-        labels: one class an item.
-        output: the blob of the scores.
 
-    Returns:
-        The loss, and the gradients of all parameters that are trained, by layer and number of the blob.
+class TrainingSide(Protocol):
+    """A model that can compute a training step."""
+
+    def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
+        """Compute the loss, and the gradients of all parameters that are trained; called once.
+
+        Args:
+            inputs: by the names that the net has for them.
+            labels: for scores of shape (N, C, ...) whole numbers below C of shape (N, ...).
+            output: what the net calls the scores.
+            take: is given each gradient in float64, by layer and number, and is done with it when it returns.
+
+        Returns:
+            The loss.
+
+        Raises:
+            CannotTrain: it has none.
+        """
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """How far apart two training steps are.
+
+    Attributes:
+        losses: of the model that was converted, and of the result.
+        gradients: called layer/number, the worst first; relative to the largest gradient of the layer, since a bias
+            that a later normalization takes out again has a gradient of 0 but for rounding.
     """
-    source = net_source(_with_loss(model.source.param, len(labels), output), file=model.source.path)
-    net = Net(source.param, sources=source, phase=TRAIN, dtype=torch.float64, seed=0)
-    model.copy_weights(net)
-    values = {**inputs, "label": labels}
-    for node in net.nodes:
-        if isinstance(node.layer, Input):
-            node.layer.values = [torch.from_numpy(values[blob.name]).to(net.dtype) for blob in node.tops]
-    net.clear_param_diffs()
-    loss = net.forward_backward()
-    gradients = {
-        (layer.name, number): parameter.dense_diff().numpy().copy()
-        for layer in net.layers
-        for number, parameter in enumerate(layer.parameters)
-        if parameter.wanted
-    }
-    net.close()
-    return loss, gradients
+
+    losses: tuple[float, float]
+    gradients: tuple[Difference, ...]
+
+    @property
+    def loss_apart(self) -> float:
+        """The relative difference of the losses."""
+        one, two = map(np.asarray, self.losses)
+        return difference("loss", one, two).largest_relative
+
+    @property
+    def largest_relative(self) -> float:
+        """The largest relative difference of the losses and of the gradients."""
+        return max(self.loss_apart, *(each.largest_relative for each in self.gradients))
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is accepted."""
+        return self.largest_relative <= TOLERANCE
+
+    def __str__(self) -> str:
+        """Return the losses and the worst gradients as text."""
+        one, two = (f"{loss:.10g}" for loss in self.losses)
+        head = f"one training step in float64: losses {one} and {two}, relative difference {self.loss_apart:.2e}"
+        return f"{head}\n{table(self.gradients, 'gradient', _SHOWN)}"
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it; null stands for what is not finite."""
+        loss = [each if math.isfinite(each) else None for each in self.losses]
+        worst = self.largest_relative
+        return {
+            "loss": loss,
+            "largest_relative": worst if math.isfinite(worst) else None,
+            "gradients": rows_of(self.gradients),
+        }
 
 
-def _with_loss(net: NetParameter, count: int, output: str) -> NetParameter:
-    """Return the net with labels and a loss, and without dropout."""
-    result = NetParameter()
-    result.CopyFrom(net)
-    for layer in result.layer:
-        if layer.type == "Dropout":
-            layer.dropout_param.dropout_ratio = 0
-    label = result.layer.add(name="label", type="Input", top=["label"])
-    label.input_param.shape.add(dim=[count])
-    result.layer.add(name="loss", type="SoftmaxWithLoss", bottom=[output, "label"], top=["loss"])
-    return result
+def compare_steps(
+    ours: Callable[[], TrainingSide],
+    theirs: Callable[[], TrainingSide],
+    inputs: Mapping[str, np.ndarray],
+    scores: tuple[str, tuple[int, ...]],
+    seed: int = 0,
+) -> TrainingStep:
+    """Compute a training step of both sides, one after the other, and compare loss and gradients.
 
-
-def largest_difference(
-    ours: Mapping[tuple[str, int], np.ndarray],
-    theirs: Mapping[str, np.ndarray],
-    names: Mapping[tuple[str, int], str],
-) -> float:
-    """Return the largest difference of two gradients, over the largest value of all gradients of the same layer.
-
-    (A bias that a later normalization takes out again has a gradient of 0 but for rounding, so its own largest value
-    is no scale.)
+    A gradient that one side lacks counts as zeros: a parameter that is frozen, or that the loss does not depend on.
 
     Args:
-        ours: by layer and number of the blob; shapes may differ from those of `theirs`.
-        theirs: by name.
-        names: their name for each of ours.
+        ours, theirs: make the sides; the first one is dropped before the second is made.
+        inputs: by the names that the net has for them.
+        scores: name and shape (N, C, ...) of the output that the loss is of.
+        seed: of the labels.
 
     Raises:
-        DataError: one side has a gradient that the other has not.
+        CannotTrain: one of them has no such step, or nothing in it is trained.
+        DataError: a gradient has another size on the other side.
     """
-    unmatched = theirs.keys() ^ {names.get(place, str(place)) for place in ours}
-    if unmatched:
-        raise DataError(f"only one side has gradients of {', '.join(sorted(unmatched))}")
-    scales: dict[str, float] = {}
-    apart: dict[str, float] = {}
-    for place, values in ours.items():
-        other, layer = theirs[names[place]].reshape(-1), place[0]
-        one = values.reshape(-1)
-        largest = max(float(np.abs(each).max(initial=0)) for each in (one, other))
-        scales[layer] = max(scales.get(layer, 0), largest)
-        apart[layer] = max(apart.get(layer, 0), float(np.abs(one - other).max(initial=0)))
-    return max((apart[layer] / scale if scale else apart[layer] for layer, scale in scales.items()), default=0.0)
+    output, shape = scores
+    labels = np.random.default_rng(seed + 2).integers(0, shape[1], (shape[0], *shape[2:])).astype(np.float32)
+    with tempfile.TemporaryFile(prefix="mgcaffe-") as file:
+        gradients = _Gradients(file)
+        first = ours().step(inputs, labels, output, gradients.keep)
+        second = theirs().step(inputs, labels, output, gradients.compare)
+        found = gradients.differences()
+    if not found:
+        raise CannotTrain("no parameter is trained")
+    return TrainingStep((first, second), tuple(found))
+
+
+class _Gradients:
+    """The gradients of one side in a file, and how far those of the other are from them.
+
+    Args:
+        file: empty, for reading and writing.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._kept: dict[Place, tuple[int, int]] = {}
+        self._measures: dict[Place, Measure] = {}
+
+    def keep(self, place: Place, values: np.ndarray) -> None:
+        """Write the first side's."""
+        self._kept[place] = (self._file.seek(0, 2), values.size)
+        self._file.write(np.ascontiguousarray(values, np.float64).reshape(-1).view(np.uint8).data)
+
+    def compare(self, place: Place, values: np.ndarray) -> None:
+        """Compare the second side's."""
+        offset, count = self._kept.get(place, (None, values.size))
+        if count != values.size:
+            raise DataError(f"gradient {place[0]}/{place[1]} has {count} values, on the other side {values.size}")
+        measure, flat = Measure(), values.reshape(-1)
+        for start in range(0, count, _CHUNK):
+            part = flat[start : start + _CHUNK]
+            measure.add(np.zeros(part.size) if offset is None else self._read(offset, start, part.size), part)
+        self._measures[place] = measure
+
+    def _read(self, offset: int, start: int, count: int) -> np.ndarray:
+        self._file.seek(offset + 8 * start)
+        return np.frombuffer(self._file.read(8 * count), np.float64)
+
+    def differences(self) -> list[Difference]:
+        """Return all of them, the worst first."""
+        for place in self._kept.keys() - self._measures.keys():
+            self.compare(place, np.zeros(self._kept[place][1]))
+        scales: dict[str, float] = {}
+        for (layer, _), measure in self._measures.items():
+            scales[layer] = max(scales.get(layer, 0.0), measure.largest)
+        found = [
+            measure.difference(f"{layer}/{number}", scales[layer])
+            for (layer, number), measure in self._measures.items()
+        ]
+        return sorted(found, key=lambda each: -each.largest_relative)

@@ -10,7 +10,7 @@ from mgcaffe.errors import DataError, EngineError, UsageError
 from mgcaffe.prototxt.files import parse_net
 from mgcaffe.tools.convert.caffe_side import CaffeSide, value_names
 from mgcaffe.tools.convert.model import Model, read_model
-from mgcaffe.tools.convert.proof import Difference, compare, seeded_inputs, table, write_json
+from mgcaffe.tools.convert.proof import Difference, compare, document, seeded_inputs, table, write_json
 
 NET = """
 name: "small"
@@ -93,7 +93,7 @@ def test_shapes_that_differ_and_nothing_in_common_are_refused():
 
 
 def test_the_figures_are_written_as_json(tmp_path):
-    write_json([Difference("a", 1.0, 0.25), Difference("b", 0.0, 0.0)], tmp_path / "proof.json")
+    write_json(document([Difference("a", 1.0, 0.25), Difference("b", 0.0, 0.0)]), tmp_path / "proof.json")
     assert json.loads((tmp_path / "proof.json").read_text()) == {
         "largest_relative": 0.25,
         "blobs": [
@@ -102,4 +102,4 @@ def test_the_figures_are_written_as_json(tmp_path):
         ],
     }
     with pytest.raises(EngineError, match="cannot write"):
-        write_json([Difference("a", 0.0, 0.0)], tmp_path / "none" / "proof.json")
+        write_json(document([Difference("a", 0.0, 0.0)]), tmp_path / "none" / "proof.json")

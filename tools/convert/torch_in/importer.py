@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,17 @@ def constants_of(program: ExportedProgram) -> dict[str, Constant]:
     return found
 
 
+def constant_values(nodes: Iterable[Node], given: Mapping[Node, torch.Tensor]) -> dict[Node, Any]:
+    """Return the values of all nodes that depend on these constants alone, computed with PyTorch, and the constants."""
+    computed: dict[Node, Any] = dict(given)
+    for node in nodes:
+        if node.op != "call_function" or not _is_repeatable(node) or not computed.keys() >= set(node.all_input_nodes):
+            continue
+        arguments = torch.fx.map_arg((node.args, node.kwargs), computed.__getitem__)
+        computed[node] = node.target(*arguments[0], **arguments[1])
+    return computed
+
+
 def import_program(program: ExportedProgram, *, name: str, file: str) -> TorchModel:
     """Return the net that computes what an exported program does in evaluation mode.
 
@@ -103,23 +114,17 @@ class _Import:
 
     def _compute_constants(self) -> None:
         """Compute what depends on no input and on no parameter that is trained, with PyTorch."""
-        computed: dict[Node, Any] = {
+        given = {
             node: value.tensor.detach()
             for node, value in self.known.items()
             if isinstance(value, Constant) and not value.trained
         }
-        for node in self.nodes:
-            if (
-                node.op != "call_function"
-                or not _is_repeatable(node)
-                or not computed.keys() >= set(node.all_input_nodes)
-            ):
+        for node, value in constant_values(self.nodes, given).items():
+            if node in given:
                 continue
-            arguments = torch.fx.map_arg((node.args, node.kwargs), computed.__getitem__)
-            computed[node] = node.target(*arguments[0], **arguments[1])
             self.done.add(node)
-            if isinstance(computed[node], torch.Tensor):
-                self.known[node] = Constant(computed[node])
+            if isinstance(value, torch.Tensor):
+                self.known[node] = Constant(value)
 
     def _refuse_unknown(self) -> None:
         """Refuse the first operator that the table lacks, and count all of them."""

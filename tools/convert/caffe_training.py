@@ -1,0 +1,93 @@
+"""The training step of a net of ours, to be compared with that of the model on the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from mgcaffe.engine.graph.node import Node
+from mgcaffe.engine.layer import TRAIN
+from mgcaffe.engine.layers.input import Input
+from mgcaffe.engine.net import Net
+from mgcaffe.errors import EngineError
+from mgcaffe.prototxt import NetParameter
+from mgcaffe.prototxt.files import net_source
+from mgcaffe.tools.convert.model import Model
+from mgcaffe.tools.convert.training_step import CannotTrain, Take
+
+# Two values become 1 and -1 whatever they are, so that gradients are left over from a subtraction; one becomes 0.
+_LEAST_NORMALIZED = 3
+
+
+class CaffeTraining:
+    """A deploy net, given a loss; see `training_step.TrainingSide`.
+
+    Args:
+        model: the net with its weights.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
+        """Compute the step in float64; gradients are those of the layers that learn.
+
+        Raises:
+            CannotTrain: the net cannot be trained as it is, or BatchNorm has too few values to normalize by.
+        """
+        param, label = _with_loss(self._model.source.param, labels.shape, output)
+        try:
+            source = net_source(param, file=self._model.source.path)
+            net = Net(param, sources=source, phase=TRAIN, dtype=torch.float64, seed=0, keep_blobs=False)
+        except EngineError as error:
+            raise CannotTrain(error.message) from None
+        try:
+            _check_normalized(net.nodes)
+            self._model.copy_weights(net)
+            values = {**inputs, label: labels}
+            for node in net.nodes:
+                if isinstance(node.layer, Input):
+                    node.layer.values = [torch.from_numpy(values[blob.name]).to(net.dtype) for blob in node.tops]
+            net.clear_param_diffs()
+            loss = net.forward_backward()
+            for layer in net.layers:
+                for number, parameter in enumerate(layer.parameters):
+                    if parameter.wanted and parameter.owner is None:
+                        take((layer.name, number), parameter.diff.numpy())
+            return loss
+        finally:
+            net.close()
+
+
+def _with_loss(net: NetParameter, shape: Sequence[int], output: str) -> tuple[NetParameter, str]:
+    """Return the net with a loss and without dropout, and what the labels are called."""
+    result = NetParameter()
+    result.CopyFrom(net)
+    used = {layer.name for layer in net.layer} | {top for layer in net.layer for top in layer.top}
+    label, loss = (_free(name, used) for name in ("label", "loss"))
+    for layer in result.layer:
+        if layer.type == "Dropout":
+            layer.dropout_param.dropout_ratio = 0
+    result.layer.add(name=label, type="Input", top=[label]).input_param.shape.add(dim=shape)
+    result.layer.add(name=loss, type="SoftmaxWithLoss", bottom=[output, label], top=[loss])
+    return result, label
+
+
+def _free(name: str, used: set[str]) -> str:
+    while name in used:
+        name += "_"
+    return name
+
+
+def _check_normalized(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        if node.layer.type == "BatchNorm" and not node.layer.param.batch_norm_param.use_global_stats:
+            shape = node.shapes[0]
+            values = int(np.prod(shape)) // shape[1] if len(shape) > 1 else shape[0]
+            if values < _LEAST_NORMALIZED:
+                raise CannotTrain(
+                    f"layer '{node.layer.name}' would normalize by {values} value(s) a channel; a batch of at least"
+                    f" {_LEAST_NORMALIZED} (--input_shape) allows it"
+                )

@@ -1,0 +1,74 @@
+"""The training step of what `module_files.py` writes, to be compared with that of the net that it was made of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mgcaffe.errors import describe_exception
+from mgcaffe.tools.convert.module_side import read_side
+from mgcaffe.tools.convert.training_step import CannotTrain, Place, Take
+
+
+class ModuleTraining:
+    """A Python file with its weights beside it; see `training_step.TrainingSide`.
+
+    Args:
+        path: the Python file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
+        """Compute the step of the module in training mode and in float64; dropout is off.
+
+        Raises:
+            CannotTrain: PyTorch cannot compute the gradients.
+        """
+        side = read_side(self._path, with_stored_numbers)
+        module = side.module.double().train()
+        for part in module.modules():
+            if isinstance(part, torch.nn.Dropout):
+                part.p = 0.0
+            eps = getattr(part, "eps", None)
+            if isinstance(eps, float):
+                part.eps = _stored(eps)
+        places = side.parameters
+        for name, parameter in module.named_parameters():
+            parameter.register_post_accumulate_grad_hook(partial(_give, places.get(name), take))
+        try:
+            returned = module(*(torch.from_numpy(inputs[name]).double() for name in side.inputs))
+            scores = (returned if isinstance(returned, tuple) else (returned,))[list(side.outputs).index(output)]
+            loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(labels).long())
+            loss.backward()
+        except RuntimeError as error:
+            raise CannotTrain(f"PyTorch cannot compute it: {describe_exception(error).splitlines()[0]}") from None
+        return float(loss.detach())
+
+
+def with_stored_numbers(text: str) -> str:
+    """Return a module's code with numbers as the prototxt's fields hold them: 0.1 is 0.10000000149."""
+    tree = ast.parse(text)
+    net = [node for node in tree.body if isinstance(node, ast.ClassDef)][-1]
+    for node in ast.walk(net):
+        if isinstance(node, ast.Constant) and isinstance(node.value, float):
+            node.value = _stored(node.value)
+    return ast.unparse(tree)
+
+
+def _stored(number: float) -> float:
+    return float(np.float32(number))
+
+
+def _give(place: tuple[Place, bool] | None, take: Take, parameter: torch.Tensor) -> None:
+    """Hand over a gradient in the blob's layout, and do not keep it."""
+    assert parameter.grad is not None
+    if place is not None:
+        take(place[0], (parameter.grad.t() if place[1] else parameter.grad).numpy())
+    parameter.grad = None

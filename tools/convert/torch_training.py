@@ -1,0 +1,108 @@
+"""The training step of an exported program, to be compared with that of a net."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Interpreter, Node
+
+from mgcaffe.tools.convert.torch_in.importer import constant_values, constants_of
+from mgcaffe.tools.convert.torch_in.operation import arguments_of, operator_name
+from mgcaffe.tools.convert.training_step import CannotTrain, Place, Take
+
+
+class TorchTraining:
+    """A program of torch.export, made in evaluation mode; see `training_step.TrainingSide`.
+
+    Args:
+        program: the program.
+        names: the graph's value for each blob of the net.
+        parameters: by layer and number, the name in the module's `state_dict` of each parameter that is trained.
+    """
+
+    def __init__(self, program: ExportedProgram, names: Mapping[str, str], parameters: Mapping[Place, str]) -> None:
+        self._program = program
+        self._names = names
+        # A parameter that layers share belongs to the first of them.
+        self._places = {name: place for place, name in reversed(parameters.items())}
+
+    def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
+        """Compute the step in float64, with every number as a prototxt or caffemodel holds it: float32.
+
+        Raises:
+            CannotTrain: PyTorch cannot compute the gradients, because a value that they need is written over.
+        """
+        program = self._program
+        placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+        fed = {self._names[name]: torch.from_numpy(values).double() for name, values in inputs.items()}
+        fixed: dict[Node, torch.Tensor] = {}
+        for name, constant in constants_of(program).items():
+            tensor = constant.tensor.detach()
+            if not constant.trained:
+                fixed[placeholders[name]] = tensor
+                continue
+            leaf = fed[name] = _held(tensor).requires_grad_()
+            leaf.register_post_accumulate_grad_hook(partial(_give, self._places.get(constant.name), take))
+        computed = constant_values(program.graph.nodes, fixed)
+        held = {node: _held(value) for node, value in computed.items() if isinstance(value, torch.Tensor)}
+        interpreter = _Trained(program.graph_module, held)
+        arguments = [fed.get(name, held.get(node)) for name, node in placeholders.items()]
+        del fed
+        number = list(program.graph_signature.user_outputs).index(self._names[output])
+        try:
+            scores = interpreter.run(*arguments)[number]
+            loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(labels).long())
+            loss.backward()
+        except RuntimeError as error:
+            raise CannotTrain(f"PyTorch cannot compute it: {str(error).splitlines()[0]}") from None
+        return float(loss.detach())
+
+
+class _Trained(Interpreter):
+    """Normalizes by the batch's statistics; numbers in the graph are float32, constants are given.
+
+    Args:
+        module: the graph.
+        held: the values of nodes that depend on nothing that is trained or fed.
+    """
+
+    def __init__(self, module: GraphModule, held: Mapping[Node, torch.Tensor]) -> None:
+        super().__init__(module)
+        self._held = held
+
+    def run_node(self, n: Node) -> Any:
+        """Run a node; BatchNorm as in training mode, its averages left as they are."""
+        if n.op != "call_function" or not hasattr(n.target, "_schema"):
+            return super().run_node(n)
+        if n in self._held:
+            return self._held[n]
+        mapped: Any = self.map_nodes_to_values(arguments_of(n), n)
+        given: dict[str, Any] = {
+            name: float(np.float32(each)) if isinstance(each, float) else each for name, each in mapped.items()
+        }
+        if operator_name(n) == "batch_norm" and given["running_mean"] is not None:
+            given["training"] = True
+            given["running_mean"], given["running_var"] = given["running_mean"].clone(), given["running_var"].clone()
+        if operator_name(n) == "hardsigmoid":  # whose backward in PyTorch multiplies by float32's 1/6, also in float64
+            return torch.relu_(given["self"] + 3).clamp(max=6) / 6
+        schema = n.target._schema
+        ordered = [given.pop(each.name) for each in schema.arguments if not each.kwarg_only]
+        return self.call_function(n.target, tuple(ordered), given)
+
+
+def _held(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what is left of a tensor in float32, as float64 and as a tensor of its own."""
+    return tensor.float().to(torch.float64, copy=True) if tensor.is_floating_point() else tensor
+
+
+def _give(place: Place | None, take: Take, leaf: torch.Tensor) -> None:
+    """Hand over a gradient, and do not keep it."""
+    assert leaf.grad is not None
+    if place is not None:
+        take(place, leaf.grad.numpy())
+    leaf.grad = None
