@@ -1,11 +1,12 @@
 """What a conversion takes: peak memory in units of the model's weights, and seconds, for AlexNet in each direction.
 
-    python benchmarks/convert_memory.py [--only NAME...] [--no_check] [--write]
+    python benchmarks/convert_memory.py [--only NAME...] [--write]
 
-Each direction runs in a process of its own, which first converts a net of a few weights the same way, so that what is
-imported is there. Reported is how far the resident memory then rises at most while AlexNet is converted (Linux counts
-it; pages of files that are mapped are in it), over the bytes of its weights, with the proof unless `--no_check`. Beside
-it are the seconds, and how long the whole command takes, the interpreter's start included.
+Each direction runs in processes of its own, which first convert a net of a few weights the same way, so that what is
+imported is there. Reported is how far the resident memory then rises at most while AlexNet is converted (as Linux
+counts it, with pages of files that are mapped), over the bytes of its weights: with the values of both sides compared,
+and where nets train on both sides also with the training step. Beside it are the seconds of the conversion, and those
+of the whole process of the last column, the interpreter's start and the first conversion included.
 
 `--write` puts the table into benchmarks/results/convert_memory.md.
 """
@@ -13,28 +14,32 @@ it are the seconds, and how long the whole command takes, the interpreter's star
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from mgcaffe.engine.net import Net
-from mgcaffe.prototxt import NetParameter, parse_text, print_text, read_net, write_binary
+from mgcaffe.engine.weights.caffemodel import save_caffemodel
+from mgcaffe.engine.weights.hdf5 import save_hdf5
+from mgcaffe.prototxt import NetParameter, parse_text, print_text, read_net
+from mgcaffe.tools.convert.torch_in.program import load_program
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "benchmarks" / "results" / "convert_memory.md"
-MODULES = '''
+MODULES = """
 import torch
 from torch import nn
 
 
 def alexnet(width=64, hidden=4096, classes=1000):
-    """The layers of torchvision's alexnet."""
     torch.manual_seed(0)
     sizes = [3, width, 3 * width, 6 * width, 4 * width, 4 * width]
     kernels = [(11, 4, 2), (5, 1, 2), (3, 1, 1), (3, 1, 1), (3, 1, 1)]
@@ -50,31 +55,36 @@ def alexnet(width=64, hidden=4096, classes=1000):
     )
 
 
-def tiny():
+def small():
     return alexnet(2, 8, 5)
-'''
-# Run in each process: a tiny net first, then the large one from the memory that it left.
-WORKER = """
+
+
+large = alexnet
+"""
+"""The layers of torchvision's alexnet."""
+# Run in each process. VmHWM, the peak, counts from where a 5 is written.
+WORKER = r"""
 import gc, re, sys, time
 from pathlib import Path
-from mgcaffe.tools.convert.conversion import convert
+from mgcaffe.tools.convert import conversion
 
 def status(field):
-    return int(re.search(rf"^{field}:\\s+(\\d+) kB", Path("/proc/self/status").read_text(), re.M)[1]) * 1024
+    return int(re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)[1]) * 1024
 
-small, large, target, shape, check = sys.argv[1:]
-shape = {"data": tuple(map(int, shape.split(",")))} if shape else None
-check = check == "check"
-convert(small.split(), "small." + target, input_shape=shape, check=check)
+small, large, target, shape, how = sys.argv[1:]
+shape = {"": tuple(map(int, shape.split(",")))} if shape else None
+if how == "values":
+    conversion._train = lambda *arguments: None
+conversion.convert(small.split(), "small." + target, input_shape=shape)
 gc.collect()
 before = status("VmRSS")
-Path("/proc/self/clear_refs").write_text("5")  # VmHWM counts from here
+Path("/proc/self/clear_refs").write_text("5")
 began = time.perf_counter()
-result = convert(large.split(), "large." + target, input_shape=shape, check=check)
-seconds = time.perf_counter() - began
-assert result.holds and bool(result.differences) == check, result
-print("measured", status("VmHWM") - before, seconds)
+result = conversion.convert(large.split(), "large." + target, input_shape=shape)
+print("measured", status("VmHWM") - before, time.perf_counter() - began, result.holds, result.training is not None)
 """
+SHAPE = "1,3,224,224"
+CAFFE, TORCH = "{net}.prototxt {net}.caffemodel", "nets.py:{net}"
 
 
 @dataclass(frozen=True)
@@ -84,8 +94,8 @@ class Direction:
     Attributes:
         name: in the table and for `--only`.
         source: the words of the model; {net} stands for `small` or `large`.
-        target: the ending of what is written.
-        shape: --input_shape.
+        target: how the name of what is written ends.
+        shape: of the input, where the model does not say it.
     """
 
     name: str
@@ -94,62 +104,86 @@ class Direction:
     shape: str = ""
 
 
-PROTOTXT = "{net}.prototxt {net}.caffemodel"
-SHAPE = "1,3,224,224"
 DIRECTIONS = [
-    Direction("Caffe to Caffe", PROTOTXT, "out.prototxt"),
-    Direction("Caffe to HDF5", PROTOTXT, "out.caffemodel.h5"),
+    Direction("Caffe to Caffe", CAFFE, "out.prototxt"),
+    Direction("Caffe to HDF5", CAFFE, "out.caffemodel.h5"),
     Direction("HDF5 to Caffe", "{net}.prototxt {net}.caffemodel.h5", "out.prototxt"),
-    Direction("Caffe to ONNX", PROTOTXT, "onnx"),
-    Direction("PyTorch to Caffe", "nets.py:{net}", "out.prototxt", SHAPE),
+    Direction("Caffe to ONNX", CAFFE, "out.onnx"),
+    Direction("PyTorch to Caffe", TORCH, "out.prototxt", SHAPE),
     Direction("PyTorch (.pt2) to Caffe", "{net}.pt2", "out.prototxt"),
 ]
 
 
 def make_models(folder: Path) -> None:
-    """Write AlexNet and a tiny net in every format that is read."""
-    from mgcaffe.tools.convert.torch_in.program import load_program
-
-    (folder / "nets.py").write_text(MODULES + "\n\nsmall, large = tiny, alexnet\n")
+    """Write AlexNet and a tiny net of the same layers in every format that is read."""
+    (folder / "nets.py").write_text(MODULES)
     deploy = read_net(ROOT / "models" / "alexnet" / "deploy.prototxt")
     deploy.layer[0].input_param.shape[0].dim[0] = 1
     large = print_text(deploy)
-    small = re.sub(r"num_output: \d+", "num_output: 2", large)
-    for name, text in (("small", small), ("large", large)):
+    for name, text in (("small", re.sub(r"num_output: \d+", "num_output: 2", large)), ("large", large)):
         net = Net(parse_text(text, NetParameter), seed=0)
         for parameter in net.parameters:
             torch.nn.init.normal_(parameter.data, std=0.02)
         (folder / f"{name}.prototxt").write_text(text)
-        write_binary(net.to_proto(), folder / f"{name}.caffemodel")
-        from mgcaffe.engine.weights.hdf5 import save_hdf5
-
+        save_caffemodel(net, folder / f"{name}.caffemodel")
         save_hdf5(net, folder / f"{name}.caffemodel.h5")
-        del net
-        torch.export.save(
-            load_program(f"{folder}/nets.py:{name}", tuple(map(int, SHAPE.split(",")))), folder / f"{name}.pt2"
-        )
+        program = load_program(f"{folder}/nets.py:{name}", tuple(map(int, SHAPE.split(","))))
+        torch.export.save(program, folder / f"{name}.pt2")
+        del net, program
 
 
 def weights_of(folder: Path, direction: Direction) -> int:
     """Return the bytes of the weights of the large net."""
-    if direction.source.startswith("nets.py") or direction.source.endswith(".pt2"):
-        return (folder / "large.pt2").stat().st_size
-    return (folder / "large.caffemodel").stat().st_size
+    is_torch = direction.source == TORCH or direction.source.endswith(".pt2")
+    return (folder / ("large.pt2" if is_torch else "large.caffemodel")).stat().st_size
 
 
-def measure(folder: Path, direction: Direction, check: bool) -> tuple[float, float, float]:
-    """Return the memory in units of the weights, the seconds of the conversion and those of the process."""
+def measure(folder: Path, direction: Direction, how: str) -> tuple[float, float, float, bool]:
+    """Return the memory in units of the weights, the seconds of conversion and process, and whether there was a step.
+
+    Args:
+        folder: with the models.
+        direction: which way.
+        how: "values" leaves the training step out.
+    """
     words = [direction.source.format(net=net) for net in ("small", "large")]
-    words += [direction.target, direction.shape, "check" if check else ""]
+    command = [sys.executable, "-c", WORKER, *words, direction.target, direction.shape, how]
     began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER, *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False
-    )
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     whole = time.perf_counter() - began
     if done.returncode:
         raise RuntimeError(f"{direction.name}: {done.stderr}")
-    peak, seconds = done.stdout.split("measured ")[1].split()
-    return int(peak) / weights_of(folder, direction), float(seconds), whole
+    peak, seconds, holds, has_step = done.stdout.split("measured ")[1].split()
+    if holds != "True":
+        raise RuntimeError(f"{direction.name}: the proof does not hold")
+    return int(peak) / weights_of(folder, direction), float(seconds), whole, has_step == "True"
+
+
+def rows(folder: Path, names: list[str]) -> Iterator[str]:
+    """Give the lines of the table."""
+    yield "| direction | memory | seconds | memory, with the training step | seconds | process, seconds |"
+    yield "|---|---|---|---|---|---|"
+    for direction in DIRECTIONS:
+        if direction.name not in names:
+            continue
+        memory, seconds, whole, _ = measure(folder, direction, "values")
+        with_step, longer, longer_whole, has_step = measure(folder, direction, "all")
+        step = f"{with_step:.1f} | {longer:.1f} | {longer_whole:.1f}" if has_step else f"| | {whole:.1f}"
+        yield f"| {direction.name} | {memory:.2f} | {seconds:.1f} | {step} |"
+
+
+def page(table: str) -> str:
+    """Return the page with the table."""
+    return (
+        "# Memory of conversions\n\n"
+        "[converting.md](../../docs/converting.md) describes `engine convert`.\n\n"
+        "```sh\npython benchmarks/convert_memory.py --write\n```\n\n"
+        "AlexNet (61 million parameters, 244 MB), one image at a time; memory is what a process takes at most beyond\n"
+        "what it holds after it has converted a tiny net the same way, in units of the weights. PyTorch "
+        f"{torch.__version__.partition('+')[0]}, {os.cpu_count()} cores,\nwhich other programs used as well. Between "
+        "Caffe's own forms, and for ONNX, there is no training step to\ncompare.\n\n"
+        f"{table}\n"
+    )
 
 
 def main() -> None:
@@ -159,16 +193,18 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", choices=names, default=names, metavar="NAME", help="these directions alone"
     )
-    parser.add_argument("--no_check", action="store_true", help="without the proof")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     options = parser.parse_args()
-    print("| direction | memory, in weights | seconds | with the interpreter's start |")
-    print("|---|---|---|---|")
+    if options.write and options.only != names:
+        parser.error("--write goes with all directions")
     with tempfile.TemporaryDirectory() as name:
         make_models(Path(name))
-        for direction in DIRECTIONS:
-            if direction.name in options.only:
-                memory, seconds, whole = measure(Path(name), direction, not options.no_check)
-                print(f"| {direction.name} | {memory:.2f} | {seconds:.1f} | {whole:.1f} |", flush=True)
+        lines = []
+        for line in rows(Path(name), options.only):
+            print(line, flush=True)
+            lines.append(line)
+    if options.write:
+        PAGE.write_text(page("\n".join(lines)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -237,7 +237,7 @@ def _prove(
 
 def _finish(net: NetParameter, found: list[Difference] | None, output: Path, flags: Flags) -> int:
     """Print the proof and write the files, under other names where it does not hold."""
-    from mgcaffe.tools.convert.proof import document, table, write_json
+    from mgcaffe.tools.convert.proof import document, table, unproven, write_json
 
     if found is None:
         _write(net, output, flags, "not compared with it (--no_check)")
@@ -253,7 +253,7 @@ def _finish(net: NetParameter, found: list[Difference] | None, output: Path, fla
         print(said)
         _write(net, output, flags, said)
         return EXIT_OK
-    aside = output.with_name(f"{output.stem}.differs.prototxt")
+    aside = unproven(output)
     _write(net, aside, flags, f"DIFFERS from it: blob {worst.name!r} by {worst.largest_relative:.1e}")
     raise DataError(
         f"blob '{worst.name}' differs by {worst.largest_relative:.1e} relative to its largest value, more than "

@@ -19,10 +19,9 @@ from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
 from mgcaffe.tools.convert.format_tables import open_model, split_models, writer_of
 from mgcaffe.tools.convert.formats import CAFFE, Opened, Options, Writer
-from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, document, seeded_inputs, table
+from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, document, seeded_inputs, table, unproven
 from mgcaffe.tools.convert.training_step import CannotTrain, TrainingSide, TrainingStep, compare_steps
 
-_UNPROVEN = ".unproven"
 NOT_CHECKED = "not compared with its source (--no_check)"
 
 
@@ -249,19 +248,13 @@ def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:
 @contextmanager
 def _built_aside(finals: Sequence[Path]) -> Iterator[list[Path]]:
     """Give the names to build files under; an error removes what has been built."""
-    building = [_aside(path) for path in finals]
+    building = [unproven(path) for path in finals]
     try:
         yield building
     except BaseException:
         for path in building:
             path.unlink(missing_ok=True)
         raise
-
-
-def _aside(path: Path) -> Path:
-    """Return `net.unproven.caffemodel.h5` for `net.caffemodel.h5`."""
-    stem, dot, endings = path.name.partition(".")
-    return path.with_name(f"{stem}{_UNPROVEN}{dot}{endings}")
 
 
 def _publish(building: Sequence[Path], finals: Sequence[Path]) -> None:

@@ -128,6 +128,12 @@ def difference(name: str, mine: np.ndarray, its: np.ndarray) -> Difference:
     return measure.difference(name)
 
 
+def unproven(path: Path) -> Path:
+    """Return what a file is called whose proof has failed, or is still to come: `net.unproven.caffemodel.h5`."""
+    stem, dot, endings = path.name.partition(".")
+    return path.with_name(f"{stem}.unproven{dot}{endings}")
+
+
 def table(differences: Sequence[Difference], what: str = "blob", most: int = _SHOWN) -> str:
     """Return the worst ones as a table.
 

@@ -29,7 +29,7 @@ class TorchTraining:
         self._program = program
         self._names = names
         # A parameter that layers share belongs to the first of them.
-        self._places = {name: place for place, name in reversed(parameters.items())}
+        self._places = {name: place for place, name in reversed(list(parameters.items()))}
 
     def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
         """Compute the step in float64, with every number as a prototxt or caffemodel holds it: float32.

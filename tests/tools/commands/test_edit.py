@@ -117,10 +117,10 @@ def test_values_that_differ_end_with_code_65_and_another_name(small, monkeypatch
     result = small.run(*words, "--json=proof.json")
     assert result.returncode == 65
     assert "error: blob 'conv" in result.stderr and "more than 0.0001" in result.stderr
-    assert "out.prototxt is not written; the net is kept as out.differs.prototxt" in result.stderr
-    assert written(small) == ["out.differs.caffemodel", "out.differs.prototxt", "out.prototxt"]
+    assert "out.prototxt is not written; the net is kept as out.unproven.prototxt" in result.stderr
+    assert written(small) == ["out.prototxt", "out.unproven.caffemodel", "out.unproven.prototxt"]
     assert Path("out.prototxt").read_text() == "what was there before"
-    assert "; DIFFERS from it: blob 'conv" in Path("out.differs.prototxt").read_text().splitlines()[0]
+    assert "; DIFFERS from it: blob 'conv" in Path("out.unproven.prototxt").read_text().splitlines()[0]
     assert json.loads(Path("proof.json").read_text())["largest_relative"] > 0.1
     assert small.run(*words, "--tolerance=2").returncode == 0
     assert small.run(*words, "--no_check").returncode == 0

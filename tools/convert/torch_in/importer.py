@@ -64,7 +64,8 @@ def constant_values(nodes: Iterable[Node], given: Mapping[Node, torch.Tensor]) -
         if node.op != "call_function" or not _is_repeatable(node) or not computed.keys() >= set(node.all_input_nodes):
             continue
         arguments = torch.fx.map_arg((node.args, node.kwargs), computed.__getitem__)
-        computed[node] = node.target(*arguments[0], **arguments[1])
+        function: Any = node.target
+        computed[node] = function(*arguments[0], **arguments[1])
     return computed
 
 
