@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
-from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layer import TRAIN
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.net import Net
@@ -15,7 +15,7 @@ from mgcaffe.errors import EngineError
 from mgcaffe.prototxt import NetParameter
 from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.model import Model
-from mgcaffe.tools.convert.training_step import CannotTrain, Take
+from mgcaffe.tools.convert.training_step import CannotTrain, Scores, Take
 
 # Two values become 1 and -1 whatever they are, so that gradients are left over from a subtraction; one becomes 0.
 _LEAST_NORMALIZED = 3
@@ -35,7 +35,7 @@ class CaffeTraining:
         """Compute the step in float64; gradients are those of the layers that learn.
 
         Raises:
-            CannotTrain: the net cannot be trained as it is, or BatchNorm has too few values to normalize by.
+            CannotTrain: the net cannot be trained as it is.
         """
         param, label = _with_loss(self._model.source.param, labels.shape, output)
         try:
@@ -44,7 +44,6 @@ class CaffeTraining:
         except EngineError as error:
             raise CannotTrain(error.message) from None
         try:
-            _check_normalized(net.nodes)
             self._model.copy_weights(net)
             values = {**inputs, label: labels}
             for node in net.nodes:
@@ -81,13 +80,31 @@ def _free(name: str, used: set[str]) -> str:
     return name
 
 
-def _check_normalized(nodes: Sequence[Node]) -> None:
-    for node in nodes:
-        if node.layer.type == "BatchNorm" and not node.layer.param.batch_norm_param.use_global_stats:
-            shape = node.shapes[0]
-            values = int(np.prod(shape)) // shape[1] if len(shape) > 1 else shape[0]
-            if values < _LEAST_NORMALIZED:
-                raise CannotTrain(
-                    f"layer '{node.layer.name}' would normalize by {values} value(s) a channel; a batch of at least"
-                    f" {_LEAST_NORMALIZED} (--input_shape) allows it"
-                )
+def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
+    """Return the first output that a softmax loss can be of, where a training step of the net can be compared.
+
+    Args:
+        net: in any phase.
+        outputs: its outputs.
+
+    Raises:
+        CannotTrain: there is none, or no parameter is trained, or BatchNorm has so few values to normalize by that
+            rounding decides.
+    """
+    if not any(parameter.lr_mult and not parameter.measured for parameter in net.parameters):
+        raise CannotTrain("no parameter is trained")
+    for node in net.nodes:
+        if node.layer.type != "BatchNorm" or node.layer.param.batch_norm_param.use_global_stats:
+            continue
+        shape = node.shapes[0]
+        values = math.prod(shape) // shape[1] if len(shape) > 1 else shape[0]
+        if values < _LEAST_NORMALIZED:
+            raise CannotTrain(
+                f"layer '{node.layer.name}' would normalize by {values} value(s) a channel; a batch of at least"
+                f" {_LEAST_NORMALIZED} (--input_shape) allows it"
+            )
+    for name in outputs:
+        shape = tuple(net.blobs[name].shape) if name in net.blobs else ()
+        if len(shape) > 1 and shape[1] > 1:
+            return name, shape
+    raise CannotTrain("no output has a score for each of several classes (N x C ...)")

@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from mgcaffe.engine.net import Net
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
 from mgcaffe.prototxt.whole_files import flush_folder
 from mgcaffe.tools.convert.allowances import check_allowances
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
+from mgcaffe.tools.convert.caffe_training import scores_of
 from mgcaffe.tools.convert.format_tables import open_model, split_models, writer_of
 from mgcaffe.tools.convert.formats import CAFFE, Opened, Options, Writer
 from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, document, seeded_inputs, table, unproven
-from mgcaffe.tools.convert.training_step import CannotTrain, TrainingSide, TrainingStep, compare_steps
+from mgcaffe.tools.convert.training_step import CannotTrain, Scores, TrainingSide, TrainingStep, compare_steps
 
+_NOT_TRAINED = "the training step was not compared"
 NOT_CHECKED = "not compared with its source (--no_check)"
 
 
@@ -169,8 +172,9 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     inputs = fitting_inputs(net, options.seed)
     fed = {opened.name_of(name) or name: value for name, value in inputs.items()}
     side = opened.side()
-    outputs = [name for theirs in side.outputs for name, its in names.items() if its == theirs]
-    shapes = [(name, tuple(net.blobs[name].shape)) for name in outputs if name in net.blobs]
+    scores, notes = _find_scores(
+        opened, writer, net, [mine for its in side.outputs for mine in names if names[mine] == its]
+    )
     del net
     opened.close()
     ours = side.run(fed)
@@ -178,34 +182,35 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     gc.collect()  # a net's parts point at each other
     theirs = writer.side(paths, options).run(inputs)
     found = compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
-    result = replace(result, differences=tuple(found))
-    if not result.values_hold:
-        return result
+    result = replace(result, differences=tuple(found), notes=(*result.notes, *notes))
     del ours, theirs
     gc.collect()
+    if scores is None or not result.values_hold:
+        return result
     try:
-        return replace(result, training=_train(opened, writer, paths, inputs, shapes))
+        return replace(result, training=_train(opened, writer, paths, inputs, scores))
     except CannotTrain as error:
-        return replace(result, notes=(*result.notes, f"the training step was not compared: {error}"))
+        return replace(result, notes=(*result.notes, f"{_NOT_TRAINED}: {error}"))
+
+
+def _find_scores(
+    opened: Opened, writer: Writer, net: Net, outputs: Sequence[str]
+) -> tuple[Scores | None, Sequence[str]]:
+    """Return the output that a training step's loss is of, or a note that says why there is none."""
+    if writer.training is None or not opened.trains or (isinstance(opened, CaffeFiles) and writer.name == CAFFE):
+        return None, ()  # between Caffe's own forms the same code would train both
+    try:
+        return scores_of(net, outputs), ()
+    except CannotTrain as error:
+        return None, (f"{_NOT_TRAINED}: {error}",)
 
 
 def _train(
-    opened: Opened,
-    writer: Writer,
-    paths: Sequence[Path],
-    inputs: Mapping[str, np.ndarray],
-    outputs: Sequence[tuple[str, tuple[int, ...]]],
-) -> TrainingStep | None:
-    """Compare a training step of both sides; None where one of the formats says nothing of training.
-
-    Between Caffe's own forms there is nothing to compare: the same code would train both.
-    """
+    opened: Opened, writer: Writer, paths: Sequence[Path], inputs: Mapping[str, np.ndarray], scores: Scores
+) -> TrainingStep:
+    """Compare a training step of both sides; the source is dropped before the other side needs memory."""
     train = writer.training
-    if train is None or not opened.trains or (isinstance(opened, CaffeFiles) and writer.name == CAFFE):
-        return None
-    scores = next((each for each in outputs if len(each[1]) > 1 and each[1][1] > 1), None)
-    if scores is None:
-        raise CannotTrain("no output has a score for each of several classes (N x C ...)")
+    assert train is not None
 
     def theirs() -> TrainingSide:
         opened.forget()

@@ -24,6 +24,8 @@ _SHOWN = 5
 _CHUNK = 1 << 20
 
 Place = tuple[str, int]
+Scores = tuple[str, tuple[int, ...]]
+"""What a net calls the output that the loss is of, and its shape (N, C, ...)."""
 Take = Callable[[Place, np.ndarray], None]
 
 
@@ -101,7 +103,7 @@ def compare_steps(
     ours: Callable[[], TrainingSide],
     theirs: Callable[[], TrainingSide],
     inputs: Mapping[str, np.ndarray],
-    scores: tuple[str, tuple[int, ...]],
+    scores: Scores,
     seed: int = 0,
 ) -> TrainingStep:
     """Compute a training step of both sides, one after the other, and compare loss and gradients.
@@ -111,7 +113,7 @@ def compare_steps(
     Args:
         ours, theirs: make the sides; the first one is dropped before the second is made.
         inputs: by the names that the net has for them.
-        scores: name and shape (N, C, ...) of the output that the loss is of.
+        scores: the output that the loss is of.
         seed: of the labels.
 
     Raises:
@@ -126,7 +128,7 @@ def compare_steps(
         second = theirs().step(inputs, labels, output, gradients.compare)
         found = gradients.differences()
     if not found:
-        raise CannotTrain("no parameter is trained")
+        raise CannotTrain("the loss depends on no parameter that is trained")
     return TrainingStep((first, second), tuple(found))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mgcaffe.errors import DataError, UsageError
+from mgcaffe.tools.convert.onnx_reading import read_model
 from mgcaffe.tools.convert.onnx_side import OnnxSide, need_onnx
 
 onnx = pytest.importorskip("onnx")
@@ -41,6 +42,33 @@ def test_every_value_between_nodes_is_given(tmp_path, external):
     assert (values["h"] == -3).all() and (values["y"] == 0).all()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == ({"model.onnx", "weights.bin"} if external else {"model.onnx"})
+
+
+def test_large_weights_stay_in_the_file(tmp_path):
+    from onnx import TensorProto, helper, numpy_helper
+
+    values = np.random.default_rng(0).standard_normal((3, 2000)).astype(np.float32)
+    constants = {"w": values, "i": np.arange(2000)[::-1].copy(), "h": values[0].astype(np.float64)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Gather", ["a", "i"], ["b"], axis=1),
+        helper.make_node("Cast", ["h"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["b", "c"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )  # fmt: skip
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), str(path))
+    weights = {tensor.name: tensor for tensor in read_model(path).graph.initializer}
+    assert [name for name, tensor in weights.items() if tensor.external_data] == ["w", "h"]
+    assert not weights["w"].raw_data and weights["i"].raw_data
+    x = np.ones((2, 3), np.float32)
+    expected = (x @ values)[:, ::-1] + values[0]
+    np.testing.assert_allclose(OnnxSide(path).run({"x": x})["y"], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_open_sizes_have_to_be_given(tmp_path):

@@ -1,0 +1,164 @@
+"""One training step of both sides, as part of the proof."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from mgcaffe.errors import DataError
+from mgcaffe.tools.convert.conversion import convert
+from mgcaffe.tools.convert.torch_files import TorchModule
+from mgcaffe.tools.convert.torch_training import TorchTraining
+from mgcaffe.tools.convert.training_step import CannotTrain, compare_steps
+from mgcaffe.tools.main import main
+
+pytestmark = pytest.mark.slow
+
+SHAPE = (3, 2, 4, 4)
+CODE = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, normalized=False):
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv = nn.Conv2d(2, 4, 3, padding=1)
+        self.bn = nn.BatchNorm2d(4)
+        self.fc = nn.Linear(4, 5)
+        self.last = nn.BatchNorm1d(5) if normalized else nn.Dropout()
+        self.conv.bias.requires_grad_(False)
+        self.register_buffer("std", torch.tensor(0.3))
+
+    def forward(self, x):
+        return self.last(self.fc(self.bn(self.conv(x / self.std)).relu().mean((2, 3))))
+
+class Scores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 1, 1)
+
+    def forward(self, x):
+        return self.conv(x)
+
+class Overwritten(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc(x).sigmoid().mul_(2)
+
+def normalized():
+    return Net(True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "nets.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Side:
+    """A side whose step is known."""
+
+    def __init__(self, loss, **gradients):
+        self.loss, self.gradients = loss, gradients
+
+    def step(self, inputs, labels, output, take):
+        assert inputs == {} and output == "fc" and labels.shape == (2, 7) and 0 <= labels.min() <= labels.max() < 3
+        for name, values in self.gradients.items():
+            take((name[0], int(name[1])), np.array(values, np.float64))
+        return self.loss
+
+
+def compared(ours, theirs):
+    return compare_steps(lambda: ours, lambda: theirs, {}, ("fc", (2, 3, 7)))
+
+
+def test_gradients_are_compared_relative_to_their_layer():
+    step = compared(Side(2.0, a0=[[4, -8]], a1=[1e-9], b0=[0]), Side(2.0, a0=[4, -8], a1=[3e-9], b0=[0]))
+    assert step.holds and [each.name for each in step.gradients] == ["a/1", "a/0", "b/0"]
+    assert step.largest_relative == step.gradients[0].largest_relative == pytest.approx(2e-9 / 8)
+    assert "losses 2 and 2, relative difference 0.00e+00" in str(step)
+
+
+def test_what_one_side_lacks_counts_as_zeros_and_a_wrong_loss_is_seen():
+    for sides in ((Side(1.0, a0=[1]), Side(1.0, a0=[1], b0=[0.5])), (Side(1.0, a0=[1], b0=[0.5]), Side(1.0, a0=[1]))):
+        step = compared(*sides)
+        assert not step.holds and step.gradients[0].name == "b/0" and step.gradients[0].largest_relative == 1
+    assert compared(Side(1.0, a0=[1], b0=[0]), Side(1.0, a0=[1])).holds
+    step = compared(Side(1.0, a0=[1]), Side(1.0 + 1e-8, a0=[1]))
+    assert not step.holds and step.largest_relative == pytest.approx(1e-8)
+    step = compared(Side(1.0, a0=[1]), Side(float("nan"), a0=[float("nan")]))
+    assert not step.holds
+    assert json.loads(json.dumps(step.document(), allow_nan=False)) == {
+        "loss": [1.0, None],
+        "largest_relative": None,
+        "gradients": [{"name": "a/0", "largest_absolute": None, "largest_relative": None}],
+    }
+    with pytest.raises(DataError, match="gradient a/0 has 2 values, on the other side 1"):
+        compared(Side(1.0, a0=[1, 2]), Side(1.0, a0=[1]))
+    with pytest.raises(CannotTrain, match="the loss depends on no parameter that is trained"):
+        compared(Side(1.0), Side(1.0))
+
+
+def test_the_proof_of_a_module_has_its_training_step(folder, capsys):
+    words = ["convert", "nets.py:Net", "net.prototxt", "--input_shape", "3,2,4,4", "--json", "proof.json"]
+    assert main(words) == 0
+    assert "\none training step in float64: losses 1." in capsys.readouterr().out
+    step = json.loads((folder / "proof.json").read_text())["training_step"]
+    assert {each["name"] for each in step["gradients"]} == {"conv/0", "bn.scale/0", "bn.scale/1", "fc/0", "fc/1"}
+    assert step["largest_relative"] < 1e-12 and step["loss"][0] == pytest.approx(step["loss"][1], rel=1e-14)
+
+
+def test_a_net_that_computes_the_same_but_trains_otherwise_is_caught(folder, capsys, monkeypatch):
+    model = TorchModule.model
+
+    def frozen(self):
+        made = model(self)
+        made.source.param.layer[-2].param.add(lr_mult=0)
+        assert made.source.param.layer[-2].name == "fc"
+        return made
+
+    monkeypatch.setattr(TorchModule, "model", frozen)
+    words = ["convert", "nets.py:Net", "net.prototxt", "--input_shape", "3,2,4,4", "--json", "proof.json"]
+    assert main(words) == 65
+    assert capsys.readouterr().out.endswith(
+        "one training step of the two sides differs by more than 1e-09: net.prototxt was not written;"
+        " what was built is net.unproven.prototxt, net.unproven.caffemodel\n"
+    )
+    assert sorted(path.name for path in folder.glob("net.*")) == ["net.unproven.caffemodel", "net.unproven.prototxt"]
+    proof = json.loads((folder / "proof.json").read_text())
+    assert proof["largest_relative"] < 1e-5 and proof["training_step"]["gradients"][0]["name"] == "fc/0"
+    result = convert("nets.py:Net", "net.prototxt", input_shape=SHAPE, check=False)
+    assert result.holds and result.training is None
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "why"),
+    [
+        ("normalized", (2, 2, 4, 4), "layer 'last' would normalize by 2 value(s) a channel; a batch of at least 3"),
+        ("Scores", (2, 2, 4, 4), "no output has a score for each of several classes"),
+        ("Overwritten", (2, 4), "PyTorch cannot compute it: one of the variables needed for gradient"),
+    ],
+)  # fmt: skip
+def test_a_note_says_why_no_step_was_compared(folder, module, shape, why):
+    result = convert(f"nets.py:{module}", "net.prototxt", input_shape=shape)
+    assert result.holds and result.training is None and result.document()["training_step"] is None
+    assert result.notes[0].startswith(f"the training step was not compared: {why}")
+
+
+def test_gradients_that_pytorch_computes_wrongly_are_caught(folder, monkeypatch):
+    step = TorchTraining.step
+
+    def wrong(self, inputs, labels, output, take):
+        return step(self, inputs, labels, output, lambda place, values: take(place, values * (1 + 1e-8)))
+
+    monkeypatch.setattr(TorchTraining, "step", wrong)
+    result = convert("nets.py:Net", "net.prototxt", input_shape=SHAPE)
+    assert result.values_hold and not result.holds and not (folder / "net.prototxt").exists()
