@@ -5,8 +5,8 @@
 Each direction runs in processes of its own, which first convert a net of a few weights the same way, so that what is
 imported is there. Reported is how far the resident memory then rises at most while AlexNet is converted (as Linux
 counts it, with pages of files that are mapped), over the bytes of its weights: with the values of both sides compared,
-and where nets train on both sides also with the training step. Beside it are the seconds of the conversion, and those
-of the whole process of the last column, the interpreter's start and the first conversion included.
+and where nets train on both sides also with the training step. Beside it are the seconds of the conversion and, in
+brackets, those of all processors that worked for it, which other programs change less.
 
 `--write` puts the table into benchmarks/results/convert_memory.md.
 """
@@ -79,9 +79,10 @@ conversion.convert(small.split(), "small." + target, input_shape=shape)
 gc.collect()
 before = status("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")
-began = time.perf_counter()
+began, busy = time.perf_counter(), time.process_time()
 result = conversion.convert(large.split(), "large." + target, input_shape=shape)
-print("measured", status("VmHWM") - before, time.perf_counter() - began, result.holds, result.training is not None)
+spent = time.perf_counter() - began, time.process_time() - busy
+print("measured", status("VmHWM") - before, *spent, result.holds, result.training is not None)
 """
 SHAPE = "1,3,224,224"
 CAFFE, TORCH = "{net}.prototxt {net}.caffemodel", "nets.py:{net}"
@@ -138,8 +139,8 @@ def weights_of(folder: Path, direction: Direction) -> int:
     return (folder / ("large.pt2" if is_torch else "large.caffemodel")).stat().st_size
 
 
-def measure(folder: Path, direction: Direction, how: str) -> tuple[float, float, float, bool]:
-    """Return the memory in units of the weights, the seconds of conversion and process, and whether there was a step.
+def measure(folder: Path, direction: Direction, how: str) -> tuple[str, bool]:
+    """Return two cells of the table, and whether a training step was compared.
 
     Args:
         folder: with the models.
@@ -148,28 +149,26 @@ def measure(folder: Path, direction: Direction, how: str) -> tuple[float, float,
     """
     words = [direction.source.format(net=net) for net in ("small", "large")]
     command = [sys.executable, "-c", WORKER, *words, direction.target, direction.shape, how]
-    began = time.perf_counter()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
-    whole = time.perf_counter() - began
     if done.returncode:
         raise RuntimeError(f"{direction.name}: {done.stderr}")
-    peak, seconds, holds, has_step = done.stdout.split("measured ")[1].split()
+    peak, seconds, busy, holds, has_step = done.stdout.split("measured ")[1].split()
     if holds != "True":
         raise RuntimeError(f"{direction.name}: the proof does not hold")
-    return int(peak) / weights_of(folder, direction), float(seconds), whole, has_step == "True"
+    memory = int(peak) / weights_of(folder, direction)
+    return f"{memory:.2f} | {float(seconds):.1f} ({float(busy):.1f})", has_step == "True"
 
 
 def rows(folder: Path, names: list[str]) -> Iterator[str]:
     """Give the lines of the table."""
-    yield "| direction | memory | seconds | memory, with the training step | seconds | process, seconds |"
-    yield "|---|---|---|---|---|---|"
+    yield "| direction | memory | seconds | memory, with the training step | seconds |"
+    yield "|---|---|---|---|---|"
     for direction in DIRECTIONS:
         if direction.name not in names:
             continue
-        memory, seconds, whole, _ = measure(folder, direction, "values")
-        with_step, longer, longer_whole, has_step = measure(folder, direction, "all")
-        step = f"{with_step:.1f} | {longer:.1f} | {longer_whole:.1f}" if has_step else f"| | {whole:.1f}"
-        yield f"| {direction.name} | {memory:.2f} | {seconds:.1f} | {step} |"
+        values, _ = measure(folder, direction, "values")
+        step, has_step = measure(folder, direction, "all")
+        yield f"| {direction.name} | {values} | {step if has_step else '| '} |"
 
 
 def page(table: str) -> str:
