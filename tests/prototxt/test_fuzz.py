@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt import NetParameter, parse_binary, parse_text, print_text
-from mgcaffe.prototxt.files import _net_source, _solver_source
+from mgcaffe.prototxt.files import _solver_source, net_source_of
 from tests.support.strategies import messages
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def read_or_refuse(read, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("read", [_net_source, _solver_source])
+@pytest.mark.parametrize("read", [_solver_source, net_source_of])
 def test_mutated_text_is_read_or_refused(read, seed):
     rng = random.Random(seed)
     for _ in range(400):
@@ -86,21 +86,21 @@ def test_mutated_binary_is_read_or_refused(seed):
     rng = random.Random(seed)
     data = parse_text(NET.decode(), NetParameter).SerializeToString()
     for _ in range(400):
-        read_or_refuse(_net_source, mutate(data, rng))
+        read_or_refuse(net_source_of, mutate(data, rng))
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
 def test_arbitrary_bytes_are_read_or_refused(data):
-    read_or_refuse(_net_source, data)
+    read_or_refuse(net_source_of, data)
     read_or_refuse(_solver_source, data)
 
 
 @settings(max_examples=60, deadline=None)
 @given(messages("NetParameter", depth=2))
 def test_nets_of_any_content_are_upgraded_or_refused(net):
-    read_or_refuse(_net_source, net.SerializeToString())
-    read_or_refuse(_net_source, print_text(net).encode())
+    read_or_refuse(net_source_of, net.SerializeToString())
+    read_or_refuse(net_source_of, print_text(net).encode())
 
 
 @settings(max_examples=60, deadline=None)
