@@ -81,11 +81,11 @@ def _free(name: str, used: set[str]) -> str:
 
 
 def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
-    """Return the first output that a softmax loss can be of, where a training step of the net can be compared.
+    """Return the first output that a softmax loss can be of (or what a Softmax makes it of), where one can be compared.
 
     Args:
         net: in any phase.
-        outputs: its outputs.
+        outputs: its outputs, in the order in which they are tried.
 
     Raises:
         CannotTrain: there is none, or no parameter is trained, or BatchNorm has so few values to normalize by that
@@ -103,7 +103,11 @@ def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
                 f"layer '{node.layer.name}' would normalize by {values} value(s) a channel; a batch of at least"
                 f" {_LEAST_NORMALIZED} (--input_shape) allows it"
             )
-    for name in outputs:
+    makers = {blob.name: node for node in net.nodes for blob in node.tops}
+    for output in outputs:
+        # Behind probabilities near 0 and 1 gradients are rounding alone, so the loss is of what a Softmax reads.
+        maker = makers.get(output)
+        name = maker.layer.param.bottom[0] if maker is not None and maker.layer.type == "Softmax" else output
         shape = tuple(net.blobs[name].shape) if name in net.blobs else ()
         if len(shape) > 1 and shape[1] > 1:
             return name, shape

@@ -50,13 +50,13 @@ class TorchTraining:
             leaf.register_post_accumulate_grad_hook(partial(_give, self._places.get(constant.name), take))
         computed = constant_values(program.graph.nodes, fixed)
         held = {node: _held(value) for node, value in computed.items() if isinstance(value, torch.Tensor)}
-        interpreter = _Trained(program.graph_module, held)
+        interpreter = _Trained(program.graph_module, held, self._names[output])
         arguments = [fed.get(name, held.get(node)) for name, node in placeholders.items()]
         del fed
-        number = list(program.graph_signature.user_outputs).index(self._names[output])
         try:
-            scores = interpreter.run(*arguments)[number]
-            loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(labels).long())
+            interpreter.run(*arguments)
+            assert interpreter.scores is not None
+            loss = torch.nn.functional.cross_entropy(interpreter.scores, torch.from_numpy(labels).long())
             loss.backward()
         except RuntimeError as error:
             raise CannotTrain(f"PyTorch cannot compute it: {str(error).splitlines()[0]}") from None
@@ -69,13 +69,26 @@ class _Trained(Interpreter):
     Args:
         module: the graph.
         held: the values of nodes that depend on nothing that is trained or fed.
+        wanted: the node whose value is kept.
+
+    Attributes:
+        scores: that value.
     """
 
-    def __init__(self, module: GraphModule, held: Mapping[Node, torch.Tensor]) -> None:
+    def __init__(self, module: GraphModule, held: Mapping[Node, torch.Tensor], wanted: str) -> None:
         super().__init__(module)
         self._held = held
+        self._wanted = wanted
+        self.scores: torch.Tensor | None = None
 
     def run_node(self, n: Node) -> Any:
+        """Run a node, and keep its value if it is wanted."""
+        value = self._value(n)
+        if n.name == self._wanted:
+            self.scores = value
+        return value
+
+    def _value(self, n: Node) -> Any:
         """Run a node; BatchNorm as in training mode, its averages left as they are."""
         if n.op != "call_function" or not hasattr(n.target, "_schema"):
             return super().run_node(n)
