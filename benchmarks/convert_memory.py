@@ -29,6 +29,7 @@ from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.engine.weights.hdf5 import save_hdf5
 from mgcaffe.prototxt import NetParameter, parse_text, print_text, read_net
+from mgcaffe.tools.convert.conversion import convert
 from mgcaffe.tools.convert.torch_in.program import load_program
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,6 +110,7 @@ DIRECTIONS = [
     Direction("Caffe to HDF5", CAFFE, "out.caffemodel.h5"),
     Direction("HDF5 to Caffe", "{net}.prototxt {net}.caffemodel.h5", "out.prototxt"),
     Direction("Caffe to ONNX", CAFFE, "out.onnx"),
+    Direction("ONNX to Caffe", "{net}.onnx", "out.prototxt"),
     Direction("PyTorch to Caffe", TORCH, "out.prototxt", SHAPE),
     Direction("PyTorch (.pt2) to Caffe", "{net}.pt2", "out.prototxt"),
 ]
@@ -127,6 +129,7 @@ def make_models(folder: Path) -> None:
         (folder / f"{name}.prototxt").write_text(text)
         save_caffemodel(net, folder / f"{name}.caffemodel")
         save_hdf5(net, folder / f"{name}.caffemodel.h5")
+        convert([folder / f"{name}.prototxt", folder / f"{name}.caffemodel"], folder / f"{name}.onnx", check=False)
         program = load_program(f"{folder}/nets.py:{name}", tuple(map(int, SHAPE.split(","))))
         torch.export.save(program, folder / f"{name}.pt2")
         del net, program

@@ -11,6 +11,7 @@ import torch
 
 from mgcaffe.errors import DataError, describe_exception
 from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, read_tensor, type_name
+from mgcaffe.tools.convert.onnx_reading import read_model
 
 if TYPE_CHECKING:
     import onnx
@@ -112,16 +113,7 @@ def read_graph(path: Path) -> Graph:
 
 
 def _parse(path: Path) -> onnx.ModelProto:
-    import onnx
-    from google.protobuf.message import DecodeError
-
-    message = onnx.ModelProto()
-    try:
-        message.ParseFromString(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
-    except (DecodeError, UnicodeDecodeError, RuntimeError) as error:
-        raise DataError(f"{path} is no ONNX model: {' '.join(str(error).split())[:200]}") from None
+    message = read_model(path)
     if not message.HasField("graph") or not message.opset_import:
         raise DataError(f"{path} is no ONNX model: it has no graph or no version of its operators")
     return message

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from mgcaffe.errors import Location, NetError, UsageError
+from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.model import Model
@@ -82,7 +83,7 @@ class _Import:
         self.made.share_parameters()
         renamed = self.made.work_in_place(outputs)
         names = {renamed[blob]: value for blob, value in self.values.items() if blob in renamed}
-        return Model.of_message(self.made.net, names, file=str(self.graph.path))
+        return Model(net_source(self.made.net, file=str(self.graph.path)), self.made.weights(), names)
 
     def _needed(self) -> list[Node]:
         """Return the nodes that outputs depend on."""
