@@ -110,6 +110,8 @@ DIRECTIONS = [
     Direction("Caffe to HDF5", CAFFE, "out.caffemodel.h5"),
     Direction("HDF5 to Caffe", "{net}.prototxt {net}.caffemodel.h5", "out.prototxt"),
     Direction("Caffe to ONNX", CAFFE, "out.onnx"),
+    Direction("Caffe to PyTorch", CAFFE, "out.py"),
+    Direction("Caffe to PyTorch (.pt2)", CAFFE, "out.pt2"),
     Direction("ONNX to Caffe", "{net}.onnx", "out.prototxt"),
     Direction("PyTorch to Caffe", TORCH, "out.prototxt", SHAPE),
     Direction("PyTorch (.pt2) to Caffe", "{net}.pt2", "out.prototxt"),

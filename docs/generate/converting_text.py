@@ -54,23 +54,27 @@ before.
 
 ### The training step
 
-Where both formats can train (PyTorch and Caffe), one training step is compared as well, in float64: the softmax loss
-of the first output of shape N x C ..., with seeded labels, and the gradients of all parameters that are trained.
-Dropout is off, and BatchNorm normalizes by the batch. The losses, and each gradient relative to the largest one of
-its layer, have to agree to 1e-9, which `--tolerance` does not change; gradients are called `layer/number`, as in a
-caffemodel, and one that only one side has (a parameter that is frozen on the other) counts as zeros there. Otherwise
-the exit code is 65, and the files keep the name `.unproven`. In the file of `--json`:
+Where both formats can train (PyTorch to Caffe, and Caffe to a Python file), one training step is compared as well, in
+float64: a softmax loss with seeded labels, of the first output of shape N x C ... or, where a Softmax makes that, of
+what it reads; and the gradients of all parameters that are trained. Dropout is off, BatchNorm normalizes by the
+batch, and numbers are those of the prototxt's fields, float32. The losses, and each gradient relative to the largest
+one of its layer, have to agree to 1e-9, which `--tolerance` does not change; gradients are called `layer/number`, as
+in a caffemodel, and one that only one side has (a parameter that is frozen on the other) counts as zeros there.
+Otherwise the exit code is 65, and the files keep the name `.unproven`.
+
+A module that is written knows nothing of `lr_mult` and `propagate_down`, so from Caffe all gradients are compared. In
+the file of `--json`:
 
 ```
 "training_step": {"loss": [ours, theirs], "largest_relative": ...,
                   "gradients": [{"name", "largest_absolute", "largest_relative"}]}
 ```
 
-`largest_relative` is that of the losses and of the gradients; `training_step` is `null` where no step was compared,
-and a note says why: nothing is trained, no output has scores of several classes, a layer cannot be differentiated, or
+`largest_relative` is that of the losses and of the gradients; `training_step` is `null` where no step was compared. A
+note says why: nothing is trained, no output has scores of several classes, a layer cannot be differentiated, or
 BatchNorm would normalize by fewer than three values a channel, whose gradients are rounding alone (give a larger
-batch). Between Caffe's own forms no step is compared, since the same code would train both; ONNX files are not
-trained.
+batch). There is none for ONNX files and programs of torch.export that are written, which are not trained, and between
+Caffe's own forms, since the same code would train both.
 
 ### Memory and time
 

@@ -35,11 +35,11 @@ class CaffeFiles(Opened):
         return CaffeSide(self.net)
 
     def training(self) -> CaffeTraining:
-        """Return the net as something that computes a training step."""
+        """Return the net as something that computes a training step, for a module of PyTorch to be compared with."""
         model = self.source
         if model.weights is None:  # those of the fillers, as `net` has them
             model = Model(model.source, layers_as_saved(self.net.layers))
-        return CaffeTraining(model)
+        return CaffeTraining(model, frozen_too=True)
 
     def name_of(self, value: str) -> str | None:
         """Return the value's own name."""

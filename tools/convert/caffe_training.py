@@ -26,10 +26,13 @@ class CaffeTraining:
 
     Args:
         model: the net with its weights.
+        frozen_too: gradients of all parameters are computed, also where `lr_mult` is 0 or `propagate_down` false, of
+            which a module of PyTorch knows nothing.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, frozen_too: bool = False) -> None:
         self._model = model
+        self._frozen_too = frozen_too
 
     def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
         """Compute the step in float64; gradients are those of the layers that learn.
@@ -38,6 +41,8 @@ class CaffeTraining:
             CannotTrain: the net cannot be trained as it is.
         """
         param, label = _with_loss(self._model.source.param, labels.shape, output)
+        if self._frozen_too:
+            _unfreeze(param)
         try:
             source = net_source(param, file=self._model.source.path)
             net = Net(param, sources=source, phase=TRAIN, dtype=torch.float64, seed=0, keep_blobs=False)
@@ -61,7 +66,7 @@ class CaffeTraining:
 
 
 def _with_loss(net: NetParameter, shape: Sequence[int], output: str) -> tuple[NetParameter, str]:
-    """Return the net with a loss and without dropout, and what the labels are called."""
+    """Return the net with this loss alone and without dropout, and what the labels are called."""
     result = NetParameter()
     result.CopyFrom(net)
     used = {layer.name for layer in net.layer} | {top for layer in net.layer for top in layer.top}
@@ -69,9 +74,19 @@ def _with_loss(net: NetParameter, shape: Sequence[int], output: str) -> tuple[Ne
     for layer in result.layer:
         if layer.type == "Dropout":
             layer.dropout_param.dropout_ratio = 0
+        if layer.loss_weight or layer.type.endswith("Loss"):
+            layer.loss_weight[:] = [0] * len(layer.top)
     result.layer.add(name=label, type="Input", top=[label]).input_param.shape.add(dim=shape)
     result.layer.add(name=loss, type="SoftmaxWithLoss", bottom=[output, label], top=[loss])
     return result, label
+
+
+def _unfreeze(net: NetParameter) -> None:
+    for layer in net.layer:
+        del layer.propagate_down[:]
+        if layer.type != "BatchNorm":
+            for param in layer.param:
+                param.lr_mult = param.lr_mult or 1
 
 
 def _free(name: str, used: set[str]) -> str:
@@ -107,7 +122,7 @@ def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
     for output in outputs:
         # Behind probabilities near 0 and 1 gradients are rounding alone, so the loss is of what a Softmax reads.
         maker = makers.get(output)
-        name = maker.layer.param.bottom[0] if maker is not None and maker.layer.type == "Softmax" else output
+        name = maker.layer.bottom_names[0] if maker is not None and maker.layer.type == "Softmax" else output
         shape = tuple(net.blobs[name].shape) if name in net.blobs else ()
         if len(shape) > 1 and shape[1] > 1:
             return name, shape

@@ -172,9 +172,11 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     inputs = fitting_inputs(net, options.seed)
     fed = {opened.name_of(name) or name: value for name, value in inputs.items()}
     side = opened.side()
-    scores, notes = _find_scores(
-        opened, writer, net, [mine for its in side.outputs for mine in names if names[mine] == its]
-    )
+    trained = _trained(opened, writer, paths)
+    scores: Scores | None = None
+    notes: tuple[str, ...] = ()
+    if trained is not None:
+        scores, notes = _find_scores(net, [mine for its in side.outputs for mine in names if names[mine] == its])
     del net
     opened.close()
     ours = side.run(fed)
@@ -185,36 +187,38 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     result = replace(result, differences=tuple(found), notes=(*result.notes, *notes))
     del ours, theirs
     gc.collect()
-    if scores is None or not result.values_hold:
+    if trained is None or scores is None or not result.values_hold:
         return result
     try:
-        return replace(result, training=_train(opened, writer, paths, inputs, scores))
+        return replace(result, training=_train(opened, trained, inputs, scores))
     except CannotTrain as error:
         return replace(result, notes=(*result.notes, f"{_NOT_TRAINED}: {error}"))
 
 
-def _find_scores(
-    opened: Opened, writer: Writer, net: Net, outputs: Sequence[str]
-) -> tuple[Scores | None, Sequence[str]]:
-    """Return the output that a training step's loss is of, or a note that says why there is none."""
+def _trained(opened: Opened, writer: Writer, paths: Sequence[Path]) -> TrainingSide | None:
+    """Return what was written as something that trains; None where one of the formats says nothing of training.
+
+    Nor is there any between Caffe's own forms: the same code would train both.
+    """
     if writer.training is None or not opened.trains or (isinstance(opened, CaffeFiles) and writer.name == CAFFE):
-        return None, ()  # between Caffe's own forms the same code would train both
+        return None
+    return writer.training(paths, opened.options)
+
+
+def _find_scores(net: Net, outputs: Sequence[str]) -> tuple[Scores | None, tuple[str, ...]]:
+    """Return the output that a training step's loss is of, or a note that says why there is none."""
     try:
         return scores_of(net, outputs), ()
     except CannotTrain as error:
         return None, (f"{_NOT_TRAINED}: {error}",)
 
 
-def _train(
-    opened: Opened, writer: Writer, paths: Sequence[Path], inputs: Mapping[str, np.ndarray], scores: Scores
-) -> TrainingStep:
+def _train(opened: Opened, trained: TrainingSide, inputs: Mapping[str, np.ndarray], scores: Scores) -> TrainingStep:
     """Compare a training step of both sides; the source is dropped before the other side needs memory."""
-    train = writer.training
-    assert train is not None
 
     def theirs() -> TrainingSide:
         opened.forget()
-        return train(paths, opened.options)
+        return trained
 
     return compare_steps(opened.training, theirs, inputs, scores, opened.options.seed)
 

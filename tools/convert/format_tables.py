@@ -54,7 +54,9 @@ def _run_caffe(paths: Sequence[Path], options: Options) -> Side:
 
 
 def _train_caffe(paths: Sequence[Path], options: Options) -> TrainingSide:
-    return _written_caffe(paths, options).training()
+    from mgcaffe.tools.convert.caffe_training import CaffeTraining
+
+    return CaffeTraining(_written_caffe(paths, options).source)
 
 
 def _caffe_paths(path: Path) -> Sequence[Path]:
@@ -90,6 +92,12 @@ def _run_torch(paths: Sequence[Path], options: Options) -> Side:
     return run_program(paths[0]) if _is_program(paths[0]) else run_module(paths[0])
 
 
+def _train_torch(paths: Sequence[Path], options: Options) -> TrainingSide | None:
+    from mgcaffe.tools.convert.module_training import ModuleTraining
+
+    return None if _is_program(paths[0]) else ModuleTraining(paths[0])
+
+
 def _torch_paths(path: Path) -> Sequence[Path]:
     """Return the file, and beside a Python file the weights."""
     return (path,) if _is_program(path) else (path, path.with_suffix(".safetensors"))
@@ -119,7 +127,7 @@ READERS: list[Reader] = [
 ]
 WRITERS: list[Writer] = [
     Writer("ONNX", (".onnx",), lambda path: (path,), _write_onnx, _run_onnx),
-    Writer("PyTorch", (".py", ".pt2"), _torch_paths, _write_torch, _run_torch),
+    Writer("PyTorch", (".py", ".pt2"), _torch_paths, _write_torch, _run_torch, _train_torch),
     Writer(CAFFE, (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe, _train_caffe),
 ]
 

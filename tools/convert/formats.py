@@ -135,7 +135,7 @@ class Writer:
         files: all files that are written where the user names one of them; the one that is opened first comes first.
         write: writes a model to these files; called with other names than the final ones.
         side: runs what was written.
-        training: computes a training step of it; None where the format says nothing of training.
+        training: computes a training step of what was written; None, or gives None, where there is no such thing.
     """
 
     name: str
@@ -143,7 +143,7 @@ class Writer:
     files: Callable[[Path], Sequence[Path]]
     write: Callable[[Opened, Sequence[Path], Options], None]
     side: Callable[[Sequence[Path], Options], Side]
-    training: Callable[[Sequence[Path], Options], TrainingSide] | None = None
+    training: Callable[[Sequence[Path], Options], TrainingSide | None] | None = None
 
 
 def ending_of(name: str, endings: Sequence[str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ class ModuleSide:
         given = [torch.from_numpy(inputs[name]).to(self._dtype) for name in self.inputs]
         try:
             with torch.no_grad():
-                values = self._run_statements(given)
+                values = {name: _array(value) for name, value in self.statement_values(given)}
                 self._begin_anew()
                 returned = self.module(*given)
                 self._begin_anew()
@@ -110,23 +110,34 @@ class ModuleSide:
     def _dtype(self) -> torch.dtype:
         return next((each.dtype for each in self.module.parameters()), torch.float32)
 
-    def _run_statements(self, given: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
+    def statement_values(self, given: Sequence[torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
+        """Run the statements of `forward` one by one and give what each assigns, by the net's names.
+
+        Args:
+            given: the inputs.
+        """
         function = _forward(self._loaded.text, type(self.module).__name__)
         variables = [argument.arg for argument in function.args.args]
         space = {**self._loaded.space, **dict(zip(variables, (self.module, *given), strict=True))}
-        values: dict[str, np.ndarray] = {}
         statements = [statement for statement in function.body if isinstance(statement, ast.Assign)]
         for statement, names in zip(statements, self._document["values"], strict=True):
             exec(compile(ast.Module([statement], []), self._loaded.file, "exec"), space)
             for variable, name in zip(_targets(statement), names, strict=True):
-                values[name] = _array(space[variable])
-        return values
+                yield name, space[variable]
 
     def _begin_anew(self) -> None:
         """Drop the state that recurrent layers carry from call to call."""
         for part in self.module.modules():
             if isinstance(getattr(part, "carries_state", None), bool):  # a helper, and no layer that is called so
                 part.reset()  # type: ignore[operator]
+
+    @property
+    def parameters(self) -> dict[str, tuple[tuple[str, int], bool]]:
+        """By name of a parameter, the layer and number of its blob, and whether that is transposed."""
+        return {
+            name: ((layer, number), transposed)
+            for name, (layer, number, transposed) in self._document["parameters"].items()
+        }
 
     def gradients(self) -> dict[tuple[str, int], np.ndarray]:
         """Return the gradients of trained blobs by layer and number, in the blobs' own layout.
@@ -172,8 +183,12 @@ class ProgramSide:
         return {name: values[node] for name, node in nodes.items() if node in values}
 
 
-def read_side(path: Path) -> ModuleSide:
+def read_side(path: Path, change: Callable[[str], str] = str) -> ModuleSide:
     """Return a written Python file with the weights beside it.
+
+    Args:
+        path: the Python file.
+        change: what is done to its code before it runs.
 
     Raises:
         DataError: one of them cannot be read.
@@ -181,7 +196,7 @@ def read_side(path: Path) -> ModuleSide:
     from safetensors import safe_open
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = change(path.read_text(encoding="utf-8"))
         with safe_open(path.with_suffix(".safetensors"), framework="pt") as file:
             said = (file.metadata() or {}).get(DOCUMENT, "")
         space = run_file(text, str(path))

@@ -12,6 +12,7 @@ import torch
 
 from mgcaffe.errors import describe_exception
 from mgcaffe.tools.convert.module_side import read_side
+from mgcaffe.tools.convert.torch_training import backward_of_loss
 from mgcaffe.tools.convert.training_step import CannotTrain, Place, Take
 
 
@@ -38,18 +39,19 @@ class ModuleTraining:
                 part.p = 0.0
             eps = getattr(part, "eps", None)
             if isinstance(eps, float):
-                part.eps = _stored(eps)
+                setattr(part, "eps", _stored(eps))  # noqa: B010  # which a type checker takes for a module
         places = side.parameters
         for name, parameter in module.named_parameters():
             parameter.register_post_accumulate_grad_hook(partial(_give, places.get(name), take))
         try:
-            returned = module(*(torch.from_numpy(inputs[name]).double() for name in side.inputs))
-            scores = (returned if isinstance(returned, tuple) else (returned,))[list(side.outputs).index(output)]
-            loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(labels).long())
-            loss.backward()
+            values = dict(side.statement_values([torch.from_numpy(inputs[name]).double() for name in side.inputs]))
+            if output not in values:
+                raise CannotTrain(f"no statement of the module assigns '{output}'")
+            scores = values.pop(output)
+            del values
+            return backward_of_loss(scores, labels)
         except RuntimeError as error:
             raise CannotTrain(f"PyTorch cannot compute it: {describe_exception(error).splitlines()[0]}") from None
-        return float(loss.detach())
 
 
 def with_stored_numbers(text: str) -> str:
@@ -57,6 +59,9 @@ def with_stored_numbers(text: str) -> str:
     tree = ast.parse(text)
     net = [node for node in tree.body if isinstance(node, ast.ClassDef)][-1]
     for node in ast.walk(net):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "F.local_response_norm":
+            if "alpha" not in {keyword.arg for keyword in node.keywords}:  # PyTorch's default
+                node.keywords.append(ast.keyword("alpha", ast.Constant(_stored(1e-4))))
         if isinstance(node, ast.Constant) and isinstance(node.value, float):
             node.value = _stored(node.value)
     return ast.unparse(tree)

@@ -7,12 +7,15 @@ import json
 import numpy as np
 import pytest
 
+from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.errors import DataError
 from mgcaffe.tools.convert.conversion import convert
+from mgcaffe.tools.convert.model import read_model
 from mgcaffe.tools.convert.torch_files import TorchModule
 from mgcaffe.tools.convert.torch_training import TorchTraining
 from mgcaffe.tools.convert.training_step import CannotTrain, compare_steps
 from mgcaffe.tools.main import main
+from tests.support.onnxkit import fill_at_random
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +56,23 @@ class Overwritten(nn.Module):
 
 def normalized():
     return Net(True)
+"""
+
+NET = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 3 dim: 2 dim: 4 dim: 4 } } }
+layer { name: "neck" type: "PReLU" bottom: "data" top: "neck" }
+layer { name: "conv" type: "Convolution" bottom: "neck" top: "conv" param { lr_mult: 0 } propagate_down: false
+  convolution_param { num_output: 6 kernel_size: 3 pad: 1 } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" relu_param { negative_slope: 0.1 } }
+layer { name: "norm" type: "LRN" bottom: "conv" top: "norm" lrn_param { local_size: 5 alpha: 0.0001 } }
+layer { name: "power" type: "Power" bottom: "norm" top: "power" power_param { scale: 40.3 } }
+layer { name: "ip" type: "InnerProduct" bottom: "power" top: "ip"
+  inner_product_param { num_output: 5 transpose: true } }
+layer { name: "drop" type: "Dropout" bottom: "ip" top: "ip" }
+layer { name: "cost" type: "EuclideanLoss" bottom: "ip" bottom: "ip" top: "cost" }
+layer { name: "prob" type: "Softmax" bottom: "ip" top: "prob" }
 """
 
 
@@ -162,3 +182,24 @@ def test_gradients_that_pytorch_computes_wrongly_are_caught(folder, monkeypatch)
     monkeypatch.setattr(TorchTraining, "step", wrong)
     result = convert("nets.py:Net", "net.prototxt", input_shape=SHAPE)
     assert result.values_hold and not result.holds and not (folder / "net.prototxt").exists()
+
+
+def test_a_net_that_becomes_a_module_has_its_training_step(folder):
+    """Frozen parameters, losses, numbers that are no float32, defaults left out, probabilities, transposed weights."""
+    pytest.importorskip("safetensors")
+    (folder / "net.prototxt").write_text(NET)
+    net = read_model("net.prototxt").build(seed=1)
+    fill_at_random(net)
+    save_caffemodel(net, "net.caffemodel")
+    result = convert(["net.prototxt", "net.caffemodel"], "out.py")
+    assert result.holds and result.training is not None and result.training.largest_relative < 1e-12
+    assert {each.name for each in result.training.gradients} == {
+        "conv/0",
+        "conv/1",
+        "scale/0",
+        "ip/0",
+        "ip/1",
+        "neck/0",
+    }
+    result = convert(["net.prototxt", "net.caffemodel"], "out.pt2")
+    assert result.holds and result.training is None and not result.notes
