@@ -80,9 +80,10 @@ Caffe's own forms, since the same code would train both.
 
 Weights are not copied on their way: they are read layer by layer into the net, a module's parameters are taken from
 where they are, and files are written from the net's memory. The two sides of the proof run one after the other.
-AlexNet (244 MB of weights) takes 1.1 to 2.1 times its weights, and a few seconds. The training step needs about 4.3
-times the weights, float64 for the values and for the gradients of one side; the other side's gradients wait in a
-temporary file. [benchmarks/results/convert_memory.md](../benchmarks/results/convert_memory.md) has the table.
+AlexNet (244 MB of weights) takes 1.1 to 2.1 times its weights in memory (as a `.pt2`, 3.0), and a few seconds. The
+training step needs about 4.3 times the weights, float64 for the values and for the gradients of one side; the other
+side's gradients wait in a temporary file.
+[benchmarks/results/convert_memory.md](../benchmarks/results/convert_memory.md) has the table.
 
 ## What can be allowed
 """
