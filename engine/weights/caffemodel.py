@@ -84,7 +84,7 @@ def _layer_pieces(layer: Layer, diff: bool) -> Iterator[bytes | memoryview]:
     place = next((field.start for field in fields if field.number > number), len(rest))
     yield rest[:place]
     for parameter in layer.parameters:
-        content = blob_pieces(parameter.data.cpu().numpy(), parameter.diff.cpu().numpy() if diff else None)
+        content = blob_pieces(parameter.data.cpu().numpy(), parameter.dense_diff().cpu().numpy() if diff else None)
         yield field_head(number, size_of(content))
         yield from content
     yield rest[place:]

@@ -59,7 +59,7 @@ class CaffeTraining:
             for layer in net.layers:
                 for number, parameter in enumerate(layer.parameters):
                     if parameter.wanted and parameter.owner is None:
-                        take((layer.name, number), parameter.diff.numpy())
+                        take((layer.name, number), parameter.dense_diff().numpy())
             return loss
         finally:
             net.close()
