@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Shapes = Sequence[tuple[str, tuple[int, ...]]]
 
 WEIGHTS_ENDINGS = (".caffemodel", ".caffemodel.h5", ".h5")
-"""What the names of weight files end with."""
+"""What the names of Caffe's weight files end with."""
+ARRAY_ENDINGS = (".safetensors", ".npz")
+"""What the names of files of named arrays end with, which may hold weights too."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,15 @@ class Options:
 class Opened:
     """A model that is to be converted or compared. Subclasses say `side`, and `model` where it can be converted.
 
+    Attributes:
+        weights_alone: whether it is a file of weights without a net.
+
     Args:
         words: the names that the user gave for it.
         options: see there.
     """
+
+    weights_alone = False
 
     def __init__(self, words: Sequence[str], options: Options) -> None:
         self.words = list(words)
@@ -118,6 +125,8 @@ class Writer:
         files: all files that are written where the user names one of them; the one that is opened first comes first.
         write: writes a model to these files; called with other names than the final ones.
         side: runs what was written.
+        weights_alone: what is written is weights without a net: their arrays are compared, not values that a net
+            computes, and they have to be the same.
     """
 
     name: str
@@ -125,6 +134,7 @@ class Writer:
     files: Callable[[Path], Sequence[Path]]
     write: Callable[[Opened, Sequence[Path], Options], None]
     side: Callable[[Sequence[Path], Options], Side]
+    weights_alone: bool = False
 
 
 def ending_of(name: str, endings: Sequence[str]) -> str | None:

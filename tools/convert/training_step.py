@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ def caffe_training_step(
     Returns:
         The loss, and the gradients of all parameters that are trained, by layer and number of the blob.
     """
-    assert model.weights is not None
+    assert isinstance(model.weights, NetParameter | Path)
     source = net_source(_with_loss(model.source.param, len(labels), output), file=model.source.path)
     net = Net(source.param, sources=source, phase=TRAIN, dtype=torch.float64, seed=0)
     net.copy_trained_layers(model.weights)
