@@ -43,7 +43,7 @@ def _kind(path: Path) -> str | None:
         return None
     if start[:4] == b"PK\x03\x04":
         return _NPZ
-    # Eight bytes of a length, then JSON. A message of protobuf begins so only with a field 0, which there is not.
+    # Eight bytes of a length, the upper ones zeros, then JSON. A caffemodel begins with a name, which has no zeros.
     return _SAFETENSORS if start[8:] == b"{" and int.from_bytes(start[:8], "little") <= _LONGEST_HEADER else None
 
 

@@ -201,7 +201,7 @@ def _notes(opened: Opened, writer: Writer) -> tuple[str, ...]:
         return ()
     if isinstance(opened, CaffeFiles) and len(opened.words) == 1 and opened.net.parameters:
         return (f"no weights are given: those of the fillers are used (seed {opened.options.seed})",)
-    return tuple(opened.source.skipped) if opened.net else ()
+    return (*opened.source.skipped, *opened.notes) if opened.net else ()
 
 
 def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:

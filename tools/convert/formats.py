@@ -52,6 +52,7 @@ class Opened:
 
     Attributes:
         weights_alone: whether it is a file of weights without a net.
+        notes: what the user should know of how it was read.
 
     Args:
         words: the names that the user gave for it.
@@ -62,6 +63,7 @@ class Opened:
 
     def __init__(self, words: Sequence[str], options: Options) -> None:
         self.words = list(words)
+        self.notes: list[str] = []
         self.options = options
 
     def model(self) -> Model:

@@ -96,12 +96,16 @@ class Graph:
 
 
 def read_graph(path: Path) -> Graph:
-    """Read a file.
+    """Read a file; see `graph_of`."""
+    return graph_of(parse_model(path), path)
+
+
+def graph_of(message: onnx.ModelProto, path: Path) -> Graph:
+    """Return the graph of a file that was parsed.
 
     Raises:
-        DataError: it cannot be read, or is no model, or one of operators that are older or newer than those known.
+        DataError: it is damaged, or a model of operators that are older or newer than those known.
     """
-    message = _parse(path)
     try:
         opset = _opset(message, path)
         graph = _graph(message, path, opset)
@@ -111,7 +115,12 @@ def read_graph(path: Path) -> Graph:
     return graph
 
 
-def _parse(path: Path) -> onnx.ModelProto:
+def parse_model(path: Path) -> onnx.ModelProto:
+    """Read a file as a message, arrays in other files aside.
+
+    Raises:
+        DataError: it cannot be read, or is no model.
+    """
     import onnx
     from google.protobuf.message import DecodeError
 
