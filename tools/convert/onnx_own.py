@@ -29,8 +29,6 @@ from mgcaffe.tools.convert.onnx_out.graph import Graph, array_type
 NET, STRUCTURE = "mgcaffe.net", "mgcaffe.structure"
 """What the two entries of the metadata are called."""
 
-_NO_TEXT = (UnicodeDecodeError, AttributeError)
-"""What protobuf raises for a text in a damaged message that is none."""
 _WEIGHT = re.compile(r".*/(0|[1-9][0-9]*)", re.DOTALL)
 
 
@@ -57,17 +55,14 @@ def has_own_net(model: onnx.ModelProto) -> bool:
 
 
 def _metadata(model: onnx.ModelProto) -> dict[str, str]:
-    try:
-        return {entry.key: entry.value for entry in model.metadata_props}
-    except _NO_TEXT:
-        return {}
+    return {entry.key: entry.value for entry in model.metadata_props}
 
 
 def own_model(model: onnx.ModelProto, file: Path) -> OwnModel | None:
     """Return the net that a file was made from, with the weights that are in it now.
 
     Args:
-        model: the file's content.
+        model: the file's content, its texts checked.
         file: where it is, for messages and for arrays that are not inside.
 
     Returns:
@@ -80,13 +75,9 @@ def own_model(model: onnx.ModelProto, file: Path) -> OwnModel | None:
     said = _metadata(model)
     if not {NET, STRUCTURE} <= said.keys() or model.functions or graph.sparse_initializer:
         return None
-    try:
-        arrays = [(each.name, each.data_type, each.dims, partial(_content, each, file)) for each in graph.initializer]
-        opsets = [(entry.domain, entry.version) for entry in model.opset_import]
-        digest = _digest(said[NET], opsets, graph.node, [graph.input, graph.output], arrays)
-    except _NO_TEXT:
-        return None
-    if said[STRUCTURE] != digest:
+    arrays = [(each.name, each.data_type, each.dims, partial(_content, each, file)) for each in graph.initializer]
+    opsets = [(entry.domain, entry.version) for entry in model.opset_import]
+    if said[STRUCTURE] != _digest(said[NET], opsets, graph.node, [graph.input, graph.output], arrays):
         return None
     source = parse_net(said[NET], file=f"{file}:{NET}")
     values = [*(each.name for each in graph.input), *(name for node in graph.node for name in node.output)]

@@ -58,7 +58,9 @@ class OnnxSide:
     def __init__(self, path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
         need_onnx("onnx", "onnxruntime")
         self._path = path
-        model = _read(path)
+        from mgcaffe.tools.convert.onnx_in.graph import parse_model
+
+        model = parse_model(path)
         self._values = _value_names(model)
         self._outputs = [value.name for value in model.graph.output]
         has_external = any(tensor.external_data for tensor in model.graph.initializer)
@@ -109,17 +111,6 @@ class OnnxSide:
             for name, value in zip(names, values, strict=True)
             if isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
         }
-
-
-def _read(path: Path) -> onnx.ModelProto:
-    import onnx
-
-    try:
-        return onnx.load(str(path), load_external_data=False)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
-    except Exception as error:  # protobuf's DecodeError, and what onnx's own checks raise
-        raise DataError(f"{path} is no ONNX model: {_first_line(error)}") from None
 
 
 def _value_names(model: onnx.ModelProto) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 
 from mgcaffe.errors import DataError, describe_exception
 from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, read_tensor, type_name
+from mgcaffe.tools.convert.onnx_in.texts import check_texts
 
 if TYPE_CHECKING:
     import onnx
@@ -133,6 +134,10 @@ def parse_model(path: Path) -> onnx.ModelProto:
         raise DataError(f"{path} is no ONNX model: {' '.join(str(error).split())[:200]}") from None
     if not message.HasField("graph") or not message.opset_import:
         raise DataError(f"{path} is no ONNX model: it has no graph or no version of its operators")
+    try:
+        check_texts(message, path)
+    except UnicodeDecodeError as error:  # as some versions of protobuf say it
+        raise DataError(f"{path} is damaged: {describe_exception(error)}") from None
     return message
 
 
