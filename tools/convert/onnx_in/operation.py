@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 
 from mgcaffe.errors import Location, NetError
@@ -225,8 +226,8 @@ class Operation(importing.Operation):
     def broadcast(self, *shapes: Shape) -> Shape:
         """Return the shape that values of these shapes have together."""
         try:
-            return tuple(torch.broadcast_shapes(*shapes))
-        except RuntimeError:
+            return tuple(np.broadcast_shapes(*shapes))  # PyTorch's own loads sympy for it, which takes a second
+        except ValueError:
             return self.refuse(f"shapes {' and '.join(map(str, shapes))} do not fit together")
 
 
