@@ -20,6 +20,9 @@ from mgcaffe.tools.convert.onnx_in.tensors import MAX_VALUES
 LARGEST = 2**31 - 1
 """The largest whole number that a field of a layer holds."""
 
+_LONGEST = 400
+"""How much an error says of what a node has."""
+
 Known = Value | Constant
 
 
@@ -42,6 +45,8 @@ def refuse(graph: Graph, node: Node, message: str, hint: str | None = None) -> N
     Raises:
         NetError: always.
     """
+    if len(message) > _LONGEST:  # of a damaged attribute with thousands of values
+        message = f"{message[:_LONGEST]} ..."
     raise NetError(f"{message} ({node})", location=Location(str(graph.path)), hint=hint)
 
 
