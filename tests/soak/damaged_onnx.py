@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,9 @@ NAME = "onnx"
 CASES = 1000
 FEW = 40
 SEED = 13
+
+Case = tuple[int, str, str]
+"""Its number, what came of it (with `!` in front where it must not), and what it was."""
 
 _FILE = "damaged.onnx"
 _DIFFER = " differ by more than "
@@ -75,27 +79,41 @@ _NETS = {
 
 
 def run(full: bool) -> list[Row]:
-    """All cases, or a few of them."""
-    cases = CASES if full else FEW
-    row, began, outcomes = Row("damaged ONNX files", cases), time.monotonic(), Counter[str]()
-    first = 0
-    while first < cases:
-        last = min(cases, first + _PER_CHILD)
-        lines, problem = _run_child(first, last)
-        for number, verdict, about in lines:
-            outcomes[verdict] += 1
-            if verdict.startswith("!"):
-                row.failures.append(f"{SEED}:{number} {verdict[1:]}: {about}")
-        first = int(lines[-1][0]) + 1 if lines else first
-        if problem:
-            row.failures.append(f"{SEED}:{first} {problem}")
-            first += 1
+    """All cases, in processes of their own; or a few of them in this one, which a signal would end."""
+    row, began, outcomes = Row("damaged ONNX files", CASES if full else FEW), time.monotonic(), Counter[str]()
+    for number, verdict, about in _in_children(row) if full else _in_this_process():
+        outcomes[verdict] += 1
+        if verdict.startswith("!"):
+            row.failures.append(f"{SEED}:{number} {verdict[1:]}: {about}")
     row.note = ", ".join(f"{count} {what}" for what, count in sorted(outcomes.items()) if not what.startswith("!"))
     row.seconds = time.monotonic() - began
     return [row]
 
 
-def _run_child(first: int, last: int) -> tuple[list[list[str]], str]:
+def _in_this_process() -> Iterator[Case]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF)}
+    limit_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield from _cases(SEED, 0, FEW)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_children(row: Row) -> Iterator[Case]:
+    first = 0
+    while first < CASES:
+        lines, problem = _run_child(first, min(CASES, first + _PER_CHILD))
+        yield from lines
+        first = lines[-1][0] + 1 if lines else first
+        if problem:
+            row.failures.append(f"{SEED}:{first} {problem}")
+            first += 1
+
+
+def _run_child(first: int, last: int) -> tuple[list[Case], str]:
     """Run cases in another process; return the lines that it printed, and how it failed."""
     command = [sys.executable, "-m", "tests.soak.damaged_onnx", str(SEED), str(first), str(last)]
     problem = ""
@@ -109,22 +127,28 @@ def _run_child(first: int, last: int) -> tuple[list[list[str]], str]:
             problem = f"ended the process with {code}: {errors.read()[-300:]}" if code else ""
         out.seek(0)
         lines = [line.split("\t", 2) for line in out.read().splitlines() if line.count("\t") >= 2]
-    return lines, problem
+    return [(int(number), verdict, about) for number, verdict, about in lines], problem
 
 
 def main(seed: int, first: int, last: int) -> None:
     """Print a line for each case: its number, what came of it, and what was damaged."""
     import torch
 
-    from mgcaffe.tools import main as engine
-
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
     limit_time()
+    for case in _cases(seed, first, last, limited=True):
+        print(*case, sep="\t", flush=True)
+
+
+def _cases(seed: int, first: int, last: int, *, limited: bool = False) -> Iterator[Case]:
+    from mgcaffe.tools import main as engine
+
     with tempfile.TemporaryDirectory() as name, inside(name):
         models = dict(_models(Path(name)))
-        limit_memory()
+        if limited:
+            limit_memory()
         for number in range(first, last):
             numbers = random.Random(f"{seed}:{number}")
             model = numbers.choice(list(models))
@@ -136,14 +160,8 @@ def main(seed: int, first: int, last: int) -> None:
             verdict = "proof failed" if verdict == _DIFFER else verdict
             if verdict == "code 65" and _FILE not in text and number % 5:
                 verdict = "!a message that does not name the file"
-            shown = text.strip().replace("\n", " | ").replace("\t", " ")
-            print(
-                number,
-                verdict,
-                f"{command[0]}, {model}, {what}: {shown[-600:] if verdict[0] == '!' else ''}",
-                sep="\t",
-                flush=True,
-            )
+            shown = text.strip().replace("\n", " | ").replace("\t", " ")[-600:] if verdict[0] == "!" else ""
+            yield number, verdict, f"{command[0]}, {model}, {what}: {shown}"
 
 
 def _models(folder: Path) -> Iterator[tuple[str, bytes]]:
