@@ -16,7 +16,7 @@ from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
 from mgcaffe.tools.convert.format_tables import open_model, split_models, writer_of
 from mgcaffe.tools.convert.formats import Opened, Options, Writer
 from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, seeded_inputs, table
-from mgcaffe.tools.convert.weights_files import weights_side
+from mgcaffe.tools.convert.weights_files import WeightsSide, weights_side
 
 _UNPROVEN = ".unproven"
 _SHOWN = 5
@@ -118,7 +118,6 @@ def compare_models(
     """
     options = Options(tuple(input_shapes), seed, strict=strict)
     models = [open_model(words, options) for words in (first, second)]
-    sides = [model.side() for model in models]
     alone = [model.words[0] for model in models if model.weights_alone]
     if len(alone) == 1:
         raise UsageError(
@@ -126,7 +125,8 @@ def compare_models(
             hint=f"give their net: NET.prototxt {alone[0]}",
         )
     if alone:
-        return Result((), tuple(_compare_arrays(*sides)), tolerance)
+        return Result((), tuple(_compare_arrays(*map(weights_side, models))), tolerance)
+    sides = [model.side() for model in models]
     nets = [model.net for model in models if isinstance(model, CaffeFiles)]
     owner = next((number for number, model in enumerate(models) if isinstance(model, CaffeFiles)), 0)
     inputs = fitting_inputs(nets[0], seed) if nets else seeded_inputs(sides[0].inputs, seed)
@@ -138,13 +138,14 @@ def compare_models(
     return Result((), tuple(compare(ours, theirs, names)), tolerance)
 
 
-def _compare_arrays(one: Side, other: Side) -> list[Difference]:
-    """Compare weights without nets; both have to hold the same arrays."""
+def _compare_arrays(one: WeightsSide, other: WeightsSide) -> list[Difference]:
+    """Compare weights without nets, one array at a time; both have to hold the same."""
     unmatched = set(one.outputs) ^ set(other.outputs)
     if unmatched:
         shown = ", ".join(sorted(unmatched)[:_SHOWN]) + (" and others" if len(unmatched) > _SHOWN else "")
         raise DataError(f"only one of the two has {shown}", hint="engine diff shows what two files of weights hold")
-    return compare(one.run({}), other.run({}), {name: name for name in one.outputs})
+    found = [compare(one.array(name), other.array(name), {name: name})[0] for name in one.outputs]
+    return sorted(found, key=lambda each: -each.largest_relative)
 
 
 def _paired_inputs(one: Side, other: Side) -> dict[str, str]:
@@ -167,7 +168,9 @@ def _paired_outputs(one: Side, other: Side) -> dict[str, str]:
 def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], options: Options) -> list[Difference]:
     """Run both sides and compare them; the source's net is dropped before the other side needs memory."""
     if writer.weights_alone:
-        return _compare_arrays(weights_side(opened), writer.side(paths, options))
+        written = writer.side(paths, options)
+        assert isinstance(written, WeightsSide)
+        return _compare_arrays(weights_side(opened), written)
     net = opened.net
     names = {value: opened.name_of(value) for row in value_names(net) for value in row}
     inputs = fitting_inputs(net, options.seed)

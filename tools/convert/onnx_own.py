@@ -23,6 +23,7 @@ from mgcaffe.errors import DataError
 from mgcaffe.prototxt import NetParameter, NetSource, print_text
 from mgcaffe.prototxt.files import parse_net
 from mgcaffe.tools.convert.model import Model
+from mgcaffe.tools.convert.onnx_in.graph import parse_model
 from mgcaffe.tools.convert.onnx_in.tensors import read_tensor
 from mgcaffe.tools.convert.onnx_out.graph import Graph, array_type
 
@@ -81,8 +82,7 @@ def own_model(model: onnx.ModelProto, file: Path) -> OwnModel | None:
         return None
     source = parse_net(said[NET], file=f"{file}:{NET}")
     values = [*(each.name for each in graph.input), *(name for node in graph.node for name in node.output)]
-    tensors = {tensor.name: tensor for tensor in graph.initializer if _WEIGHT.fullmatch(tensor.name)}
-    return OwnModel(source, tensors, {name: name for name in values}, file)
+    return OwnModel(source, model, {name: name for name in values}, file)
 
 
 class OwnModel(Model):
@@ -90,16 +90,14 @@ class OwnModel(Model):
 
     Args:
         source: the net.
-        tensors: the arrays called `layer/number`, by name.
+        message: the file's content, which is kept until the net is built.
         names: see `Model`.
         file: the file.
     """
 
-    def __init__(
-        self, source: NetSource, tensors: Mapping[str, onnx.TensorProto], names: Mapping[str, str], file: Path
-    ) -> None:
+    def __init__(self, source: NetSource, message: onnx.ModelProto, names: Mapping[str, str], file: Path) -> None:
         super().__init__(source, None, names)
-        self._tensors = tensors
+        self._message: onnx.ModelProto | None = message
         self._file = file
 
     def build(self, *, dtype: torch.dtype = torch.float32, stages: Sequence[str] = (), seed: int | None = None) -> Net:
@@ -108,24 +106,27 @@ class OwnModel(Model):
         BatchNorm's statistics are in the file divided by their third blob, which becomes 1.
         """
         net = super().build(dtype=dtype, stages=stages, seed=seed)
+        message = self._message or parse_model(self._file)
+        self._message = None
+        tensors = {tensor.name: tensor for tensor in message.graph.initializer}
         skipped = []
         for layer in net.layers:
             for number, parameter in enumerate(layer.parameters):
                 name = f"{layer.name}/{number}"
-                if name in self._tensors:
-                    self._copy(name, parameter.data)
-                elif layer.type == "BatchNorm" and number == 2 and f"{layer.name}/0" in self._tensors:
+                if name in tensors:
+                    self._copy(tensors[name], parameter.data)
+                elif layer.type == "BatchNorm" and number == 2 and f"{layer.name}/0" in tensors:
                     parameter.data.fill_(1)
                 elif parameter.owner is None:
                     skipped.append(f"layer '{layer.name}': blob {number} is not in the file; keeps its values")
         self.skipped = skipped
         return net
 
-    def _copy(self, name: str, target: torch.Tensor) -> None:
-        values = read_tensor(self._tensors[name], self._file, f"array '{name}'")
+    def _copy(self, tensor: onnx.TensorProto, target: torch.Tensor) -> None:
+        values = read_tensor(tensor, self._file, f"array '{tensor.name}'")
         if values.numel() != target.numel():
             raise DataError(
-                f"{self._file}: array '{name}' has shape {tuple(values.shape)}, and the blob of its layer"
+                f"{self._file}: array '{tensor.name}' has shape {tuple(values.shape)}, and the blob of its layer"
                 f" {tuple(target.shape)}"
             )
         target.copy_(values.reshape(target.shape))

@@ -88,6 +88,8 @@ def compare(
 
 
 def _difference(name: str, mine: np.ndarray, its: np.ndarray) -> Difference:
+    if np.array_equal(mine, its):  # without the copies that follow
+        return Difference(name, 0.0, 0.0)
     mine, its = mine.astype(np.float64), its.astype(np.float64)
     same = (mine == its) | (np.isnan(mine) & np.isnan(its))
     apart = np.where(same, 0.0, np.abs(np.where(same, 0.0, mine) - np.where(same, 0.0, its)))

@@ -73,6 +73,10 @@ class WeightsSide:
         """Return the arrays."""
         return {name: blob.load() for name, blob in self._blobs.items()}
 
+    def array(self, name: str) -> dict[str, np.ndarray]:
+        """Return one array, by its name; of all together memory would be needed twice."""
+        return {name: self._blobs[name].load()}
+
 
 def weights_side(opened: Opened) -> WeightsSide:
     """Return the weights of a model, or of a file of weights, as a side of a proof."""

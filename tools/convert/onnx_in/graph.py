@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mgcaffe.errors import DataError, describe_exception
-from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, read_tensor, type_name
+from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, MAX_AXES, read_tensor, type_name
 from mgcaffe.tools.convert.onnx_in.texts import check_texts
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def _input_shape(value: onnx.ValueInfoProto, path: Path) -> tuple[int | str | No
         raise DataError(f"{path}: input '{value.name}' is {what}; blobs hold floating-point numbers")
     if not kind.HasField("shape"):
         raise DataError(f"{path}: input '{value.name}' has no shape, not even an open one")
+    if len(kind.shape.dim) > MAX_AXES:
+        raise DataError(f"{path}: input '{value.name}' has {len(kind.shape.dim)} axes; a blob has at most {MAX_AXES}")
     return tuple(
         int(size.dim_value) if size.HasField("dim_value") else (size.dim_param or None) for size in kind.shape.dim
     )
