@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -153,13 +154,15 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _write_npz(blobs: Mapping[str, SavedBlob], path: Path) -> None:
-    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+    with path.open("wb") as whole, zipfile.ZipFile(whole, "w", allowZip64=True) as archive:
         for name, blob in blobs.items():
             entry = zipfile.ZipInfo(f"{name}.npy")
             if entry.filename != f"{name}.npy":
                 raise DataError(f"the name '{name}' cannot stand in an npz file")
             with archive.open(entry, "w", force_zip64=True) as file:
                 npy.write_array(file, np.asarray(blob.load(), order="C"), allow_pickle=False)  # type: ignore[no-untyped-call]
+        archive.close()
+        _flush(whole)
 
 
 # -- safetensors ------------------------------------------------------------------------------------------
@@ -209,6 +212,13 @@ def _write_safetensors(blobs: Mapping[str, SavedBlob], path: Path) -> None:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             file.write(np.asarray(blobs[name].load(), "<f8" if kinds[name] == "F64" else "<f4", order="C").data)
+        _flush(file)
+
+
+def _flush(file: BinaryIO) -> None:
+    """Have what was written on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _numbers(values: Any, name: str, path: Path) -> np.ndarray:

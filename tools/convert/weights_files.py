@@ -12,7 +12,7 @@ from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights import by_name, hdf5
 from mgcaffe.engine.weights.by_name import SavedBlob, SavedLayer
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
-from mgcaffe.prototxt import NetParameter, fill_blob, read_net, write_binary
+from mgcaffe.prototxt import NetParameter, fill_blob, read_net, write_binary, write_whole
 from mgcaffe.tools.convert.array_files import is_array_file, named_arrays, read_array_file, write_array_file
 from mgcaffe.tools.convert.formats import ARRAY_ENDINGS, Opened, ending_of
 from mgcaffe.tools.convert.model import Model
@@ -142,7 +142,7 @@ def write_weights(opened: Opened, path: Path) -> None:
     elif path.name.lower().endswith(".h5"):
         content = hdf5.encode_saved(saved)
         try:
-            path.write_bytes(content)
+            write_whole(path, content)
         except OSError as error:
             raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
     else:
