@@ -21,8 +21,9 @@ def parser() -> FlagParser:
         "FILE.py (a module of\nPyTorch, with FILE.safetensors beside it), FILE.pt2, NET.prototxt (with its weights "
         "beside it) and\nWEIGHTS.caffemodel[.h5] (with its net beside it) are written. Weights without a net become "
         "weights of another kind;\nthose of a net are written alone as .safetensors or .npz. docs/converting.md says "
-        "what becomes of each layer type,\ndocs/converting_onnx.md of each operator of ONNX, docs/converting_pytorch.md of "
-        "PyTorch's. Needs onnx and onnxruntime\nfor ONNX, safetensors for FILE.py and .safetensors: pip install "
+        "what becomes of each layer type,\ndocs/converting_onnx.md of each operator of ONNX, "
+        "docs/converting_pytorch.md of PyTorch's. Needs onnx and onnxruntime\n"
+        "for ONNX, safetensors for FILE.py and .safetensors: pip install "
         "'mgcaffe[onnx,safetensors]'.",
         files=("IN...", "OUT"),
         epilog="examples:\n"
