@@ -48,11 +48,13 @@ def expressed_and_idle(table: _Table = OPERATORS) -> dict[str, tuple[list[str], 
 
 def render() -> str:
     """Return the whole page."""
-    lines = [text.INTRODUCTION.strip(), "", *_formats(), "", text.FORMATS.strip(), "", text.PROOF.strip(), ""]
+    lines = [text.INTRODUCTION.strip(), "", *_formats(), "", text.FORMATS.strip(), ""]
+    lines += [text.WEIGHTS.strip(), "", text.PROOF.strip(), ""]
     lines += ["| `--allow` | what is then written otherwise |", "|---|---|"]
     lines += [f"| `{name}` | {said} |" for name, said in ALLOWANCES.items()]
     lines += ["", text.TO_ONNX.strip().format(opset=OPSET), ""]
     lines += [*_families(OPERATORS), text.WITHOUT.strip(), "", *_reasons(WITHOUT), ""]
+    lines += [text.FROM_ONNX.strip(), ""]
     lines += [text.TO_PYTORCH.strip(), "", *_families(torch_out.OPERATORS, "to PyTorch")]
     lines += [text.WITHOUT_PYTORCH.strip(), "", *_reasons(torch_out.WITHOUT)]
     return "\n".join(lines) + "\n"

@@ -10,12 +10,14 @@ name only if they compute the same. `engine compare A B` runs any two models and
 Python, `mgcaffe.convert(IN, OUT)` does the same and returns the differences.
 
 ```sh
-pip install 'mgcaffe[onnx]'        # onnx and onnxruntime, for everything about ONNX
-pip install 'mgcaffe[safetensors]' # for the weights of Python files
+pip install 'mgcaffe[onnx]'         # onnx and onnxruntime, for everything about ONNX
+pip install 'mgcaffe[safetensors]'  # for .safetensors, and Python files, which have their weights in one
 engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx
 engine compare deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx
+engine convert alexnet.onnx again.prototxt                      # the net back; also writes again.caffemodel
 engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.py    # a module of PyTorch, and alexnet.safetensors
 engine convert old.prototxt old.caffemodel new.caffemodel.h5    # today's form, and HDF5; also writes new.prototxt
+engine convert bvlc_alexnet.caffemodel alexnet.safetensors      # the weights alone
 ```
 
 Nothing is downloaded, and nothing is approximated: what the target cannot express is refused with the layer, the file
@@ -25,11 +27,31 @@ and the line (exit code 65), unless `--allow` names it.
 """
 
 FORMATS = """
-Formats are told by the names of files. A weights file (`.caffemodel`, `.caffemodel.h5`, `.h5`, or what is no text by
-its content) belongs to the net before it, so a model is one word or two. A net and weights may be of any age and form
-that [formats.md](formats.md) names; what is written is today's form. A net needs Input layers: convert the deploy
-net, not the training net. Where no weights are given, those of the net's fillers are used (`--seed`), and the output
-says so, as it names layers that found no weights and weights that found no layer.
+Formats are told by the names of files. A weights file (`.caffemodel`, `.caffemodel.h5`, `.h5`, `.safetensors`, `.npz`,
+or what is no text by its content) belongs to the net before it, so a model is one word or two. A net and weights may be
+of any age and form that [formats.md](formats.md) names; what is written is today's form. A net needs Input layers:
+convert the deploy net, not the training net. Where no weights are given, those of the net's fillers are used
+(`--seed`), and the output says so, as it names layers that found no weights and weights that found no layer.
+"""
+
+WEIGHTS = """
+## Weights alone
+
+A file of weights without a net before it becomes one of another kind: `.caffemodel`, `.caffemodel.h5` (or `.h5`),
+`.safetensors` or `.npz`, with the same arrays. With the net before it (`engine convert deploy.prototxt W.caffemodel
+W.safetensors`) the weights are checked against it first; a `.caffemodel` or `.h5` is then written with its net beside
+it. The other way, `deploy.prototxt W.safetensors` is a model wherever `deploy.prototxt W.caffemodel` is one.
+
+- An array is called `layer/number`, as in Caffe's HDF5 files and in the ONNX files written here: `conv1/0` has the
+  weights of `conv1`, `conv1/1` its bias. Names of other programs (`conv1.weight`) are not guessed, but listed and
+  refused.
+- Values are float32, or float64 where they were; float16, bfloat16 and whole numbers are read as float32. Nothing in an
+  npz file is unpickled.
+- The file is read back before it gets its name, safetensors by its own package, and every array has to be the same;
+  `--tolerance` changes nothing in that. `engine compare W.caffemodel W.npz` compares two such files.
+- A caffemodel that is made without a net has layers of names and blobs alone, which is all that Caffe and this engine
+  read of it. Two kinds of weights need their net for that: blobs in the old form of four axes (1 x 1 x 1 x N may stand
+  for N), and parameters that layers share, where the file has them once.
 """
 
 PROOF = """
@@ -98,6 +120,9 @@ Weights are called `layer/number`, as in a caffemodel; BatchNorm's statistics ar
 parameter that layers share is there once. Splits that a net gets by itself, where a blob has several readers, leave
 no trace.
 
+The file also has the net itself, as text without weights, in its metadata (`mgcaffe.net`), and a digest of the graph
+(`mgcaffe.structure`): [the way back](#from-onnx-to-caffe) goes by both.
+
 The weights are written from where they lie in memory, and onnxruntime, which runs the model for the proof, maps the
 file instead of reading it. A file of 2 GiB or more is refused.
 
@@ -110,6 +135,31 @@ change the result; fillers are without effect, since the weights are there. Fiel
 and the like) are without effect as well, and those of forks that our engine refuses are refused here too:
 [layers.md](layers.md) lists both for each type. `phase`, `include`, `exclude`, `loss_weight`, `param` and
 `propagate_down` of a layer are those of the TEST phase or of training, and leave nothing behind.
+"""
+
+FROM_ONNX = """
+## From ONNX to Caffe
+
+What becomes of the operators of any model is in [converting_onnx.md](converting_onnx.md). A file that was written here
+becomes the very net that it was written from: the same layers, names, blobs and fields, with the weights that are in
+the file now. The digest covers everything but the values of weights (nodes, attributes, names, inputs and outputs, and
+constants such as a Reshape's sizes), so another program may read and write the file, put its arrays into files beside
+it, add descriptions and shapes, and change weights. What differs:
+
+- BatchNorm's statistics come back divided by their third blob, which is then 1.
+- Statistics that the model has no use for (`use_global_stats: false`) are not in it; the output names such blobs.
+- Of two layers with weights that have one name nothing tells which arrays are whose, so such a file has no net in it.
+
+Where the graph was edited, a note says so, and its operators are read, as those of any other file. Then layers and
+names are mostly the same still: all nets of `models/` have the layers that they had, in their order, but for
+CIFAR10_full's LRN within channels, and a test holds this. What is not the same:
+
+- What is written as several operators comes back as several layers, or is refused: LSTM, RNN, MVN, LRN within a
+  channel, SPP, losses, Crop, Interp and others. InnerProduct with its Flatten, Scale with its bias and BatchNorm
+  without a Scale are one layer again.
+- Layers that leave no operator (Split, Silence) are gone, those that only pass a value on may be.
+- Blobs are called after the layers that make them, in-place layers may have a blob of their own, and defaults are left
+  out or written (`round_mode: FLOOR`).
 """
 
 WITHOUT = """

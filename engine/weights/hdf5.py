@@ -27,7 +27,7 @@ from mgcaffe.errors import NetError, SnapshotError
 from mgcaffe.prototxt import NetParameter, fill_blob, write_whole
 from mgcaffe.prototxt.whole_files import Content
 
-__all__ = ["copy_file", "encode_hdf5", "is_hdf5", "load_hdf5", "read_message", "save_hdf5"]
+__all__ = ["copy_file", "encode_hdf5", "encode_saved", "is_hdf5", "load_hdf5", "read_message", "save_hdf5"]
 
 _ASIDE = "layers"
 _MAX_BLOBS = 1000
@@ -74,8 +74,24 @@ def encode_hdf5(layers: Sequence[Layer], diff: bool) -> Content:
         file.create_group("data")
         if diff:
             file.create_group("diff")
-        for index, (layer, fits) in enumerate(zip(layers, _are_paths(layers), strict=True)):
-            _write_layer(file, layer, index, fits, diff)
+        rows = [(layer.name, bool(layer.parameters)) for layer in layers]
+        for layer, paths in zip(layers, _groups(file, rows), strict=True):
+            if paths is not None:
+                _write_layer(file, layer, paths, diff)
+
+    return make_image(fill)
+
+
+def encode_saved(saved: Sequence[SavedLayer]) -> Content:
+    """Return the content of a file for weights without a net, as another file held them."""
+
+    def fill(file: Any) -> None:
+        file.create_group("data")
+        rows = [(layer.name, bool(layer.blobs)) for layer in saved]
+        for layer, paths in zip(saved, _groups(file, rows), strict=True):
+            for number, blob in layer.blobs.items():
+                assert paths is not None
+                file.require_group(paths[0])[str(number)] = blob.load()
 
     return make_image(fill)
 
@@ -116,28 +132,40 @@ def _failure(source: str) -> Callable[[str], NetError]:
     return lambda reason: NetError(f"weights in {source} cannot be read: {reason}")
 
 
-def _are_paths(layers: Sequence[Layer]) -> Iterator[bool]:
+def _groups(file: Any, rows: Sequence[tuple[str, bool]]) -> Iterator[tuple[str, str] | None]:
+    """Return where each layer's values and gradients go; None: nowhere, and it has none.
+
+    Args:
+        file: the file.
+        rows: the name of each layer, and whether it has parameters.
+    """
+    for index, ((name, has_parameters), fits) in enumerate(zip(rows, _are_paths(rows), strict=True)):
+        if fits:
+            yield f"data/{name}", f"diff/{name}"
+        elif has_parameters:
+            aside = file.create_group(f"{_ASIDE}/{index}")
+            aside.attrs["name"] = np.frombuffer(name.encode(), np.uint8)
+            yield f"{aside.name}/data", f"{aside.name}/diff"
+        else:
+            yield None
+
+
+def _are_paths(rows: Sequence[tuple[str, bool]]) -> Iterator[bool]:
     """Say of each layer whether its name can stand under /data."""
-    names = {layer.name for layer in layers}
+    names = {name for name, _ in rows}
     seen: set[str] = set()
-    for layer in layers:
-        parts = layer.name.split("/")
+    for name, has_parameters in rows:
+        parts = name.split("/")
         outer = {"/".join(parts[:count]) for count in range(1, len(parts))}
-        is_path = not {"", "."} & set(parts) and "\0" not in layer.name
-        yield is_path and layer.name not in seen and not outer & names
+        is_path = not {"", "."} & set(parts) and "\0" not in name
+        yield is_path and name not in seen and not outer & names
         # A layer without parameters needs no more than that a group of its name is there.
-        if layer.parameters:
-            seen.add(layer.name)
+        if has_parameters:
+            seen.add(name)
 
 
-def _write_layer(file: Any, layer: Layer, index: int, fits: bool, diff: bool) -> None:
-    data_path, diff_path = f"data/{layer.name}", f"diff/{layer.name}"
-    if not fits:
-        if not layer.parameters:
-            return
-        aside = file.create_group(f"{_ASIDE}/{index}")
-        aside.attrs["name"] = np.frombuffer(layer.name.encode(), np.uint8)
-        data_path, diff_path = f"{aside.name}/data", f"{aside.name}/diff"
+def _write_layer(file: Any, layer: Layer, paths: tuple[str, str], diff: bool) -> None:
+    data_path, diff_path = paths
     # The layers' groups may be there already: as part of the path to another one.
     data = file.require_group(data_path)
     for number, parameter in enumerate(layer.parameters):

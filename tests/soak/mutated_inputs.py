@@ -83,17 +83,16 @@ def main(seed: int, first: int, last: int) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
-    for number in (signal.SIGALRM, signal.SIGPROF):
-        signal.signal(number, _too_long)
-    with tempfile.TemporaryDirectory() as name, _inside(name):
+    limit_time()
+    with tempfile.TemporaryDirectory() as name, inside(name):
         inputs = Inputs(Path(name))
-        _limit_memory()
+        limit_memory()
         for number in range(first, last):
             numbers = random.Random(f"{seed}:{number}")
             kind = numbers.choice(inputs.kinds)
             inputs.restore()
             words, about = kind(numbers)
-            verdict, text = _outcome(engine.main if words[0] != "plan_file" else read_plan_file, words)
+            verdict, text = outcome(engine.main if words[0] != "plan_file" else read_plan_file, words)
             shown = text.strip().replace("\n", " | ").replace("\t", " ")
             what = f"{kind.__name__.strip('_')}: engine {' '.join(words)[:100]}"
             print(
@@ -102,7 +101,8 @@ def main(seed: int, first: int, last: int) -> None:
 
 
 @contextlib.contextmanager
-def _inside(folder: str) -> Any:
+def inside(folder: str) -> Any:
+    """Make a folder the working directory."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -111,7 +111,14 @@ def _inside(folder: str) -> Any:
         os.chdir(before)
 
 
-def _limit_memory() -> None:
+def limit_time() -> None:
+    """Let `outcome` end what takes too long."""
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, _too_long)
+
+
+def limit_memory() -> None:
+    """Let this process have `_MAX_BYTES` more than it has now."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MAX_BYTES, resource.RLIM_INFINITY))
 
@@ -124,8 +131,14 @@ def _too_long(number: int, frame: FrameType | None) -> None:
     raise _TooLong
 
 
-def _outcome(command: Callable[[list[str]], int], words: list[str]) -> tuple[str, str]:
-    """What came of a command, with `!` in front where it must not be, and what it wrote."""
+def outcome(command: Callable[[list[str]], int], words: list[str], *, verdict: str = "") -> tuple[str, str]:
+    """What came of a command, with `!` in front where it must not be, and what it wrote.
+
+    Args:
+        command: a function that gives an exit code.
+        words: its arguments.
+        verdict: what it may print besides results, with code 65 and no message.
+    """
     out, errors = io.StringIO(), io.StringIO()
     handlers = logging.getLogger("mgcaffe").handlers[:]
     signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
@@ -152,6 +165,8 @@ def _outcome(command: Callable[[list[str]], int], words: list[str]) -> tuple[str
     if code not in _ALLOWED:
         return f"!code {code}", text
     messages = [line for line in text.splitlines() if line.startswith("error: ")]
+    if code == EXIT_BAD_INPUT and verdict and verdict in out.getvalue():
+        return verdict, text
     if code == EXIT_BAD_INPUT and len(messages) != 1:
         return f"!{len(messages)} messages", text
     if any(len(message) > 2000 for message in messages):

@@ -55,6 +55,12 @@ _CELLS = (
 
 def mutate_message(message: Any, numbers: random.Random, changes: int = 1) -> str:
     """Set fields of a message, or of messages inside it, to extreme values; return it as text."""
+    mutate_fields(message, numbers, changes)
+    return print_text(message)
+
+
+def mutate_fields(message: Any, numbers: random.Random, changes: int = 1) -> None:
+    """Set fields of a message, or of messages inside it, to extreme values, in place; any protobuf message."""
     for _ in range(changes):
         target = _some_message(message, numbers)
         field = numbers.choice(target.DESCRIPTOR.fields)
@@ -72,7 +78,26 @@ def mutate_message(message: Any, numbers: random.Random, changes: int = 1) -> st
                 values.extend(_scalar(field, numbers) for _ in range(numbers.choice(_COUNTS)))
         else:
             setattr(target, field.name, _scalar(field, numbers))
-    return print_text(message)
+
+
+def swap_values(message: Any, numbers: random.Random) -> None:
+    """Put one value of a repeated field, somewhere in a message, into the place of another."""
+    for _ in range(20):
+        target = _some_message(message, numbers)
+        rows = [value for field, value in target.ListFields() if _is_repeated(field) and len(value) > 1]
+        if not rows:
+            continue
+        row = numbers.choice(rows)
+        one, other = numbers.sample(range(len(row)), 2)
+        if hasattr(row[one], "CopyFrom"):
+            kept = type(row[one])()
+            kept.CopyFrom(row[one])
+            row[one].CopyFrom(row[other])
+            if numbers.random() < 0.5:
+                row[other].CopyFrom(kept)
+        else:
+            row[one], row[other] = row[other], row[one] if numbers.random() < 0.5 else row[other]
+        return
 
 
 def _some_message(message: Any, numbers: random.Random) -> Any:

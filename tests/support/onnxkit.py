@@ -11,10 +11,11 @@ import torch
 
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.net import Net
-from mgcaffe.prototxt import NetParameter, parse_text
+from mgcaffe.prototxt import NetParameter, parse_text, print_text
 from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs
 from mgcaffe.tools.convert.onnx_out.export import export_net
 from mgcaffe.tools.convert.onnx_out.file import write_model
+from mgcaffe.tools.convert.onnx_own import own_model
 from mgcaffe.tools.convert.onnx_side import OnnxSide
 from mgcaffe.tools.convert.proof import Difference, compare
 
@@ -72,3 +73,26 @@ def differences(
     aliases = {blob.name for node in net.nodes if node.layer.type == "Split" for blob in node.tops}
     assert set(ours) - aliases <= set(theirs)
     return compare(ours, theirs, {name: name for name in ours})
+
+
+def assert_same_net(net: Net, path: Path) -> None:
+    """What is read from the file again is the net that it was written from."""
+    own = own_model(onnx.load(path), path)
+    assert print_text(own.source.param) == print_text(net.param)
+    again = own.build(seed=2)
+    assert [(layer.name, layer.type) for layer in again.layers] == [(layer.name, layer.type) for layer in net.layers]
+    absent = []
+    for layer, other in zip(net.layers, again.layers, strict=True):
+        ours, theirs = ([parameter.data for parameter in each.parameters] for each in (layer, other))
+        assert [each.shape for each in ours] == [each.shape for each in theirs]
+        if layer.type == "BatchNorm":
+            if layer.use_global:
+                factor = 0 if ours[2] == 0 else 1 / ours[2]
+                ours[:3] = [ours[0] * factor, ours[1] * factor, torch.ones(1)]
+            else:  # the model has no use for them
+                absent += [
+                    f"layer '{layer.name}': blob {number} is not in the file; keeps its values" for number in range(3)
+                ]
+                ours[:3] = theirs[:3]
+        assert all(torch.equal(one, two) for one, two in zip(ours, theirs, strict=True)), layer.name
+    assert own.skipped == absent

@@ -16,12 +16,15 @@ def parser() -> FlagParser:
     flags = FlagParser(
         "convert",
         "Convert a model, run both sides on the same inputs, and write it only if they compute the same. The formats "
-        "follow\nfrom the files' names: NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5), FILE.onnx, "
-        "FILE.py:FUNCTION (a module\nof PyTorch) and FILE.pt2 (of torch.export) are read; FILE.onnx, FILE.py (a module "
-        "of PyTorch, with FILE.safetensors\nbeside it), FILE.pt2, NET.prototxt (with its weights beside it) and "
-        "WEIGHTS.caffemodel[.h5] (with its net beside it)\nare written. docs/converting.md says what becomes of each "
-        "layer type, docs/converting_onnx.md of each operator of\nONNX, docs/converting_pytorch.md of PyTorch's. Needs "
-        "onnx and onnxruntime for ONNX, safetensors for FILE.py:\npip install 'mgcaffe[onnx,safetensors]'.",
+        "follow\nfrom the files' names: NET.prototxt WEIGHTS.caffemodel (or .caffemodel.h5, .safetensors, .npz), "
+        "FILE.onnx,\nFILE.py:FUNCTION (a module of PyTorch) and FILE.pt2 (of torch.export) are read; FILE.onnx, "
+        "FILE.py (a module of\nPyTorch, with FILE.safetensors beside it), FILE.pt2, NET.prototxt (with its weights "
+        "beside it) and\nWEIGHTS.caffemodel[.h5] (with its net beside it) are written. Weights without a net become "
+        "weights of another kind;\nthose of a net are written alone as .safetensors or .npz. docs/converting.md says "
+        "what becomes of each layer type,\ndocs/converting_onnx.md of each operator of ONNX, "
+        "docs/converting_pytorch.md of PyTorch's. Needs onnx and onnxruntime\n"
+        "for ONNX, safetensors for FILE.py and .safetensors: pip install "
+        "'mgcaffe[onnx,safetensors]'.",
         files=("IN...", "OUT"),
         epilog="examples:\n"
         "  engine convert deploy.prototxt bvlc_alexnet.caffemodel alexnet.onnx\n"
@@ -29,6 +32,7 @@ def parser() -> FlagParser:
         "  engine convert old.prototxt old.caffemodel new.caffemodel.h5   # today's form, also new.prototxt\n"
         "  engine convert deploy.prototxt w.caffemodel net.onnx --input_shape data=1,3,227,227\n"
         "  engine convert net.onnx net.prototxt --input_shape input=1,3,224,224   # where the file leaves sizes open\n"
+        "  engine convert bvlc_alexnet.caffemodel alexnet.safetensors     # also .npz and .h5, and back\n"
         "  engine convert nets.py:make_net net.prototxt --input_shape 1,3,224,224   # runs nets.py",
     )
     add_proof_flags(flags)
@@ -84,12 +88,14 @@ def run(flags: Flags, session: Session) -> int:
     *source, target = flags.files
     if len(flags.train_val) > 2:
         raise UsageError(f"--train_val takes one or two LMDBs, not {len(flags.train_val)}")
-    if flags.train_val and target.lower().endswith((".onnx", ".py", ".pt2")):
-        raise UsageError("--train_val goes with nets of Caffe's, not with models for ONNX or PyTorch")
     from mgcaffe.tools.convert.conversion import convert
+    from mgcaffe.tools.convert.format_tables import names_weights, writer_of
     from mgcaffe.tools.convert.proof import write_json
     from mgcaffe.tools.convert.training_step import TOLERANCE as STEP_TOLERANCE
 
+    kind = writer_of(Path(target).name, weights_alone=len(source) == 1 and names_weights(source[0])).name
+    if flags.train_val and kind != "Caffe":
+        raise UsageError(f"--train_val goes with nets of Caffe's, not with {kind}")
     result = convert(
         source,
         target,

@@ -23,8 +23,11 @@ from mgcaffe.tools.convert.format_tables import open_model, split_models, writer
 from mgcaffe.tools.convert.formats import CAFFE, Opened, Options, Writer
 from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, document, seeded_inputs, table, unproven
 from mgcaffe.tools.convert.training_step import CannotTrain, Scores, TrainingSide, TrainingStep, compare_steps
+from mgcaffe.tools.convert.weights_files import WeightsSide, weights_side
 
 _NOT_TRAINED = "the training step was not compared"
+_SHOWN = 5
+"""How many names of arrays an error lists."""
 NOT_CHECKED = "not compared with its source (--no_check)"
 
 
@@ -86,7 +89,7 @@ def convert(
         source: the model's file, or its files: a net and its weights.
         target: the file to write; its ending says the format.
         input_shape: the shape of the first input, or of inputs by name, where it is to be another than the model's.
-        tolerance: the largest relative difference of any blob that is accepted.
+        tolerance: the largest relative difference of any blob that is accepted; of weights alone none is.
         check: False leaves the comparison out.
         seed: of the inputs, and of fillers where there are no weights.
         allow: names of ALLOWANCES: what may be written otherwise than the model says.
@@ -103,11 +106,13 @@ def convert(
     note = "" if check else NOT_CHECKED
     options = Options(_shapes(input_shape), seed, check_allowances(allow), strict, note)
     path = Path(target)
-    writer = writer_of(path.name)
     opened = open_model(words, options)
+    writer = writer_of(path.name, weights_alone=opened.weights_alone)
+    if writer.weights_alone:
+        tolerance = 0.0
     finals = tuple(writer.files(path))
     _refuse_overwriting(words, finals)
-    notes = _notes(opened)
+    notes = _notes(opened, writer)
     with _built_aside(finals) as building:
         writer.write(opened, building, options)
         if check:
@@ -136,6 +141,14 @@ def compare_models(
     """
     options = Options(tuple(input_shapes), seed, strict=strict)
     models = [open_model(words, options) for words in (first, second)]
+    alone = [model.words[0] for model in models if model.weights_alone]
+    if len(alone) == 1:
+        raise UsageError(
+            f"{alone[0]} holds weights alone, and the other is a model that runs",
+            hint=f"give their net: NET.prototxt {alone[0]}",
+        )
+    if alone:
+        return Result((), tuple(_compare_arrays(*map(weights_side, models))), tolerance)
     sides = [model.side() for model in models]
     nets = [model.net for model in models if isinstance(model, CaffeFiles)]
     owner = next((number for number, model in enumerate(models) if isinstance(model, CaffeFiles)), 0)
@@ -146,6 +159,16 @@ def compare_models(
     ours, theirs = values if owner == 0 else reversed(values)
     names = {name: name for name in ours if name in theirs} or _paired_outputs(*sides)
     return Result((), tuple(compare(ours, theirs, names)), tolerance)
+
+
+def _compare_arrays(one: WeightsSide, other: WeightsSide) -> list[Difference]:
+    """Compare weights without nets, one array at a time; both have to hold the same."""
+    unmatched = set(one.outputs) ^ set(other.outputs)
+    if unmatched:
+        shown = ", ".join(sorted(unmatched)[:_SHOWN]) + (" and others" if len(unmatched) > _SHOWN else "")
+        raise DataError(f"only one of the two has {shown}", hint="engine diff shows what two files of weights hold")
+    found = [compare(one.array(name), other.array(name), {name: name})[0] for name in one.outputs]
+    return sorted(found, key=lambda each: -each.largest_relative)
 
 
 def _paired_inputs(one: Side, other: Side) -> dict[str, str]:
@@ -167,7 +190,12 @@ def _paired_outputs(one: Side, other: Side) -> dict[str, str]:
 
 def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result) -> Result:
     """Run both sides and compare them; the source's net is dropped before the other side needs memory."""
-    options, net = opened.options, opened.net
+    options = opened.options
+    if writer.weights_alone:
+        written = writer.side(paths, options)
+        assert isinstance(written, WeightsSide)
+        return replace(result, differences=tuple(_compare_arrays(weights_side(opened), written)))
+    net = opened.net
     names = {value: opened.name_of(value) for row in value_names(net) for value in row}
     inputs = fitting_inputs(net, options.seed)
     fed = {opened.name_of(name) or name: value for name, value in inputs.items()}
@@ -239,11 +267,13 @@ def _shapes(given: Mapping[str, tuple[int, ...]] | tuple[int, ...] | None) -> tu
     return tuple(given.items()) if isinstance(given, Mapping) else (("", tuple(given)),)
 
 
-def _notes(opened: Opened) -> tuple[str, ...]:
+def _notes(opened: Opened, writer: Writer) -> tuple[str, ...]:
     """Say where weights come from that the user did not give, and which ones were not needed."""
+    if writer.weights_alone and opened.weights_alone:
+        return ()
     if isinstance(opened, CaffeFiles) and len(opened.words) == 1 and opened.net.parameters:
         return (f"no weights are given: those of the fillers are used (seed {opened.options.seed})",)
-    return tuple(opened.source.skipped) if opened.net else ()
+    return (*opened.source.skipped, *opened.notes) if opened.net else ()
 
 
 def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:

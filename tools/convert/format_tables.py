@@ -7,11 +7,21 @@ used, so that a format whose packages are missing is in nobody's way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mgcaffe.errors import UsageError
-from mgcaffe.tools.convert.formats import CAFFE, WEIGHTS_ENDINGS, Opened, Options, Reader, Writer, ending_of
+from mgcaffe.tools.convert.formats import (
+    ARRAY_ENDINGS,
+    CAFFE,
+    WEIGHTS_ENDINGS,
+    Opened,
+    Options,
+    Reader,
+    Writer,
+    ending_of,
+)
 
 if TYPE_CHECKING:
     from mgcaffe.tools.convert.proof import Side
@@ -37,6 +47,12 @@ def _open_torch(words: Sequence[str], options: Options) -> Opened:
     from mgcaffe.tools.convert.torch_files import TorchModule
 
     return TorchModule(words, options)
+
+
+def _open_weights(words: Sequence[str], options: Options) -> Opened:
+    from mgcaffe.tools.convert.weights_files import WeightsFile
+
+    return WeightsFile(words, options)
 
 
 def _write_caffe(opened: Opened, paths: Sequence[Path], options: Options) -> None:
@@ -107,6 +123,18 @@ def _is_program(path: Path) -> bool:
     return path.name.lower().endswith(".pt2")
 
 
+def _write_weights(opened: Opened, paths: Sequence[Path], options: Options) -> None:
+    from mgcaffe.tools.convert.weights_files import write_weights
+
+    write_weights(opened, paths[0])
+
+
+def _run_weights(paths: Sequence[Path], options: Options) -> Side:
+    from mgcaffe.tools.convert.weights_files import WeightsFile
+
+    return WeightsFile([str(paths[0])], options).side()
+
+
 READERS: list[Reader] = [
     Reader(
         "ONNX",
@@ -122,6 +150,12 @@ READERS: list[Reader] = [
         _open_torch,
         " ([converting_pytorch.md](converting_pytorch.md))",
     ),
+    Reader(
+        "weights alone",
+        "WEIGHTS.caffemodel, .h5, .safetensors or .npz",
+        lambda words: len(words) == 1 and names_weights(words[0]),
+        _open_weights,
+    ),
     # Last: a net may be called anything.
     Reader(CAFFE, "NET.prototxt WEIGHTS.caffemodel", lambda words: True, _open_caffe),
 ]
@@ -129,7 +163,10 @@ WRITERS: list[Writer] = [
     Writer("ONNX", (".onnx",), lambda path: (path,), _write_onnx, _run_onnx),
     Writer("PyTorch", (".py", ".pt2"), _torch_paths, _write_torch, _run_torch, _train_torch),
     Writer(CAFFE, (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe, _train_caffe),
+    Writer("weights alone", ARRAY_ENDINGS, lambda path: (path,), _write_weights, _run_weights, weights_alone=True),
 ]
+_CAFFE_WEIGHTS = replace(WRITERS[-1], endings=WEIGHTS_ENDINGS)
+"""What is written where there is no net."""
 
 
 def is_torch(word: str) -> bool:
@@ -145,11 +182,16 @@ def _ends(words: Sequence[str], endings: tuple[str, ...]) -> bool:
     return ending_of(words[0], endings) is not None
 
 
+def names_weights(word: str) -> bool:
+    """Return whether a word names weights by its ending."""
+    return ending_of(word, (*WEIGHTS_ENDINGS, *ARRAY_ENDINGS)) is not None
+
+
 def split_models(words: Sequence[str]) -> list[list[str]]:
     """Return the words of each model: weights belong to the net before them."""
     models: list[list[str]] = []
     for word in words:
-        if models and len(models[-1]) == 1 and _is_weights(word):
+        if models and len(models[-1]) == 1 and not names_weights(models[-1][0]) and _is_weights(word):
             models[-1].append(word)
         else:
             models.append([word])
@@ -158,7 +200,7 @@ def split_models(words: Sequence[str]) -> list[list[str]]:
 
 def _is_weights(word: str) -> bool:
     """Return whether a word names weights: by its ending, else by the file's first bytes, which are no text's."""
-    if ending_of(word, WEIGHTS_ENDINGS):
+    if names_weights(word):
         return True
     if any(reader.matches([word]) for reader in READERS[:-1]):
         return False
@@ -175,13 +217,17 @@ def open_model(words: Sequence[str], options: Options) -> Opened:
     return reader.open(words, options)
 
 
-def writer_of(path: str) -> Writer:
+def writer_of(path: str, *, weights_alone: bool = False) -> Writer:
     """Return the writer for a file of this name.
+
+    Args:
+        path: the name.
+        weights_alone: what is written has no net, so that of Caffe's files there are only the weights.
 
     Raises:
         UsageError: no format has names like this one.
     """
-    for writer in WRITERS:
+    for writer in [_CAFFE_WEIGHTS, *WRITERS] if weights_alone else WRITERS:
         if ending_of(path, writer.endings):
             return writer
     known = ", ".join(ending for writer in WRITERS for ending in writer.endings)

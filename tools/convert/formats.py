@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Shapes = Sequence[tuple[str, tuple[int, ...]]]
 
 WEIGHTS_ENDINGS = (".caffemodel", ".caffemodel.h5", ".h5")
-"""What the names of weight files end with."""
+"""What the names of Caffe's weight files end with."""
+ARRAY_ENDINGS = (".safetensors", ".npz")
+"""What the names of files of named arrays end with, which may hold weights too."""
 CAFFE = "Caffe"
 """The name of the format of nets in prototxt and their weights."""
 
@@ -51,6 +53,10 @@ class Options:
 class Opened:
     """A model that is to be converted or compared. Subclasses say `side`, and `model` where it can be converted.
 
+    Attributes:
+        weights_alone: whether it is a file of weights without a net.
+        notes: what the user should know of how it was read.
+
     Args:
         words: the names that the user gave for it.
         options: see there.
@@ -60,9 +66,11 @@ class Opened:
     """
 
     trains = False
+    weights_alone = False
 
     def __init__(self, words: Sequence[str], options: Options) -> None:
         self.words = list(words)
+        self.notes: list[str] = []
         self.options = options
 
     def model(self) -> Model:
@@ -136,6 +144,8 @@ class Writer:
         write: writes a model to these files; called with other names than the final ones.
         side: runs what was written.
         training: computes a training step of what was written; None, or gives None, where there is no such thing.
+        weights_alone: what is written is weights without a net: their arrays are compared, not values that a net
+            computes, and they have to be the same.
     """
 
     name: str
@@ -144,6 +154,7 @@ class Writer:
     write: Callable[[Opened, Sequence[Path], Options], None]
     side: Callable[[Sequence[Path], Options], Side]
     training: Callable[[Sequence[Path], Options], TrainingSide | None] | None = None
+    weights_alone: bool = False
 
 
 def ending_of(name: str, endings: Sequence[str]) -> str | None:

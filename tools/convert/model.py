@@ -14,6 +14,7 @@ from mgcaffe.engine.weights import by_name
 from mgcaffe.engine.weights.by_name import SavedLayer
 from mgcaffe.errors import DataError, UsageError
 from mgcaffe.prototxt import NetSource, read_net_source
+from mgcaffe.tools.convert.array_files import is_array_file, read_array_file
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Model:
 
         Raises:
             UsageError: it has no Input layer, so that it cannot be fed.
-            DataError: no layer of the net is named in the weights.
+            DataError: no layer of the net is named in the weights, or the file cannot be read.
             NetError, PrototxtError: as for `Net` and `Net.copy_trained_layers`.
         """
         net = Net(self.source.param, sources=self.source, phase=TEST, dtype=dtype, stages=stages, seed=seed)
@@ -70,13 +71,15 @@ class Model:
         """
         if self.weights is None:
             return None
+        if isinstance(self.weights, Path) and is_array_file(self.weights):
+            return by_name.copy_saved(net.layers, read_array_file(self.weights), str(self.weights))
         if isinstance(self.weights, Path):
             return net.copy_trained_layers(self.weights)
         return by_name.copy_saved(net.layers, self.weights, self.source.path)
 
 
 def read_model(net: str | Path, weights: str | Path | None = None, *, strict: bool = False) -> Model:
-    """Read a prototxt and its caffemodel (binary or HDF5).
+    """Read a prototxt and its weights: a caffemodel (binary or HDF5), safetensors or npz.
 
     Raises:
         PrototxtError: with the place in the file.

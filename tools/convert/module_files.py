@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import traceback
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,8 @@ import torch
 from torch.export import ExportedProgram
 
 from mgcaffe.engine.net import Net
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, NetError, UsageError, describe_exception
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, NetError, describe_exception
+from mgcaffe.tools.convert.array_files import need_safetensors
 from mgcaffe.tools.convert.formats import Options
 from mgcaffe.tools.convert.module_side import (
     Loaded,
@@ -30,16 +30,6 @@ from mgcaffe.tools.convert.torch_out.export import export_net
 from mgcaffe.tools.convert.torch_out.file import DOCUMENT, state_of, write_arrays, write_text
 from mgcaffe.tools.convert.torch_out.module import Module
 from mgcaffe.tools.convert.torch_out.text import module_text
-
-
-def need_safetensors() -> None:
-    """Make sure that safetensors is installed, which the written file loads its weights with.
-
-    Raises:
-        UsageError: it is not; names the command that installs it.
-    """
-    if importlib.util.find_spec("safetensors") is None:
-        raise UsageError("safetensors is not installed", hint="pip install 'mgcaffe[safetensors]'")
 
 
 def write_module(net: Net, origin: str, paths: Sequence[Path], options: Options) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import UsageError
@@ -11,6 +12,10 @@ from mgcaffe.tools.convert.formats import Opened, Options
 from mgcaffe.tools.convert.importing.values import Shape
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.onnx_side import OnnxSide, need_onnx
+from mgcaffe.tools.model import apply_input_shapes
+
+if TYPE_CHECKING:
+    import onnx
 
 
 class OnnxFile(Opened):
@@ -24,20 +29,37 @@ class OnnxFile(Opened):
         return Path(self.words[0])
 
     def model(self) -> Model:
-        """Return the net that the model becomes."""
-        return read_onnx(self.path, dict(self.options.input_shapes))
+        """Return the net that the file was made from, or else that its operators become."""
+        need_onnx("onnx")
+        from mgcaffe.tools.convert.onnx_in.graph import parse_model
+        from mgcaffe.tools.convert.onnx_own import has_own_net, own_model
+
+        message = parse_model(self.path)
+        own = own_model(message, self.path)
+        if own is not None:
+            apply_input_shapes(own.source.param, list(self.options.input_shapes))
+            return own
+        if has_own_net(message):
+            self.notes.append(
+                f"{self.path} holds the net that it was made from, but its graph was changed since: its operators are"
+                " read instead"
+            )
+        return read_onnx(self.path, dict(self.options.input_shapes), message)
 
     def side(self) -> OnnxSide:
         """Return it as something that runs."""
         return OnnxSide(self.path, dict(self.options.input_shapes))
 
 
-def read_onnx(path: Path, input_shapes: Mapping[str, Shape] | None = None) -> Model:
-    """Return the net that a model becomes.
+def read_onnx(
+    path: Path, input_shapes: Mapping[str, Shape] | None = None, message: onnx.ModelProto | None = None
+) -> Model:
+    """Return the net that a model's operators become.
 
     Args:
         path: the file.
         input_shapes: shapes of inputs that the file leaves open, by name; the name '' means the first input.
+        message: what is in the file, where it has been read.
 
     Raises:
         UsageError: the package onnx is not installed, or the size of an input is open and not given.
@@ -45,10 +67,11 @@ def read_onnx(path: Path, input_shapes: Mapping[str, Shape] | None = None) -> Mo
         NetError: no layer computes what an operator does; names it.
     """
     need_onnx("onnx")
-    from mgcaffe.tools.convert.onnx_in.graph import read_graph
+    from mgcaffe.tools.convert.onnx_in.graph import graph_of, parse_model
     from mgcaffe.tools.convert.onnx_in.importer import import_graph
 
-    return import_graph(read_graph(path), name=path.stem, input_shapes=input_shapes)
+    graph = graph_of(parse_model(path) if message is None else message, path)
+    return import_graph(graph, name=path.stem, input_shapes=input_shapes)
 
 
 def write_onnx(net: Net, path: Path, options: Options) -> None:

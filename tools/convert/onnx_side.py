@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mgcaffe.errors import DataError, UsageError
-from mgcaffe.tools.convert.onnx_reading import first_line, read_model
+from mgcaffe.tools.convert.onnx_reading import first_line
 
 if TYPE_CHECKING:
     import onnx
@@ -57,7 +57,9 @@ class OnnxSide:
     def __init__(self, path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
         need_onnx("onnx", "onnxruntime")
         self._path = path
-        model = read_model(path)
+        from mgcaffe.tools.convert.onnx_in.graph import parse_model
+
+        model = parse_model(path)
         self._values = _value_names(model)
         self._outputs = [value.name for value in model.graph.output]
         self._session = _session(path, model, [name for name in self._values if name not in self._outputs])

@@ -160,7 +160,6 @@ def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
         convert("net.prototxt", "out.txt")
     with pytest.raises(UsageError, match=r"net\.prototxt would be written, but it is what is read"):
         convert(["net.prototxt", "net.caffemodel"], "net.caffemodel.h5")
-    convert(["net.prototxt", "net.caffemodel"], "out.onnx")
     with pytest.raises(UsageError, match="2 models are given to convert"):
         convert(["net.prototxt", "other.prototxt"], "out.onnx")
     with pytest.raises(UsageError, match="--allow=everything: there is nothing of this name"):

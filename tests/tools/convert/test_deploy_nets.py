@@ -1,4 +1,4 @@
-"""The nets of models/, as ONNX models and as modules of PyTorch."""
+"""The nets of models/, as ONNX models, which become these nets again, and as modules of PyTorch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from tests.support.modulekit import module_differences
-from tests.support.onnxkit import differences, fill_at_random
+from tests.support.onnxkit import assert_same_net, differences, fill_at_random
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +32,7 @@ def test_a_deploy_net_gives_the_same_values(path, tmp_path):
     ours = CaffeSide(net).run(fitting_inputs(net))
     found = differences(net, tmp_path / "net.onnx", ours=ours)
     assert found[0].largest_relative <= TOLERANCE, found[0]
+    assert_same_net(net, tmp_path / "net.onnx")
     fused = sum(layer.type == "BatchNorm" for layer in net.layers)  # with the Scale behind it
     found, _ = module_differences(net, ours, fused=fused)
     assert found[0].largest_relative <= TOLERANCE, found[0]

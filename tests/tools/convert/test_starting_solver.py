@@ -53,7 +53,8 @@ def test_a_net_that_no_loss_fits_keeps_its_deploy_form(tmp_path, monkeypatch, ca
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["out.onnx", "--train_val", "a"], "--train_val goes with nets of Caffe's"),
+        (["out.onnx", "--train_val", "a"], "--train_val goes with nets of Caffe's, not with ONNX"),
+        (["out.npz", "--train_val", "a"], "--train_val goes with nets of Caffe's, not with weights alone"),
         (["out.prototxt", "--train_val", "a,b,c"], "--train_val takes one or two LMDBs, not 3"),
     ],
 )

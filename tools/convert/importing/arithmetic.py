@@ -96,17 +96,21 @@ def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:
     return first, last + 1
 
 
-def with_constant(op: Operation, kind: str, x: Value, constant: Constant) -> Value:
-    """Add a Scale or Bias with a parameter."""
+def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: Constant | None = None) -> Value:
+    """Add a Scale or Bias with a parameter; a Scale may have a bias of the same shape."""
     first, end = _covered(op, x.shape, tuple(constant.tensor.shape))
-    blob = Constant(constant.tensor.reshape(x.shape[first:end]), constant.name, constant.trained)
-    param: dict[str, int] = {}
+    blobs = [
+        Constant(each.tensor.reshape(x.shape[first:end]), each.name, each.trained)
+        for each in (constant, bias)
+        if each is not None
+    ]
+    param: dict[str, int] = {"bias_term": 1} if bias is not None else {}
     if end == first:
         param["num_axes"] = 0
     elif (first, end) != (1, 2):
         param.update(axis=first, num_axes=end - first)
     fields: dict[str, Any] = {f"{kind.lower()}_param": param}
-    return op.layer(kind, [x], blobs=[blob], **fields)
+    return op.layer(kind, [x], blobs=blobs, **fields)
 
 
 def _broadcast(op: Operation, kind: str, one: Value, two: Value) -> Value:

@@ -11,6 +11,7 @@ from mgcaffe.tools.convert.importing.pooling import global_pooled
 from mgcaffe.tools.convert.importing.reductions import reduced
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+from mgcaffe.tools.convert.onnx_in.names import are_one_layer
 from mgcaffe.tools.convert.onnx_in.operation import Known, Operation, Table
 
 
@@ -58,8 +59,26 @@ def subtract(op: Operation) -> Value:
 
 
 def multiply(op: Operation) -> Value:
-    """Eltwise PROD, Scale, or Power with a number."""
-    return arithmetic.product_of(op, *_pair(op))
+    """Eltwise PROD, Scale, or Power with a number; with an Add behind it a Scale, if the exporter here wrote it so."""
+    one, two = _pair(op)
+    factor = two if isinstance(two, Constant) else one
+    bias = _bias_behind(op, factor) if isinstance(factor, Constant) else None
+    if bias is None:
+        return arithmetic.product_of(op, one, two)
+    x = op.as_blob(one if factor is two else two)
+    return arithmetic.with_constant(op, "Scale", x, factor, bias)
+
+
+def _bias_behind(op: Operation, factor: Constant) -> Constant | None:
+    """Return what the only reader adds, of the same layer and as large as the factor; that node is absorbed."""
+    node = op.only_reader()
+    if node is None or node.kind != "Add" or not are_one_layer(op.node, node) or len(node.inputs) != 2:
+        return None
+    found = op.lookup(node.inputs[0 if node.inputs[1] == op.node.outputs[0] else 1])
+    if not isinstance(found, Constant) or found.tensor.shape != factor.tensor.shape:
+        return None
+    op.absorbed.append(node)
+    return found
 
 
 def divide(op: Operation) -> Value:

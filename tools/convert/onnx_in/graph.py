@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mgcaffe.errors import DataError, describe_exception
-from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, read_tensor, type_name
+from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, MAX_AXES, read_tensor, type_name
+from mgcaffe.tools.convert.onnx_in.texts import check_texts
 from mgcaffe.tools.convert.onnx_reading import read_model
 
 if TYPE_CHECKING:
@@ -97,12 +98,16 @@ class Graph:
 
 
 def read_graph(path: Path) -> Graph:
-    """Read a file.
+    """Read a file; see `graph_of`."""
+    return graph_of(parse_model(path), path)
+
+
+def graph_of(message: onnx.ModelProto, path: Path) -> Graph:
+    """Return the graph of a file that was parsed.
 
     Raises:
-        DataError: it cannot be read, or is no model, or one of operators that are older or newer than those known.
+        DataError: it is damaged, or a model of operators that are older or newer than those known.
     """
-    message = _parse(path)
     try:
         opset = _opset(message, path)
         graph = _graph(message, path, opset)
@@ -112,10 +117,19 @@ def read_graph(path: Path) -> Graph:
     return graph
 
 
-def _parse(path: Path) -> onnx.ModelProto:
+def parse_model(path: Path) -> onnx.ModelProto:
+    """Read a file as a message; large arrays stay in the file.
+
+    Raises:
+        DataError: it cannot be read, or is no model.
+    """
     message = read_model(path)
     if not message.HasField("graph") or not message.opset_import:
         raise DataError(f"{path} is no ONNX model: it has no graph or no version of its operators")
+    try:
+        check_texts(message, path)
+    except UnicodeDecodeError as error:  # as some versions of protobuf say it
+        raise DataError(f"{path} is damaged: {describe_exception(error)}") from None
     return message
 
 
@@ -165,6 +179,8 @@ def _input_shape(value: onnx.ValueInfoProto, path: Path) -> tuple[int | str | No
         raise DataError(f"{path}: input '{value.name}' is {what}; blobs hold floating-point numbers")
     if not kind.HasField("shape"):
         raise DataError(f"{path}: input '{value.name}' has no shape, not even an open one")
+    if len(kind.shape.dim) > MAX_AXES:
+        raise DataError(f"{path}: input '{value.name}' has {len(kind.shape.dim)} axes; a blob has at most {MAX_AXES}")
     return tuple(
         int(size.dim_value) if size.HasField("dim_value") else (size.dim_param or None) for size in kind.shape.dim
     )

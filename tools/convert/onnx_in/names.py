@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 
-_OURS = re.compile(r"(.+):[A-Z]\w*$")
-"""`layer:Operator`, as onnx_out names nodes."""
+_OURS = re.compile(r"(.+):[A-Z]\w*(#\d+)?")
+"""`layer:Operator`, as onnx_out names nodes, with a number where there are several."""
 _WEIGHT = re.compile(r"(.+)[./](weight|kernel|gamma|W)$")
 _GENERATED = re.compile(r"(?i)(node_|n)?(?P<operator>[a-z]*?)_?\d*$")
 _LINEAR = {"MatMul", "Add"}
@@ -27,7 +27,7 @@ def layer_names(graph: Graph, nodes: Iterable[Node]) -> dict[int, str]:
     names: dict[int, str] = {}
     paths: dict[int, str] = {}
     for node in nodes:
-        name = _of_ours(node) or _of_weight(graph, node)
+        name = of_ours(node) or _of_weight(graph, node)
         path = _module_path(node)
         if name is not None:
             names[node.number] = name
@@ -51,9 +51,15 @@ def layer_names(graph: Graph, nodes: Iterable[Node]) -> dict[int, str]:
     return names
 
 
-def _of_ours(node: Node) -> str | None:
+def of_ours(node: Node) -> str | None:
+    """Return the name of the layer that our own exporter wrote a node for."""
     found = _OURS.fullmatch(node.name)
     return found[1] if found else None
+
+
+def are_one_layer(node: Node, other: Node | None) -> bool:
+    """Return whether our own exporter wrote both nodes for one layer."""
+    return other is not None and of_ours(node) is not None and of_ours(node) == of_ours(other)
 
 
 def _of_weight(graph: Graph, node: Node) -> str | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from mgcaffe.tools.convert.importing import normalization
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Value
+from mgcaffe.tools.convert.onnx_in.names import of_ours
 from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
+
+_CONSTANT = re.compile(r".+:constant(#\d+)?", re.DOTALL)
+"""What the exporter here calls arrays that are no parameters."""
 
 
 def batch_norm(op: Operation) -> Value:
-    """BatchNorm and Scale."""
+    """BatchNorm and Scale; BatchNorm alone where the exporter here wrote ones and zeros for the scale."""
     x = op.blob()
     if len(x.shape) < 2:
         op.refuse(f"its input has shape {x.shape}, without channels")
@@ -21,13 +26,16 @@ def batch_norm(op: Operation) -> Value:
     scale, bias, mean, variance = (
         op.weight(number, what, channels) for number, what in enumerate(("scale", "B", "mean", "variance"), 1)
     )
+    is_plain = of_ours(op.node) is not None and all(_CONSTANT.fullmatch(name) for name in op.node.inputs[1:3])
+    is_plain = is_plain and bool((scale.tensor == 1).all() and (bias.tensor == 0).all())
+    own = (None, None) if is_plain else (scale, bias)
     # Statistics have no names: exporters store equal tensors once, and these must not be shared with weights.
     statistics = Constant(mean.tensor), Constant(variance.tensor)
     momentum = op.real("momentum", 0.9)
     if not 0 <= momentum < 1:
         momentum = 0.9  # counts in training alone
     return normalization.batch_norm(
-        op, x, (scale, bias), statistics, eps=op.real("epsilon", 1e-5), momentum=1 - momentum
+        op, x, own, statistics, eps=op.real("epsilon", 1e-5), momentum=1 - momentum
     )  # fmt: skip
 
 

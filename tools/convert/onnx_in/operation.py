@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 
 from mgcaffe.errors import Location, NetError
@@ -18,6 +19,9 @@ from mgcaffe.tools.convert.onnx_in.tensors import MAX_VALUES
 
 LARGEST = 2**31 - 1
 """The largest whole number that a field of a layer holds."""
+
+_LONGEST = 400
+"""How much an error says of what a node has."""
 
 Known = Value | Constant
 
@@ -41,6 +45,8 @@ def refuse(graph: Graph, node: Node, message: str, hint: str | None = None) -> N
     Raises:
         NetError: always.
     """
+    if len(message) > _LONGEST:  # of a damaged attribute with thousands of values
+        message = f"{message[:_LONGEST]} ..."
     raise NetError(f"{message} ({node})", location=Location(str(graph.path)), hint=hint)
 
 
@@ -225,8 +231,8 @@ class Operation(importing.Operation):
     def broadcast(self, *shapes: Shape) -> Shape:
         """Return the shape that values of these shapes have together."""
         try:
-            return tuple(torch.broadcast_shapes(*shapes))
-        except RuntimeError:
+            return tuple(np.broadcast_shapes(*shapes))  # PyTorch's own loads sympy for it, which takes a second
+        except ValueError:
             return self.refuse(f"shapes {' and '.join(map(str, shapes))} do not fit together")
 
 

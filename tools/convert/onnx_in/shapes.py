@@ -9,6 +9,7 @@ from itertools import pairwise
 from mgcaffe.tools.convert.importing.shapes import cut, joined, permuted, range_of, reshaped, shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.graph import Node
+from mgcaffe.tools.convert.onnx_in.names import are_one_layer
 from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
 
 
@@ -81,13 +82,17 @@ def _continues(op: Operation, node: Node, order: list[int], back: Shape) -> bool
 
 
 def flatten(op: Operation) -> Value:
-    """Flatten or Reshape to two axes."""
+    """Flatten or Reshape to two axes; nothing where the exporter here wrote it for an InnerProduct."""
     x = op.blob()
     axis = op.integer("axis", 1)
     if not -len(x.shape) <= axis <= len(x.shape):
         op.refuse(f"it names axis {axis} of {len(x.shape)}")
     axis = axis + len(x.shape) if axis < 0 else axis
-    return _into(op, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+    shape = math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
+    reader = op.only_reader()
+    if axis == 1 and reader is not None and reader.kind == "Gemm" and are_one_layer(op.node, reader):
+        return Value(x.blob, shape)  # InnerProduct flattens by itself
+    return _into(op, x, shape)
 
 
 def squeeze(op: Operation) -> Value:

@@ -34,6 +34,8 @@ FLOATS = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 """The types of floating-point numbers that are read, by their number."""
 _HALF = 10
 _BFLOAT16 = 16
+MAX_AXES = 32
+"""The most axes of a blob."""
 MAX_VALUES = 2**31 - 1
 """The most values of a blob (Caffe counts them in an int)."""
 
@@ -63,7 +65,9 @@ def read_tensor(tensor: onnx.TensorProto, path: Path, what: str) -> torch.Tensor
         raise DataError(f"{path}: {what} holds {type_name(tensor.data_type)}, which is not read")
     shape = tuple(int(size) for size in tensor.dims)
     count = math.prod(shape)
-    if len(shape) > 32 or any(size < 0 for size in shape) or count > MAX_VALUES:
+    if len(shape) > MAX_AXES:
+        raise DataError(f"{path}: {what} has {len(shape)} axes, and a blob has at most {MAX_AXES}")
+    if any(size < 0 for size in shape) or count > MAX_VALUES:
         raise DataError(f"{path}: {what} has shape {shape}, which no blob can have")
     if tensor.HasField("segment"):
         raise DataError(f"{path}: {what} lies in segments, which are not read")

@@ -92,10 +92,10 @@ def log(e: Emitter, layer: Log) -> list[str]:
 
 
 def dropout(e: Emitter, layer: Dropout) -> list[str]:
-    """Identity: in the TEST phase nothing is dropped, whatever dropout_ratio says."""
+    """Dropout with its ratio, not in training mode: nothing is dropped."""
     if layer.active:
         e.refuse("it drops values at random also in a test, since its own phase is TRAIN", "phase")
-    return [e.x]
+    return [e.node("Dropout", e.x, e.floats(layer.ratio))]
 
 
 def plain(layer_type: str, operator: str) -> Operator:
@@ -128,9 +128,8 @@ OPERATORS = (
     Operator(
         "Dropout",
         dropout,
-        "Identity",
+        "Dropout",
         {"phase: TRAIN": "at the layer: values drop at random"},
-        ("dropout_ratio",),
         any_batch=True,
     ),
 )

@@ -12,10 +12,13 @@ from mgcaffe.tools.convert.caffe_side import value_names
 from mgcaffe.tools.convert.onnx_out.emitter import Emitter
 from mgcaffe.tools.convert.onnx_out.graph import Graph, value_info
 from mgcaffe.tools.convert.onnx_out.operators import INPUT, OPERATORS, WITHOUT
+from mgcaffe.tools.convert.onnx_own import own_metadata
 
 
 def export_net(net: Net, *, allow: Collection[str] = ()) -> Graph:
     """Return a net as an ONNX graph; its values are called as `value_names` says, its weights layer/number.
+
+    The metadata has the net itself as well (onnx_own.py).
 
     Args:
         net: in its TEST phase, with its weights. They are not copied: they may not change before the file is written.
@@ -24,7 +27,9 @@ def export_net(net: Net, *, allow: Collection[str] = ()) -> Graph:
     Raises:
         NetError: a layer or field that ONNX cannot express, with its place.
     """
-    return _Export(net, allow).graph
+    graph = _Export(net, allow).graph
+    graph.metadata = own_metadata(graph, net)
+    return graph
 
 
 class _Export:

@@ -48,7 +48,7 @@ def write_model(graph: Graph, path: Path, *, note: str = "") -> None:
         )
     try:
         with path.open("wb") as file:
-            file.write(_model_head(note, graph.opset))
+            file.write(_model_head(note, graph))
             file.write(field_head(_MODEL_GRAPH, size))
             file.write(small)
             for head, values in _pairs(graph, heads):
@@ -65,10 +65,11 @@ def _pairs(graph: Graph, heads: dict[str, bytes]) -> Iterator[tuple[bytes, np.nd
     return ((heads[name], values) for name, values in graph.arrays.items())
 
 
-def _model_head(note: str, opset: int) -> bytes:
+def _model_head(note: str, graph: Graph) -> bytes:
     """Return everything of the ModelProto but its graph."""
     model = onnx.ModelProto(producer_name="mgcaffe", producer_version=version("mgcaffe"), doc_string=note)
-    model.opset_import.append(helper.make_opsetid("", opset))
+    model.opset_import.append(helper.make_opsetid("", graph.opset))
+    helper.set_model_props(model, graph.metadata)
     model.ir_version = helper.find_min_ir_version_for(list(model.opset_import))
     head: bytes = model.SerializeToString()
     return head

@@ -28,12 +28,14 @@ class Graph:
         nodes: in the order in which they run.
         arrays: the initializers by name, float32 or int64.
         opset: the version of the operators; a layer that needs an older one lowers it.
+        metadata: what the file says of itself, by key.
         inputs, outputs, values: descriptions (name, type, shape) of the graph's ends and of the values between.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.opset = OPSET
+        self.metadata: dict[str, str] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.arrays: dict[str, np.ndarray] = {}
         self.inputs: list[onnx.ValueInfoProto] = []

@@ -1,4 +1,4 @@
-"""Whole nets: those whose values a real Caffe recorded, run by onnxruntime."""
+"""Whole nets: those whose values a real Caffe recorded, run by onnxruntime, and brought back to nets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mgcaffe.engine.net import Net
 from mgcaffe.prototxt import read_net_source
 from mgcaffe.tools.convert.onnx_side import OnnxSide
 from tests.support.golden import LAYERS, NAMES, fill, read_test_net
-from tests.support.onnxkit import differences, write
+from tests.support.onnxkit import assert_same_net, differences, write
 from tests.support.paths import MODELS
 
 pytestmark = pytest.mark.slow
@@ -29,6 +29,7 @@ def test_onnxruntime_gives_what_caffe_recorded(name, tmp_path):
     net, case, outputs = read_test_net(name)
     fill(net, case)
     write(net, tmp_path / "net.onnx", allow={"carried_state"})
+    assert_same_net(net, tmp_path / "net.onnx")
     fed = {key.removeprefix("in/"): values for key, values in case.items() if key.startswith("in/")}
     values = OnnxSide(tmp_path / "net.onnx").run(fed)
     for blob in outputs:

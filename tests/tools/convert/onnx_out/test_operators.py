@@ -58,9 +58,9 @@ def test_blobs_that_layers_write_in_place_and_values_that_split_keep_their_names
     assert [value.name for value in model.graph.output] == ["out", "side"]
     made = [(node.op_type, list(node.output)) for node in model.graph.node]
     assert made == [
-        ("Gemm", ["h@fc"]), ("Relu", ["h@act"]), ("Identity", ["h"]), ("Add", ["out"]), ("Sigmoid", ["side"]),
+        ("Gemm", ["h@fc"]), ("Relu", ["h@act"]), ("Dropout", ["h"]), ("Add", ["out"]), ("Sigmoid", ["side"]),
     ]  # fmt: skip
-    assert [tensor.name for tensor in model.graph.initializer] == ["fc/0", "fc/1"]
+    assert [tensor.name for tensor in model.graph.initializer] == ["fc/0", "fc/1", "drop:constant"]
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(model.graph.initializer[0]), net.parameters[0].data)
 
 
