@@ -143,8 +143,9 @@ def _constant(node: Node) -> torch.Tensor:
 
 
 def _run(graph: Graph, node: Node, arrays: Arrays) -> list[Any]:
-    """Have onnx compute the node with numpy."""
-    from onnx.helper import make_node
+    """Have onnx compute the node with numpy, as a model of its own: a node by itself is taken for one of today's."""
+    from onnx import ValueInfoProto
+    from onnx.helper import make_graph, make_model, make_node, make_opsetid
     from onnx.numpy_helper import from_array
     from onnx.reference import ReferenceEvaluator
 
@@ -155,10 +156,15 @@ def _run(graph: Graph, node: Node, arrays: Arrays) -> list[Any]:
         if value is not None
     }
     outputs = [f"y{number}" for number in range(len(node.outputs))]
-    lone = make_node(node.operator, names, outputs, **attributes)
-    evaluator = ReferenceEvaluator(lone, opsets={"": graph.opset})
-    found = evaluator.run(None, {name: each for name, each in zip(names, arrays, strict=True) if name})
-    return list(found)
+    inputs = {name: each for name, each in zip(names, arrays, strict=True) if name}
+    lone = make_graph(
+        [make_node(node.operator, names, outputs, **attributes)],
+        "constant",
+        [ValueInfoProto(name=name) for name in inputs],
+        [ValueInfoProto(name=name) for name in outputs],
+    )
+    evaluator = ReferenceEvaluator(make_model(lone, opset_imports=[make_opsetid("", graph.opset)]))
+    return list(evaluator.run(None, inputs))
 
 
 def _as_tensor(value: Any) -> torch.Tensor:

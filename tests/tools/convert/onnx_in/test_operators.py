@@ -143,6 +143,9 @@ CASES = {
     "reshape computed": (
         13, "s = Shape(x) n = Gather<axis=0>(s, zero) u = Unsqueeze(n, axes) t = Concat<axis=0>(u, minus)"
         "y = Reshape(x, t)", {"zero": np.array(0), "axes": [0], "minus": [-1]}, SHAPE, "Flatten"),
+    "reshape computed, old": (
+        11, "s = Shape(x) n = Gather<axis=0>(s, zero) u = Unsqueeze<axes=[0]>(n) r = ReduceProd<axes=[0]>(minus)"
+        "t = Concat<axis=0>(u, r) y = Reshape(x, t)", {"zero": np.array(0), "minus": [-1]}, SHAPE, "Flatten"),
     "reshape of a later shape": (
         15, "a = Relu(x) s = Shape<start=0, end=2>(a) t = Concat<axis=0>(s, m) y = Reshape(x, t)", {"m": [36]}, SHAPE,
         "Reshape"),
