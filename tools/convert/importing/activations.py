@@ -40,3 +40,15 @@ def prelu(op: Operation, x: Value, slope: Constant) -> Value:
     shared = slope.tensor.numel() == 1
     blob = Constant(slope.tensor.reshape(()) if shared else slope.tensor, slope.name, slope.trained)
     return op.layer("PReLU", [x], blobs=[blob], prelu_param={"channel_shared": True} if shared else {})
+
+
+def selu(op: Operation, x: Value, *, alpha: float, gamma: float) -> Value:
+    """Add an ELU and a Power."""
+    y = op.layer("ELU", [x], part="elu", elu_param={"alpha": alpha})
+    return op.layer("Power", [y], power_param={"scale": gamma})
+
+
+def mish(op: Operation, x: Value) -> Value:
+    """Add x tanh(softplus(x)): BNLL, TanH, Eltwise PROD."""
+    y = op.layer("TanH", [op.layer("BNLL", [x], part="softplus")], part="tanh")
+    return op.layer("Eltwise", [x, y], eltwise_param={"operation": "PROD"})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from mgcaffe.tools.convert.importing.activations import clipped
 from mgcaffe.tools.convert.importing.operation import Operation
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
@@ -75,11 +77,30 @@ def quotient_of(op: Operation, one: Any, two: Any) -> Value:
     return _broadcast(op, "Scale", one, reciprocal)
 
 
-def maximum_of(op: Operation, one: Value, two: Value) -> Value:
-    """Return the larger one of each two values: Eltwise MAX."""
-    if one.shape != two.shape:
-        op.refuse(f"shapes {one.shape} and {two.shape} differ; Eltwise takes one shape")
-    return op.layer("Eltwise", [one, two], eltwise_param={"operation": "MAX"})
+def extreme_of(op: Operation, operands: Sequence[Any], *, smallest: bool) -> Value:
+    """Return the largest of each values, or the smallest: Eltwise MAX (of negated values, negated), Clip with a number.
+
+    Args:
+        op: the operator.
+        operands: blobs of one shape, and numbers.
+        smallest: which of the two.
+    """
+    numbers = [each for each in operands if isinstance(each, Number)]
+    blobs = [op.as_blob(each) for each in operands if not isinstance(each, Number)]
+    shapes = {each.shape for each in blobs}
+    if len(shapes) != 1:
+        op.refuse(f"shapes {' and '.join(map(str, sorted(shapes)))} differ; Eltwise takes one shape")
+    (op.shape,) = shapes
+    y = blobs[0]
+    if blobs[1:]:
+        if smallest:
+            blobs = [op.layer("Power", [each], part="negated", power_param={"scale": -1}) for each in blobs]
+        y = op.layer("Eltwise", blobs, eltwise_param={"operation": "MAX"})
+        if smallest:
+            y = op.layer("Power", [y], part="back", power_param={"scale": -1})
+    if numbers:
+        y = clipped(op, y, None, min(numbers)) if smallest else clipped(op, y, max(numbers), None)
+    return y
 
 
 def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Value
 
 
@@ -39,8 +41,13 @@ def batch_norm(
         blobs = _sums(*statistics, momentum)
         param["moving_average_fraction"] = 1 - momentum
     y = op.layer("BatchNorm", [x], blobs=blobs, batch_norm_param=param)
+    return _scaled(op, y, weight, bias)
+
+
+def _scaled(op: Operation, y: Value, weight: Constant | None, bias: Constant | None) -> Value:
+    """Add a Scale or Bias with one value for each channel, or nothing."""
     if weight is None:
-        return y
+        return y if bias is None else op.layer("Bias", [y], part="bias", blobs=[bias])
     fields = {"bias_term": True} if bias else {}
     return op.layer("Scale", [y], part="scale", blobs=[weight, *([bias] if bias else [])], scale_param=fields)
 
@@ -74,3 +81,34 @@ def layer_norm(
         param["bias_term"] = False
     blobs = [each for each in (weight, bias) if each is not None]
     return op.layer("LayerNorm", [x], blobs=blobs, layer_norm_param=param)
+
+
+def instance_norm(op: Operation, x: Value, weight: Constant | None, bias: Constant | None, *, eps: float) -> Value:
+    """Add a LayerNorm over the image of (N, C, ...), and a Scale with weight and bias (C)."""
+    return _scaled(op, _centered(op, x, eps), weight, bias)
+
+
+def group_norm(
+    op: Operation, x: Value, groups: int, weight: Constant | None, bias: Constant | None, *, eps: float
+) -> Value:
+    """Add a LayerNorm over the groups of (N, C, ...) as one axis each, and a Scale with weight and bias (C)."""
+    values = math.prod(x.shape[1:]) // groups
+    y = _centered(op, reshaped(op, x, (x.shape[0], groups, values), "groups"), eps)
+    return _scaled(op, reshaped(op, y, x.shape, "channels"), weight, bias)
+
+
+def _centered(op: Operation, x: Value, eps: float) -> Value:
+    param: dict[str, Any] = {"eps": eps, "affine": False, "axis": 2}
+    return op.layer("LayerNorm", [x], x.shape, layer_norm_param=param)
+
+
+def neighbours(op: Operation, x: Value, size: int, *, alpha: float, beta: float, k: float) -> Value:
+    """Add an LRN across channels; `alpha` is divided by `size`, as in Caffe."""
+    if len(x.shape) != 4:
+        op.refuse(f"its input has shape {x.shape}; LRN takes (N, C, H, W)")
+    if size < 1 or size % 2 == 0 or size > 2 * x.shape[1] + 1:
+        op.refuse(f"its size is {size}; LRN takes an odd number of neighbours, and not more than there are")
+    defaults = {"local_size": 5, "alpha": 1.0, "beta": 0.75, "k": 1.0}
+    given = {"local_size": size, "alpha": alpha, "beta": beta, "k": k}
+    param = {name: each for name, each in given.items() if each != defaults[name]}
+    return op.layer("LRN", [x], x.shape, lrn_param=param)

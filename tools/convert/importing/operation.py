@@ -16,10 +16,14 @@ class Operation(ABC):
     Args:
         made: takes the layers.
         shape: of the node's value; () where it has none or is a list.
+
+    Attributes:
+        made: takes the layers.
+        shape: of the node's value; functions set it where they know better.
     """
 
     def __init__(self, made: LayersMade, shape: Shape) -> None:
-        self._made = made
+        self.made = made
         self.shape = shape
 
     @abstractmethod
@@ -71,8 +75,8 @@ class Operation(ABC):
         **fields: Any,
     ) -> list[Value]:
         """Add a layer with any number of tops and return these; arguments as for `layer`."""
-        return self._made.add(self.layer_name(part), kind, bottoms, shapes, blobs, fields)
+        return self.made.add(self.layer_name(part), kind, bottoms, shapes, blobs, fields)
 
     def remembered(self, key: tuple[Any, ...], make: Callable[[], list[Value]]) -> list[Value]:
         """Return what was made for this key before, or make it."""
-        return self._made.remembered(key, make)
+        return self.made.remembered(key, make)

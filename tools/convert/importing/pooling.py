@@ -1,14 +1,21 @@
-"""Pooling, and zeros around an image."""
+"""Pooling: Caffe's windows and divisors, or what makes others of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import product
 from typing import Any
 
+import torch
+
 from mgcaffe.engine.kernels.pooling import Window
+from mgcaffe.tools.convert.importing.arithmetic import product_of
 from mgcaffe.tools.convert.importing.operation import Operation
-from mgcaffe.tools.convert.importing.values import Value
+from mgcaffe.tools.convert.importing.values import Constant, Padded, Shape, Value
+from mgcaffe.tools.convert.importing.windows import Axis, unpadded, with_windows
+
+_NOT_NEGATIVE = ("ReLU", "ReLU6", "Sigmoid", "HardSigmoid", "AbsVal", "Exp", "Softmax", "BNLL")
+"""Layers with values of 0 or more, around which zeros change no maximum."""
 
 
 def pooled(op: Operation, x: Value, pool: str, window: Window) -> Value:
@@ -43,14 +50,94 @@ def global_pooled(op: Operation, x: Value, pool: str) -> Value:
     return op.layer("Pooling", [x], (*x.shape[:2], 1, 1), pooling_param={"pool": pool, "global_pooling": True})
 
 
-def zero_padded(op: Operation, x: Value, pairs: Sequence[tuple[int, int]]) -> Value:
-    """Return the value with zeros around it that the next layer has to add; `pairs` are of its last axes, in order."""
-    if not any(any(pair) for pair in pairs):
-        return x
-    spatial = len(x.shape) - 2
-    if any(any(pair) for pair in pairs[: max(0, len(pairs) - spatial)]):
-        op.refuse("it pads an axis that is not spatial, which no layer does")
-    if any(one != two or one < 0 for one, two in pairs):
-        op.refuse("it pads more at one side than at the other, which Caffe's layers can't")
-    pad = [0] * (spatial - len(pairs)) + [one for one, _ in pairs]
-    return replace(x, pad=tuple(pad[-spatial:]))
+def check_windows(op: Operation, axes: Sequence[Axis]) -> None:
+    """Refuse windows that no Pooling has."""
+    if any(axis.dilation != 1 for axis in axes):
+        op.refuse("its windows have holes, which Pooling can't")
+    if any(max(axis.begin, axis.end) >= axis.kernel for axis in axes):
+        op.refuse("its padding is not smaller than its kernel, which Pooling can't")
+    if any((axis.count - 1) * axis.stride - axis.begin >= axis.size for axis in axes):
+        op.refuse("a window lies outside of the image")
+
+
+def max_pooled(op: Operation, x: Value, axes: Sequence[Axis]) -> Value:
+    """Add a Pooling MAX; where windows are not Caffe's, also a Slice.
+
+    Args:
+        op: the operator; its shape is that of the result.
+        x: (N, C, H, W); the zeros around it are those of `axes`.
+        axes: the windows, which `check_windows` has seen.
+    """
+    if isinstance(x, Padded) and op.made.kind_of(x) not in _NOT_NEGATIVE:
+        op.refuse("zeros are put around an image whose values may be smaller", "pad in the pooling itself")
+    return _pooled(op, x, "MAX", axes)[0]
+
+
+def average_pooled(
+    op: Operation, x: Value, axes: Sequence[Axis], *, counts_padding: bool, divisor: int | None = None
+) -> Value:
+    """Add a Pooling AVE; where it divides by other numbers than Caffe, also a Power or an untrained Scale of H x W.
+
+    Args:
+        op, x, axes: as for `max_pooled`.
+        counts_padding: the operator's own zeros count as pixels; those around x do in any case.
+        divisor: the sums of all windows are divided by it; None: by how many pixels they have.
+    """
+    y, window = _pooled(op, x, "AVE", axes)
+    around = list(zip(x.pad, x.behind, strict=True)) if isinstance(x, Padded) else [(0, 0)] * len(axes)
+    if counts_padding:
+        around = [(axis.begin, axis.end) for axis in axes]
+    caffe, wanted = (
+        sizes[0][:, None] * sizes[1][None, :]
+        for sizes in (
+            [_sizes(axis, window.pad[place], window.pad[place]) for place, axis in enumerate(axes)],
+            [_sizes(axis, *zeros) for axis, zeros in zip(axes, around, strict=True)],
+        )
+    )
+    factors = caffe / (wanted if divisor is None else divisor)
+    first = float(factors[0, 0])
+    if not bool((factors == first).all()):
+        return product_of(op, y, Constant(factors))
+    return y if first == 1 else op.layer("Power", [y], part="divisor", power_param={"scale": first})
+
+
+def _sizes(axis: Axis, front: int, behind: int) -> torch.Tensor:
+    """Return of how many pixels each window is, where as many in front and behind of the image count."""
+    starts = torch.arange(axis.count, dtype=torch.float64) * axis.stride - axis.begin
+    return (starts + axis.kernel).clamp(max=axis.size + behind) - starts.clamp(min=-front)
+
+
+def _pooled(op: Operation, x: Value, pool: str, axes: Sequence[Axis]) -> tuple[Value, Window]:
+    window, firsts = _caffe_window(op, axes)
+    rows, columns = window.output_size([axis.size for axis in axes])
+
+    def make(shape: Shape) -> Value:
+        op.shape = shape
+        return pooled(op, unpadded(x), pool, window)
+
+    return with_windows(op, firsts, (rows, columns), make), window
+
+
+def _caffe_window(op: Operation, axes: Sequence[Axis]) -> tuple[Window, tuple[int, ...]]:
+    """Return a window of Caffe's with all these windows, and the number of the first one, along each axis.
+
+    The best is one that has no others; else the others are cut off.
+    """
+    found: list[tuple[bool, Window, tuple[int, ...]]] = []
+    size, counts = [axis.size for axis in axes], [axis.count for axis in axes]
+    ceils = (True, False) if axes[0].ceil else (False, True)
+    choices = [range(max(0, axis.symmetric()[1] - 2), axis.symmetric()[1] + 1) for axis in axes]
+    for ceil, firsts in product(ceils, product(*choices)):
+        pad = [axis.begin + first * axis.stride for axis, first in zip(axes, firsts, strict=True)]
+        if any(each >= axis.kernel for each, axis in zip(pad, axes, strict=True)):
+            continue
+        rows, columns = axes
+        window = Window((rows.kernel, columns.kernel), (rows.stride, columns.stride), (pad[0], pad[1]), ceil)
+        has = window.output_size(size)
+        enough = [have >= first + want for have, first, want in zip(has, firsts, counts, strict=True)]
+        if all(enough):
+            found.append((tuple(has) == tuple(counts), window, firsts))
+    if not found:
+        op.refuse("it pads more at one side than at the other, in a way that Pooling can't")
+    _, window, firsts = max(found, key=lambda each: each[0])  # the first of the best
+    return window, firsts

@@ -1,4 +1,4 @@
-"""Sums and means over axes."""
+"""Sums, means and largest values over axes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from mgcaffe.tools.convert.importing.operation import Operation
 from mgcaffe.tools.convert.importing.pooling import global_pooled
+from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Value
 
 
@@ -34,3 +35,11 @@ def reduced(op: Operation, x: Value, operation: str, axes: Iterable[int], *, kee
     if not keep_axes:
         return y
     return op.layer("Reshape", [y], part="keepdim", reshape_param={"shape": {"dim": [0] * axes[0] + [1] * len(axes)}})
+
+
+def largest_of(op: Operation, x: Value, axes: Iterable[int], *, keep_axes: bool) -> Value:
+    """Find the largest values over H and W by a global Pooling; other axes are refused."""
+    if len(x.shape) != 4 or sorted(axis % 4 for axis in axes) != [2, 3]:
+        op.refuse("it is not over H and W; no layer finds the largest value of other axes")
+    y = global_pooled(op, x, "MAX")
+    return y if keep_axes else reshaped(op, y, x.shape[:2], "flatten")

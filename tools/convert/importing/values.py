@@ -17,12 +17,25 @@ class Value:
     Attributes:
         blob: its name, before layers in place share one.
         shape: with the batch size of the example.
-        pad: zeros that the graph has put around H and W and that the next layer has to add by itself.
+        pad: of a `Padded` value, the zeros in front of each spatial axis.
     """
 
     blob: str
     shape: Shape
     pad: Shape = ()
+
+
+@dataclass(frozen=True)
+class Padded(Value):
+    """A blob with zeros around it that the next layer has to add by itself: `pad` in front, `behind` behind."""
+
+    behind: Shape = ()
+
+    @property
+    def whole_shape(self) -> Shape:
+        """The shape with the zeros."""
+        spatial = zip(self.shape[2:], self.pad, self.behind, strict=True)
+        return (*self.shape[:2], *(size + one + two for size, one, two in spatial))
 
 
 @dataclass(frozen=True)

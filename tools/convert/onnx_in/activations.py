@@ -54,9 +54,8 @@ def elu(op: Operation) -> Value:
 
 def selu(op: Operation) -> Value:
     """ELU, Power."""
-    alpha = op.real("alpha", 1.67326319217681884765625)
-    y = op.layer("ELU", [op.blob()], part="elu", elu_param={"alpha": alpha})
-    return op.layer("Power", [y], power_param={"scale": op.real("gamma", 1.05070102214813232421875)})
+    alpha, gamma = op.real("alpha", 1.67326319217681884765625), op.real("gamma", 1.05070102214813232421875)
+    return activations.selu(op, op.blob(), alpha=alpha, gamma=gamma)
 
 
 def gelu(op: Operation) -> Value:
@@ -81,9 +80,7 @@ def swish(op: Operation) -> Value:
 
 def mish(op: Operation) -> Value:
     """BNLL, TanH, Eltwise PROD."""
-    x = op.blob()
-    y = op.layer("TanH", [op.layer("BNLL", [x], part="softplus")], part="tanh")
-    return op.layer("Eltwise", [x, y], eltwise_param={"operation": "PROD"})
+    return activations.mish(op, op.blob())
 
 
 def softmax(op: Operation) -> Value:

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mgcaffe.tools.convert.importing import arithmetic
-from mgcaffe.tools.convert.importing.activations import clipped
-from mgcaffe.tools.convert.importing.pooling import global_pooled
-from mgcaffe.tools.convert.importing.reductions import reduced
+from mgcaffe.tools.convert.importing.reductions import largest_of, reduced
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.names import are_one_layer
@@ -140,22 +138,7 @@ def _extreme(op: Operation, *, smallest: bool) -> Value:
     if not op.inputs:
         op.refuse("it has no inputs")
     operands = [_operand(op, number) for number in range(len(op.inputs))]
-    numbers = [each for each in operands if isinstance(each, float)]
-    blobs = [op.as_blob(each) for each in operands if not isinstance(each, float)]
-    shapes = {each.shape for each in blobs}
-    if len(shapes) != 1:
-        op.refuse(f"shapes {' and '.join(map(str, sorted(shapes)))} differ; Eltwise takes one shape")
-    (op.shape,) = shapes
-    y = blobs[0]
-    if blobs[1:]:
-        if smallest:
-            blobs = [op.layer("Power", [each], part="negated", power_param={"scale": -1}) for each in blobs]
-        y = op.layer("Eltwise", blobs, eltwise_param={"operation": "MAX"})
-        if smallest:
-            y = op.layer("Power", [y], part="back", power_param={"scale": -1})
-    if numbers:
-        y = clipped(op, y, None, min(numbers)) if smallest else clipped(op, y, max(numbers), None)
-    return y
+    return arithmetic.extreme_of(op, operands, smallest=smallest)
 
 
 def _axes(op: Operation, x: Value, since: int) -> list[int] | None:
@@ -194,10 +177,7 @@ def largest(op: Operation) -> Value:
     """Pooling MAX, global: over H and W alone."""
     x = op.blob()
     axes = _axes(op, x, 18)
-    if len(x.shape) != 4 or axes is None or sorted(axes) != [2, 3]:
-        op.refuse("it is not over H and W; no layer finds the largest value of other axes")
-    y = global_pooled(op, x, "MAX")
-    return y if op.integer("keepdims", 1) else reshaped(op, y, x.shape[:2], "flatten")
+    return largest_of(op, x, axes or (), keep_axes=bool(op.integer("keepdims", 1)))
 
 
 def arg_max(op: Operation) -> Value:

@@ -10,13 +10,13 @@ import torch
 from mgcaffe.errors import Location, NetError, UsageError
 from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
-from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+from mgcaffe.tools.convert.importing.values import Constant, Padded, Shape, Value
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.onnx_in.folding import OF_SHAPES, compute, is_computed, shape_values
 from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 from mgcaffe.tools.convert.onnx_in.idioms import find_idioms
 from mgcaffe.tools.convert.onnx_in.names import layer_names
-from mgcaffe.tools.convert.onnx_in.operation import Known, Operation, Padded, refuse
+from mgcaffe.tools.convert.onnx_in.operation import Known, Operation, refuse
 from mgcaffe.tools.convert.onnx_in.operators import OPERATORS
 from mgcaffe.tools.convert.onnx_in.tensors import MAX_VALUES
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from mgcaffe.tools.convert.importing import normalization
-from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Value
 from mgcaffe.tools.convert.onnx_in.names import of_ours
 from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
@@ -76,13 +74,7 @@ def instance_norm(op: Operation) -> Value:
     if len(x.shape) < 3:
         op.refuse(f"its input has shape {x.shape}, without images")
     scale, bias = op.weight(1, "scale", x.shape[1:2]), op.weight(2, "B", x.shape[1:2])
-    y = _centered(op, x, 2)
-    return op.layer("Scale", [y], part="scale", blobs=[scale, bias], scale_param={"bias_term": True})
-
-
-def _centered(op: Operation, x: Value, axis: int) -> Value:
-    param: dict[str, Any] = {"eps": op.real("epsilon", 1e-5), "affine": False, "axis": axis}
-    return op.layer("LayerNorm", [x], x.shape, layer_norm_param=param)
+    return normalization.instance_norm(op, x, scale, bias, eps=op.real("epsilon", 1e-5))
 
 
 def group_norm(op: Operation) -> Value:
@@ -95,26 +87,13 @@ def group_norm(op: Operation) -> Value:
         Constant(each.tensor.repeat_interleave(x.shape[1] // count), each.name, each.trained)
         for each in (op.weight(1, "scale", (count,)), op.weight(2, "bias", (count,)))
     )
-    values = x.shape[1] // groups
-    for size in x.shape[2:]:
-        values *= size
-    y = _centered(op, reshaped(op, x, (x.shape[0], groups, values), "groups"), 2)
-    y = reshaped(op, y, x.shape, "channels")
-    return op.layer("Scale", [y], part="scale", blobs=[scale, bias], scale_param={"bias_term": True})
+    return normalization.group_norm(op, x, groups, scale, bias, eps=op.real("epsilon", 1e-5))
 
 
 def neighbours(op: Operation) -> Value:
     """LRN across channels."""
-    x, size = op.blob(), op.integer("size", 0)
-    if len(x.shape) != 4:
-        op.refuse(f"its input has shape {x.shape}; LRN takes (N, C, H, W)")
-    if size < 1 or size % 2 == 0 or size > 2 * x.shape[1] + 1:
-        op.refuse(f"its size is {size}; LRN takes an odd number of neighbours, and not more than there are")
-    defaults = {"local_size": 5, "alpha": 1.0, "beta": 0.75, "k": 1.0}
-    given = {
-        "local_size": size, "alpha": op.real("alpha", 1e-4), "beta": op.real("beta", 0.75), "k": op.real("bias", 1.0),
-    }  # fmt: skip
-    return op.layer("LRN", [x], lrn_param={name: each for name, each in given.items() if each != defaults[name]})
+    given = {"alpha": op.real("alpha", 1e-4), "beta": op.real("beta", 0.75), "k": op.real("bias", 1.0)}
+    return normalization.neighbours(op, op.blob(), op.integer("size", 0), **given)
 
 
 OPERATORS: Table = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,19 +23,6 @@ _LONGEST = 400
 """How much an error says of what a node has."""
 
 Known = Value | Constant
-
-
-@dataclass(frozen=True)
-class Padded(Value):
-    """A blob with zeros around it that the next layer has to add by itself: `pad` in front, `behind` behind."""
-
-    behind: Shape = ()
-
-    @property
-    def whole_shape(self) -> Shape:
-        """The shape with the zeros."""
-        spatial = zip(self.shape[2:], self.pad, self.behind, strict=True)
-        return (*self.shape[:2], *(size + one + two for size, one, two in spatial))
 
 
 def refuse(graph: Graph, node: Node, message: str, hint: str | None = None) -> NoReturn:
@@ -63,7 +49,6 @@ class Operation(importing.Operation):
     Attributes:
         shape: of the node's first value; that of its first input until an operator's function says another.
         absorbed: nodes behind this one that its layers compute as well; the result is that of the last of them.
-        made: takes the layers.
         lookup: gives what a value of the graph has become, if it is known.
     """
 
@@ -72,7 +57,6 @@ class Operation(importing.Operation):
         super().__init__(made, first.shape if isinstance(first, Value) else ())
         self.graph = graph
         self.node = node
-        self.made = made
         self.opset = graph.opset
         self.inputs = list(inputs)
         self.name = name

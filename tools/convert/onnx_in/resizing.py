@@ -6,7 +6,8 @@ import math
 
 import torch
 
-from mgcaffe.tools.convert.importing.values import Constant, Value
+from mgcaffe.tools.convert.importing.resizing import interpolated, repeated
+from mgcaffe.tools.convert.importing.values import Value
 from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table
 
 
@@ -66,7 +67,7 @@ def _resized(op: Operation, x: Value, shape: tuple[int, ...], mode: str, coordin
     if mode == "linear":
         if coordinates != "align_corners":
             op.refuse(f"it interpolates by '{coordinates}'; Interp keeps corners in place (align_corners)")
-        return op.layer("Interp", [x], interp_param={"height": shape[2], "width": shape[3]})
+        return interpolated(op, x, shape[2:])
     factors = [size // own for size, own in zip(shape[2:], x.shape[2:], strict=True)]
     repeats = mode == "nearest" and all(
         factor * own == size and _is_repeated(own, factor, coordinates, nearest)
@@ -77,14 +78,7 @@ def _resized(op: Operation, x: Value, shape: tuple[int, ...], mode: str, coordin
             f"it resizes {x.shape[2:]} to {shape[2:]} by mode '{mode}' with '{coordinates}' and '{nearest}'; layers"
             " repeat pixels by whole factors, or interpolate between corners"
         )
-    ones = Constant(torch.ones(x.shape[1], 1, *factors))
-    param = {"num_output": x.shape[1], "group": x.shape[1], "bias_term": False}
-    windows = {"kernel_size": _short(factors), "stride": _short(factors)}
-    return op.layer("Deconvolution", [x], blobs=[ones], convolution_param={**param, **windows})
-
-
-def _short(sizes: list[int]) -> list[int]:
-    return sizes[:1] if len(set(sizes)) == 1 else sizes
+    return repeated(op, x, factors)
 
 
 def _is_repeated(size: int, factor: int, coordinates: str, nearest: str) -> bool:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mgcaffe.tools.convert.importing import activations, filters
 from mgcaffe.tools.convert.importing.arithmetic import sum_of
-from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
-from mgcaffe.tools.convert.onnx_in.operation import Operation, Padded, Table
-from mgcaffe.tools.convert.onnx_in.windows import axes_of, with_windows
-
-
-def _unpadded(x: Value) -> Value:
-    return Value(x.blob, x.shape) if isinstance(x, Padded) else x
+from mgcaffe.tools.convert.importing.values import Constant, Value
+from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
+from mgcaffe.tools.convert.onnx_in.windows import axes_of
 
 
 def _bias(op: Operation, outputs: int) -> Constant | None:
@@ -44,17 +38,7 @@ def convolution(op: Operation) -> Value:
     bias, axes = _bias(op, outputs), axes_of(op, x, kernel)
     op.shape = (x.shape[0], outputs, *(axis.count for axis in axes))
     op.check_shape(op.shape)
-    pads, firsts = zip(*(axis.symmetric() for axis in axes), strict=True)
-    whole = [replace(axis, begin=pad, end=pad).count for axis, pad in zip(axes, pads, strict=True)]
-
-    def make(shape: Shape) -> Value:
-        op.shape = shape
-        return filters.convolution(
-            op, "Convolution", _unpadded(x), weight, bias, outputs=outputs, pad=pads,
-            stride=[axis.stride for axis in axes], dilation=[axis.dilation for axis in axes], groups=groups,
-        )  # fmt: skip
-
-    return with_windows(op, firsts, whole, make)
+    return filters.convolution(op, x, weight, bias, axes=axes, groups=groups)
 
 
 def transposed_convolution(op: Operation) -> Value:
@@ -74,19 +58,9 @@ def transposed_convolution(op: Operation) -> Value:
     cuts = _cuts(op, x, full, more, strides)
     op.shape = (x.shape[0], outputs, *(size - one - two for size, (one, two) in zip(full, cuts, strict=True)))
     op.check_shape(op.shape)
-    if any(behind < 0 for _, behind in cuts):
-        op.refuse("its output_padding adds rows that no pixel reaches, which Deconvolution can't")
-    pads = [min(pair) for pair in cuts]
-
-    def make(shape: Shape) -> Value:
-        op.shape = shape
-        return filters.convolution(
-            op, "Deconvolution", x, weight, bias, outputs=outputs, pad=pads, stride=strides, dilation=dilations,
-            groups=groups,
-        )  # fmt: skip
-
-    firsts = [front - pad for (front, _), pad in zip(cuts, pads, strict=True)]
-    return with_windows(op, firsts, [size - 2 * pad for size, pad in zip(full, pads, strict=True)], make)
+    return filters.transposed_convolution(
+        op, x, weight, bias, cuts=cuts, stride=strides, dilation=dilations, groups=groups
+    )
 
 
 def _cuts(op: Operation, x: Value, full: list[int], more: list[int], strides: list[int]) -> list[tuple[int, int]]:

@@ -1,55 +1,13 @@
-"""Where the windows of convolutions and pooling lie: pads in all the forms that ONNX has, brought into Caffe's."""
+"""Reads where the windows of convolutions and pooling lie: strides, dilations, pads and auto_pad."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from mgcaffe.tools.convert.importing.shapes import cut
-from mgcaffe.tools.convert.importing.values import Shape, Value
-from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Padded
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The windows along one axis.
-
-    Attributes:
-        size: of the image.
-        kernel: how many pixels a window has.
-        stride: from one to the next.
-        begin, end: zeros in front and behind.
-        dilation: distance of a window's pixels.
-        ceil: the last window may go beyond the zeros.
-    """
-
-    size: int
-    kernel: int
-    stride: int
-    begin: int
-    end: int
-    dilation: int = 1
-    ceil: bool = False
-
-    @property
-    def extent(self) -> int:
-        """How many pixels a window covers."""
-        return self.dilation * (self.kernel - 1) + 1
-
-    @property
-    def count(self) -> int:
-        """How many windows there are; one that would start behind the image is left out, as in PyTorch."""
-        span = self.size + self.begin + self.end - self.extent
-        if span < 0:
-            return 0
-        count = (-(-span // self.stride) if self.ceil else span // self.stride) + 1
-        return count - (self.ceil and (count - 1) * self.stride >= self.size + self.begin)
-
-    def symmetric(self) -> tuple[int, int]:
-        """Return the least pad for both ends with which windows lie in the same places, and the first one's number."""
-        missing = (self.count - 1) * self.stride + self.extent - self.size - 2 * self.begin
-        first = max(0, -(-missing // self.stride))
-        return self.begin + first * self.stride, first
+from mgcaffe.tools.convert.importing import windows
+from mgcaffe.tools.convert.importing.values import Padded, Value
+from mgcaffe.tools.convert.importing.windows import Axis
+from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation
 
 
 def axes_of(op: Operation, x: Value, kernel: Sequence[int], *, ceil: bool = False) -> list[Axis]:
@@ -75,20 +33,10 @@ def axes_of(op: Operation, x: Value, kernel: Sequence[int], *, ceil: bool = Fals
     elif mode != "NOTSET":
         sizes = x.whole_shape[2:] if isinstance(x, Padded) else x.shape[2:]
         around = [_same(op, *each, mode) for each in zip(sizes, kernel, strides, dilations, strict=True)]
-    if isinstance(x, Padded):
-        zeros = zip(around, x.pad, x.behind, strict=True)
-        around = [(one + front, two + behind) for (one, two), front, behind in zeros]
-    axes = [
-        Axis(size, width, stride, begin, end, dilation, ceil)
-        for size, width, stride, (begin, end), dilation in zip(
-            x.shape[2:], kernel, strides, around, dilations, strict=True
-        )
-    ]
-    if any(max(axis.begin, axis.end, axis.extent, axis.stride) > LARGEST // 4 for axis in axes):
+    extents = [gap * width for gap, width in zip(dilations, kernel, strict=True)]
+    if max(*strides, *extents, *(size for pair in around for size in pair)) > LARGEST // 4:
         op.refuse("its windows are larger than any blob")
-    if any(axis.count < 1 for axis in axes):
-        op.refuse(f"its windows do not fit into an image of {x.shape[2:]}")
-    return axes
+    return windows.axes_of(op, x, kernel, strides, around, dilations, ceil=ceil)
 
 
 def _same(op: Operation, size: int, kernel: int, stride: int, dilation: int, mode: str) -> tuple[int, int]:
@@ -100,25 +48,3 @@ def _same(op: Operation, size: int, kernel: int, stride: int, dilation: int, mod
     missing = max(0, missing)
     small, large = missing // 2, missing - missing // 2
     return (small, large) if mode == "SAME_UPPER" else (large, small)
-
-
-def with_windows(op: Operation, firsts: Sequence[int], counts: Sequence[int], make: Callable[[Shape], Value]) -> Value:
-    """Add a layer that has more windows than wanted, and cut out those.
-
-    Args:
-        op: the operator; its shape is that of all windows wanted.
-        firsts: along each spatial axis, the number of the first window wanted.
-        counts: how many windows the layer has.
-        make: adds the layer, given the shape of its top.
-    """
-    wanted = op.shape
-    y = make((*wanted[:2], *counts))
-    for place, (first, count) in enumerate(zip(firsts, counts, strict=True)):
-        axis = 2 + place
-        sizes = (first, wanted[axis], count - first - wanted[axis])
-        if count != wanted[axis]:
-            op.shape = y.shape
-            parts = cut(op, y, axis, [size for size in sizes if size])
-            y = parts[1 if first else 0]
-    op.shape = wanted
-    return y

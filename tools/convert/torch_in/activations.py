@@ -52,6 +52,16 @@ def gelu(op: Operation) -> Value:
     return op.layer("GELU", [op.blob()], gelu_param={"approximate": "TANH"} if tanh else {})
 
 
+def selu(op: Operation) -> Value:
+    """selu: ELU, Power."""
+    return activations.selu(op, op.blob(), alpha=1.6732632423543772, gamma=1.0507009873554805)
+
+
+def mish(op: Operation) -> Value:
+    """mish: BNLL, TanH, Eltwise PROD."""
+    return activations.mish(op, op.blob())
+
+
 def softplus(op: Operation) -> Value:
     """softplus: BNLL."""
     if op["beta"] != 1:
@@ -109,6 +119,8 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "clip": clamp,
     "leaky_relu": leaky_relu,
     "elu": elu,
+    "selu": selu,
+    "mish": mish,
     "gelu": gelu,
     "sigmoid": _plain("Sigmoid"),
     "hardsigmoid": _plain("HardSigmoid"),

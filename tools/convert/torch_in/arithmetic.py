@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from mgcaffe.tools.convert.importing.arithmetic import maximum_of, product_of, quotient_of, sum_of
-from mgcaffe.tools.convert.importing.reductions import reduced
-from mgcaffe.tools.convert.importing.values import Result, Value
+from mgcaffe.tools.convert.importing.arithmetic import extreme_of, product_of, quotient_of, sum_of
+from mgcaffe.tools.convert.importing.reductions import largest_of, reduced
+from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
 
@@ -40,8 +41,31 @@ def divide(op: Operation) -> Value:
 
 
 def maximum(op: Operation) -> Value:
-    """maximum: Eltwise MAX."""
-    return maximum_of(op, op.blob(), op.blob("other"))
+    """maximum, max of two: Eltwise MAX, or Clip (ReLU) with a number."""
+    return _extreme(op, smallest=False)
+
+
+def minimum(op: Operation) -> Value:
+    """minimum, min of two: Power, Eltwise MAX and Power, or Clip with a number."""
+    return _extreme(op, smallest=True)
+
+
+def _extreme(op: Operation, *, smallest: bool) -> Value:
+    if "other" not in op.arguments:
+        op.refuse("it is over an axis, or all; layers compare two blobs, or take the largest value of an image (amax)")
+    return extreme_of(op, [_number(op[name]) for name in ("self", "other")], smallest=smallest)
+
+
+def _number(value: Any) -> Any:
+    """Return a constant of one value as a number."""
+    is_one = isinstance(value, Constant) and not value.trained and value.tensor.dim() == 0
+    return float(value.tensor) if is_one else value
+
+
+def largest(op: Operation) -> Value:
+    """amax: a global Pooling MAX, over H and W."""
+    x = op.blob()
+    return largest_of(op, x, op["dim"], keep_axes=bool(op["keepdim"]))
 
 
 def mean(op: Operation) -> Value:
@@ -67,6 +91,10 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "mul": multiply,
     "div": divide,
     "maximum": maximum,
+    "max": maximum,
+    "minimum": minimum,
+    "min": minimum,
+    "amax": largest,
     "mean": mean,
     "sum": total,
 }

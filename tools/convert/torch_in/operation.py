@@ -27,9 +27,11 @@ def operator_name(node: Node) -> str:
 
 
 def works_in_place(node: Node) -> bool:
-    """Return whether the operator writes over its first argument."""
+    """Return whether the operator writes over the values of its first argument."""
     schema = getattr(node.target, "_schema", None)
-    return schema is not None and bool(schema.is_mutable) and str(schema.name).endswith("_")
+    if schema is None or schema.name == "aten::detach_":  # which export puts behind each constant in a forward
+        return False
+    return bool(schema.is_mutable) and str(schema.name).endswith("_")
 
 
 def shape_of(node: Node) -> Shape:

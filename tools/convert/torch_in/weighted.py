@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mgcaffe.tools.convert.importing import activations, filters, normalization
-from mgcaffe.tools.convert.importing.values import Constant, Result, Value
+from mgcaffe.tools.convert.importing.values import Result, Value
+from mgcaffe.tools.convert.importing.windows import axes_of
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
 
@@ -15,47 +16,39 @@ def _every_axis(sizes: Any, axes: int) -> list[int]:
     return given * axes if len(given) == 1 else given
 
 
-def _padding(op: Operation, kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    """Return the zeros at each side; PyTorch has words for two cases."""
+def _padding(op: Operation, kernel: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the zeros in front and behind; PyTorch has words for two cases."""
     padding = op["padding"]
-    if padding == "valid":
-        return [0] * len(kernel)
-    if padding != "same":
-        return _every_axis(padding, len(kernel))
-    whole = [(size - 1) * step for size, step in zip(kernel, dilation, strict=True)]
-    if any(each % 2 for each in whole):
-        op.refuse("padding 'same' of an even kernel puts more zeros behind than before, which Caffe can't")
-    return [each // 2 for each in whole]
+    if padding == "same":
+        whole = [(size - 1) * step for size, step in zip(kernel, dilation, strict=True)]
+        return [(each // 2, each - each // 2) for each in whole]
+    sizes = [0] * len(kernel) if padding == "valid" else _every_axis(padding, len(kernel))
+    return [(each, each) for each in sizes]
 
 
 def convolution(op: Operation) -> Value:
-    """conv1d, conv2d, conv3d: Convolution."""
+    """conv1d, conv2d, conv3d: Convolution; where more zeros are at one end, also a Slice."""
     x, weight, bias = op.blob("input", padded=True), op.constant("weight"), op.constant("bias")
     assert weight is not None
     kernel = list(weight.tensor.shape[2:])
-    dilation = _every_axis(op["dilation"], len(kernel))
-    pad = _padding(op, kernel, dilation)
-    return _convolution(op, "Convolution", x, weight, bias, weight.tensor.shape[0], pad)
+    stride, dilation = (_every_axis(op[name], len(kernel)) for name in ("stride", "dilation"))
+    axes = axes_of(op, x, kernel, stride, _padding(op, kernel, dilation), dilation)
+    return filters.convolution(op, x, weight, bias, axes=axes, groups=op["groups"])
 
 
 def transposed_convolution(op: Operation) -> Value:
-    """conv_transpose1d, 2d and 3d: Deconvolution."""
+    """conv_transpose1d, 2d and 3d: Deconvolution; where more is cut off at one end, also a Slice."""
     x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
     assert weight is not None
-    axes = weight.tensor.dim() - 2
-    if any(_every_axis(op["output_padding"], axes)):
-        op.refuse("output_padding is not among what Deconvolution can do")
-    outputs = weight.tensor.shape[1] * op["groups"]
-    return _convolution(op, "Deconvolution", x, weight, bias, outputs, _every_axis(op["padding"], axes))
-
-
-def _convolution(
-    op: Operation, kind: str, x: Value, weight: Constant, bias: Constant | None, outputs: int, pad: Sequence[int]
-) -> Value:
-    axes = weight.tensor.dim() - 2
-    stride, dilation = (_every_axis(op[name], axes) for name in ("stride", "dilation"))
-    return filters.convolution(
-        op, kind, x, weight, bias, outputs=outputs, pad=pad, stride=stride, dilation=dilation, groups=op["groups"]
+    count = weight.tensor.dim() - 2
+    if len(x.shape) != count + 2:
+        op.refuse(f"the input has shape {x.shape}, without a batch axis")
+    pads, more, stride, dilation = (
+        _every_axis(op[name], count) for name in ("padding", "output_padding", "stride", "dilation")
+    )
+    cuts = [(pad, pad - extra) for pad, extra in zip(pads, more, strict=True)]
+    return filters.transposed_convolution(
+        op, x, weight, bias, cuts=cuts, stride=stride, dilation=dilation, groups=op["groups"]
     )
 
 
@@ -85,6 +78,20 @@ def layer_norm(op: Operation) -> Value:
     return normalization.layer_norm(op, x, weight, bias, eps=op["eps"], axes=len(op["normalized_shape"]))
 
 
+def group_norm(op: Operation) -> Value:
+    """group_norm: LayerNorm over the groups as one axis each, and Scale."""
+    x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
+    return normalization.group_norm(op, x, op["num_groups"], weight, bias, eps=op["eps"])
+
+
+def instance_norm(op: Operation) -> Value:
+    """instance_norm: LayerNorm over the image, and Scale."""
+    x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
+    if not op["use_input_stats"] or op["running_mean"] is not None:
+        op.refuse("it has running averages of single images, which no layer has", "track_running_stats=False")
+    return normalization.instance_norm(op, x, weight, bias, eps=op["eps"])
+
+
 def prelu(op: Operation) -> Value:
     """prelu: PReLU."""
     weight = op.constant("weight")
@@ -102,5 +109,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "linear": linear,
     "batch_norm": batch_norm,
     "layer_norm": layer_norm,
+    "group_norm": group_norm,
+    "instance_norm": instance_norm,
     "prelu": prelu,
 }

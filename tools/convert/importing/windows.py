@@ -1,0 +1,138 @@
+"""Where the windows of convolutions and pooling lie: pads of all kinds, brought into Caffe's.
+
+Caffe has as many zeros in front as behind. A graph that has more at one end becomes a layer with the larger pad and,
+where that makes more windows than wanted, a Slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.shapes import cut
+from mgcaffe.tools.convert.importing.values import Padded, Shape, Value
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The windows along one axis.
+
+    Attributes:
+        size: of the image.
+        kernel: how many pixels a window has.
+        stride: from one to the next.
+        begin, end: zeros in front and behind.
+        dilation: distance of a window's pixels.
+        ceil: the last window may go beyond the zeros.
+    """
+
+    size: int
+    kernel: int
+    stride: int
+    begin: int
+    end: int
+    dilation: int = 1
+    ceil: bool = False
+
+    @property
+    def extent(self) -> int:
+        """How many pixels a window covers."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    @property
+    def count(self) -> int:
+        """How many windows there are; one that would start behind the image is left out, as in PyTorch."""
+        span = self.size + self.begin + self.end - self.extent
+        if span < 0:
+            return 0
+        count = (-(-span // self.stride) if self.ceil else span // self.stride) + 1
+        return count - (self.ceil and (count - 1) * self.stride >= self.size + self.begin)
+
+    def symmetric(self) -> tuple[int, int]:
+        """Return the least pad for both ends with which windows lie in the same places, and the first one's number."""
+        missing = (self.count - 1) * self.stride + self.extent - self.size - 2 * self.begin
+        first = max(0, -(-missing // self.stride))
+        return self.begin + first * self.stride, first
+
+
+def axes_of(
+    op: Operation,
+    x: Value,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    around: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    *,
+    ceil: bool = False,
+) -> list[Axis]:
+    """Return the windows along each spatial axis.
+
+    Args:
+        op: the operator.
+        x: its image, perhaps with zeros around it.
+        kernel: sizes of a window.
+        stride: from one window to the next.
+        around: zeros in front and behind that the operator adds.
+        dilation: distances of a window's pixels.
+        ceil: sizes are rounded up.
+    """
+    if len(x.shape) != len(kernel) + 2:
+        op.refuse(f"the input has shape {x.shape}, which is not batch, channels and {len(kernel)} axes of the kernel")
+    if isinstance(x, Padded):
+        zeros = zip(around, x.pad, x.behind, strict=True)
+        around = [(one + front, two + behind) for (one, two), front, behind in zeros]
+    axes = [
+        Axis(size, width, step, begin, end, gap, ceil)
+        for size, width, step, (begin, end), gap in zip(x.shape[2:], kernel, stride, around, dilation, strict=True)
+    ]
+    if any(axis.count < 1 for axis in axes):
+        op.refuse(f"its windows do not fit into an image of {x.shape[2:]}")
+    return axes
+
+
+def with_windows(op: Operation, firsts: Sequence[int], counts: Sequence[int], make: Callable[[Shape], Value]) -> Value:
+    """Add a layer that has more windows than wanted, and cut out those.
+
+    Args:
+        op: the operator; its shape is that of all windows wanted.
+        firsts: along each spatial axis, the number of the first window wanted.
+        counts: how many windows the layer has.
+        make: adds the layer, given the shape of its top.
+    """
+    wanted = op.shape
+    y = make((*wanted[:2], *counts))
+    for place, (first, count) in enumerate(zip(firsts, counts, strict=True)):
+        axis = 2 + place
+        sizes = (first, wanted[axis], count - first - wanted[axis])
+        if count != wanted[axis]:
+            op.shape = y.shape
+            parts = cut(op, y, axis, [size for size in sizes if size])
+            y = parts[1 if first else 0]
+    op.shape = wanted
+    return y
+
+
+def unpadded(x: Value) -> Value:
+    """Return a value without the zeros around it."""
+    return Value(x.blob, x.shape)
+
+
+def zero_padded(op: Operation, x: Value, pairs: Sequence[tuple[int, int]]) -> Value:
+    """Return the value with zeros around it that the next layer has to add; `pairs` are of its last axes, in order."""
+    if not any(any(pair) for pair in pairs):
+        return x
+    spatial = len(x.shape) - 2
+    if spatial < 1 or any(any(pair) for pair in pairs[: max(0, len(pairs) - spatial)]):
+        op.refuse("it pads an axis that is not spatial, which no layer does")
+    if any(size < 0 for pair in pairs for size in pair):
+        op.refuse("it pads by less than 0; a Slice cuts off")
+    given = [(0, 0)] * (spatial - len(pairs)) + list(pairs[-spatial:])
+    front, behind = (tuple(pair[side] for pair in given) for side in (0, 1))
+    if isinstance(x, Padded):
+        front, behind = _added(front, x.pad), _added(behind, x.behind)
+    return Padded(x.blob, x.shape, front, behind)
+
+
+def _added(one: Shape, two: Shape) -> Shape:
+    return tuple(first + second for first, second in zip(one, two, strict=True))
