@@ -17,6 +17,7 @@ from mgcaffe.tools.convert.importing.layers_made import LayersMade
 from mgcaffe.tools.convert.importing.shapes import shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
+from mgcaffe.tools.convert.torch_in.idioms import Idiom, find_idioms
 from mgcaffe.tools.convert.torch_in.operation import Operation, operator_name, refuse, shape_of, works_in_place
 from mgcaffe.tools.convert.torch_in.operators import OPERATORS
 from mgcaffe.tools.convert.torch_in.shapes import shuffle_of
@@ -94,6 +95,7 @@ class _Import:
         self.made = LayersMade(name)
         self.known: dict[Node, Result] = {}
         self.done: set[Node] = set()
+        self.idioms: dict[Node, Idiom] = {}
         self.inputs: set[str] = set()
         self.values: dict[str, str] = {}
         """By blob, as it is called before layers work in place, the graph's value."""
@@ -101,6 +103,7 @@ class _Import:
     def run(self, file: str) -> TorchModel:
         self._add_inputs()
         self._compute_constants()
+        self._find_idioms()
         self._refuse_unknown()
         for place, node in enumerate(self.nodes):
             if node.op == "call_function" and node not in self.done and operator_name(node) not in _CHECKS:
@@ -126,6 +129,12 @@ class _Import:
             self.done.add(node)
             if isinstance(value, torch.Tensor):
                 self.known[node] = Constant(value)
+
+    def _find_idioms(self) -> None:
+        """Find nodes that are one layer together; but for the last one they need none of their own."""
+        self.idioms = find_idioms([node for node in self.nodes if node not in self.done])
+        for last, idiom in self.idioms.items():
+            self.done |= idiom.nodes - {last}
 
     def _refuse_unknown(self) -> None:
         """Refuse the first operator that the table lacks, and count all of them."""
@@ -167,12 +176,16 @@ class _Import:
         """Add the layers of a node, and let a result that was written in place be that of the nodes before."""
         if not node.users and not works_in_place(node):
             return
-        shuffle = shuffle_of(node)
+        shuffle, idiom = shuffle_of(node), self.idioms.get(node)
         operation = Operation(node, self.known, self.made)
-        if shuffle is not None:
+        result: Result
+        if idiom is not None:
+            operation.name = idiom.name
+            result = idiom.make(operation, operation.as_blob(self.known[idiom.source]))
+        elif shuffle is not None:
             last, groups = shuffle
             operation.name = "channel_shuffle"
-            result: Result = shuffled(operation, operation.blob(), groups)
+            result = shuffled(operation, operation.blob(), groups)
             while node is not last:
                 self.done.add(node)
                 node = next(iter(node.users))
