@@ -14,6 +14,11 @@ EVEN = (2, 3, 8, 8)
 ODD = (2, 3, 7, 8)
 ROOT = 2**0.5
 
+LRN = {
+    "apart": [3, 1, 4, 6, -1], "pads": [0, 0, 1, 0, 0, 0, 0, 1, 0, 0], "one": [1], "back": [*SHAPE],
+    "alpha": 0.5, "k": 2.0, "beta": 0.6,
+}  # fmt: skip
+
 # Opset, nodes, weights, shape of x, types of the layers.
 CASES = {
     "conv": (9, "y = Conv (x, w, b)", {"w": W, "b": (6,)}, SHAPE, "Convolution"),
@@ -36,6 +41,9 @@ CASES = {
                   {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, ODD, "ReLU Pooling"),
     "pad average": (13, "z = Pad(x, p) y = AveragePool <kernel_shape=[3,3]>(z)", {"p": [0, 0, 1, 0, 0, 0, 0, 1]}, ODD,
                     "Pooling Slice Slice Silence"),
+    "pad average, not counted": (
+        13, "z = Pad(x, p) y = AveragePool <kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(z)",
+        {"p": [0, 0, 1, 0, 0, 0, 0, 1]}, EVEN, "Pooling Scale"),
     "deconv": (11, "y = ConvTranspose <strides=[2,2], pads=[1,1,1,1], group=2>(x, w, b)",
                {"w": (4, 3, 3, 3), "b": (6,)}, SHAPE, "Deconvolution"),
     "deconv more": (11, "y = ConvTranspose <strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, w)",
@@ -73,6 +81,19 @@ CASES = {
     "group norm": (21, "y = GroupNormalization <num_groups=2>(x, s, b)", {"s": (4,), "b": (4,)}, SHAPE,
                    "Reshape LayerNorm Reshape Scale"),
     "lrn": (9, "y = LRN <size=3, alpha=0.5, beta=0.6, bias=2.0>(x)", {}, SHAPE, "LRN"),
+    "lrn of PyTorch": (
+        20, "s = Mul(x, x) a = Reshape(s, apart) p = Pad<mode=\"constant\">(a, pads)"
+        "m = AveragePool<kernel_shape=[3,1,1], count_include_pad=1, pads=[0,0,0,0,0,0], strides=[1,1,1]>(p)"
+        "q = Squeeze(m, one) f = Mul(q, alpha) t = Add(f, k) d = Pow(t, beta) y = Div(x, d)", LRN, SHAPE, "LRN"),
+    "lrn of PyTorch, with a size that is asked for": (
+        13, "s = Mul(x, x) a = Reshape(s, apart) p = Pad(a, pads, ) m = AveragePool<kernel_shape=[3,1,1]>(p)"
+        "h = Shape(m) g = Gather<axis=0>(h, one) e = Equal(g, one) i = If(e) <then_branch = g1 () => (float[n] v) {"
+        " v = Squeeze(m, one) }, else_branch = g2 () => (float[n] w) { w = Identity(m) }>"
+        "q = Reshape(i, back) f = Mul(q, alpha) t = Add(f, k) d = Pow(t, beta) y = Div(x, d)", LRN, SHAPE, "LRN"),
+    "lrn of PyTorch, old": (
+        9, "s = Mul(x, x) a = Unsqueeze<axes=[1]>(s) p = Pad<pads=[0,0,1,0,0,0,0,1,0,0]>(a)"
+        "m = AveragePool<kernel_shape=[3,1,1]>(p) q = Squeeze<axes=[1]>(m) f = Mul(q, alpha) t = Add(f, k)"
+        "d = Pow(t, beta) y = Div(x, d)", LRN, SHAPE, "LRN"),
     "activations": (
         20, "a = Relu(x) b = Elu<alpha=0.5>(x) c = Selu(x) d = Gelu(x) e = Gelu<approximate=\"tanh\">(x) f = Sigmoid(x)"
         "g = HardSigmoid(x) h = HardSwish(x) i = Mish(x) j = Tanh(x) k = Softplus(x) l = LeakyRelu<alpha=0.2>(x)"

@@ -119,20 +119,27 @@ REFUSED = {
     "matmul": (lambda x: x @ x, "no layer computes this operator"),
     "random": (lambda x: x + torch.rand(4, 1, 1), "no layer computes this operator"),
     "weights computed": (lambda x: F.conv2d(x, x), "its weight is computed in the net"),
-    "asymmetric pad": (lambda x: F.conv2d(F.pad(x, (0, 1, 0, 1)), torch.ones(1, 4, 2, 2)), "it pads more at one side"),
+    "negative pad": (lambda x: F.conv2d(F.pad(x, (0, -1)), torch.ones(1, 4, 2, 2)), "it pads by less than 0"),
     "reflecting pad": (lambda x: F.pad(x, (1, 1, 1, 1), "reflect"), "it pads with something other than zeros"),
     "pad with ones": (lambda x: F.pad(x, (1, 1), value=1.0), "it pads with something other than zeros"),
     "pad of channels": (lambda x: F.pad(x, (0, 0, 0, 0, 1, 1)), "it pads an axis that is not spatial"),
     "pad before maximum": (lambda x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 2), "zeros are put around an image"),
     "pad as output": (lambda x: F.pad(x, (1, 1)), "output 'pad' is not computed"),
-    "output padding": (nn.ConvTranspose2d(4, 2, 3, 2, output_padding=1), "output_padding"),
-    "same of an even kernel": (nn.Conv2d(4, 2, 2, padding="same"), "padding 'same' of an even kernel"),
+    "pad behind windows rounded up": (
+        lambda x: F.max_pool2d(F.pad(x.relu(), (0, 1, 0, 1)), 2, ceil_mode=True), "its windows are not Caffe's"),
+    "output padding": (nn.ConvTranspose2d(4, 2, 3, 2, output_padding=1), "its output_padding adds rows"),
+    "averages of images": (nn.InstanceNorm2d(4, track_running_stats=True), "it has running averages of single images"),
+    "even neighbours": (nn.LocalResponseNorm(4), "its size is 4; LRN takes an odd number"),
+    "factor and a half": (nn.Upsample(scale_factor=1.5), r"it takes pixels of \(6, 6\) for \(9, 9\)"),
+    "smaller": (lambda x: F.interpolate(x, (3, 3)), r"it takes pixels of \(6, 6\) for \(3, 3\)"),
+    "centres": (nn.Upsample(scale_factor=2, mode="bilinear"), "it interpolates between centres of pixels"),
+    "largest of an axis": (lambda x: x.max(1)[0], "it is over an axis, or all"),
+    "largest of channels": (lambda x: x.amax(1), "it is not over H and W"),
+    "without a batch": (lambda x: F.conv2d(x.view(12, 6, 6), torch.ones(1, 12, 2, 2)), "the input has shape"),
     "dilated pooling": (nn.MaxPool2d(2, 1, dilation=2), "its windows have holes"),
-    "divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), "it divides by a number of its own"),
-    "padding not counted": (nn.AvgPool2d(3, 1, 1, count_include_pad=False), "it divides by the window's size without"),
     "adaptive": (nn.AdaptiveAvgPool2d(4), r"\(6, 6\) is no multiple of the output's size \(4, 4\)"),
     "softplus": (nn.Softplus(2), "BNLL is a softplus with beta 1"),
-    "selu": (nn.SELU(), "no layer computes this operator"),
+    "celu": (nn.CELU(2.0), "no layer computes this operator"),
     "tensor bounds": (lambda x: x.clamp(min=x.tanh()), "its bounds are tensors"),
     "tensor exponent": (lambda x: x.abs() ** x, "its exponent is a tensor"),
     "broadcast both ways": (lambda x: x[:, :1] + x[..., :1], "broadcast in both directions"),
@@ -174,8 +181,8 @@ def test_the_line_is_that_of_the_forward_that_is_at_fault():
 
 
 def test_the_module_is_named():
-    program = export_module(nn.Sequential(nn.ReLU(), nn.SELU()), SHAPE, "the module")
-    with pytest.raises(NetError, match=r"\(operator aten.selu.default, module '1'\)"):
+    program = export_module(nn.Sequential(nn.ReLU(), nn.CELU()), SHAPE, "the module")
+    with pytest.raises(NetError, match=r"\(operator aten.celu.default, module '1'\)"):
         import_program(program, name="net", file="net")
 
 

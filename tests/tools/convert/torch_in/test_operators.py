@@ -28,6 +28,17 @@ IDIOMS = {
         nn.Sequential(nn.ZeroPad2d(1), nn.Conv2d(4, 4, 3, padding=1)), SHAPE, ["Convolution"]),
     "pad_before_average": (nn.Sequential(nn.ZeroPad2d(1), nn.AvgPool2d(3, 1)), SHAPE, ["Pooling"]),
     "pad_of_nothing": (Function(lambda x: F.relu(F.pad(x, (0, 0, 0, 0)))), SHAPE, ["ReLU"]),
+    "conv_same_even": (nn.Conv2d(4, 4, (4, 3), padding="same"), SHAPE, ["Convolution", "Slice", "Silence"]),
+    "conv_transpose_output_padding": (
+        nn.ConvTranspose2d(4, 6, 3, 2, padding=1, output_padding=(1, 0)), SHAPE, ["Deconvolution", "Slice", "Silence"]),
+    "pads_before_conv": (
+        nn.Sequential(nn.ZeroPad2d((0, 1, 1, 0)), nn.ZeroPad2d((0, 0, 1, 0)), nn.Conv2d(4, 4, 3, 2)), SHAPE,
+        ["Convolution", "Slice", "Slice", "Silence"]),
+    "pad_before_maximum": (
+        nn.Sequential(nn.ReLU(), nn.ZeroPad2d((0, 1, 0, 1)), nn.MaxPool2d(3, 2)), (2, 3, 8, 8), ["ReLU", "Pooling"]),
+    "pad_before_padded_average": (
+        nn.Sequential(nn.ZeroPad2d((0, 1, 1, 0)), nn.AvgPool2d(3, 2, 1, count_include_pad=False)), (2, 3, 8, 8),
+        ["Pooling", "Scale"]),
     "linear": (nn.Linear(6, 5), (3, 6), ["InnerProduct"]),
     "linear_without_bias": (nn.Linear(6, 5, bias=False), (3, 6), ["InnerProduct"]),
     "linear_of_last_axis": (nn.Linear(6, 5), (3, 2, 4, 6), ["InnerProduct"]),
@@ -38,6 +49,13 @@ IDIOMS = {
     "layer_norm": (nn.LayerNorm((6, 6), eps=0.01), SHAPE, ["LayerNorm"]),
     "layer_norm_plain": (nn.LayerNorm(6, elementwise_affine=False), SHAPE, ["LayerNorm"]),
     "layer_norm_without_bias": (nn.LayerNorm(6, bias=False), SHAPE, ["LayerNorm"]),
+    "batch_norm_bias_alone": (
+        Function(lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4), None, torch.arange(4.0))), SHAPE,
+        ["BatchNorm", "Bias"]),
+    "group_norm": (nn.GroupNorm(2, 4, eps=0.1), SHAPE, ["Reshape", "LayerNorm", "Reshape", "Scale"]),
+    "group_norm_of_vectors": (nn.GroupNorm(2, 4, affine=False), (3, 4), ["Reshape", "LayerNorm", "Flatten"]),
+    "instance_norm": (nn.InstanceNorm2d(4, affine=True), SHAPE, ["LayerNorm", "Scale"]),
+    "instance_norm_plain": (nn.InstanceNorm1d(4), (3, 4, 6), ["LayerNorm"]),
     "prelu": (nn.PReLU(4), SHAPE, ["PReLU"]),
     "prelu_shared": (nn.PReLU(), SHAPE, ["PReLU"]),
     "relu": (nn.ReLU(inplace=True), SHAPE, ["ReLU"]),
@@ -48,6 +66,8 @@ IDIOMS = {
     "clamp_as_relu": (Function(lambda x: x.clamp(min=0)), SHAPE, ["ReLU"]),
     "leaky_relu": (nn.LeakyReLU(0.2), SHAPE, ["ReLU"]),
     "elu": (nn.ELU(0.5), SHAPE, ["ELU"]),
+    "selu": (nn.SELU(), SHAPE, ["ELU", "Power"]),
+    "mish": (nn.Mish(), SHAPE, ["BNLL", "TanH", "Eltwise"]),
     "gelu": (nn.GELU(), SHAPE, ["GELU"]),
     "gelu_tanh": (nn.GELU(approximate="tanh"), SHAPE, ["GELU"]),
     "sigmoid": (nn.Sigmoid(), SHAPE, ["Sigmoid"]),
@@ -77,6 +97,9 @@ IDIOMS = {
         Function(lambda x: x / (x.mean((2, 3), keepdim=True) + 9)), SHAPE,
         ["Pooling", "Power", "Power", "Flatten", "Scale"]),
     "maximum": (Function(lambda x: torch.maximum(x, x.tanh())), SHAPE, ["TanH", "Eltwise"]),
+    "extremes": (
+        Function(lambda x: torch.min(torch.max(torch.maximum(x, torch.tensor(-0.5)), -x), x.abs() / 2)), SHAPE,
+        ["Clip", "Power", "Eltwise", "AbsVal", "Power", "Power", "Power", "Eltwise", "Power"]),
     "squeeze_and_excitation": (
         Function(lambda x: x * F.adaptive_avg_pool2d(x, 1).sigmoid()), SHAPE,
         ["Pooling", "Sigmoid", "Flatten", "Scale"]),
@@ -92,15 +115,26 @@ IDIOMS = {
     "mean_of_image_kept": (Function(lambda x: x.mean((-1, -2), keepdim=True)), SHAPE, ["Pooling"]),
     "mean_of_last": (Function(lambda x: x.mean(-1)), SHAPE, ["Reduction"]),
     "sum_of_last_kept": (Function(lambda x: x.sum((2, 3), keepdim=True)), SHAPE, ["Reduction", "Reshape"]),
+    "amax": (Function(lambda x: x.amax((2, 3)) + x.amax((-1, -2), keepdim=True).flatten(1)), SHAPE,
+             ["Pooling", "Flatten", "Pooling", "Flatten", "Eltwise"]),
     "max_pool": (nn.MaxPool2d(3, 2, padding=1), (2, 3, 7, 8), ["Pooling"]),
     "max_pool_ceil": (nn.MaxPool2d(3, 2, ceil_mode=True), (2, 3, 8, 7), ["Pooling"]),
+    "max_pool_ceil_beyond": (nn.MaxPool2d(1, 3, ceil_mode=True), (2, 3, 5, 5), ["Pooling"]),
     "max_pool_odd": (nn.MaxPool2d(2), (2, 3, 7, 7), ["Pooling"]),
     "avg_pool": (nn.AvgPool2d((2, 3), (1, 2), padding=(0, 1)), (2, 3, 7, 8), ["Pooling"]),
     "avg_pool_ceil": (nn.AvgPool2d(3, 2, padding=1, ceil_mode=True), (2, 3, 8, 8), ["Pooling"]),
     "avg_pool_without_padding": (nn.AvgPool2d(2, 2, count_include_pad=False), (2, 3, 8, 8), ["Pooling"]),
+    "avg_pool_padding_not_counted": (
+        nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False), (2, 3, 8, 8), ["Pooling", "Scale"]),
+    "avg_pool_divisor": (nn.AvgPool2d(2, divisor_override=3), (2, 3, 8, 8), ["Pooling", "Power"]),
     "adaptive_to_one": (nn.AdaptiveAvgPool2d((1, 1)), SHAPE, ["Pooling"]),
     "adaptive_to_divisor": (nn.AdaptiveAvgPool2d((3, 2)), SHAPE, ["Pooling"]),
     "adaptive_to_same": (nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(6)), SHAPE, ["ReLU"]),
+    "adaptive_overlapping": (nn.AdaptiveAvgPool2d((4, 3)), (2, 3, 5, 7), ["Pooling"]),
+    "adaptive_to_larger": (nn.AdaptiveMaxPool2d(6), (2, 3, 1, 3), ["Deconvolution"]),
+    "nearest": (nn.Upsample(scale_factor=2), SHAPE, ["Deconvolution"]),
+    "nearest_to_size": (Function(lambda x: F.interpolate(x, (18, 6), mode="nearest-exact")), SHAPE, ["Deconvolution"]),
+    "bilinear": (nn.UpsamplingBilinear2d((11, 3)), SHAPE, ["Interp"]),
     "adaptive_max": (nn.AdaptiveMaxPool2d(2), SHAPE, ["Pooling"]),
     "flatten": (nn.Flatten(), SHAPE, ["Flatten"]),
     "flatten_some": (nn.Flatten(2), SHAPE, ["Flatten"]),
@@ -130,6 +164,18 @@ IDIOMS = {
     "no_channel_shuffle": (
         Function(lambda x: x.view(3, 2, 2, 6, 6).transpose(1, 3).reshape(3, 4, 6, 6)), SHAPE,
         ["Reshape", "Permute", "Reshape"]),
+    "local_response_norm": (
+        nn.Sequential(nn.LocalResponseNorm(3, alpha=0.5, beta=0.6, k=2.0), nn.ReLU(inplace=True)), SHAPE,
+        ["LRN", "ReLU"]),
+    "local_response_norm_before_pytorch_had_it": (
+        Function(lambda x: x.div(
+            F.avg_pool3d(x.pow(2).unsqueeze(1), (3, 1, 1), 1, (1, 0, 0)).squeeze(1).mul(0.5).add(1.0).pow(0.6))), SHAPE,
+        ["LRN"]),
+    "local_response_norm_of_pixels": (
+        Function(lambda x: x * (1 + 0.5 * F.avg_pool2d(x.square(), 3, stride=1, padding=1)) ** -0.75), SHAPE, ["LRN"]),
+    "no_local_response_norm": (
+        Function(lambda x: x * (2 + F.avg_pool2d(x.square(), 3, stride=1, padding=1)) ** -0.75), SHAPE,
+        ["Power", "Pooling", "Power", "Power", "Eltwise"]),
     "transform_input": (
         Function(lambda x: torch.cat([torch.unsqueeze(x[:, c], 1) * 0.5 + 0.1 * c for c in range(4)], 1)), SHAPE,
         ["Slice", *["Reshape", "Reshape", "Power", "Power"] * 4, "Concat"]),
@@ -197,6 +243,24 @@ class Shuffled(nn.Module):
         return y.view(-1, 2, 2, 6, 6).transpose(1, 2).contiguous().view(-1, 4, 6, 6)
 
 
+class Windows(nn.Module):
+    """Windows that are not Caffe's, and other normalizations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(4, 4, 2, padding="same"),
+            nn.GroupNorm(2, 4, eps=0.125),
+            nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        )
+        self.larger = nn.ConvTranspose2d(4, 4, 3, 2, padding=1, output_padding=1)
+        self.norm = nn.InstanceNorm2d(4, eps=0.125, affine=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.larger(self.stem(x))) + F.interpolate(x[:, :, :3, :3], scale_factor=2)
+        return F.local_response_norm(F.mish(y) * x, 3, alpha=0.5)
+
+
 class Shared(nn.Module):
     """A convolution that is used twice."""
 
@@ -212,6 +276,7 @@ BLOCKS = {
     "residual": Residual(),
     "channels_last": ChannelsLast(),
     "shuffled": Shuffled(),
+    "windows": Windows(),
     "shared": Shared(),
     "normalized_by_batch_alone": nn.Sequential(nn.Conv2d(4, 4, 1), nn.PReLU(4), nn.BatchNorm2d(4, affine=False)),
 }
