@@ -134,7 +134,7 @@ def train(name: str) -> tuple[float, float, int]:
     inputs = seeded_inputs({"data": (STEP_BATCH, 3, size, size)})
     output = next(blob for blob, value in model.names.items() if value == side.outputs[0])
     step = compare_steps(
-        lambda: TorchTraining(program, model.names, model.parameters),
+        lambda: TorchTraining(program, model),
         lambda: CaffeTraining(model),
         inputs,
         (output, (STEP_BATCH, CLASSES)),

@@ -64,7 +64,7 @@ def check_training_step(module: nn.Module, shape: Sequence[int] = SHAPE, *, clas
     output = next(blob for blob, value in model.names.items() if value == TorchSide(program).outputs[0])
     step = compare_steps(
         lambda: CaffeTraining(model),
-        lambda: TorchTraining(program, model.names, model.parameters),
+        lambda: TorchTraining(program, model),
         inputs,
         (output, (shape[0], classes)),
     )

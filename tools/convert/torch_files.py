@@ -46,7 +46,7 @@ class TorchModule(Opened):
         """Return the program as something that computes a training step."""
         source = self.source
         assert isinstance(source, TorchModel)
-        return TorchTraining(self.program, source.names, source.parameters)
+        return TorchTraining(self.program, source)
 
     def name_of(self, value: str) -> str | None:
         """Return the value's own name, which `side` uses too."""

@@ -13,8 +13,9 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Interpreter, Node
 
 from mgcaffe.engine.layers.softmax_with_loss import TINY
-from mgcaffe.tools.convert.torch_in.importer import constant_values, constants_of
-from mgcaffe.tools.convert.torch_in.operation import arguments_of, operator_name
+from mgcaffe.tools.convert.torch_in.activations import SELU_ALPHA, SELU_FACTOR
+from mgcaffe.tools.convert.torch_in.importer import TorchModel, constant_values, constants_of
+from mgcaffe.tools.convert.torch_in.operation import arguments_of, operator_name, works_in_place
 from mgcaffe.tools.convert.training_step import CannotTrain, Place, Take
 
 
@@ -23,15 +24,15 @@ class TorchTraining:
 
     Args:
         program: the program.
-        names: the graph's value for each blob of the net.
-        parameters: by layer and number, the name in the module's `state_dict` of each parameter that is trained.
+        model: the net that was made of it.
     """
 
-    def __init__(self, program: ExportedProgram, names: Mapping[str, str], parameters: Mapping[Place, str]) -> None:
+    def __init__(self, program: ExportedProgram, model: TorchModel) -> None:
         self._program = program
-        self._names = names
+        self._names = model.names
+        self._roundings = model.roundings
         # A parameter that layers share belongs to the first of them.
-        self._places = {name: place for place, name in reversed(list(parameters.items()))}
+        self._places = {name: place for place, name in reversed(list(model.parameters.items()))}
 
     def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
         """Compute the step in float64, with every number as a prototxt or caffemodel holds it: float32.
@@ -52,7 +53,7 @@ class TorchTraining:
             leaf.register_post_accumulate_grad_hook(partial(_give, self._places.get(constant.name), take))
         computed = constant_values(program.graph.nodes, fixed)
         held = {node: _held(value) for node, value in computed.items() if isinstance(value, torch.Tensor)}
-        interpreter = _Trained(program.graph_module, held, self._names[output])
+        interpreter = _Trained(program.graph_module, held, self._roundings, self._names[output])
         arguments = [fed.get(name, held.get(node)) for name, node in placeholders.items()]
         del fed
         try:
@@ -76,21 +77,32 @@ class _Trained(Interpreter):
     Args:
         module: the graph.
         held: the values of nodes that depend on nothing that is trained or fed.
+        roundings: see `TorchModel`.
         wanted: the node whose value is kept.
 
     Attributes:
         scores: that value.
     """
 
-    def __init__(self, module: GraphModule, held: Mapping[Node, torch.Tensor], wanted: str) -> None:
+    def __init__(
+        self,
+        module: GraphModule,
+        held: Mapping[Node, torch.Tensor],
+        roundings: Mapping[str, torch.Tensor],
+        wanted: str,
+    ) -> None:
         super().__init__(module)
         self._held = held
+        self._roundings = roundings
         self._wanted = wanted
         self.scores: torch.Tensor | None = None
 
     def run_node(self, n: Node) -> Any:
         """Run a node, and keep its value if it is wanted."""
         value = self._value(n)
+        if n.name in self._roundings:
+            rounding = self._roundings[n.name]
+            value = value.mul_(rounding) if works_in_place(n) else value * rounding
         if n.name == self._wanted:
             self.scores = value
         return value
@@ -110,6 +122,9 @@ class _Trained(Interpreter):
             given["running_mean"], given["running_var"] = given["running_mean"].clone(), given["running_var"].clone()
         if operator_name(n) == "hardsigmoid":  # whose backward in PyTorch multiplies by float32's 1/6, also in float64
             return torch.relu_(given["self"] + 3).clamp(max=6) / 6
+        if operator_name(n) == "selu":  # whose factors in PyTorch are its own, not float32
+            alpha, factor = (float(np.float32(each)) for each in (SELU_ALPHA, SELU_FACTOR))
+            return factor * torch.nn.functional.elu(given["self"], alpha)
         schema = n.target._schema
         ordered = [given.pop(each.name) for each in schema.arguments if not each.kwarg_only]
         return self.call_function(n.target, tuple(ordered), given)

@@ -61,11 +61,16 @@ def product_of(op: Operation, one: Any, two: Any) -> Value:
 def quotient_of(op: Operation, one: Any, two: Any) -> Value:
     """Return one over two: Power or Scale with the reciprocal, Eltwise PROD with the power -1."""
     if isinstance(two, Number):
+        if two == 0:
+            op.refuse("it divides by zero")
+        op.multiply_by(1 / two)
         return op.layer("Power", [op.as_blob(one)], power_param={"scale": 1 / two})
     if isinstance(two, Constant):
         if two.trained:
             op.refuse("it divides by a learned parameter; Scale multiplies by one")
-        return with_constant(op, "Scale", op.as_blob(one), Constant(two.tensor.reciprocal()))
+        factors = two.tensor.double().reciprocal()
+        op.multiply_by(factors)
+        return with_constant(op, "Scale", op.as_blob(one), Constant(factors))
     if not isinstance(one, Value):
         two = op.as_blob(two)
         y = op.layer("Power", [two], two.shape, part="reciprocal", power_param={"power": -1})

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+import torch
+
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
@@ -20,11 +22,19 @@ class Operation(ABC):
     Attributes:
         made: takes the layers.
         shape: of the node's value; functions set it where they know better.
+        rounding: what the result is multiplied by because a factor is float32 in a file; None where that is nothing.
     """
 
     def __init__(self, made: LayersMade, shape: Shape) -> None:
         self.made = made
         self.shape = shape
+        self.rounding: torch.Tensor | None = None
+
+    def multiply_by(self, factor: torch.Tensor | float) -> None:
+        """Note how a factor of the result is rounded that the node does not have itself, such as a reciprocal."""
+        exact = torch.as_tensor(factor, dtype=torch.float64)
+        rounding = exact.float().double() / exact
+        self.rounding = None if bool((rounding == 1).all()) else rounding.nan_to_num(1.0)
 
     @abstractmethod
     def refuse(self, message: str, hint: str | None = None) -> NoReturn:

@@ -95,6 +95,7 @@ def average_pooled(
         )
     )
     factors = caffe / (wanted if divisor is None else divisor)
+    op.multiply_by(factors)
     first = float(factors[0, 0])
     if not bool((factors == first).all()):
         return product_of(op, y, Constant(factors))

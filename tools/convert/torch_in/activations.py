@@ -9,6 +9,9 @@ from mgcaffe.tools.convert.importing import activations
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
+SELU_ALPHA, SELU_FACTOR = 1.6732632423543772, 1.0507009873554805
+"""What PyTorch's SELU computes with."""
+
 
 def _plain(kind: str, **fields: Any) -> Callable[[Operation], Value]:
     """Return the function of an operator that is a layer of that type, always with these fields."""
@@ -54,7 +57,7 @@ def gelu(op: Operation) -> Value:
 
 def selu(op: Operation) -> Value:
     """selu: ELU, Power."""
-    return activations.selu(op, op.blob(), alpha=1.6732632423543772, gamma=1.0507009873554805)
+    return activations.selu(op, op.blob(), alpha=SELU_ALPHA, gamma=SELU_FACTOR)
 
 
 def mish(op: Operation) -> Value:

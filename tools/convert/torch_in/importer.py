@@ -38,9 +38,12 @@ class TorchModel(Model):
 
     Attributes:
         parameters: by layer and number of the blob, the name of the same parameter in the module's `state_dict`.
+        roundings: by the name of a graph's value, what the net multiplies it by because a factor that the graph does
+            not have is float32 in a file (1 / 3 where the graph divides by 3).
     """
 
     parameters: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    roundings: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 def constants_of(program: ExportedProgram) -> dict[str, Constant]:
@@ -97,6 +100,7 @@ class _Import:
         self.done: set[Node] = set()
         self.idioms: dict[Node, Idiom] = {}
         self.inputs: set[str] = set()
+        self.roundings: dict[str, torch.Tensor] = {}
         self.values: dict[str, str] = {}
         """By blob, as it is called before layers work in place, the graph's value."""
 
@@ -114,7 +118,9 @@ class _Import:
         renamed = self.made.work_in_place(outputs)
         names = {renamed[blob]: value for blob, value in self.values.items()}
         source = net_source(self.made.net, file=file)
-        return TorchModel(source, self.made.weights(), names, parameters=self.made.parameters())
+        return TorchModel(
+            source, self.made.weights(), names, parameters=self.made.parameters(), roundings=self.roundings
+        )
 
     def _compute_constants(self) -> None:
         """Compute what depends on no input and on no parameter that is trained, with PyTorch."""
@@ -192,6 +198,8 @@ class _Import:
             self.done.add(last)
         else:
             result = OPERATORS[operator_name(node)](operation)
+        if operation.rounding is not None:
+            self.roundings[node.name] = operation.rounding
         if works_in_place(node):
             self._replace(place, node, result)
         self.known[node] = result

@@ -151,6 +151,7 @@ REFUSED = {
     "whole numbers": (lambda x: x.to(torch.int64), "it makes numbers of another type"),
     "nothing but the input": (lambda x: x, "output 'inputs_0' is not computed"),
     "rounded quotient": (lambda x: torch.div(x, 2, rounding_mode="floor"), "it rounds the quotient"),
+    "division by zero": (lambda x: x / 0, "it divides by zero"),
     "flattened batch": (lambda x: x.flatten(0, 1), "it flattens the batch axis"),
     "part written over": (PartWrittenOver(), "it writes over a part or view"),
 }  # fmt: skip

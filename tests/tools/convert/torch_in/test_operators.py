@@ -244,21 +244,21 @@ class Shuffled(nn.Module):
 
 
 class Windows(nn.Module):
-    """Windows that are not Caffe's, and other normalizations."""
+    """Windows that are not Caffe's, other normalizations, and factors that float32 does not hold."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(4, 4, 2, padding="same"),
             nn.GroupNorm(2, 4, eps=0.125),
-            nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+            nn.AvgPool2d(5, 2, 2, count_include_pad=False),
         )
         self.larger = nn.ConvTranspose2d(4, 4, 3, 2, padding=1, output_padding=1)
         self.norm = nn.InstanceNorm2d(4, eps=0.125, affine=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.norm(self.larger(self.stem(x))) + F.interpolate(x[:, :, :3, :3], scale_factor=2)
-        return F.local_response_norm(F.mish(y) * x, 3, alpha=0.5)
+        return F.local_response_norm(F.mish(y / 3) * F.selu(x), 3)
 
 
 class Shared(nn.Module):
