@@ -18,11 +18,14 @@ def local_response_norm(search: Search, last: Node) -> Idiom | None:
         return None
     mean, alpha = search.terms(total[0], "Mul") or (total[0], 1.0)
     pool = _pool(search, mean)
-    size = None if pool is None else _channels(search, pool, last.inputs[0])
-    if size is None:
+    found = None if pool is None else _channels(search, pool, last.inputs[0])
+    if found is None:
         return None
+    size, channels = found
 
     def make(op: Operation, x: Value) -> Value:
+        if channels is not None and x.shape[1:2] != (channels,):
+            op.refuse(f"the mean of its squares is not over channels of {x.shape}")
         return neighbours(op, x, size, alpha=alpha, beta=beta, k=total[1])
 
     return Idiom(last.inputs[0], make)
@@ -48,8 +51,11 @@ def _pool(search: Search, name: str) -> Node | None:
     return None if shape is None else search.maker(shape.inputs[0], "AveragePool")
 
 
-def _channels(search: Search, pool: Node, x: str) -> int | None:
-    """Return of how many channels a pooling is the mean of the squares; None where it is not that."""
+def _channels(search: Search, pool: Node, x: str) -> tuple[int, int | None] | None:
+    """Return of how many channels a pooling is the mean of the squares, and of which count where a Reshape names it.
+
+    None: it is not that.
+    """
     given = pool.attributes
     size, kernel = 0, given.get("kernel_shape")
     if isinstance(kernel, list) and len(kernel) == 3 and kernel[1:] == [1, 1] and isinstance(kernel[0], int):
@@ -70,8 +76,8 @@ def _channels(search: Search, pool: Node, x: str) -> int | None:
     where = _numbers(search, apart, 1)
     if apart.operator == "Unsqueeze":
         where = where if search.graph.opset >= 13 else apart.attributes.get("axes")
-        return size if where == [1] else None
-    return size if where is not None and len(where) == 5 and where[1] == 1 else None
+        return (size, None) if where == [1] else None
+    return (size, where[2]) if where is not None and len(where) == 5 and where[1] == 1 else None
 
 
 def _numbers(search: Search, node: Node, number: int) -> list[int] | None:
