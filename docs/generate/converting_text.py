@@ -80,9 +80,10 @@ Where both formats can train (PyTorch to Caffe, and Caffe to a Python file), one
 float64: a softmax loss with seeded labels, of the first output of shape N x C ... or, where a Softmax makes that, of
 what it reads; and the gradients of all parameters that are trained. Dropout is off, BatchNorm normalizes by the
 batch, and numbers are those of the prototxt's fields, float32. The losses, and each gradient relative to the largest
-one of its layer, have to agree to 1e-9, which `--tolerance` does not change; gradients are called `layer/number`, as
-in a caffemodel, and one that only one side has (a parameter that is frozen on the other) counts as zeros there.
-Otherwise the exit code is 65, and the files keep the name `.unproven`.
+one of its layer (or to a millionth of the largest of all, where a layer has none but rounding), have to agree to
+1e-9, which `--tolerance` does not change; gradients are called `layer/number`, as in a caffemodel, and one that only
+one side has (a parameter that is frozen on the other) counts as zeros there. Otherwise the exit code is 65, and the
+files keep the name `.unproven`.
 
 A module that is written knows nothing of `lr_mult` and `propagate_down`, so from Caffe all gradients are compared. In
 the file of `--json`:

@@ -21,6 +21,7 @@ from mgcaffe.tools.convert.proof import Difference, Measure, difference, rows_of
 TOLERANCE = 1e-9
 """The largest relative difference of a gradient, or of the losses, that is accepted."""
 _SHOWN = 5
+_LEAST = 1e-6
 _CHUNK = 1 << 20
 
 Place = tuple[str, int]
@@ -60,7 +61,8 @@ class TrainingStep:
     Attributes:
         losses: of the model that was converted, and of the result.
         gradients: called layer/number, the worst first; relative to the largest gradient of the layer, since a bias
-            that a later normalization takes out again has a gradient of 0 but for rounding.
+            that a later normalization takes out again has a gradient of 0 but for rounding, and to a millionth of the
+            largest of all at least, since a whole layer may have none but such.
     """
 
     losses: tuple[float, float]
@@ -168,9 +170,10 @@ class _Gradients:
         """Return all of them, the worst first."""
         for place in self._kept.keys() - self._measures.keys():
             self.compare(place, np.zeros(self._kept[place][1]))
+        least = _LEAST * max((measure.largest for measure in self._measures.values()), default=0.0)
         scales: dict[str, float] = {}
         for (layer, _), measure in self._measures.items():
-            scales[layer] = max(scales.get(layer, 0.0), measure.largest)
+            scales[layer] = max(scales.get(layer, least), measure.largest)
         found = [
             measure.difference(f"{layer}/{number}", scales[layer])
             for (layer, number), measure in self._measures.items()

@@ -107,6 +107,12 @@ def test_gradients_are_compared_relative_to_their_layer():
     assert "losses 2 and 2, relative difference 0.00e+00" in str(step)
 
 
+def test_a_layer_whose_gradients_are_rounding_alone_holds():
+    step = compared(Side(2.0, a0=[4, -8], b0=[3e-17]), Side(2.0, a0=[4, -8], b0=[-1e-17]))
+    assert step.holds and step.gradients[0].largest_relative == pytest.approx(4e-17 / 8e-6)
+    assert not compared(Side(2.0, a0=[4, -8], b0=[3e-6]), Side(2.0, a0=[4, -8], b0=[-1e-6])).holds
+
+
 def test_what_one_side_lacks_counts_as_zeros_and_a_wrong_loss_is_seen():
     for sides in ((Side(1.0, a0=[1]), Side(1.0, a0=[1], b0=[0.5])), (Side(1.0, a0=[1], b0=[0.5]), Side(1.0, a0=[1]))):
         step = compared(*sides)
