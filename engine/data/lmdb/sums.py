@@ -27,9 +27,12 @@ _FORM = "mgcaffe LMDB sums 1"
 Sums = NDArray[np.uint32]
 
 
-def record_sum(key: bytes, value: bytes) -> int:
-    """Return the CRC-32 of a record."""
-    return zlib.crc32(value, zlib.crc32(key))
+def record_sum(key: bytes, *value: bytes) -> int:
+    """Return the CRC-32 of a record, its value whole or in parts."""
+    found = zlib.crc32(key)
+    for part in value:
+        found = zlib.crc32(part, found)
+    return found
 
 
 def write_sums(folder: Path, sums: Iterable[int]) -> Path:

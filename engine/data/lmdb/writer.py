@@ -6,17 +6,19 @@ renamed. What a killed process leaves there the next one clears away, or goes on
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import logging
 import os
 import shutil
-from concurrent.futures import Future, ThreadPoolExecutor
+from array import array
 from pathlib import Path
 from types import TracebackType
 
 import lmdb
 
+from mgcaffe.engine.data.lmdb.record_file import RecordFile
 from mgcaffe.engine.data.lmdb.source import LmdbSource
 from mgcaffe.engine.data.lmdb.sums import record_sum, write_sums
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
@@ -26,29 +28,27 @@ MAX_KEY = 511
 """The most bytes that a key of LMDB may have."""
 _KEYS = f"LMDB takes 1 to {MAX_KEY}"
 _COMMIT_EVERY = 1000
-_BYTES_OF_COMMIT = 1 << 25
-_FIRST_MAP_SIZE = 1 << 26
 _LOCK, _WORK = "writing.lock", "work.txt"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _log = logging.getLogger("mgcaffe.engine")
 
 
 class LmdbWriter:
-    """Takes records and leaves a database behind when its `with` block ends well.
+    """Takes records in the order of their keys and leaves a database behind when its `with` block ends well.
 
-    Records are written by a thread of its own, a thousand at a time. The process that writes holds a lock, so two
-    processes never write the same database.
+    The process that writes holds a lock, so two processes never write the same database.
 
     Args:
         folder: the database's; must not exist, unless it is to be replaced.
         replace: take the place of the database that is there.
         work: what stands for the records that are to be written, such as a digest of their list. With it, the records
-            of a run that was interrupted stay, and a run of the same work can go on from them.
+            of a run that was interrupted, or whose disk was full, stay, to the last thousand, and a run of the same
+            work can go on from them.
         resume: go on from them, if there are any.
 
     Attributes:
         count: records so far, those of an earlier run included.
-        last_key: the highest key among those of an earlier run, None without one.
+        last_key: the last record's key, None before the first.
         first_value: the value of their first one.
 
     Raises:
@@ -64,10 +64,10 @@ class LmdbWriter:
         self.last_key: bytes | None = None
         self.first_value: bytes | None = None
         self._replaces, self._work, self._finished = replace, work, False
+        self._committed = 0
+        self._fails = False
         self._scratch = self.folder.with_name(f"{self.folder.name}.partial")
-        self._pending: list[tuple[bytes, bytes]] = []
-        self._pending_bytes = 0
-        self._sums: dict[bytes, int] = {}
+        self._sums = array("I")
         self._files: dict[str, bytes] = {}
         self._refuse_existing()
         try:
@@ -85,26 +85,35 @@ class LmdbWriter:
         except BaseException:
             os.close(self._lock)
             raise
-        self._thread = ThreadPoolExecutor(1)
-        self._commit_under_way: Future[None] | None = None
 
-    def put(self, key: bytes, value: bytes) -> None:
+    def put(self, key: bytes, *value: bytes, checksum: int | None = None) -> None:
         """Add a record.
 
+        Args:
+            key: has to come after those before.
+            value: the record's, whole or in parts.
+            checksum: its `record_sum`, where it is known already.
+
         Raises:
-            DataError: there is one of that key, or the key is too long.
+            DataError: its key does not come after those before, or is too long.
             EngineError: (exit code 73) the disk is full, or the like.
         """
-        if key in self._sums:
-            raise DataError(f"two records have the key {key.decode(errors='backslashreplace')!r}")
         if not 0 < len(key) <= MAX_KEY:
-            raise DataError(f"the key {key.decode(errors='backslashreplace')!r} has {len(key)} bytes; {_KEYS}")
-        self._sums[key] = record_sum(key, value)
-        self._pending.append((key, value))
-        self._pending_bytes += len(value)
+            raise DataError(f"the key {_shown(key)} has {len(key)} bytes; {_KEYS}")
+        if self.last_key is not None and key <= self.last_key:
+            if key == self.last_key:
+                raise DataError(f"two records have the key {_shown(key)}")
+            raise DataError(f"the key {_shown(key)} does not come after {_shown(self.last_key)}")
+        try:
+            self._records.put(key, value[0] if len(value) == 1 else b"".join(value))
+            if (self.count + 1) % _COMMIT_EVERY == 0:
+                self._records.commit()
+        except (OSError, lmdb.Error) as error:
+            self._committed = self._records.committed
+            raise self._failure(error) from None
+        self._sums.append(record_sum(key, *value) if checksum is None else checksum)
+        self.last_key = key
         self.count += 1
-        if len(self._pending) == _COMMIT_EVERY or self._pending_bytes > _BYTES_OF_COMMIT:
-            self._commit()
 
     def add_file(self, name: str, content: bytes) -> None:
         """Put a file into the database's folder, where Caffe does not look at it."""
@@ -138,7 +147,7 @@ class LmdbWriter:
                 self._clear()
             if self._work is not None:
                 work.write_text(self._work)
-            self._environment = lmdb.open(str(self._scratch), map_size=_FIRST_MAP_SIZE, lock=False)
+            self._records = RecordFile(self._scratch, durable=self._work is not None)
         except (OSError, lmdb.Error) as error:
             raise self._failure(error) from None
 
@@ -155,9 +164,8 @@ class LmdbWriter:
             return None
 
     def _take_over(self, earlier: LmdbSource) -> None:
-        for number, found in enumerate(earlier.sums()):
-            self._sums[earlier.key(number)] = found
-        self.count = len(earlier)
+        self._sums.extend(earlier.sums())
+        self.count = self._committed = len(earlier)
         self.last_key = earlier.key(self.count - 1)
         self.first_value = earlier.value(0)
 
@@ -166,44 +174,17 @@ class LmdbWriter:
             if path.name != _LOCK:
                 path.unlink()
 
-    def _commit(self) -> None:
-        """Hand what is pending to the thread, once it has written what it had."""
-        self._await_commit()
-        records, self._pending, self._pending_bytes = self._pending, [], 0
-        self._commit_under_way = self._thread.submit(self._write, records)
-
-    def _await_commit(self) -> None:
-        under_way, self._commit_under_way = self._commit_under_way, None
-        if under_way is None:
-            return
-        try:
-            under_way.result()
-        except lmdb.Error as error:
-            raise self._failure(error) from None
-
-    def _write(self, records: list[tuple[bytes, bytes]]) -> None:
-        while True:
-            try:
-                with self._environment.begin(write=True) as transaction:
-                    for key, value in records:
-                        transaction.put(key, value)
-                return
-            except lmdb.MapFullError:
-                self._environment.set_mapsize(2 * self._environment.info()["map_size"])
-
     def _finish(self) -> None:
         try:
-            self._commit()
-            self._await_commit()
-            self._environment.sync(True)
-            self._environment.close()
-            write_sums(self._scratch, (self._sums[key] for key in sorted(self._sums)))
+            self._records.finish()
+            write_sums(self._scratch, self._sums)
             for name, content in self._files.items():
                 (self._scratch / name).write_bytes(content)
             (self._scratch / _WORK).unlink(missing_ok=True)
             (self._scratch / _LOCK).unlink()
             self._take_place()
         except (OSError, lmdb.Error) as error:
+            self._committed = self._records.committed
             raise self._failure(error) from None
 
     def _take_place(self) -> None:
@@ -217,8 +198,18 @@ class LmdbWriter:
         self._finished = True
 
     def _failure(self, error: Exception) -> EngineError:
+        self._fails = True
         reason = getattr(error, "strerror", None) or error
-        return EngineError(f"cannot write the database '{self.folder}': {reason}", exit_code=EXIT_CANNOT_WRITE)
+        message = f"cannot write the database '{self.folder}': {reason}"
+        hint = (
+            f"{self._committed} records stay in '{self._scratch}'; --resume goes on from them" if self._stays else None
+        )
+        return EngineError(message, exit_code=EXIT_CANNOT_WRITE, hint=hint)
+
+    @property
+    def _stays(self) -> bool:
+        """Whether records that were committed stay where the disk fails."""
+        return self._fails and self._work is not None and self._committed > 0
 
     def __enter__(self) -> LmdbWriter:
         return self
@@ -231,13 +222,17 @@ class LmdbWriter:
             if kind is None:
                 self._finish()
             elif interrupted and self._work is not None:
-                self._commit()
+                with contextlib.suppress(OSError, lmdb.Error):  # what was committed before stays
+                    self._records.finish()
         finally:
-            self._thread.shutdown()
-            self._environment.close()
-            if not self._finished and not (interrupted and self._work is not None):
+            self._records.close()
+            if not self._finished and not (interrupted and self._work is not None) and not self._stays:
                 shutil.rmtree(self._scratch, ignore_errors=True)
             os.close(self._lock)
+
+
+def _shown(key: bytes) -> str:
+    return repr(key.decode(errors="backslashreplace"))
 
 
 def _locked(scratch: Path) -> int:

@@ -1,5 +1,8 @@
 """Databases as our converters write them, with their sum files."""
 
+import errno
+import os
+
 import lmdb
 import pytest
 
@@ -11,7 +14,7 @@ from mgcaffe.errors import DataError, EngineError
 
 def write(folder, count=2500, size=40000):
     with LmdbWriter(folder) as writer:
-        for number in reversed(range(count)):
+        for number in range(count):
             writer.put(b"%05d" % number, b"%05d" % number * (size // 5 if number % 50 == 0 else 6))
     return folder
 
@@ -23,7 +26,7 @@ def flip(file, place, bit=1):
 
 
 def test_records_come_back_in_the_order_of_their_keys_and_caffe_can_read_them(tmp_path):
-    folder = write(tmp_path / "db", size=2_000_000)  # more than the map holds at first
+    folder = write(tmp_path / "db")
     with lmdb.open(str(folder), readonly=True, lock=False) as environment, environment.begin() as transaction:
         assert [key for key, _ in transaction.cursor()] == [b"%05d" % number for number in range(2500)]
     source = open_lmdb(str(folder))
@@ -112,8 +115,8 @@ def test_an_interrupted_writer_is_resumed_with_its_sums(tmp_path):
         LmdbWriter(folder, work="other", resume=True)
     with LmdbWriter(folder, work="w", resume=True) as writer:
         assert (writer.count, writer.last_key, writer.first_value) == (1500, b"01499", b"0" * 50)
-        with pytest.raises(DataError, match="two records have the key '00003'"):
-            writer.put(b"00003", b"")
+        with pytest.raises(DataError, match="two records have the key '01499'"):
+            writer.put(b"01499", b"")
         writer.put(b"01500", b"last")
         writer.add_file("classes.txt", b"cat\n")
     assert {path.name for path in folder.iterdir()} == {"data.mdb", FILE, "classes.txt"}
@@ -139,15 +142,63 @@ def test_two_writers_of_one_database_exclude_each_other(tmp_path):
     assert open_lmdb(str(tmp_path / "db")).value(0) == b"b"
 
 
-def test_a_disk_that_is_full_while_the_thread_writes_ends_with_code_73(tmp_path, monkeypatch):
-    with pytest.raises(EngineError, match=r"cannot write the database .*No space left") as caught:
-        with LmdbWriter(tmp_path / "db") as writer:
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
-            def fails(_):
-                raise lmdb.Error("mdb_txn_commit: No space left on device")
 
-            monkeypatch.setattr(writer, "_write", fails)
-            for number in range(2500):
-                writer.put(b"%05d" % number, b"value")
-    assert caught.value.exit_code == 73
+def test_a_full_disk_ends_with_code_73(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(EngineError) as caught, LmdbWriter(tmp_path / "db") as writer:
+        for number in range(2000):
+            writer.put(b"%05d" % number, b"value" * 10000)
+            if number == 10:
+                patch.setattr(os, "posix_fallocate", full)
+    assert caught.value.message == f"cannot write the database '{tmp_path}/db': No space left on device"
+    assert caught.value.exit_code == 73 and caught.value.hint is None
     assert not list(tmp_path.iterdir())
+
+
+def test_records_that_were_committed_before_the_disk_was_full_are_resumed_from(tmp_path, monkeypatch):
+    folder = tmp_path / "db"
+    with monkeypatch.context() as patch, pytest.raises(EngineError) as caught, LmdbWriter(folder, work="w") as writer:
+        for number in range(3000):
+            writer.put(b"%05d" % number, b"%d" % number * 10000)
+            if number == 1200:
+                patch.setattr(os, "posix_fallocate", full)
+    assert "No space left" in caught.value.message and caught.value.exit_code == 73
+    kept = writer.count // 1000 * 1000
+    assert caught.value.hint == f"{kept} records stay in '{folder}.partial'; --resume goes on from them"
+    with LmdbWriter(folder, work="w", resume=True) as writer:
+        assert (writer.count, writer.last_key) == (kept, b"%05d" % (kept - 1))
+        writer.put(b"1", b"last")
+    source = open_lmdb(str(folder))
+    assert [source.value(number) for number in (0, 999, kept)] == [b"0" * 10000, b"999" * 10000, b"last"]
+
+
+def test_keys_have_to_ascend(tmp_path):
+    with pytest.raises(DataError, match="the key 'a' does not come after 'b'"), LmdbWriter(tmp_path / "db") as writer:
+        writer.put(b"b", b"1")
+        writer.put(b"a", b"2")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("method", "left"), [("put", 1003), ("begin", 1000)])
+def test_ctrl_c_within_a_record_leaves_those_before_it(tmp_path, monkeypatch, method, left):
+    """`put` is interrupted once the record is there, or the transaction of the next thousand before it begins."""
+    folder = tmp_path / "db"
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), LmdbWriter(folder, work="w") as writer:
+        for number in range(left):
+            writer.put(b"%05d" % number, b"value" * 1000)
+        if method == "put":
+            patch.setattr("mgcaffe.engine.data.lmdb.writer.record_sum", interrupt)
+        else:
+            patch.setattr(writer._records, "_make_place", interrupt)
+        writer.put(b"01003", b"value" * 1000)
+    with LmdbWriter(folder, work="w", resume=True) as writer:
+        assert writer.count == (1004 if method == "put" else 1000)
+        writer.put(b"2", b"last")
+    source = open_lmdb(str(folder))
+    assert source.has_sums and source.value(len(source) - 1) == b"last"
