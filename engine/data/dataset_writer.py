@@ -17,6 +17,7 @@ from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError, UsageError
 
+_CHANNELS = (1, 3, 4)
 _AHEAD = 16
 """Records a thread that are made before the first of them is written."""
 
@@ -40,8 +41,9 @@ def write_lmdb(
 
     Args:
         dataset: gives pairs of image and label, or mappings with both. An image is a PIL.Image; an array of bytes,
-            height x width x channels (R, G, B; or 1) or height x width; or a tensor, channels x height x width, of
-            bytes or of floats from 0 to 1 (ToTensor's). A label is a whole number.
+            height x width x channels (R, G, B; or 1) or height x width, or channels x height x width where it cannot
+            be the former; or a tensor, channels x height x width. Floats from 0 to 1 are taken for bytes (ToTensor's).
+            A label is a whole number.
         folder: the database's; appears when it is complete.
         gray: store one channel instead of three.
         size: height and width to resize to, as OpenCV resizes; None keeps each image's own.
@@ -80,7 +82,7 @@ def write_lmdb(
 
 
 def _put(writer: LmdbWriter, made: Future[ImageRecord]) -> None:
-    writer.put(b"%08d" % writer.count, made.result().value)
+    writer.put(b"%08d" % writer.count, *made.result().parts)
 
 
 def _pair(item: Any, number: int, image_field: str, label_field: str) -> tuple[Any, int]:
@@ -135,7 +137,7 @@ def _image_of_array(given: Any) -> Any:
 
     is_tensor = hasattr(given, "detach")
     array = np.asarray(given.detach().cpu() if is_tensor else given)
-    if array.ndim == 3 and is_tensor:
+    if array.ndim == 3 and (is_tensor or (array.shape[2] not in _CHANNELS and array.shape[0] in _CHANNELS)):
         array = array.transpose(1, 2, 0)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]

@@ -6,6 +6,7 @@ file has data, label and `encoded: true`.
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,12 +53,12 @@ class ImageRecord(NamedTuple):
     """A record.
 
     Attributes:
-        value: its bytes, a serialized Datum.
+        parts: its bytes, a serialized Datum, in parts, which saves joining them.
         shape: of the image, channels x height x width, as the form asks for it.
         stored_channels: how many channels a reader finds, which differs where a file is stored as it is.
     """
 
-    value: bytes
+    parts: tuple[bytes, ...]
     shape: Shape
     stored_channels: int
 
@@ -76,12 +77,12 @@ def record_of_file(content: bytes, label: int, form: ImageForm, extension: str =
     """
     if not form.encoded:
         return _raw(*decode_planes(content, form.color, form.size), label)
-    kind = form.encode_type or extension.lower()
-    if not form.encode_type and form.size is None and kind in ENCODINGS:
+    if not form.encode_type and form.size is None:
         channels, *size = image_shape(content)
         value = _serialized(Datum(data=content, label=label, encoded=True))
-        return ImageRecord(value, (3 if form.color else 1, *size), channels)
+        return ImageRecord((value,), (3 if form.color else 1, *size), channels)
     planes, shape = decode_planes(content, form.color, form.size)
+    kind = form.encode_type or extension.lower()
     if kind not in ENCODINGS:
         raise DataError(f"an image file of type '{kind}' cannot be written; give --encode_type")
     return _encoded(planes, shape, label, kind)
@@ -152,17 +153,21 @@ def check_label(label: int) -> int:
 
 
 def _raw(planes: Sequence[bytes], shape: Shape, label: int) -> ImageRecord:
-    channels, height, width = shape
-    head = _serialized(Datum(channels=channels, height=height, width=width))
-    tail = _serialized(Datum(label=label, encoded=False))
     # Serialized messages follow one another as their fields do, which saves copying the pixels into a message.
-    length = _varint(channels * height * width)
-    return ImageRecord(b"".join([head, _DATA_FIELD, length, *planes, tail]), shape, channels)
+    tail = _serialized(Datum(label=label, encoded=False))
+    return ImageRecord((_head(*shape), *planes, tail), shape, shape[0])
+
+
+@functools.lru_cache(maxsize=256)
+def _head(channels: int, height: int, width: int) -> bytes:
+    """Return what stands before the pixels: the fields of the shape, the number of the next field and its length."""
+    shape = _serialized(Datum(channels=channels, height=height, width=width))
+    return shape + _DATA_FIELD + _varint(channels * height * width)
 
 
 def _encoded(planes: Sequence[bytes], shape: Shape, label: int, kind: str) -> ImageRecord:
     value = _serialized(Datum(data=encode_image(planes, shape, kind), label=label, encoded=True))
-    return ImageRecord(value, shape, len(planes))
+    return ImageRecord((value,), shape, len(planes))
 
 
 def _serialized(datum: Message) -> bytes:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mgcaffe.errors import EXIT_OK, DataError, UsageError
 from mgcaffe.tools.datasets.image_sources import Entry, ImageSource, read_archives, read_folders, read_image_list
@@ -27,12 +27,31 @@ if TYPE_CHECKING:
     from mgcaffe.engine.data.image_records import ImageForm, ImageRecord
     from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 
-    Made = ImageRecord | DataError
+
+class Converted(NamedTuple):
+    """What became of an entry.
+
+    Attributes:
+        entry: the entry.
+        key: of its record.
+        made: its record, or why there is none.
+        checksum: the record's sum, computed where its bytes are in the processor's cache still.
+    """
+
+    entry: Entry
+    key: bytes
+    made: ImageRecord | DataError
+    checksum: int
+
 
 CLASSES_FILE = "classes.txt"
 # How many images a thread converts before it hands them on, and how many such parts a thread is ahead.
-_PART = 8
-_PARTS_AHEAD = 3
+_PART = 2
+_PARTS_AHEAD = 8
+_MAX_BYTES = 2**31 - 2**10
+"""Of an image's pixels: protobuf's messages have less than 2 GiB."""
+_MAX_IMAGES = 10**8
+"""Keys have eight digits: that of one more would come before the others."""
 _USAGE = {
     "list": "ROOTFOLDER/ LISTFILE DB_NAME",
     "folders": "--source=folders ROOTFOLDER/ DB_NAME",
@@ -97,6 +116,8 @@ def run(flags: Flags, session: Session) -> int:
     for note in source.notes:
         log_line(note, level=logging.WARNING)
     entries = source.entries
+    if len(entries) > _MAX_IMAGES:
+        raise DataError(f"{len(entries)} images are too many for keys of eight digits; {_MAX_IMAGES} is the most")
     if flags.shuffle:
         from mgcaffe.engine.data import random_numbers
 
@@ -141,6 +162,11 @@ def _form(flags: Flags) -> ImageForm:
         raise UsageError("LevelDB databases are not written here", hint="use --backend=lmdb")
     if bool(flags.resize_height) != bool(flags.resize_width):
         raise UsageError("--resize_height and --resize_width go together", hint="give both or neither")
+    if flags.resize_height * flags.resize_width * (1 if flags.gray else 3) > _MAX_BYTES:
+        raise UsageError(
+            f"images of {flags.resize_height} x {flags.resize_width} pixels have more than the {_MAX_BYTES} bytes that"
+            " a record can hold"
+        )
     if flags.encode_type and flags.encode_type.lower() not in ENCODINGS:
         raise UsageError(f"--encode_type={flags.encode_type}: known types are {', '.join(ENCODINGS)}")
     size = (flags.resize_height, flags.resize_width) if flags.resize_height else None
@@ -178,7 +204,7 @@ def _convert(writer: LmdbWriter, entries: Sequence[Entry], form: ImageForm, flag
         shape = decode_datum(writer.first_value, form.color if form.encoded else None)[0].shape
     threads = flags.threads or len(os.sched_getaffinity(0))
     with RecordProgress(len(entries), "convert_imageset.cpp:144", done=begin) as progress:
-        for number, entry, made in _converted(entries, begin, form, threads):
+        for entry, key, made, checksum in _converted(entries, begin, form, threads):
             if isinstance(made, DataError):
                 log_line(
                     f"{entry.location}: image '{_image(entry)}' is left out: {made.message}", level=logging.WARNING
@@ -192,11 +218,20 @@ def _convert(writer: LmdbWriter, entries: Sequence[Entry], form: ImageForm, flag
                     location=entry.location,
                 )
             changed += made.stored_channels != made.shape[0]
-            writer.put(b"%08d_%s" % (number, os.fsencode(entry.name)), made.value)
+            writer.put(key, *made.parts, checksum=checksum)
             progress.advance(writer.count)
     if not writer.count:
-        raise DataError(f"none of the {len(entries)} images of '{flags.files[-2]}' can be read")
+        raise DataError(
+            f"none of the {len(entries)} images of '{flags.files[-2]}' can be read", hint=_missing_slash(flags)
+        )
     return changed
+
+
+def _missing_slash(flags: Flags) -> str | None:
+    root = flags.files[0]
+    if flags.source != "list" or root.endswith("/") or not Path(root).is_dir():
+        return None
+    return f"'{root}' stands in front of each path as it is; say '{root}/'"
 
 
 def _image(entry: Entry) -> str:
@@ -204,41 +239,42 @@ def _image(entry: Entry) -> str:
     return entry.path if entry.size is None else entry.name
 
 
-def _converted(
-    entries: Sequence[Entry], begin: int, form: ImageForm, threads: int
-) -> Iterator[tuple[int, Entry, Made]]:
-    """Return each entry from `begin` on with its number and what became of it, in order, made by threads ahead."""
-    waiting: deque[tuple[int, Future[list[Made]]]] = deque()
+def _converted(entries: Sequence[Entry], begin: int, form: ImageForm, threads: int) -> Iterator[Converted]:
+    """Return what becomes of each entry from `begin` on, in order, made by threads ahead."""
+    numbers = range(begin, len(entries))
+    if threads == 1:  # one thread alone has each record in the processor's cache still when it is written
+        for number in numbers:
+            yield _attempt(entries[number], number, form)
+        return
+    waiting: deque[Future[list[Converted]]] = deque()
     pool = ThreadPoolExecutor(threads)
+
+    def convert(part: range) -> list[Converted]:
+        return [_attempt(entries[number], number, form) for number in part]
+
     try:
-        for start in range(begin, len(entries), _PART):
-            waiting.append((start, pool.submit(_attempt, entries[start : start + _PART], form)))
+        for start in range(0, len(numbers), _PART):
+            waiting.append(pool.submit(convert, numbers[start : start + _PART]))
             if len(waiting) > _PARTS_AHEAD * threads:
-                yield from _finished(entries, *waiting.popleft())
+                yield from waiting.popleft().result()
         while waiting:
-            yield from _finished(entries, *waiting.popleft())
+            yield from waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _finished(entries: Sequence[Entry], start: int, made: Future[list[Made]]) -> Iterator[tuple[int, Entry, Made]]:
-    for number, record in enumerate(made.result(), start):
-        yield number, entries[number], record
-
-
-def _attempt(entries: Sequence[Entry], form: ImageForm) -> list[Made]:
-    """Return the records of some entries, or why there is none."""
+def _attempt(entry: Entry, number: int, form: ImageForm) -> Converted:
     from mgcaffe.engine.data.image_records import record_of_file
+    from mgcaffe.engine.data.lmdb.sums import record_sum
 
-    made: list[Made] = []
-    for entry in entries:
-        try:
-            made.append(record_of_file(entry.read(), entry.label, form, Path(entry.name).suffix[1:]))
-        except OSError as error:
-            made.append(DataError(str(error.strerror)))
-        except DataError as error:
-            made.append(error)
-    return made
+    key = b"%08d_%s" % (number, os.fsencode(entry.name))
+    try:
+        made = record_of_file(entry.read(), entry.label, form, Path(entry.name).suffix[1:])
+    except OSError as error:
+        return Converted(entry, key, DataError(str(error.strerror)), 0)
+    except DataError as error:
+        return Converted(entry, key, error, 0)
+    return Converted(entry, key, made, record_sum(key, *made.parts))
 
 
 def _times(shape: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mgcaffe.engine.data.images.jpeg import decode_jpeg
 from mgcaffe.engine.data.images.linear_resizing import resize_bytes
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 Planes = list[bytes]
 
 _DECODING_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error)
+# What red, green and blue are of grey, in 14 bits.
+_GREY_SHARES = (4899, 9617, 1868)
 _ALPHA_MODES = ("RGBA", "LA", "PA")
 _DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
@@ -86,9 +89,12 @@ def resized(image: Array, height: int, width: int) -> Array:
 
 
 def _decoded(encoded: bytes, color: bool | None) -> Image.Image:
-    """Return an image of mode L, RGB or RGBA."""
-    from PIL import Image
+    """Return an image of mode L, RGB or RGBA, good until this thread decodes the next one."""
+    from PIL import Image, UnidentifiedImageError
 
+    found = decode_jpeg(encoded, color)
+    if found is not None:
+        return found
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             if image.mode in _DEEP_MODES:
@@ -99,12 +105,29 @@ def _decoded(encoded: bytes, color: bool | None) -> Image.Image:
             if "transparency" in image.info and image.mode == "P":
                 pixels = image.convert("RGBA")
             mode = _mode(pixels.mode, color)
+            if pixels.mode == "CMYK":
+                return _from_cmyk(pixels, mode)
             if pixels.mode == mode:
                 pixels.load()
                 return pixels
             return pixels.convert(mode)
+    except UnidentifiedImageError:
+        why = "it is no image of a known kind" if encoded else "it is empty"
+        raise DataError(f"the encoded image cannot be decoded: {why}") from None
     except (*_DECODING_ERRORS, Image.DecompressionBombError) as error:
         raise DataError(f"the encoded image cannot be decoded: {error}") from error
+
+
+def _from_cmyk(pixels: Image.Image, mode: str) -> Image.Image:
+    """Return an image of mode RGB or L, of the values that OpenCV gives (imgcodecs/utils.cpp)."""
+    from PIL import Image
+
+    inks = np.asarray(pixels).astype(np.int32)
+    light = 255 - inks[:, :, 3:]
+    colors = light - (inks[:, :, :3] * light >> 8)
+    if mode == "L":
+        colors = colors @ np.array(_GREY_SHARES, np.int32) + (1 << 13) >> 14
+    return Image.fromarray(colors.astype(np.uint8))
 
 
 def _array(pixels: Image.Image) -> Array:

@@ -34,6 +34,7 @@ def expected(labels):
 FORMS = {
     "images": Image.fromarray,
     "arrays": np.asarray,
+    "arrays of planes": lambda pixels: pixels.transpose(2, 0, 1),
     "byte tensors": lambda pixels: torch.from_numpy(pixels).permute(2, 0, 1),
     "float tensors": lambda pixels: torch.from_numpy(pixels).permute(2, 0, 1).float() / 255,
     "images with transparency": lambda pixels: Image.fromarray(pixels).convert("RGBA"),
