@@ -72,6 +72,8 @@ def mean_image(folder: str) -> Array:
         total += image
         if (record + 1) % _TELL_EVERY == 0:
             log_line(f"Processed {record + 1} files.", "compute_image_mean.cpp:97")
+    if len(source) % _TELL_EVERY:
+        log_line(f"Processed {len(source)} files.", "compute_image_mean.cpp:101")
     assert total is not None  # open_lmdb refuses an empty database
     mean: Array = total / len(source)
     return mean

@@ -195,6 +195,8 @@ def square_by_pillow(content: bytes, side: int, extension: str) -> bytes:
 def _square(image: Image.Image, side: int) -> Image.Image:
     from PIL import Image
 
+    if image.mode not in ("L", "RGB", "CMYK", "YCbCr"):  # a JPEG file holds no palette and no transparency
+        image = image.convert("L" if image.mode in ("1", "LA") else "RGB")
     factor = 1
     while image.width / factor > 2 * side and image.height * 2 / factor > 2 * side:
         factor *= 2

@@ -17,6 +17,7 @@ from mgcaffe.errors.checked_json import parse_json
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".webp")
 """The ends of the names of image files, in a tree of folders and in archives."""
+_FORM_OF_LIST = "a line is a path below ROOTFOLDER, a space, and a label"
 _LABELS = range(-(2**31), 2**31)
 _LONGEST_LABEL_FILE = 1 << 20
 _MAX_SHOWN = 5
@@ -47,10 +48,12 @@ class Entry(NamedTuple):
         Raises:
             OSError: it cannot be read.
         """
-        if self.size is None:
-            return Path(self.path).read_bytes()
-        with Path(self.path).open("rb") as file:
-            return os.pread(file.fileno(), self.size, self.offset)
+        file = os.open(self.path, os.O_RDONLY)
+        try:
+            size = os.fstat(file).st_size if self.size is None else self.size
+            return os.pread(file, size, self.offset)
+        finally:
+            os.close(file)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,11 @@ def read_image_list(root: str, listed: str) -> ImageSource:
     for line, location in read_list(listed):
         path, _, label = line.rpartition(" ")
         path = path.strip()
-        entries.append(Entry(path, _label(label, f"'{line}' does not end in a label", location), location, root + path))
+        try:
+            number = _label(label, f"'{line}' does not end in a label", location)
+        except DataError as error:
+            raise DataError(error.message, location=location, hint=_FORM_OF_LIST) from None
+        entries.append(Entry(path, number, location, root + path))
     return ImageSource(entries)
 
 
@@ -93,12 +100,15 @@ def read_folders(root: str) -> ImageSource:
     top = Path(root)
     if not top.is_dir():
         raise DataError(f"'{root}' is no folder", hint="it has to hold a folder of images for each class")
-    classes = sorted(path.name for path in top.iterdir() if path.is_dir() and not path.name.startswith("."))
+    try:
+        classes = sorted(path.name for path in top.iterdir() if path.is_dir() and not _is_hidden(path.name))
+        files_of = {name: _files_below(top / name) for name in classes}
+    except OSError as error:
+        raise DataError(f"'{error.filename}' cannot be read: {error.strerror}") from error
     if not classes:
         raise DataError(f"'{root}' holds no folders", hint="it has to hold a folder of images for each class")
     entries, passed_over, empty = [], [], []
-    for label, name in enumerate(classes):
-        files = sorted(path for path in (top / name).rglob("*") if path.is_file())
+    for label, (name, files) in enumerate(files_of.items()):
         images = [path for path in files if path.suffix.lower() in IMAGE_ENDINGS]
         passed_over += [path for path in files if path.suffix.lower() not in IMAGE_ENDINGS]
         if not images:
@@ -114,6 +124,27 @@ def read_folders(root: str) -> ImageSource:
     if empty:
         notes.append(f"classes without an image: {_shown(empty)}")
     return ImageSource(entries, tuple(classes), tuple(notes))
+
+
+def _files_below(top: Path) -> list[Path]:
+    """Return the files at any depth, in the order of their paths, but for hidden ones and those in hidden folders.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    found = []
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for folder, folders, files in os.walk(top, onerror=refuse):
+        folders[:] = [name for name in folders if not _is_hidden(name)]
+        found += [path for name in files if not _is_hidden(name) and (path := Path(folder, name)).is_file()]
+    return sorted(found)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
 
 
 def read_archives(paths: Sequence[str]) -> ImageSource:
@@ -146,7 +177,7 @@ def read_archives(paths: Sequence[str]) -> ImageSource:
 def _entries_of(archive: tarfile.TarFile, path: str) -> list[Entry]:
     samples: dict[str, list[tarfile.TarInfo]] = {}
     for member in archive:
-        if member.isfile() and not member.name.rpartition("/")[2].startswith("."):
+        if member.isfile() and not _is_hidden(member.name.rpartition("/")[2]):
             samples.setdefault(_sample(member.name), []).append(member)
     return [_entry(archive, path, name, members) for name, members in samples.items()]
 

@@ -145,6 +145,8 @@ class FlagParser(argparse.ArgumentParser):
                 continue
             name, equals, value = word.lstrip("-").partition("=")
             name = name.replace("-", "_")
+            if not equals and name not in self._takes_value and self._takes_value.get(name.removeprefix("no")) is False:
+                name, equals, value = name.removeprefix("no"), "=", "false"  # as gflags has it
             if name not in self._takes_value:
                 self._refuse(word)
             if not self._takes_value[name]:

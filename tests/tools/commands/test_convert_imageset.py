@@ -8,7 +8,6 @@ import random
 import signal
 import sys
 import tarfile
-import time
 
 import lmdb
 import numpy as np
@@ -21,6 +20,7 @@ from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 from mgcaffe.errors import DataError
 from tests.support.datum_bytes import datum_bytes
 from tests.support.jobs import RunningJob
+from tests.support.killed_commands import KilledCommands
 
 
 def records(folder):
@@ -97,9 +97,24 @@ def test_encoded_records_hold_the_files_and_other_numbers_of_channels_are_told(e
     assert "transform_param { force_color: true }" in result.stderr
 
 
+def test_encoded_records_hold_files_of_any_kind_that_can_be_decoded(engine, pictures):
+    Image.fromarray(pictures["dog/0.png"]).save("tree/0.webp")
+    (engine.folder / "tree" / "without_ending").write_bytes((engine.folder / "tree" / "dog" / "0.png").read_bytes())
+    engine.write("others.txt", "0.webp 1\nwithout_ending 2\n")
+    result = engine.run("convert_imageset", "--encoded", "--nogray", "-noshuffle", "tree/", "others.txt", "db")
+    assert result.returncode == 0, result.stderr
+    assert [value for _, value in records("db")] == [
+        datum_bytes(data=(engine.folder / "tree" / name).read_bytes(), label=label, encoded=True)
+        for label, name in enumerate(("0.webp", "without_ending"), 1)
+    ]
+
+
 def test_a_tree_of_folders_labels_its_classes_in_the_order_of_their_names(engine, pictures):
     (engine.folder / "tree" / "dog" / "notes.txt").write_text("none")
     (engine.folder / "tree" / "ant").mkdir()
+    for hidden in ("tree/dog/._0.png", "tree/dog/.checkpoints/0.png", "tree/.cache/0.png"):
+        (engine.folder / hidden).parent.mkdir(exist_ok=True)
+        (engine.folder / hidden).write_bytes(b"hidden")
     (engine.folder / "tree" / "dog" / "more").mkdir()
     (engine.folder / "tree" / "dog" / "2.png").rename(engine.folder / "tree" / "dog" / "more" / "2.PNG")
     result = engine.run("convert_imageset", "--source=folders", "tree", "db")
@@ -176,6 +191,9 @@ def test_archives_become_the_same_records_as_their_files(engine, pictures):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
+        (["tree", "list.txt", "db"], 65, "can be read\n  'tree' stands in front of each path as it is; say 'tree/'"),
+        (["tree/", "tab.txt", "db"], 65, "a whole number\n  a line is a path below ROOTFOLDER, a space, and a label"),
+        (["--resize_height=65536", "--resize_width=65536", "tree/", "list.txt", "db"], 2, "have more than the"),
         (["--source=folders", "tree", "list.txt", "db"], 2, "--source=folders takes two names, not 3"),
         (["--source=folders", "absent", "db"], 65, "'absent' is no folder"),
         (["--source=folders", "tree/dog", "db"], 65, "'tree/dog' holds no folders"),
@@ -201,6 +219,7 @@ def test_mistakes_in_sources_are_named(engine, pictures, words, code, message):
     write_tar("none.tar", {"a.png": picture, "a.txt": b"1"})
     write_tar("word.tar", {"a.png": picture, "a.cls": b"seven"})
     write_tar("json.tar", {"a.png": picture, "a.json": b'{"label": "x"}'})
+    engine.write("tab.txt", "dog/0.png\t1\n")
     engine.write("large.txt", "dog/0.png 2147483648\n")
     result = engine.run("convert_imageset", *words)
     assert (result.returncode, message in result.stderr) == (code, True), result.stderr
@@ -213,7 +232,8 @@ def many(engine):
     draw = np.random.default_rng(5)
     (engine.folder / "many").mkdir()
     for number in range(50):
-        Image.fromarray(draw.integers(0, 256, (24, 24, 3), dtype=np.uint8)).save(f"many/{number}.jpg")
+        side = 24 if number % 2 else 32  # values among the keys, and values with pages of their own
+        Image.fromarray(draw.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(f"many/{number}.jpg")
     engine.write("many.txt", "".join(f"{number % 50}.jpg {number}\n" for number in range(3000)))
     assert engine.run("convert_imageset", "many/", "many.txt", "whole").returncode == 0
     return engine
@@ -256,23 +276,22 @@ def test_an_interrupted_run_is_resumed_where_it_stopped(many, how):
 def test_a_run_that_is_killed_at_any_moment_leaves_a_complete_database_or_none(many):
     draw = random.Random(1)
     many.write("few.txt", "".join((many.folder / "many.txt").read_text().splitlines(keepends=True)[:1200]))
-    with RunningJob([*COMMAND, "many/", "few.txt", "db"], cwd=many.folder) as job:
-        result = job.end(60)
-    assert result.returncode == 0, result.describe()
-    length, whole, outcomes = result.seconds, records("db"), []
-    for number in range(20):
-        folder = many.folder / f"db{number}"
-        with RunningJob([*COMMAND, "many/", "few.txt", folder.name], cwd=many.folder) as job:
-            # Nearly half of the time goes into the start, when there is nothing to break.
-            time.sleep(length * draw.uniform(0.4, 1.1))
-            job.process.kill()
-            job.process.wait()
-        outcomes.append(folder.exists())
-        if not folder.exists():
-            again = many.run("convert_imageset", "--resume", "many/", "few.txt", folder.name)
-            assert again.returncode == 0, again.stderr
-        assert records(folder) == whole
-        assert open_lmdb(str(folder)).has_sums
+    command = ("convert_imageset", "--threads=1", "many/", "few.txt")
+    outcomes = []
+    with KilledCommands(many.folder) as commands:
+        commands.run(*command, "first")
+        code, length = commands.run(*command, "db")
+        assert code == 0
+        whole = records("db")
+        for number in range(20):
+            folder = many.folder / f"db{number}"
+            commands.run(*command, folder.name, kill_after_s=length * draw.uniform(0, 1.1))
+            outcomes.append(folder.exists())
+            if not folder.exists():
+                again = many.run("convert_imageset", "--resume", "many/", "few.txt", folder.name)
+                assert again.returncode == 0, again.stderr
+            assert records(folder) == whole
+            assert open_lmdb(str(folder)).has_sums
     assert outcomes.count(False) >= 5
 
 

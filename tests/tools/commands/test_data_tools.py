@@ -6,8 +6,6 @@ import gzip
 import random
 import shutil
 import struct
-import sys
-import time
 from pathlib import Path
 
 import lmdb
@@ -19,7 +17,7 @@ from mgcaffe.engine.data.lmdb.source import open_lmdb
 from mgcaffe.prototxt import read_net
 from mgcaffe.tools.commands.convert_mnist_siamese_data import random_pairs
 from tests.support.datum_bytes import datum_bytes
-from tests.support.jobs import RunningJob
+from tests.support.killed_commands import KilledCommands
 
 
 def records(folder):
@@ -211,7 +209,8 @@ def test_features_become_caffes_records(engine):
 def test_the_mean_image_is_caffes_blob(engine):
     images, _ = write_mnist(engine.folder)
     engine.run("convert_mnist_data", "images", "labels", "db")
-    assert engine.run("compute_image_mean", "db", "mean.binaryproto").returncode == 0
+    result = engine.run("compute_image_mean", "db", "mean.binaryproto")
+    assert result.returncode == 0 and "Processed 12 files." in result.stderr
     # Caffe adds in float32 and divides by the count.
     mean = images.astype(np.float32).sum(axis=0, dtype=np.float32) / np.float32(12)
     values = struct.pack("<12f", *mean.ravel().tolist())
@@ -224,26 +223,26 @@ def test_the_other_converters_leave_nothing_under_a_name_of_their_own_either(eng
     write_mnist(engine.folder, count=8000)
     write_cifar(engine.folder / "cifar", count=1000)
     draw = random.Random(3)
-    command = [sys.executable, "-m", "mgcaffe.tools.main"]
     lines = ("convert_mnist_data images labels db", "convert_mnist_siamese_data images labels db")
-    for line in (*lines, "convert_cifar_data cifar . lmdb") * 2:
-        words = line.split()
-        targets = ["cifar10_train_lmdb", "cifar10_test_lmdb"] if "cifar" in words else ["db"]
-        with RunningJob([*command, *words], cwd=engine.folder) as job:
-            started = job.await_(Path(f"{targets[0]}.partial/data.mdb").exists, 60)
-            time.sleep(draw.uniform(0, 0.4))
-            job.process.kill()
-            job.process.wait()
-        assert started or Path(targets[0]).exists()
-        for target, count in zip(targets, (8000,) if targets == ["db"] else (5000, 1000), strict=True):
-            if Path(target).exists():
-                assert open_lmdb(target).has_sums and len(records(target)) == count
+    with KilledCommands(engine.folder) as commands:
+        for line in (*lines, "convert_cifar_data cifar . lmdb"):
+            words = line.split()
+            targets = {"cifar10_train_lmdb": 5000, "cifar10_test_lmdb": 1000} if "cifar" in words else {"db": 8000}
+            code, length = commands.run(*words)
+            assert code == 0
+            for share in (draw.uniform(0, 0.5), draw.uniform(0.5, 1)):
+                for target in targets:
+                    shutil.rmtree(target)
+                commands.run(*words, kill_after_s=length * share)
+                for target, count in targets.items():
+                    if Path(target).exists():
+                        assert open_lmdb(target).has_sums and len(records(target)) == count
+                        shutil.rmtree(target)
+                result = engine.run(*words)
+                assert result.returncode == 0, result.stderr
+                assert not list(engine.folder.glob("*.partial"))
+            for target in targets:
                 shutil.rmtree(target)
-        result = engine.run(*words)
-        assert result.returncode == 0, result.stderr
-        for target in targets:
-            shutil.rmtree(target)
-        assert not list(engine.folder.glob("*.partial"))
 
 
 @pytest.fixture
@@ -284,6 +283,17 @@ def test_squares_of_pillow_are_jpeg_files_and_never_enlarged(engine, originals):
     assert engine.run("resize_and_crop_images", "--output_side_length=64", *words).returncode == 0
     with Image.open("out/wide.png") as image:
         assert image.size == (20, 20)
+
+
+def test_squares_of_pillow_have_no_palette_and_no_transparency(engine, originals):
+    pixels = Image.fromarray(originals["wide.png"])
+    for mode in ("P", "LA", "RGBA"):
+        pixels.convert(mode).save(f"in/{mode}.png")
+    words = ("--image_lib=PIL", "--input_folder=in", "--output_folder=out", "--output_side_length=8")
+    assert "left out" not in engine.run("resize_and_crop_images", *words).stderr
+    for mode, left in {"P": "RGB", "LA": "L", "RGBA": "RGB"}.items():
+        with Image.open(f"out/{mode}.png") as image:
+            assert (image.format, image.mode) == ("JPEG", left)
 
 
 def test_squares_of_a_list_leave_out_what_cannot_be_read(engine, originals):

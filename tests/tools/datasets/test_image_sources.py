@@ -1,13 +1,16 @@
-"""Archives with damage: samples or one error, never anything else."""
+"""Archives with damage: samples or one error, never anything else. Folders that cannot be read."""
 
 from __future__ import annotations
 
 import io
+import os
 import random
 import tarfile
 
+import pytest
+
 from mgcaffe.errors import DataError
-from mgcaffe.tools.datasets.image_sources import read_archives
+from mgcaffe.tools.datasets.image_sources import read_archives, read_folders
 
 
 def archive() -> bytes:
@@ -47,3 +50,18 @@ def test_damaged_archives_are_errors_or_fewer_samples(tmp_path):
             refused += 1
             assert "shard.tar" in str(error)
     assert refused > 50
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    (tmp_path / "cat" / "more").mkdir(parents=True)
+    (tmp_path / "cat" / "1.png").write_bytes(b"image")
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("more"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DataError, match=r"cat/more' cannot be read: Permission denied"):
+        read_folders(str(tmp_path))
