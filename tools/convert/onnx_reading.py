@@ -65,7 +65,10 @@ def _without_weights(path: Path) -> onnx.ModelProto:
 
 def _point_at(tensor: onnx.TensorProto, path: Path, payload: Payload) -> None:
     tensor.data_location = tensor.EXTERNAL
-    for key, value in (("location", path.name), ("offset", payload.offset), ("length", payload.length)):
+    del tensor.external_data[:]
+    # The folder is that of the file itself, also where `path` is a symbolic link to it.
+    place = (("location", path.resolve().name), ("offset", payload.offset), ("length", payload.length))
+    for key, value in place:
         tensor.external_data.add(key=key, value=str(value))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mgcaffe.errors import DataError, UsageError
+from mgcaffe.tools.convert.onnx_in.tensors import read_tensor
 from mgcaffe.tools.convert.onnx_reading import read_model
 from mgcaffe.tools.convert.onnx_side import OnnxSide, need_onnx
 
@@ -15,11 +16,11 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
-def model(tmp_path, shape=(2, 3), *, external=False, operator="Relu"):
+def model(tmp_path, shape=(2, 3), *, external=False, operator="Relu", columns=300):
     """A product with a matrix of ones, then an operator: two nodes, one output."""
     from onnx import TensorProto, helper, numpy_helper
 
-    weights = numpy_helper.from_array(np.ones((3, 300), np.float32), "w")
+    weights = numpy_helper.from_array(np.ones((3, columns), np.float32), "w")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node(operator, ["h"], ["y"])]
     graph = helper.make_graph(
         nodes, "g",
@@ -42,6 +43,17 @@ def test_every_value_between_nodes_is_given(tmp_path, external):
     assert (values["h"] == -3).all() and (values["y"] == 0).all()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == ({"model.onnx", "weights.bin"} if external else {"model.onnx"})
+
+
+def test_large_weights_are_found_behind_a_symbolic_link(tmp_path):
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "0a1b").write_bytes(model(tmp_path, columns=2000).read_bytes())
+    link = tmp_path / "link.onnx"
+    link.symlink_to(tmp_path / "blobs" / "0a1b")
+    values = OnnxSide(link).run({"x": np.ones((2, 3), np.float32)})
+    assert values["y"].shape == (2, 2000) and (values["y"] == 3).all()
+    (tensor,) = read_model(link).graph.initializer
+    assert (read_tensor(tensor, link, "weight 'w'") == 1).all()
 
 
 def test_large_weights_stay_in_the_file(tmp_path):
