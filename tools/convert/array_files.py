@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import math
 import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.lib import format as npy
 
 from mgcaffe.engine.weights.by_name import SavedBlob, SavedLayer
-from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
+from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
+from mgcaffe.tools.convert.safetensors_file import LONGEST_HEAD, ArrayToWrite, need_safetensors, write_safetensors
 
 _NPZ, _SAFETENSORS = ".npz", ".safetensors"
 _NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 _SHOWN = 4
 """How many names an error lists."""
-_LONGEST_HEADER = 100 * 1000 * 1000
-"""What the package safetensors reads of a header at most."""
 
 
 def is_array_file(path: Path) -> bool:
@@ -45,7 +41,7 @@ def _kind(path: Path) -> str | None:
     if start[:4] == b"PK\x03\x04":
         return _NPZ
     # Eight bytes of a length, the upper ones zeros, then JSON. A caffemodel begins with a name, which has no zeros.
-    return _SAFETENSORS if start[8:] == b"{" and int.from_bytes(start[:8], "little") <= _LONGEST_HEADER else None
+    return _SAFETENSORS if start[8:] == b"{" and int.from_bytes(start[:8], "little") <= LONGEST_HEAD else None
 
 
 def read_array_file(path: Path) -> list[SavedLayer]:
@@ -162,20 +158,11 @@ def _write_npz(blobs: Mapping[str, SavedBlob], path: Path) -> None:
             with archive.open(entry, "w", force_zip64=True) as file:
                 npy.write_array(file, np.asarray(blob.load(), order="C"), allow_pickle=False)  # type: ignore[no-untyped-call]
         archive.close()
-        _flush(whole)
+        whole.flush()
+        os.fsync(whole.fileno())
 
 
 # -- safetensors ------------------------------------------------------------------------------------------
-
-
-def need_safetensors() -> None:
-    """Make sure that the package is installed.
-
-    Raises:
-        UsageError: it is not; names the command that installs it.
-    """
-    if importlib.util.find_spec("safetensors") is None:
-        raise UsageError("safetensors is not installed", hint="pip install 'mgcaffe[safetensors]'")
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
@@ -198,27 +185,12 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _write_safetensors(blobs: Mapping[str, SavedBlob], path: Path) -> None:
-    """Write array by array: the length of a header, the header in JSON, and the values without gaps."""
     need_safetensors()  # reads the file back
-    kinds = {name: "F64" if blob.load().dtype == np.float64 else "F32" for name, blob in blobs.items()}
-    order = sorted(blobs, key=lambda name: kinds[name], reverse=True)  # doubles first, so that all are aligned
-    header, end = {}, 0
-    for name in order:
-        start, end = end, end + math.prod(blobs[name].shape) * (8 if kinds[name] == "F64" else 4)
-        header[name] = {"dtype": kinds[name], "shape": blobs[name].shape, "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name in order:
-            file.write(np.asarray(blobs[name].load(), "<f8" if kinds[name] == "F64" else "<f4", order="C").data)
-        _flush(file)
-
-
-def _flush(file: BinaryIO) -> None:
-    """Have what was written on the disk."""
-    file.flush()
-    os.fsync(file.fileno())
+    arrays = {}
+    for name, blob in blobs.items():
+        kind = np.dtype(np.float64 if blob.load().dtype == np.float64 else np.float32)
+        arrays[name] = ArrayToWrite(kind, blob.shape, blob.load)
+    write_safetensors(arrays, path)
 
 
 def _numbers(values: Any, name: str, path: Path) -> np.ndarray:

@@ -14,7 +14,6 @@ from torch.export import ExportedProgram
 
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, NetError, describe_exception
-from mgcaffe.tools.convert.array_files import need_safetensors
 from mgcaffe.tools.convert.formats import Options
 from mgcaffe.tools.convert.module_side import (
     Loaded,
@@ -25,6 +24,7 @@ from mgcaffe.tools.convert.module_side import (
     read_side,
     run_file,
 )
+from mgcaffe.tools.convert.safetensors_file import need_safetensors
 from mgcaffe.tools.convert.torch_in.program import load_program, quiet
 from mgcaffe.tools.convert.torch_out.export import export_net
 from mgcaffe.tools.convert.torch_out.file import DOCUMENT, state_of, write_arrays, write_text

@@ -1,8 +1,4 @@
-"""Writes the files of a module: the text, and the arrays as safetensors, without a second copy in memory.
-
-A safetensors file is the length of its head (eight bytes, the lowest first), the head (JSON: types, shapes and places
-by name), and the values one array after the other.
-"""
+"""Writes the files of a module: the text, and the arrays as safetensors, without a second copy in memory."""
 
 from __future__ import annotations
 
@@ -12,14 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
+from mgcaffe.tools.convert.safetensors_file import ArrayToWrite, write_safetensors
 from mgcaffe.tools.convert.torch_out.module import Module
 
 DOCUMENT = "mgcaffe"
 """The key of the head's `__metadata__`, or the extra file of a .pt2, that holds `Module.document`."""
-_TYPES = {torch.float32: "F32", torch.int64: "I64"}
+_TYPES: Mapping[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.int64: np.dtype(np.int64)}
 
 
 def write_text(text: str, path: Path) -> None:
@@ -43,29 +41,13 @@ def write_arrays(module: Module, path: Path) -> None:
     Raises:
         EngineError: (exit code 73) the file cannot be written.
     """
-    tensors = state_of(module)
-    # As safetensors' own writer does: larger types first, so that each value lies at a multiple of its size.
-    ordered = sorted(tensors, key=lambda name: -tensors[name].element_size())
-    head: dict[str, Any] = {"__metadata__": {"format": "pt", DOCUMENT: json.dumps(module.document())}}
-    place = 0
-    for name in ordered:
-        end = place + tensors[name].numel() * tensors[name].element_size()
-        head[name] = {
-            "dtype": _TYPES[tensors[name].dtype],
-            "shape": list(tensors[name].shape),
-            "data_offsets": [place, end],
-        }
-        place = end
-    text = json.dumps(head, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    arrays = {
+        name: ArrayToWrite(_TYPES[tensor.dtype], tuple(tensor.shape), tensor.numpy)
+        for name, tensor in state_of(module).items()
+    }
+    metadata = {"format": "pt", DOCUMENT: json.dumps(module.document())}
     try:
-        with path.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little"))
-            file.write(text)
-            for name in ordered:
-                file.write(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_safetensors(arrays, path, metadata)
     except OSError as error:
         raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
 
