@@ -53,16 +53,14 @@ class Options:
 class Opened:
     """A model that is to be converted or compared. Subclasses say `side`, and `model` where it can be converted.
 
-    Attributes:
-        weights_alone: whether it is a file of weights without a net.
-        notes: what the user should know of how it was read.
-
     Args:
         words: the names that the user gave for it.
         options: see there.
 
     Attributes:
+        weights_alone: whether it is a file of weights without a net.
         trains: whether it has a `training` step.
+        notes: what the user should know of how it was read.
     """
 
     trains = False

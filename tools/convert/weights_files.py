@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights import by_name, hdf5
-from mgcaffe.engine.weights.by_name import SavedBlob, SavedLayer
+from mgcaffe.engine.weights.by_name import SavedLayer
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
 from mgcaffe.prototxt import NetParameter, fill_blob, write_binary, write_whole
 from mgcaffe.prototxt.stored import read_stored_net
@@ -115,12 +115,8 @@ def saved_of_net(net: Net) -> list[SavedLayer]:
         DataError: it has none.
     """
     saved = []
-    for layer in net.layers:
-        own = {number: each for number, each in enumerate(layer.parameters) if each.owner is None}
-        blobs = {
-            number: SavedBlob(tuple(each.shape), partial(each.data.detach().cpu().numpy))
-            for number, each in own.items()
-        }
+    for layer, entry in zip(net.layers, by_name.layers_as_saved(net.layers), strict=True):
+        blobs = {n: blob for n, blob in entry.blobs.items() if layer.parameters[n].owner is None}
         if blobs:
             saved.append(SavedLayer(layer.name, blobs))
     if not saved:

@@ -97,11 +97,6 @@ class Graph:
         self.readers = readers
 
 
-def read_graph(path: Path) -> Graph:
-    """Read a file; see `graph_of`."""
-    return graph_of(parse_model(path), path)
-
-
 def graph_of(message: onnx.ModelProto, path: Path) -> Graph:
     """Return the graph of a file that was parsed.
 
