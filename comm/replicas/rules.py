@@ -21,7 +21,13 @@ from mgcaffe.errors import CommError
 
 
 class Rule(Protocol):
-    """How a trainer's replica takes part in a round."""
+    """How a trainer's replica takes part in a round.
+
+    Attributes:
+        needs_all_trainers: whether replicas only come together where each round has all trainers.
+    """
+
+    needs_all_trainers: bool
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:
@@ -53,6 +59,8 @@ class ModelAveraging:
     Raises:
         CommError: a rate out of its range.
     """
+
+    needs_all_trainers = False
 
     def __init__(self, rate: float = 1.0, *, interpolates: bool = False) -> None:
         self._rate = _checked(rate)
@@ -144,7 +152,8 @@ class BlockMomentum(ModelAveraging):
 class ElasticAveraging:
     """EASGD in its symmetric form: d = a (w - c);  w = w - d;  c = c + the sum of all d.
 
-    The centre c is the same on all trainers; each keeps a copy.
+    The centre c is the same on all trainers; each keeps a copy. In groups the copies would become different centres,
+    which nothing brings together again.
 
     Args:
         rate: a, above 0 and at most 1. Of n trainers, the centre overshoots their mean where a is above 1 / n.
@@ -152,6 +161,8 @@ class ElasticAveraging:
     Raises:
         CommError: a rate out of its range.
     """
+
+    needs_all_trainers = True
 
     def __init__(self, rate: float) -> None:
         self._rate = _checked(rate)

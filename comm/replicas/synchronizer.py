@@ -44,7 +44,7 @@ class ParameterSynchronizer:
         lock: to be held while the replica is updated.
 
     Raises:
-        CommError: `every` below 1, or an interval below 0.
+        CommError: `every` below 1, an interval below 0, or groups with a rule that needs all trainers in each round.
     """
 
     def __init__(
@@ -61,6 +61,11 @@ class ParameterSynchronizer:
             raise CommError(f"replicas cannot be synchronized every {every} iterations")
         if interval_s < 0:
             raise CommError(f"the least interval of {interval_s:g} s between two synchronizations is below 0")
+        if rule.needs_all_trainers and topology.rounds > 1:
+            raise CommError(
+                "elastic averaging keeps one centre for all trainers, which averaging in groups would make several of",
+                hint="let all trainers average in each round, or choose another rule",
+            )
         self.lock = threading.Lock()
         self._rule = rule
         self._topology = topology
@@ -116,7 +121,7 @@ class ParameterSynchronizer:
             if self._thread is not None:
                 self._thread.join()
             else:
-                while self._serve():
+                while self._error is None and self._serve():
                     pass
             self._topology.close()
         if self._error is not None:
@@ -136,6 +141,14 @@ class ParameterSynchronizer:
             self._error = error  # of any kind: the training thread raises it
 
     def _serve(self) -> bool:
+        """Do as `_round`; an error is kept, since this trainer has left the others in the middle of a round."""
+        try:
+            return self._round()
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _round(self) -> bool:
         """Run one round, unless all trainers are done; return whether it was run.
 
         Whether all are done is agreed on before each period of the topology: a trainer that left earlier than the
@@ -145,10 +158,10 @@ class ParameterSynchronizer:
         number = self._figures.synchronizations
         if number % self._topology.rounds == 0 and self._topology.agree(self._done.is_set()):
             return False
-        deadline = None if self._link is None else began + self._link(self._replica.nbytes)
         with self.lock:
             self._snapshot[:] = self._replica
         offered = self._rule.offer(self._snapshot)
+        deadline = None if self._link is None else time.perf_counter() + self._link(offered.nbytes)
         trainers = self._topology.average(offered, number)
         if deadline is not None:
             sleep_until(deadline)

@@ -1,10 +1,12 @@
 """Replicas in the foreground and in the background, with threads as ranks."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
+from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.replicas.rules import BlockMomentum, ElasticAveraging, ModelAveraging
 from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
 from mgcaffe.comm.replicas.topology import AllTrainers, Groups
@@ -156,6 +158,56 @@ def test_an_error_in_a_round_reaches_the_training_thread(how):
         for _ in range(100_000):
             sync.iteration_done()
         sync.finish()
+
+
+@pytest.mark.parametrize("how", [{"every": 1}, {}])
+def test_after_an_error_nothing_more_is_averaged_and_every_call_raises_it(how):
+    class Failing(AllTrainers):
+        rounds_run = 0
+
+        def average(self, buffer, round_number):
+            self.rounds_run += 1
+            raise CommError("the link is gone")
+
+    topology = Failing(SingleCommunicator())
+    sync = ParameterSynchronizer(ModelAveraging(), topology, **how)
+    sync.start(np.zeros(SIZE))
+    with pytest.raises(CommError, match="the link is gone"):
+        for _ in range(100_000):
+            sync.iteration_done()
+        sync.finish()
+    for call in (sync.iteration_done, sync.finish, sync.finish):
+        with pytest.raises(CommError, match="the link is gone"):
+            call()
+    assert topology.rounds_run == 1
+
+
+def test_the_emulated_link_takes_its_time_whatever_the_wait_for_others_and_the_clock():
+    class Late(AllTrainers):
+        def agree(self, is_done):
+            time.sleep(0.06)
+            self.agreed = time.perf_counter()
+            return super().agree(is_done)
+
+    class Noting(ModelAveraging):
+        def receive(self, mean, trainers):
+            self.received = time.perf_counter()
+
+    topology, rule = Late(SingleCommunicator()), Noting()
+    sync = ParameterSynchronizer(rule, topology, every=1, link=AffineCost(0.05, 0.0), clock=lambda: 0.0)
+    sync.start(np.zeros(SIZE))
+    sync.iteration_done()
+    assert rule.received - topology.agreed >= 0.05
+    sync.finish()
+
+
+def test_elastic_averaging_in_groups_is_refused():
+    def rank(communicator):
+        with pytest.raises(CommError, match=r"one centre .* groups"):
+            ParameterSynchronizer(ElasticAveraging(0.2), Groups(communicator), every=1)
+        ParameterSynchronizer(ElasticAveraging(0.2), AllTrainers(communicator), every=1)
+
+    run_ranks(4, rank)
 
 
 @pytest.mark.parametrize("how", [{"every": 2}, {}])
