@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mgcaffe.errors import DataError
+from mgcaffe.errors import DataError, UsageError
 from mgcaffe.prototxt.wire_format import NotWalkable, Payload, Tree, without_payloads
 
 if TYPE_CHECKING:
@@ -70,6 +71,20 @@ def _point_at(tensor: onnx.TensorProto, path: Path, payload: Payload) -> None:
     place = (("location", path.resolve().name), ("offset", payload.offset), ("length", payload.length))
     for key, value in place:
         tensor.external_data.add(key=key, value=str(value))
+
+
+def open_shape(path: Path, name: str, sizes: Sequence[int | str | None]) -> UsageError:
+    """Return the error that says that an input has an open shape, and what to give.
+
+    Args:
+        path: the file.
+        name: the input.
+        sizes: its shape; a word or None stands for a size that is open.
+    """
+    shown = ", ".join("?" if size is None else str(size) for size in sizes)
+    return UsageError(
+        f"{path}: input '{name}' has the open shape ({shown})", hint=f"give it: --input_shape {name}=1,3,224,224"
+    )
 
 
 def first_line(error: Exception) -> str:

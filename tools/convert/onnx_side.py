@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mgcaffe.errors import DataError, UsageError
-from mgcaffe.tools.convert.onnx_reading import first_line
+from mgcaffe.tools.convert.onnx_reading import first_line, open_shape
 
 if TYPE_CHECKING:
     import onnx
@@ -74,11 +74,7 @@ class OnnxSide:
         if given is not None:
             return given
         if not all(isinstance(size, int) and size >= 0 for size in value.shape):
-            sizes = ", ".join(map(str, value.shape))
-            raise UsageError(
-                f"{self._path}: input '{value.name}' has the open shape ({sizes})",
-                hint=f"give it: --input_shape {value.name}=1,3,224,224",
-            )
+            raise open_shape(self._path, value.name, value.shape)
         return tuple(value.shape)
 
     @property
