@@ -14,6 +14,8 @@ from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 
 MOST_VALUES = 2**28
 """The most values that a computed constant may have."""
+_FORMS = 4
+"""In how many forms (cast, transposed, in another shape) all constants of a file may be computed."""
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -107,8 +109,36 @@ def shape_values(node: Node, shape: Sequence[int], opset: int) -> torch.Tensor:
     return torch.tensor(tuple(shape)[start or 0 : end], dtype=torch.int64)
 
 
-def compute(graph: Graph, node: Node, inputs: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+class Allowance:
+    """How many values the computed constants of a graph may have together, so that a small file takes little memory.
+
+    Args:
+        graph: the graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._left = MOST_VALUES + _FORMS * sum(tensor.numel() for tensor in graph.tensors.values())
+
+    def allows(self, count: int) -> bool:
+        """Return whether there may be so many values more."""
+        return count <= self._left
+
+    def count(self, results: Sequence[torch.Tensor], *, in_file: bool) -> None:
+        """Take account of what a node has made; what is in the file may be computed in other forms."""
+        values = sum(each.numel() for each in results)
+        self._left += _FORMS * values if in_file else -values
+
+
+def compute(
+    graph: Graph, node: Node, inputs: Sequence[torch.Tensor | None], allowance: Allowance
+) -> list[torch.Tensor | None]:
     """Return the outputs of a node.
+
+    Args:
+        graph: that it is in.
+        node: the node.
+        inputs: its inputs; None for one that is left out.
+        allowance: counts the values of the outputs.
 
     Raises:
         DataError: its inputs do not fit together, or the result is too large.
@@ -119,11 +149,14 @@ def compute(graph: Graph, node: Node, inputs: Sequence[torch.Tensor | None]) -> 
             count = _COMPUTED[node.operator](arrays)
             if count > MOST_VALUES:
                 raise DataError(f"{graph.path}: a constant has {count} values, which is too many ({node})")
-            if node.operator == "Constant":
-                return [_constant(node)]
             if node.operator == "Identity":
                 return [inputs[0]]
-            return [_as_tensor(each) for each in _run(graph, node, arrays)]
+            if not allowance.allows(count):
+                raise DataError(f"{graph.path}: its constants together have too many values ({node})")
+            constant = node.operator == "Constant"
+            results = [_constant(node)] if constant else [_as_tensor(each) for each in _run(graph, node, arrays)]
+            allowance.count(results, in_file=constant)
+            return list(results)
     except DataError:
         raise
     except Exception as error:  # onnx computes with numpy, whose functions find out what does not fit

@@ -12,13 +12,14 @@ from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
 from mgcaffe.tools.convert.importing.values import Constant, Padded, Shape, Value
 from mgcaffe.tools.convert.model import Model
-from mgcaffe.tools.convert.onnx_in.folding import OF_SHAPES, compute, is_computed, shape_values
+from mgcaffe.tools.convert.onnx_in.folding import OF_SHAPES, Allowance, compute, is_computed, shape_values
 from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 from mgcaffe.tools.convert.onnx_in.idioms import find_idioms
 from mgcaffe.tools.convert.onnx_in.names import layer_names
 from mgcaffe.tools.convert.onnx_in.operation import Known, Operation, refuse
 from mgcaffe.tools.convert.onnx_in.operators import OPERATORS
 from mgcaffe.tools.convert.onnx_in.tensors import MAX_VALUES
+from mgcaffe.tools.convert.onnx_reading import open_shape
 
 _SAME_WEIGHT = ("Identity", "Cast", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 OURS = "mgcaffe"
@@ -54,6 +55,7 @@ class _Import:
         self.values: dict[str, str] = {}
         """By blob, as it is called before layers work in place, the graph's value."""
         self.shapes = _input_shapes(graph, input_shapes)
+        self.allowance = Allowance(graph)
 
     def run(self) -> Model:
         self.known.update((name, _weight(name, tensor)) for name, tensor in self.graph.tensors.items())
@@ -113,7 +115,7 @@ class _Import:
         trained = isinstance(first, Constant) and first.trained and node.operator in _SAME_WEIGHT
         self._know(node, [
             None if tensor is None else Constant(tensor, name if trained else "", trained)
-            for name, tensor in zip(node.outputs, compute(self.graph, node, tensors), strict=False)
+            for name, tensor in zip(node.outputs, compute(self.graph, node, tensors, self.allowance), strict=False)
         ])  # fmt: skip
         return True
 
@@ -209,10 +211,7 @@ def _input_shape(graph: Graph, name: str, given: Shape | None) -> Shape:
     written = ", ".join("?" if size is None else str(size) for size in stored)
     if given is None:
         if not all(isinstance(size, int) and size > 0 for size in stored):
-            raise UsageError(
-                f"{graph.path}: input '{name}' has the open shape ({written})",
-                hint=f"give it: --input_shape {name}=1,3,224,224",
-            )
+            raise open_shape(graph.path, name, stored)
         given = tuple(size for size in stored if isinstance(size, int))
     pairs = zip(stored, given, strict=False)
     if len(given) != len(stored) or any(isinstance(one, int) and one > 0 and one != two for one, two in pairs):

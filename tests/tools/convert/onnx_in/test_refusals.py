@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mgcaffe.errors import DataError, EngineError, NetError, UsageError
 from mgcaffe.tools.convert.conversion import convert
 from mgcaffe.tools.convert.onnx_files import read_onnx
+from mgcaffe.tools.convert.onnx_in import folding
 from tests.support.onnx_models import SHAPE, model, written
 
 W = (6, 4, 3, 3)
@@ -90,6 +91,17 @@ def test_what_no_layer_computes_is_refused_with_its_node(name, tmp_path):
     with pytest.raises(EngineError, match=message) as caught:
         read_onnx(path)
     assert caught.value.exit_code == 65 and str(path) in str(caught.value)
+
+
+def test_constants_that_are_too_large_together_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(folding, "MOST_VALUES", 1000)
+    many = " ".join(f"a{n} = Expand(b, s) x{n + 1} = Add(x{n}, a{n})" for n in range(4))
+    body = f"b = Constant<value_float=1.0>() x0 = Relu(x) {many} y = Relu(x4)"
+    path = written(model(body, {"s": [1, 400, 1, 1]}, shape=(1, 400, 1, 1)), tmp_path)
+    with pytest.raises(DataError, match=r"constants together have too many values \(operator Expand, node 6"):
+        read_onnx(path)
+    few = "b = Constant<value_float=1.0>() a = Expand(b, s) y = Mul(x, a)"
+    read_onnx(written(model(few, {"s": [1, 400, 1, 1]}, shape=(1, 400, 1, 1)), tmp_path))
 
 
 def test_nothing_is_written_of_a_model_that_is_refused(tmp_path):
