@@ -21,13 +21,23 @@ from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
 from mgcaffe.tools.convert.caffe_training import scores_of
 from mgcaffe.tools.convert.format_tables import open_model, split_models, writer_of
 from mgcaffe.tools.convert.formats import CAFFE, Opened, Options, Writer
-from mgcaffe.tools.convert.proof import TOLERANCE, Difference, Side, compare, document, seeded_inputs, table, unproven
+from mgcaffe.tools.convert.proof import (
+    TOLERANCE,
+    Difference,
+    Side,
+    compare,
+    document,
+    not_finite,
+    seeded_inputs,
+    table,
+    unproven,
+)
 from mgcaffe.tools.convert.training_step import CannotTrain, Scores, TrainingSide, TrainingStep, compare_steps
-from mgcaffe.tools.convert.weights_files import WeightsSide, weights_side
+from mgcaffe.tools.convert.weights_files import WeightsSide, compare_arrays, weights_side
 
 _NOT_TRAINED = "the training step was not compared"
 _SHOWN = 5
-"""How many names of arrays an error lists."""
+"""How many names of values a note lists."""
 NOT_CHECKED = "not compared with its source (--no_check)"
 
 
@@ -148,7 +158,7 @@ def compare_models(
             hint=f"give their net: NET.prototxt {alone[0]}",
         )
     if alone:
-        return Result((), tuple(_compare_arrays(*map(weights_side, models))), tolerance)
+        return Result((), tuple(compare_arrays(*map(weights_side, models))), tolerance)
     sides = [model.side() for model in models]
     nets = [model.net for model in models if isinstance(model, CaffeFiles)]
     owner = next((number for number, model in enumerate(models) if isinstance(model, CaffeFiles)), 0)
@@ -158,17 +168,7 @@ def compare_models(
     values = [sides[owner].run(inputs), other.run({paired[name]: value for name, value in inputs.items()})]
     ours, theirs = values if owner == 0 else reversed(values)
     names = {name: name for name in ours if name in theirs} or _paired_outputs(*sides)
-    return Result((), tuple(compare(ours, theirs, names)), tolerance)
-
-
-def _compare_arrays(one: WeightsSide, other: WeightsSide) -> list[Difference]:
-    """Compare weights without nets, one array at a time; both have to hold the same."""
-    unmatched = set(one.outputs) ^ set(other.outputs)
-    if unmatched:
-        shown = ", ".join(sorted(unmatched)[:_SHOWN]) + (" and others" if len(unmatched) > _SHOWN else "")
-        raise DataError(f"only one of the two has {shown}", hint="engine diff shows what two files of weights hold")
-    found = [compare(one.array(name), other.array(name), {name: name})[0] for name in one.outputs]
-    return sorted(found, key=lambda each: -each.largest_relative)
+    return Result((), tuple(compare(ours, theirs, names)), tolerance, _note_not_finite(ours, names))
 
 
 def _paired_inputs(one: Side, other: Side) -> dict[str, str]:
@@ -194,7 +194,7 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     if writer.weights_alone:
         written = writer.side(paths, options)
         assert isinstance(written, WeightsSide)
-        return replace(result, differences=tuple(_compare_arrays(weights_side(opened), written)))
+        return replace(result, differences=tuple(compare_arrays(weights_side(opened), written)))
     net = opened.net
     names = {value: opened.name_of(value) for row in value_names(net) for value in row}
     inputs = fitting_inputs(net, options.seed)
@@ -212,7 +212,8 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     gc.collect()  # a net's parts point at each other
     theirs = writer.side(paths, options).run(inputs)
     found = compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
-    result = replace(result, differences=tuple(found), notes=(*result.notes, *notes))
+    notes = (*result.notes, *notes, *_note_not_finite(theirs, [each.name for each in found]))
+    result = replace(result, differences=tuple(found), notes=notes)
     del ours, theirs
     gc.collect()
     if trained is None or scores is None or not result.values_hold:
@@ -221,6 +222,13 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
         return replace(result, training=_train(opened, trained, inputs, scores))
     except CannotTrain as error:
         return replace(result, notes=(*result.notes, f"{_NOT_TRAINED}: {error}"))
+
+
+def _note_not_finite(values: Mapping[str, np.ndarray], names: Iterable[str]) -> tuple[str, ...]:
+    """Return a note where values that were compared are not finite."""
+    found = not_finite(values, names)
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return (f"values that are not finite, which proves little: {', '.join(found[:_SHOWN])}{more}",) if found else ()
 
 
 def _trained(opened: Opened, writer: Writer, paths: Sequence[Path]) -> TrainingSide | None:

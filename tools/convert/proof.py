@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -86,6 +86,11 @@ def compare(
     if not found:
         raise DataError("the two sides have no blob in common that could be compared")
     return sorted(found, key=lambda each: -each.largest_relative)
+
+
+def not_finite(values: Mapping[str, np.ndarray], names: Iterable[str]) -> list[str]:
+    """Return which of these values are not finite throughout; that two sides have the same proves little."""
+    return [name for name in names if name in values and not np.isfinite(values[name]).all()]
 
 
 @dataclass

@@ -17,6 +17,10 @@ from mgcaffe.prototxt.stored import read_stored_net
 from mgcaffe.tools.convert.array_files import is_array_file, named_arrays, read_array_file, write_array_file
 from mgcaffe.tools.convert.formats import ARRAY_ENDINGS, Opened, ending_of
 from mgcaffe.tools.convert.model import Model
+from mgcaffe.tools.convert.proof import Difference, compare
+
+_SHOWN = 5
+"""How many names of arrays an error lists."""
 
 
 class WeightsFile(Opened):
@@ -84,6 +88,20 @@ def weights_side(opened: Opened) -> WeightsSide:
     if isinstance(opened, WeightsFile):
         return opened.side()
     return WeightsSide(saved_of_net(opened.net), " ".join(opened.words))
+
+
+def compare_arrays(one: WeightsSide, other: WeightsSide) -> list[Difference]:
+    """Compare weights without nets, one array at a time, the worst first.
+
+    Raises:
+        DataError: they do not have the same arrays, or one has another shape.
+    """
+    unmatched = set(one.outputs) ^ set(other.outputs)
+    if unmatched:
+        shown = ", ".join(sorted(unmatched)[:_SHOWN]) + (" and others" if len(unmatched) > _SHOWN else "")
+        raise DataError(f"only one of the two has {shown}", hint="engine diff shows what two files of weights hold")
+    found = [compare(one.array(name), other.array(name), {name: name})[0] for name in one.outputs]
+    return sorted(found, key=lambda each: -each.largest_relative)
 
 
 def read_saved(path: Path) -> list[SavedLayer]:

@@ -14,7 +14,7 @@ from mgcaffe.engine.weights import by_name
 from mgcaffe.errors import DataError, EngineError, NetError
 from mgcaffe.prototxt import LayerParameter, NetParameter, NetSource, fill_blob, net_source
 from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs, value_names
-from mgcaffe.tools.convert.proof import Difference, compare
+from mgcaffe.tools.convert.proof import Difference, compare, not_finite
 from mgcaffe.tools.surgery.edit import Edit, with_layers, without_blobs
 from mgcaffe.tools.surgery.wiring import State, Wiring, active, is_source, only_watches
 
@@ -147,7 +147,7 @@ def differences(first: Net, edit: Edit, shapes: Shapes, state: State) -> tuple[l
             raise DataError(f"the edited net has inputs that the first one lacks: {', '.join(lacking)}")
         values = sides[0].run(inputs)
         found = compare(values, sides[1].run({name: inputs[name] for name in sides[1].inputs}), names)
-        return found, [name for name in names if name in values and not np.isfinite(values[name]).all()]
+        return found, not_finite(values, names)
     finally:
         second.close()
 

@@ -70,6 +70,16 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir() if path.name not in ("net.prototxt", "net.caffemodel"))
 
 
+def test_values_that_are_not_finite_on_both_sides_are_named(folder):
+    log = 'layer { name: "log" type: "Log" bottom: "ip" top: "log" }'
+    (folder / "log.prototxt").write_text(NET + log)
+    result = convert(["log.prototxt", "net.caffemodel"], "out.onnx")
+    assert result.holds and result.notes[-1] == "values that are not finite, which proves little: log"
+    compared = compare_models(["log.prototxt", "net.caffemodel"], ["out.onnx"])
+    assert compared.notes == result.notes[-1:]
+    assert not any("finite" in note for note in convert(["net.prototxt", "net.caffemodel"], "fine.onnx").notes)
+
+
 def test_a_net_becomes_an_onnx_file_that_is_proven(folder):
     result = mgcaffe.convert(["net.prototxt", "net.caffemodel"], "out.onnx")
     assert result.holds and names(folder) == ["out.onnx"]
