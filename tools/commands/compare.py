@@ -31,7 +31,7 @@ def parser() -> FlagParser:
 def run(flags: Flags, session: Session) -> int:
     """Compare; print the table."""
     session.refuse_ranks("compare")
-    from mgcaffe.tools.convert.conversion import compare_models
+    from mgcaffe.tools.convert.comparison import compare_models
     from mgcaffe.tools.convert.format_tables import split_models
     from mgcaffe.tools.convert.proof import TOLERANCE, document, write_json
 

@@ -1,4 +1,4 @@
-"""Converts a model and proves it, and compares two models: what `engine convert` and `engine compare` do."""
+"""Converts a model and proves it: what `engine convert` does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgcaffe.engine.net import Net
-from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
 from mgcaffe.prototxt.whole_files import flush_folder
 from mgcaffe.tools.convert.allowances import check_allowances
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
@@ -24,11 +24,9 @@ from mgcaffe.tools.convert.formats import CAFFE, Opened, Options, Writer
 from mgcaffe.tools.convert.proof import (
     TOLERANCE,
     Difference,
-    Side,
     compare,
     document,
     not_finite,
-    seeded_inputs,
     table,
     unproven,
 )
@@ -135,59 +133,6 @@ def convert(
     return result
 
 
-def compare_models(
-    first: Sequence[str],
-    second: Sequence[str],
-    *,
-    input_shapes: Sequence[tuple[str, tuple[int, ...]]] = (),
-    tolerance: float = TOLERANCE,
-    seed: int = 0,
-    strict: bool = False,
-) -> Result:
-    """Compare two models, each given by its files, on the same inputs.
-
-    Values are compared by name, inputs by name or else in their order; where no names agree, the outputs are compared
-    in their order.
-    """
-    options = Options(tuple(input_shapes), seed, strict=strict)
-    models = [open_model(words, options) for words in (first, second)]
-    alone = [model.words[0] for model in models if model.weights_alone]
-    if len(alone) == 1:
-        raise UsageError(
-            f"{alone[0]} holds weights alone, and the other is a model that runs",
-            hint=f"give their net: NET.prototxt {alone[0]}",
-        )
-    if alone:
-        return Result((), tuple(compare_arrays(*map(weights_side, models))), tolerance)
-    sides = [model.side() for model in models]
-    nets = [model.net for model in models if isinstance(model, CaffeFiles)]
-    owner = next((number for number, model in enumerate(models) if isinstance(model, CaffeFiles)), 0)
-    inputs = fitting_inputs(nets[0], seed) if nets else seeded_inputs(sides[0].inputs, seed)
-    other = sides[1 - owner]
-    paired = _paired_inputs(sides[owner], other)
-    values = [sides[owner].run(inputs), other.run({paired[name]: value for name, value in inputs.items()})]
-    ours, theirs = values if owner == 0 else reversed(values)
-    names = {name: name for name in ours if name in theirs} or _paired_outputs(*sides)
-    return Result((), tuple(compare(ours, theirs, names)), tolerance, _note_not_finite(ours, names))
-
-
-def _paired_inputs(one: Side, other: Side) -> dict[str, str]:
-    if set(one.inputs) == set(other.inputs):
-        return {name: name for name in one.inputs}
-    if len(one.inputs) != len(other.inputs):
-        raise DataError(f"one model has the inputs {', '.join(one.inputs)}, the other {', '.join(other.inputs)}")
-    return dict(zip(one.inputs, other.inputs, strict=True))
-
-
-def _paired_outputs(one: Side, other: Side) -> dict[str, str]:
-    if len(one.outputs) != len(other.outputs):
-        raise DataError(
-            f"no value has one name in both models, and their outputs are {', '.join(one.outputs)} and"
-            f" {', '.join(other.outputs)}"
-        )
-    return dict(zip(one.outputs, other.outputs, strict=True))
-
-
 def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result) -> Result:
     """Run both sides and compare them; the source's net is dropped before the other side needs memory."""
     options = opened.options
@@ -212,7 +157,7 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     gc.collect()  # a net's parts point at each other
     theirs = writer.side(paths, options).run(inputs)
     found = compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
-    notes = (*result.notes, *notes, *_note_not_finite(theirs, [each.name for each in found]))
+    notes = (*result.notes, *notes, *note_not_finite(theirs, [each.name for each in found]))
     result = replace(result, differences=tuple(found), notes=notes)
     del ours, theirs
     gc.collect()
@@ -224,7 +169,7 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
         return replace(result, notes=(*result.notes, f"{_NOT_TRAINED}: {error}"))
 
 
-def _note_not_finite(values: Mapping[str, np.ndarray], names: Iterable[str]) -> tuple[str, ...]:
+def note_not_finite(values: Mapping[str, np.ndarray], names: Iterable[str]) -> tuple[str, ...]:
     """Return a note where values that were compared are not finite."""
     found = not_finite(values, names)
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""

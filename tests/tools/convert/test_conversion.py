@@ -15,7 +15,8 @@ from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.errors import DataError, UsageError
 from mgcaffe.prototxt import read_net, write_binary
 from mgcaffe.tools.convert import conversion
-from mgcaffe.tools.convert.conversion import compare_models, convert
+from mgcaffe.tools.convert.comparison import compare_models
+from mgcaffe.tools.convert.conversion import convert
 from mgcaffe.tools.convert.format_tables import open_model, split_models
 from mgcaffe.tools.convert.formats import Options
 from mgcaffe.tools.convert.model import read_model

@@ -8,7 +8,7 @@ import torch
 
 import mgcaffe
 from mgcaffe.prototxt import read_net
-from mgcaffe.tools.convert.conversion import compare_models
+from mgcaffe.tools.convert.comparison import compare_models
 from mgcaffe.tools.main import main
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,8 @@ from mgcaffe.engine.net import Net
 from mgcaffe.errors import DataError, EngineError, NetError, UsageError
 from mgcaffe.prototxt import NetParameter, blob_array, fill_blob, parse_text, read_net, write_binary
 from mgcaffe.tools.convert import array_files
-from mgcaffe.tools.convert.conversion import compare_models, convert
+from mgcaffe.tools.convert.comparison import compare_models
+from mgcaffe.tools.convert.conversion import convert
 from mgcaffe.tools.convert.format_tables import split_models
 from mgcaffe.tools.convert.weights_files import read_saved
 

@@ -13,7 +13,8 @@ import torch
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EngineError, NetError, UsageError
 from mgcaffe.prototxt import read_net, write_binary
-from mgcaffe.tools.convert.conversion import compare_models, convert
+from mgcaffe.tools.convert.comparison import compare_models
+from mgcaffe.tools.convert.conversion import convert
 from mgcaffe.tools.convert.model import read_model
 from mgcaffe.tools.main import main
 from tests.support.netkit import inputs
