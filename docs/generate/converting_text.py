@@ -73,6 +73,7 @@ before.
 - `engine compare` matches values by name and inputs by name, or else in their order; where no name is in both models,
   the outputs are compared in their order. Values that two nets agree on by accident, such as zeros, prove nothing:
   give weights.
+- Values that are not finite on both sides count as equal, which proves little: a note names them.
 
 ### The training step
 
