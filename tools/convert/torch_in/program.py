@@ -62,7 +62,7 @@ def export_module(module: Any, input_shape: Sequence[int], name: str) -> Exporte
     try:
         with torch.no_grad(), quiet():
             return torch.export.export(module, (example,), strict=False)
-    except Exception as error:  # torch.export has no root of its errors, and the module's own code runs
+    except (Exception, SystemExit) as error:  # torch.export has no root of its errors, and the module's own code runs
         message = f"torch.export refuses {name}: {_first_lines(error)}"
         raise NetError(message, location=_users_line(error)) from None
 
@@ -157,7 +157,7 @@ def _guarded(spec: str, call: Callable[[], Any]) -> Any:
         raise
     except ModuleNotFoundError as error:
         raise UsageError(f"{spec}: {error}", location=_users_line(error)) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(f"{spec} fails: {_first_lines(error)}", location=_users_line(error)) from None
 
 

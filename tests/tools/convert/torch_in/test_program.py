@@ -30,6 +30,13 @@ def nothing():
     return 3
 
 number = 3
+
+def leaves():
+    raise SystemExit(0)
+
+class Leaving(nn.Module):
+    def forward(self, x):
+        raise SystemExit(0)
 """
 
 
@@ -38,6 +45,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "nets.py").write_text(CODE)
     (tmp_path / "helper.py").write_text("WIDTH = 4\n")
     (tmp_path / "broken.py").write_text("def make(:\n")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit()\n")
     (tmp_path / "lost.py").write_text("import no_such_package\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -73,6 +81,9 @@ def test_an_exported_program(folder):
         ("nets.py:nothing", UsageError, r"nets.py:nothing returns int, which is no nn.Module"),
         ("nets.py:number", UsageError, r"nets.py:number is no nn.Module, and cannot be called"),
         ("nets.py:fails", DataError, r"nets.py:16:1: nets.py:fails fails: ValueError: no such weights"),
+        ("nets.py:leaves", DataError, r"nets.py:24:1: nets.py:leaves fails: SystemExit: 0"),
+        ("leaves.py:make", DataError, r"leaves.py:2:1: leaves.py:make fails: SystemExit"),
+        ("nets.py:Leaving", NetError, r"nets.py:28:1: torch.export refuses nets.py:Leaving: SystemExit: 0"),
         ("broken.py:make", DataError, r"broken.py:1:10: broken.py:make fails: SyntaxError"),
         ("lost.py:make", UsageError, r"lost.py:1:1: lost.py:make: No module named 'no_such_package'"),
         ("no_such_package:make", UsageError, r"No module named 'no_such_package'"),
