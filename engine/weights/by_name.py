@@ -7,8 +7,9 @@ second to the second; Caffe copies them all to the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.types import Shape
-from mgcaffe.errors import NetError
+from mgcaffe.errors import NetError, PrototxtError
 from mgcaffe.prototxt import BlobProto, NetParameter, blob_array, blob_shape, fill_blob, has_field
 from mgcaffe.prototxt.blobs import check_count
 from mgcaffe.prototxt.stored import StoredValues
@@ -97,27 +98,49 @@ class CopyReport:
 
 def copy_message(layers: Sequence[Layer], net: NetParameter, source: str) -> CopyReport:
     """Copy the blobs of a NetParameter message to the layers of the same names, as `copy_saved` does."""
-    return copy_saved(layers, saved_layers(net), source)
+    return copy_saved(layers, saved_layers(net, source=source), source)
 
 
-def saved_layers(net: NetParameter, stored: Mapping[tuple[int, int], StoredValues] | None = None) -> list[SavedLayer]:
+def saved_layers(
+    net: NetParameter, stored: Mapping[tuple[int, int], StoredValues] | None = None, source: str = ""
+) -> list[SavedLayer]:
     """Return the layers of a NetParameter message with their blobs, of which nothing is copied yet.
 
     Args:
         net: the message.
         stored: values that are not in the message but in a file, by the numbers of layer and blob.
+        source: the file, for errors.
 
     Raises:
         PrototxtError: as for `blob_shape`; or there are more or fewer of these values than the shape says.
     """
     elsewhere = stored or {}
-    return [
-        SavedLayer(
-            layer.name,
-            {index: _saved_blob(blob, elsewhere.get((number, index))) for index, blob in enumerate(layer.blobs)},
-        )
-        for number, layer in enumerate(net.layer)
-    ]
+    found = []
+    for number, layer in enumerate(net.layer):
+        blobs = {}
+        for index, message in enumerate(layer.blobs):
+            what = f"{source}{': ' if source else ''}layer '{layer.name}', blob {index}"
+            with _naming(what):
+                blob = _saved_blob(message, elsewhere.get((number, index)))
+            blobs[index] = replace(blob, load=partial(_load, blob.load, what))
+        found.append(SavedLayer(layer.name, blobs))
+    return found
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Say in an error without a place what is wrong."""
+    try:
+        yield
+    except PrototxtError as error:
+        if error.location is not None:
+            raise
+        raise PrototxtError(f"{what}: {error.message}") from None
+
+
+def _load(load: Callable[[], NDArray[Any]], what: str) -> NDArray[Any]:
+    with _naming(what):
+        return load()
 
 
 def layers_as_saved(layers: Sequence[Layer]) -> list[SavedLayer]:

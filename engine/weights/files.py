@@ -21,7 +21,7 @@ def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
     if hdf5.is_hdf5(path):
         return hdf5.copy_file(layers, path)
     stored = read_stored_net(path)
-    return copy_saved(layers, saved_layers(stored.param, stored.values), str(path))
+    return copy_saved(layers, saved_layers(stored.param, stored.values, str(path)), str(path))
 
 
 def read_weights(path: str | Path) -> NetParameter:

@@ -116,7 +116,7 @@ def read_saved(path: Path) -> list[SavedLayer]:
     stored = None if hdf5.is_hdf5(path) else read_stored_net(path)
     message = hdf5.read_message(path) if stored is None else stored.param
     values = {} if stored is None else stored.values
-    for number, entry in enumerate(by_name.saved_layers(message, values)):
+    for number, entry in enumerate(by_name.saved_layers(message, values, str(path))):
         fields = message.layer[number].blobs
         blobs = {n: blob for n, blob in entry.blobs.items() if fields[n].ListFields() or (number, n) in values}
         if blobs:

@@ -8,7 +8,7 @@ import torch
 
 from mgcaffe.engine.weights.by_name import SavedBlob
 from mgcaffe.errors import NetError, PrototxtError
-from mgcaffe.prototxt import NetParameter, blob_array
+from mgcaffe.prototxt import NetParameter, blob_array, write_binary
 from tests.support.netkit import inputs, make_net
 
 NET = (
@@ -95,6 +95,21 @@ def test_values_that_are_cut_short_leave_the_net_as_it_was():
     with pytest.raises(PrototxtError, match="holds 4 values in 'data' instead of 5"):
         net.copy_trained_layers(proto)
     assert torch.equal(net.arena.data, kept)
+
+
+@pytest.mark.parametrize("rows", [5, 5000])
+def test_blobs_that_are_cut_short_are_named_with_file_layer_and_number(tmp_path, rows):
+    text = inputs(data=(1, 100)) + (
+        'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"'
+        " inner_product_param { num_output: %d bias_term: false } }"
+    )
+    proto = make_net(text % (rows - 1)).to_proto()
+    proto.layer[-1].blobs[0].shape.dim[0] = rows
+    path = tmp_path / "cut.caffemodel"
+    write_binary(proto, path)
+    said = rf"cut.caffemodel: layer 'ip', blob 0: a blob of shape {rows}x100 holds {rows - 1}00 values"
+    with pytest.raises(PrototxtError, match=said):
+        make_net(text % rows).copy_trained_layers(path)
 
 
 def test_another_number_of_blobs_is_refused():
