@@ -168,7 +168,7 @@ def _saved_blob(blob: BlobProto, stored: StoredValues | None) -> SavedBlob:
     if stored is None:
         return SavedBlob(shape, partial(blob_array, blob), is_legacy)
     check_count(shape, stored.count)
-    return SavedBlob(shape, stored.load, is_legacy, stored.chunks)
+    return SavedBlob(shape, lambda: stored.load().reshape(shape), is_legacy, stored.chunks)
 
 
 def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str) -> CopyReport:

@@ -74,6 +74,16 @@ def test_weights_go_from_each_kind_to_each_other_and_stay_the_same(folder):
     assert compare_models(["w.caffemodel"], [last]).differences[0].largest_absolute == 0
 
 
+def test_large_weights_keep_their_shape(folder):
+    net = Net(parse_text(NET.replace("num_output: 4", "num_output: 600"), NetParameter), seed=1)
+    write_binary(net.to_proto(), "large.caffemodel")  # over 1 MiB its values are left in the file until they are read
+    for kind in KINDS:
+        convert("large.caffemodel", f"copy.{kind}")
+        found = arrays(folder / f"copy.{kind}")
+        assert found["one/0"].shape == (600, 600), kind
+        np.testing.assert_array_equal(found["one/0"], net.parameters[2].data.numpy())
+
+
 def test_with_a_net_the_weights_are_checked_against_it_and_shared_ones_are_there_once(folder):
     for kind in KINDS[:2]:
         result = convert(["net.prototxt", "w.caffemodel"], f"new.{kind}")
