@@ -26,10 +26,7 @@ class TorchModule(Opened):
         """The exported program."""
         if len(self.words) > 1:
             raise UsageError(f"{self.words[0]} has its weights inside; '{self.words[1]}' does not belong to it")
-        shapes = self.options.input_shapes
-        if len(shapes) > 1:
-            raise UsageError(f"{self.words[0]}: {len(shapes)} shapes are given for the one input of a module")
-        return load_program(self.words[0], shapes[0][1] if shapes else None)
+        return load_program(self.words[0], dict(self.options.input_shapes))
 
     def model(self) -> TorchModel:
         """Return the net that the module becomes."""

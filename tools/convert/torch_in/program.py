@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -20,17 +21,24 @@ from torch.export import ExportedProgram
 from mgcaffe.errors import DataError, Location, NetError, UsageError, describe_exception
 
 _TORCH = Path(torch.__file__).parent
+_PYTHON = Path(inspect.__file__).parent
+
+Shape = Sequence[int]
+Shapes = Shape | Mapping[str, Shape]
+"""The shape of the first input, or shapes of inputs by name; the name '' means the first input."""
+
+_NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def load_program(
-    spec: str, input_shape: Sequence[int] | None = None, *, extra_files: dict[str, Any] | None = None
+    spec: str, input_shape: Shapes | None = None, *, extra_files: dict[str, Any] | None = None
 ) -> ExportedProgram:
     """Return the program that a user names.
 
     Args:
         spec: a `.pt2` file of torch.export.save, or `FILE.py:NAME` or `package.module:NAME`, where NAME is an nn.Module
             or is called without arguments and returns one. What the file or package does when it is loaded is done.
-        input_shape: of the module's input, batch size included; a `.pt2` has its own.
+        input_shape: of the module's input, or of its inputs by name, batch size included; a `.pt2` has its own.
         extra_files: filled with what a `.pt2` holds under these names besides.
 
     Raises:
@@ -41,27 +49,28 @@ def load_program(
     if spec.lower().endswith(".pt2"):
         return _of_shape(_read_program(Path(spec), extra_files), input_shape, spec)
     module = _call(spec, *_named(spec))
-    if input_shape is None:
+    if not input_shape:
         raise UsageError(f"{spec}: the shape of the input is not known", hint="give it: --input_shape 1,3,224,224")
     return export_module(module, input_shape, spec)
 
 
-def export_module(module: Any, input_shape: Sequence[int], name: str) -> ExportedProgram:
+def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgram:
     """Return a module's program in evaluation mode; the module itself is left in that mode.
 
     Args:
         module: an nn.Module.
-        input_shape: of its one input, batch size included.
+        input_shape: of its one input, or of its inputs by name, batch size included.
         name: what to call it in messages.
 
     Raises:
+        UsageError: `forward` has no such input, or one more that has no shape.
         NetError: torch.export refuses the module, with the line of the user's Python where it does so.
     """
-    example = torch.zeros(tuple(input_shape), dtype=_dtype(module))
+    in_order, by_name = _examples(module, input_shape, name)
     module.eval()
     try:
         with torch.no_grad(), quiet():
-            return torch.export.export(module, (example,), strict=False)
+            return torch.export.export(module, in_order, by_name, strict=False)
     except (Exception, SystemExit) as error:  # torch.export has no root of its errors, and the module's own code runs
         message = f"torch.export refuses {name}: {_first_lines(error)}"
         raise NetError(message, location=_users_line(error)) from None
@@ -80,6 +89,31 @@ def quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
+def _examples(module: Any, input_shape: Shapes, name: str) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+    """Return inputs of these shapes: in order, and, behind one that is left out, by name."""
+    dtype = _dtype(module)
+    shapes = dict(input_shape) if isinstance(input_shape, Mapping) else {"": input_shape}
+    given = {key: torch.zeros(tuple(shape), dtype=dtype) for key, shape in shapes.items()}
+    parameters = [each for each in inspect.signature(module.forward).parameters.values() if each.kind in _NAMED]
+    if not parameters:
+        return tuple(given.values()), {}
+    names = [each.name for each in parameters]
+    if len(given) == 1 and "data" not in names:  # what the one input of a net is called
+        given = {"" if key == "data" else key: value for key, value in given.items()}
+    given = {key or names[0]: value for key, value in given.items()}
+    unknown = [key for key in given if key not in names]
+    if unknown:
+        raise UsageError(f"{name} has no input '{unknown[0]}'", hint=f"its forward takes {', '.join(names)}")
+    missing = [each.name for each in parameters if each.default is each.empty and each.name not in given]
+    if missing:
+        raise UsageError(
+            f"{name}: the shape of the input '{missing[0]}' is not known",
+            hint=f"give it: --input_shape {missing[0]}=1,3,224,224",
+        )
+    count = next((number for number, key in enumerate(names) if key not in given), len(names))
+    return tuple(given[key] for key in names[:count]), {key: given[key] for key in names[count:] if key in given}
+
+
 def _dtype(module: Any) -> torch.dtype:
     kinds = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
     return kinds.pop() if len(kinds) == 1 else torch.float32
@@ -95,16 +129,21 @@ def _read_program(path: Path, extra_files: dict[str, Any] | None = None) -> Expo
         raise DataError(f"{path} is no program that this PyTorch can read: {_first_lines(error)}") from None
 
 
-def _of_shape(program: ExportedProgram, input_shape: Sequence[int] | None, spec: str) -> ExportedProgram:
-    """Return the program if its first input has that shape, where one is given."""
-    first = program.graph_signature.user_inputs[:1]
-    value = next((node.meta["val"] for node in program.graph.nodes if node.name in first), None)
-    shape = tuple(getattr(value, "shape", ()))
-    if input_shape is not None and tuple(input_shape) != shape:
-        raise UsageError(
-            f"{spec} was exported for inputs of shape {shape}, not {tuple(input_shape)}",
-            hint="leave --input_shape away, or export the module again",
-        )
+def _of_shape(program: ExportedProgram, input_shape: Shapes | None, spec: str) -> ExportedProgram:
+    """Return the program if its inputs have those shapes, where some are given."""
+    names = program.graph_signature.user_inputs
+    found = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
+    given = dict(input_shape) if isinstance(input_shape, Mapping) else {"": input_shape} if input_shape else {}
+    for key, shape in given.items():
+        name = names[0] if key == "" or (key == "data" and len(names) == 1) else key
+        if name not in found:
+            raise UsageError(f"{spec} has no input '{key}'", hint=f"it has {', '.join(map(str, names))}")
+        exported = tuple(getattr(found[name], "shape", ()))
+        if tuple(shape) != exported:
+            raise UsageError(
+                f"{spec} was exported for inputs of shape {exported}, not {tuple(shape)}",
+                hint="leave --input_shape away, or export the module again",
+            )
     return program
 
 
@@ -125,10 +164,26 @@ def _call(spec: str, place: str, name: str) -> Any:
     if not isinstance(found, torch.nn.Module):
         if not callable(found):
             raise UsageError(f"{spec} is no nn.Module, and cannot be called")
+        _refuse_arguments(spec, found)
         found = _guarded(spec, found)
     if not isinstance(found, torch.nn.Module):
         raise UsageError(f"{spec} returns {type(found).__name__}, which is no nn.Module")
     return found
+
+
+def _refuse_arguments(spec: str, function: Callable[..., Any]) -> None:
+    """Refuse what cannot be called without arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # not every callable has a signature
+        return
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
+    if needed:
+        raise UsageError(
+            f"{spec} is called without arguments, and needs {', '.join(needed)}",
+            hint="name a function without any that returns the module",
+        )
 
 
 def _load(place: str) -> ModuleType:
@@ -162,13 +217,14 @@ def _guarded(spec: str, call: Callable[[], Any]) -> Any:
 
 
 def _users_line(error: BaseException) -> Location | None:
-    """Return the innermost line of code that is neither PyTorch's, Python's nor ours."""
+    """Return the innermost line of code that is neither PyTorch's, Python's nor ours; None where there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return Location(error.filename, error.lineno or 1, error.offset or 1)
-    ours = Path(__file__).parents[2]
+    ours = Path(__file__).resolve().parents[1]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
-        foreign = path.is_relative_to(_TORCH) or path.is_relative_to(ours / "tools") or "importlib" in frame.filename
+        own = path.resolve().is_relative_to(ours)
+        foreign = own or path.is_relative_to(_TORCH) or path.parent == _PYTHON or "importlib" in frame.filename
         if not foreign and path.is_file():
             return Location(frame.filename, frame.lineno or 1, 1)
     return None

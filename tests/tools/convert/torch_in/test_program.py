@@ -37,6 +37,12 @@ def leaves():
 class Leaving(nn.Module):
     def forward(self, x):
         raise SystemExit(0)
+class Pair(nn.Module):
+    def forward(self, left, right, scale=None):
+        return left + right.relu()
+
+def sized(width):
+    return nn.Linear(width, 3)
 """
 
 
@@ -87,6 +93,9 @@ def test_an_exported_program(folder):
         ("broken.py:make", DataError, r"broken.py:1:10: broken.py:make fails: SyntaxError"),
         ("lost.py:make", UsageError, r"lost.py:1:1: lost.py:make: No module named 'no_such_package'"),
         ("no_such_package:make", UsageError, r"No module named 'no_such_package'"),
+        ("no_such_package:make", UsageError, r"^no_such_package:make: No module"),
+        ("nets.py:sized", UsageError, r"^nets.py:sized is called without arguments, and needs width\n"),
+        ("nets.py:Pair", UsageError, r"the shape of the input 'right' is not known\n.*--input_shape right="),
         ("nets.py:Net", NetError, r"nets.py:10:1: torch.export refuses nets.py:Net: .*reduction dim"),
     ],
 )
@@ -100,6 +109,21 @@ def test_mistakes(folder, spec, error, message):
 def test_a_missing_shape(folder):
     with pytest.raises(UsageError, match=r"the shape of the input is not known\n.*--input_shape"):
         load_program("nets.py:make")
+
+
+def test_several_inputs_have_shapes_by_name(folder):
+    shapes = {"right": (2, 4), "left": (2, 4)}
+    model = read_module("nets.py:Pair", shapes)
+    assert [layer.top[0] for layer in model.source.param.layer[:2]] == ["left", "right"]
+    with pytest.raises(UsageError, match=r"nets.py:Pair has no input 'middle'\n.*left, right"):
+        load_program("nets.py:Pair", {**shapes, "middle": (2, 4)})
+    torch.export.save(load_program("nets.py:Pair", shapes), "pair.pt2")
+    assert load_program("pair.pt2", shapes) is not None
+    with pytest.raises(UsageError, match=r"was exported for inputs of shape \(2, 4\), not \(3, 4\)"):
+        load_program("pair.pt2", {"right": (3, 4)})
+    with pytest.raises(UsageError, match=r"nets.py:module has no input 'image'"):
+        load_program("nets.py:module", {"image": (2, 4)})
+    assert load_program("nets.py:module", {"data": (2, 4)}) is not None
 
 
 def test_names_of_modules_are_told_from_files(folder):
