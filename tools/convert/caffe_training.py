@@ -104,7 +104,7 @@ def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
 
     Raises:
         CannotTrain: there is none, or no parameter is trained, or BatchNorm has so few values to normalize by that
-            rounding decides.
+            rounding decides, or a state is read that Caffe does not differentiate.
     """
     if not any(parameter.lr_mult and not parameter.measured for parameter in net.parameters):
         raise CannotTrain("no parameter is trained")
@@ -119,7 +119,8 @@ def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
                 f" {_LEAST_NORMALIZED} (--input_shape) allows it"
             )
     makers = {blob.name: node for node in net.nodes for blob in node.tops}
-    for output in outputs:
+    states = _exposed_states(net)
+    for output in (each for each in outputs if each not in states):
         # Behind probabilities near 0 and 1 gradients are rounding alone, so the loss is of what a Softmax reads.
         maker = makers.get(output)
         name = maker.layer.bottom_names[0] if maker is not None and maker.layer.type == "Softmax" else output
@@ -127,3 +128,17 @@ def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
         if len(shape) > 1 and shape[1] > 1:
             return name, shape
     raise CannotTrain("no output has a score for each of several classes (N x C ...)")
+
+
+def _exposed_states(net: Net) -> set[str]:
+    """Return the final states of recurrent layers that are outputs: no gradient flows through these, as in Caffe.
+
+    Raises:
+        CannotTrain: another layer reads one.
+    """
+    exposing = [node for node in net.nodes if node.layer.param.recurrent_param.expose_hidden]
+    states = {blob.name: node.layer.name for node in exposing for blob in node.tops[1:]}
+    read = next((name for node in net.nodes for name in node.layer.bottom_names if name in states), None)
+    if read is not None:
+        raise CannotTrain(f"no gradient flows through '{read}', the state of layer '{states[read]}', as in Caffe")
+    return set(states)

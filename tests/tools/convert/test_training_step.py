@@ -209,3 +209,24 @@ def test_a_net_that_becomes_a_module_has_its_training_step(folder):
     }
     result = convert(["net.prototxt", "net.caffemodel"], "out.pt2")
     assert result.holds and result.training is None and not result.notes
+
+
+def test_states_that_caffe_does_not_differentiate_take_no_part(tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    inputs = {"x": (5, 3, 6), "cont": (5, 3), "h0": (1, 3, 4), "c0": (1, 3, 4)}
+    text = "".join(
+        f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{'
+        f" {' '.join(f'dim: {size}' for size in shape)} }} }} }}\n"
+        for name, shape in inputs.items()
+    )
+    text += """layer { name: "l" type: "LSTM" bottom: "x" bottom: "cont" bottom: "h0" bottom: "c0" top: "y" top: "hT"
+      top: "cT" recurrent_param { num_output: 4 expose_hidden: true weight_filler { type: "gaussian" std: 0.4 } } }"""
+    (tmp_path / "net.prototxt").write_text(text)
+    result = convert("net.prototxt", "net.py")
+    assert result.holds and result.training is not None and len(result.training.gradients) == 3
+    reads = 'layer { name: "tanh" type: "TanH" bottom: "hT" top: "tanh" }\n'
+    (tmp_path / "net.prototxt").write_text(text + reads)
+    result = convert("net.prototxt", "net.py")
+    assert result.holds and result.training is None
+    assert "no gradient flows through 'hT', the state of layer 'l', as in Caffe" in str(result)
