@@ -19,7 +19,7 @@ from mgcaffe.tools.convert.allowances import check_allowances
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
 from mgcaffe.tools.convert.caffe_training import scores_of
-from mgcaffe.tools.convert.format_tables import open_model, split_models, writer_of
+from mgcaffe.tools.convert.format_tables import names_weights, open_model, reader_of, split_models, writer_of
 from mgcaffe.tools.convert.formats import CAFFE, Opened, Options, Writer
 from mgcaffe.tools.convert.proof import (
     TOLERANCE,
@@ -120,6 +120,7 @@ def convert(
         tolerance = 0.0
     finals = tuple(writer.files(path))
     _refuse_overwriting(words, finals)
+    _keep_weights(words, path)
     notes = _notes(opened, writer)
     with _built_aside(finals) as building:
         writer.write(opened, building, options)
@@ -235,6 +236,16 @@ def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:
     for path in finals:
         if path.resolve() in read:
             raise UsageError(f"{path} would be written, but it is what is read", hint="give the output another name")
+
+
+def _keep_weights(words: Sequence[str], target: Path) -> None:
+    """Refuse to replace weights by those of fillers, as where a user forgets the last of net, weights and target."""
+    is_net_alone = len(words) == 1 and reader_of(words).name == CAFFE
+    if is_net_alone and names_weights(target.name) and target.exists():
+        raise UsageError(
+            f"{target} is there already, and {words[0]} alone has no weights but those of fillers",
+            hint=f"to convert both, name the file to write behind them: engine convert {words[0]} {target} OUT",
+        )
 
 
 @contextmanager

@@ -165,6 +165,7 @@ WRITERS: list[Writer] = [
     Writer(CAFFE, (".prototxt", *WEIGHTS_ENDINGS), _caffe_paths, _write_caffe, _run_caffe, _train_caffe),
     Writer("weights alone", ARRAY_ENDINGS, lambda path: (path,), _write_weights, _run_weights, weights_alone=True),
 ]
+_CHECKPOINTS = (".pt", ".pth", ".ckpt")
 _CAFFE_WEIGHTS = replace(WRITERS[-1], endings=WEIGHTS_ENDINGS)
 """What is written where there is no net."""
 
@@ -212,9 +213,27 @@ def _is_weights(word: str) -> bool:
 
 
 def open_model(words: Sequence[str], options: Options) -> Opened:
-    """Open a model of any format."""
-    reader = next(reader for reader in READERS if reader.matches(words))
-    return reader.open(words, options)
+    """Open a model of any format.
+
+    Raises:
+        UsageError: what is named is no model: a Python file as a whole, a checkpoint of PyTorch.
+    """
+    ending = ending_of(words[0], (".py", *_CHECKPOINTS))
+    if ending == ".py":
+        raise UsageError(
+            f"{words[0]} does not say which module of the file is meant", hint=f"write {words[0]}:FUNCTION"
+        )
+    if ending is not None:
+        raise UsageError(
+            f"{words[0]} is named as a checkpoint of PyTorch, which has weights but no model",
+            hint="name a function that makes the module and loads them, FILE.py:FUNCTION, or a .pt2 of torch.export",
+        )
+    return reader_of(words).open(words, options)
+
+
+def reader_of(words: Sequence[str]) -> Reader:
+    """Return the reader of a model."""
+    return next(reader for reader in READERS if reader.matches(words))
 
 
 def writer_of(path: str, *, weights_alone: bool = False) -> Writer:

@@ -177,6 +177,26 @@ def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
         convert("net.prototxt", "out.onnx", allow=["everything"])
 
 
+@pytest.mark.parametrize("target", ["net.caffemodel", "w.npz"])
+def test_weights_that_are_there_are_not_replaced_by_those_of_fillers(folder, target):
+    (folder / "w.npz").write_bytes(b"weights")
+    before = (folder / target).read_bytes()
+    (folder / "deploy.prototxt").write_text(NET)
+    with pytest.raises(UsageError, match=f"{target} is there already, .*\n.*name the file to write behind"):
+        convert("deploy.prototxt", target)
+    assert (folder / target).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("nets.py", "nets.py:FUNCTION"), ("resnet.pth", "FILE.py:FUNCTION"), ("sub/x.pt", "FILE.py:FUNCTION")],
+)
+def test_files_of_pytorch_that_are_no_models_are_named(folder, word, hint):
+    for command in (lambda: convert(word, "out.prototxt"), lambda: compare_models([word], ["net.prototxt"])):
+        with pytest.raises(UsageError, match=f"{word} .*\n.*{hint}"):
+            command()
+
+
 def test_an_onnx_model_becomes_a_net_again(folder):
     convert(["net.prototxt", "net.caffemodel"], "out.onnx")
     assert convert("out.onnx", "back.prototxt").holds
