@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -256,7 +256,8 @@ def _built_aside(finals: Sequence[Path]) -> Iterator[list[Path]]:
         yield building
     except BaseException:
         for path in building:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # the error that is on its way says more
+                path.unlink()
         raise
 
 

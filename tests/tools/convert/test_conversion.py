@@ -12,7 +12,7 @@ import pytest
 
 import mgcaffe
 from mgcaffe.engine.weights.caffemodel import save_caffemodel
-from mgcaffe.errors import DataError, UsageError
+from mgcaffe.errors import DataError, EngineError, UsageError
 from mgcaffe.prototxt import read_net, write_binary
 from mgcaffe.tools.convert import conversion
 from mgcaffe.tools.convert.comparison import compare_models
@@ -175,6 +175,13 @@ def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
         convert(["net.prototxt", "other.prototxt"], "out.onnx")
     with pytest.raises(UsageError, match="--allow=everything: there is nothing of this name"):
         convert("net.prototxt", "out.onnx", allow=["everything"])
+
+
+def test_a_folder_in_the_place_of_what_is_built_is_one_message(folder):
+    (folder / "out.unproven.onnx").mkdir()
+    with pytest.raises(EngineError, match=r"cannot write out\.unproven\.onnx") as caught:
+        convert("net.prototxt", "out.onnx")
+    assert caught.value.exit_code == 73
 
 
 @pytest.mark.parametrize("target", ["net.caffemodel", "w.npz"])

@@ -105,7 +105,7 @@ class _Import:
         """By blob, as it is called before layers work in place, the graph's value."""
 
     def run(self, file: str) -> TorchModel:
-        self._add_inputs()
+        self._add_inputs(file)
         self._compute_constants()
         self._find_idioms()
         self._refuse_unknown()
@@ -157,7 +157,7 @@ class _Import:
             f"the model needs these as well, which no layer computes: {rest}" if rest else None,
         )
 
-    def _add_inputs(self) -> None:
+    def _add_inputs(self, file: str) -> None:
         constants = constants_of(self.program)
         names = list(self.program.graph_signature.user_inputs)
         for node in self.nodes:
@@ -168,10 +168,10 @@ class _Import:
             elif node.name in names:
                 value = node.meta.get("val")
                 if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-                    raise NetError(f"input '{node.name}' is no tensor of floating-point numbers, as blobs are")
+                    raise NetError(f"{file}: input '{node.name}' is no tensor of floating-point numbers, as blobs are")
                 if any(not isinstance(size, int) for size in value.shape):
                     raise NetError(
-                        f"input '{node.name}' has a size that is not fixed",
+                        f"{file}: input '{node.name}' has a size that is not fixed",
                         hint="export without dynamic_shapes; Caffe's shapes can be changed after the conversion",
                     )
                 blob = self.made.add_input("data" if len(names) == 1 else node.name, shape_of(node))
