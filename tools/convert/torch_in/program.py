@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import io
 import logging
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,11 +79,11 @@ def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgra
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep back what torch.export warns of and logs: what matters of it is in its exceptions."""
+    """Keep back what torch.export warns of, logs and prints: what matters of it is in its exceptions."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -41,6 +41,10 @@ class Pair(nn.Module):
     def forward(self, left, right, scale=None):
         return left + right.relu()
 
+class Branch(nn.Module):
+    def forward(self, x):
+        return x.relu() if x.sum() > 0 else x
+
 def sized(width):
     return nn.Linear(width, 3)
 """
@@ -104,6 +108,12 @@ def test_mistakes(folder, spec, error, message):
     with pytest.raises(EngineError, match=message) as caught:
         load_program(spec, (2, 4))
     assert type(caught.value) is error
+
+
+def test_what_torch_export_prints_beside_its_error_is_kept_back(folder, capfd):
+    with pytest.raises(NetError, match=r"nets.py:\d+:1: torch.export refuses nets.py:Branch"):
+        load_program("nets.py:Branch", (2, 4))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_missing_shape(folder):
