@@ -15,9 +15,10 @@ from docs.generate import catalogue, catalogue_text
 from docs.generate import converting_text as text
 from mgcaffe.tools.convert.allowances import ALLOWANCES
 from mgcaffe.tools.convert.format_tables import READERS, WRITERS
+from mgcaffe.tools.convert.layer_writer import WITHOUT
 from mgcaffe.tools.convert.onnx_out.emitter import Operator
 from mgcaffe.tools.convert.onnx_out.graph import OPSET
-from mgcaffe.tools.convert.onnx_out.operators import OPERATORS, WITHOUT
+from mgcaffe.tools.convert.onnx_out.operators import OPERATORS
 from mgcaffe.tools.convert.torch_out import operators as torch_out
 from mgcaffe.tools.convert.torch_out.emitter import Operator as TorchOperator
 
@@ -56,7 +57,7 @@ def render() -> str:
     lines += [*_families(OPERATORS), text.WITHOUT.strip(), "", *_reasons(WITHOUT), ""]
     lines += [text.FROM_ONNX.strip(), ""]
     lines += [text.TO_PYTORCH.strip(), "", *_families(torch_out.OPERATORS, "to PyTorch")]
-    lines += [text.WITHOUT_PYTORCH.strip(), "", *_reasons(torch_out.WITHOUT)]
+    lines += [text.WITHOUT_PYTORCH.strip(), "", *_reasons(WITHOUT)]
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,8 @@ pytest.importorskip("onnx")
 from docs.generate import converting
 from mgcaffe.engine import registry
 from mgcaffe.tools.convert.allowances import ALLOWANCES
-from mgcaffe.tools.convert.onnx_out.operators import INPUT, OPERATORS
+from mgcaffe.tools.convert.layer_writer import INPUT
+from mgcaffe.tools.convert.onnx_out.operators import OPERATORS
 from mgcaffe.tools.convert.torch_out import operators as torch_out
 from tests.support.layer_cases import CASES, MODULE_CASES
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from mgcaffe.engine.graph.node import Node
-from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.types import Shape
+from mgcaffe.tools.convert.layer_writer import LayerWriter
 from mgcaffe.tools.convert.onnx_out.graph import FLOAT, INT64, Graph
 
 Write = Callable[["Emitter", Any], Sequence[str]]
@@ -38,7 +38,7 @@ class Operator:
     any_batch: bool = False
 
 
-class Emitter:
+class Emitter(LayerWriter):
     """Adds the nodes of one layer to the graph.
 
     Attributes:
@@ -57,6 +57,8 @@ class Emitter:
         varies: see the attributes.
     """
 
+    target = "ONNX"
+
     def __init__(
         self,
         graph: Graph,
@@ -67,14 +69,13 @@ class Emitter:
         *,
         varies: bool = False,
     ) -> None:
-        self.layer: Layer = node.layer
+        super().__init__(node.layer, allow)
         self.bottoms = list(bottoms)
         self.bottom_shapes = [tuple(shape) for shape in node.shapes]
         self.top_shapes = [tuple(blob.shape) for blob in node.tops]
         self.top_count = len(node.tops)
         self._graph = graph
         self._weights = weights
-        self._allow = allow
         self.varies = varies
         self._first_node = len(graph.nodes)
 
@@ -179,14 +180,6 @@ class Emitter:
 
     # -- what cannot be written --------------------------------------------------------------------------
 
-    def refuse(self, message: str, path: str | None = None, hint: str | None = None) -> NoReturn:
-        """Fail with the layer's name and place.
-
-        Raises:
-            NetError: always (exit code 65).
-        """
-        self.layer.fail(f"ONNX cannot express it: {message}", path, hint=hint)
-
     def refuse_varying(self) -> NoReturn:
         """Refuse what needs to know how many items there are.
 
@@ -194,15 +187,3 @@ class Emitter:
             NetError: always (exit code 65).
         """
         self.refuse("the number of items behind a Filter varies, but this layer's form here needs to know it")
-
-    def need_allowance(self, name: str, message: str, path: str | None, what_happens: str) -> None:
-        """Go on only where the user allows that something is written otherwise than it is.
-
-        Args:
-            name: what `--allow` calls it.
-            message: what cannot be expressed.
-            path: the field that says so.
-            what_happens: what is written instead, where it is allowed.
-        """
-        if name not in self._allow:
-            self.refuse(message, path, hint=f"--allow={name} writes it so that {what_happens}")

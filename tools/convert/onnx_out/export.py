@@ -9,9 +9,10 @@ from mgcaffe.engine.net import Net
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
 from mgcaffe.tools.convert.caffe_side import value_names
+from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT
 from mgcaffe.tools.convert.onnx_out.emitter import Emitter
 from mgcaffe.tools.convert.onnx_out.graph import Graph, value_info
-from mgcaffe.tools.convert.onnx_out.operators import INPUT, OPERATORS, WITHOUT
+from mgcaffe.tools.convert.onnx_out.operators import OPERATORS
 from mgcaffe.tools.convert.onnx_own import own_metadata
 
 

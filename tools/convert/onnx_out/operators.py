@@ -1,4 +1,4 @@
-"""The table of layer types that can be written as ONNX, and the reasons why others cannot."""
+"""The table of layer types that can be written as ONNX."""
 
 from __future__ import annotations
 
@@ -20,17 +20,3 @@ _FAMILIES = (activations, arithmetic, filters, losses, normalization, pooling, r
 
 OPERATORS: Mapping[str, Operator] = {entry.layer_type: entry for family in _FAMILIES for entry in family.OPERATORS}
 """By layer type."""
-
-_READS_RECORDS = "it reads records, where a converted model is fed: convert the deploy net"
-
-WITHOUT: Mapping[str, str] = {
-    **dict.fromkeys(("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "DummyData"), _READS_RECORDS),
-    "CriteoData": _READS_RECORDS,
-    **dict.fromkeys(("AUC", "NormalizedEntropy"), "it judges a whole test, where a model computes a batch"),
-    "HDF5Output": "it writes a file",
-    "Python": "what it computes is a program",
-}
-"""The types that have no equivalent, and why."""
-
-INPUT = "Input"
-"""The type whose tops are the inputs of the model."""

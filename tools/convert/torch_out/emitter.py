@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.types import Shape
+from mgcaffe.tools.convert.layer_writer import LayerWriter
 from mgcaffe.tools.convert.torch_out.module import Array, Module
 
 
@@ -69,7 +70,7 @@ class Blob:
     layer: Layer | None = None
 
 
-class Emitter:
+class Emitter(LayerWriter):
     """Writes one layer: attributes of the module, and the expressions of the tops.
 
     Attributes:
@@ -90,6 +91,8 @@ class Emitter:
         stateless, follower: see the attributes.
     """
 
+    target = "PyTorch"
+
     def __init__(
         self,
         module: Module,
@@ -101,7 +104,7 @@ class Emitter:
         stateless: bool = False,
         follower: Node | None = None,
     ) -> None:
-        self.layer: Layer = node.layer
+        super().__init__(node.layer, allow)
         self.bottoms = list(bottoms)
         self.bottom_shapes = [tuple(shape) for shape in node.shapes]
         self.top_shapes = [tuple(blob.shape) for blob in node.tops]
@@ -110,7 +113,6 @@ class Emitter:
         self.follower, self.took_follower = follower, False
         self._module = module
         self._placed = placed
-        self._allow = allow
 
     @property
     def x(self) -> str:
@@ -225,28 +227,6 @@ class Emitter:
     def need_import(self, name: str) -> None:
         """Have the file import a module of Python's."""
         self._module.imports.add(name)
-
-    # -- what cannot be written --------------------------------------------------------------------------
-
-    def refuse(self, message: str, path: str | None = None, hint: str | None = None) -> NoReturn:
-        """Fail with the layer's name and place.
-
-        Raises:
-            NetError: always (exit code 65).
-        """
-        self.layer.fail(f"PyTorch cannot express it: {message}", path, hint=hint)
-
-    def need_allowance(self, name: str, message: str, path: str | None, what_happens: str) -> None:
-        """Go on only where the user allows that something is written otherwise than it is.
-
-        Args:
-            name: what `--allow` calls it.
-            message: what cannot be expressed.
-            path: the field that says so.
-            what_happens: what is written instead, where it is allowed.
-        """
-        if name not in self._allow:
-            self.refuse(message, path, hint=f"--allow={name} writes it so that {what_happens}")
 
 
 def number(value: float) -> str:

@@ -9,11 +9,12 @@ from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import NetError
 from mgcaffe.tools.convert.caffe_side import value_names
+from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT
 from mgcaffe.tools.convert.torch_out.emitter import Emitter, Together
 from mgcaffe.tools.convert.torch_out.helpers import HELPERS
 from mgcaffe.tools.convert.torch_out.module import Array, Module, Statement, Value
 from mgcaffe.tools.convert.torch_out.names import class_name, identifier, variable_names
-from mgcaffe.tools.convert.torch_out.operators import INPUT, OPERATORS, WITHOUT
+from mgcaffe.tools.convert.torch_out.operators import OPERATORS
 
 
 def export_net(net: Net, *, allow: Collection[str] = (), stateless: bool = False) -> Module:

@@ -8,7 +8,8 @@ import pytest
 
 from mgcaffe.engine import registry
 from mgcaffe.prototxt import BlobProto, fill_blob, write_binary
-from mgcaffe.tools.convert.onnx_out.operators import INPUT, OPERATORS, WITHOUT
+from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT
+from mgcaffe.tools.convert.onnx_out.operators import OPERATORS
 from tests.support.layer_cases import CASES, LABELS, plain
 from tests.support.netkit import inputs
 from tests.support.onnxkit import differences, random_net, write

@@ -7,8 +7,9 @@ import ast
 import pytest
 
 from mgcaffe.engine import registry
+from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT
 from mgcaffe.tools.convert.torch_out.helpers import HELPERS
-from mgcaffe.tools.convert.torch_out.operators import INPUT, OPERATORS, WITHOUT
+from mgcaffe.tools.convert.torch_out.operators import OPERATORS
 from tests.support.layer_cases import CASES, MODULE_CASES
 from tests.support.modulekit import module_differences, text_of
 from tests.support.netkit import inputs
