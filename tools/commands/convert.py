@@ -9,6 +9,8 @@ from mgcaffe.tools.flags.parsing import FlagParser, Flags, blob_shape, number_fr
 from mgcaffe.tools.running.session import Session
 
 _TOLERANCE = 1e-4
+_LOSSES = ("softmax", "sigmoid", "euclidean", "hinge")
+_TRAIN_BATCH = 32
 
 
 def parser() -> FlagParser:
@@ -47,11 +49,10 @@ def parser() -> FlagParser:
         "or one each) and a loss, and OUT_solver.prototxt, which goes on from the converted weights",
         type=words_list, default=[], metavar="TRAIN[,TEST]",
     )  # fmt: skip
+    flags.flag("loss", f"the loss of --train_val (default: {_LOSSES[0]})", choices=_LOSSES)
     flags.flag(
-        "loss", "the loss of --train_val", choices=("softmax", "sigmoid", "euclidean", "hinge"),
-        default="softmax",
-    )  # fmt: skip
-    flags.flag("batch_size", "the batch size of --train_val", type=number_from(1), default=32, metavar="N")
+        "batch_size", f"the batch size of --train_val (default: {_TRAIN_BATCH})", type=number_from(1), metavar="N"
+    )
     return flags
 
 
@@ -86,6 +87,9 @@ def run(flags: Flags, session: Session) -> int:
     if flags.no_check and flags.json:
         raise UsageError("--no_check and --json exclude each other: without the comparison there is nothing to write")
     *source, target = flags.files
+    for name in ("loss", "batch_size"):
+        if getattr(flags, name) and not flags.train_val:
+            raise UsageError(f"--{name} goes with --train_val")
     if len(flags.train_val) > 2:
         raise UsageError(f"--train_val takes one or two LMDBs, not {len(flags.train_val)}")
     from mgcaffe.tools.convert.conversion import convert
@@ -127,8 +131,8 @@ def _write_training_files(flags: Flags, net_path: Path, weights_path: Path) -> N
     from mgcaffe.tools.convert.starting_solver import starting_solver
     from mgcaffe.tools.surgery.training_form import DataChoice, to_training
 
-    data = DataChoice("Data", (flags.train_val[0], flags.train_val[-1]), flags.batch_size)
-    edit = to_training(read_net(net_path), data, flags.loss)
+    data = DataChoice("Data", (flags.train_val[0], flags.train_val[-1]), flags.batch_size or _TRAIN_BATCH)
+    edit = to_training(read_net(net_path), data, flags.loss or _LOSSES[0])
     train_val, solver = (net_path.with_name(f"{net_path.stem}_{what}.prototxt") for what in ("train_val", "solver"))
     write_text(edit.net, train_val)
     write_text(starting_solver(str(train_val), str(weights_path), str(net_path.with_suffix(""))), solver)

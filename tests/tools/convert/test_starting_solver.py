@@ -55,6 +55,8 @@ def test_a_net_that_no_loss_fits_keeps_its_deploy_form(tmp_path, monkeypatch, ca
     [
         (["out.onnx", "--train_val", "a"], "--train_val goes with nets of Caffe's, not with ONNX"),
         (["out.npz", "--train_val", "a"], "--train_val goes with nets of Caffe's, not with weights alone"),
+        (["out.prototxt", "--loss", "hinge"], "--loss goes with --train_val"),
+        (["out.prototxt", "--batch_size=4"], "--batch_size goes with --train_val"),
         (["out.prototxt", "--train_val", "a,b,c"], "--train_val takes one or two LMDBs, not 3"),
     ],
 )
