@@ -183,9 +183,9 @@ def page(table: str) -> str:
         "```sh\npython benchmarks/convert_memory.py --write\n```\n\n"
         "AlexNet (61 million parameters, 244 MB), one image at a time; memory is what a process takes at most beyond\n"
         "what it holds after it has converted a tiny net the same way, in units of the weights. PyTorch "
-        f"{torch.__version__.partition('+')[0]}, {os.cpu_count()} cores,\nwhich other programs used as well: the "
-        "processors' seconds, in brackets, are what to go by. Between Caffe's own\nforms, and for ONNX and `.pt2` "
-        "files that are written, there is no training step to compare.\n\n"
+        f"{torch.__version__.partition('+')[0]}, {os.cpu_count()} cores;\nin brackets are the processors' "
+        "seconds. Between Caffe's own forms, and for ONNX and `.pt2` files\nthat are written, there is no training "
+        "step to compare.\n\n"
         f"{table}\n"
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import lmdb
@@ -55,8 +54,6 @@ class RecordFile:
         self._map_size = int(self._environment.info()["map_size"])
         self._note_commit()
         self._is_open = True
-        self._thread = ThreadPoolExecutor(1)
-        self._flush: Future[None] | None = None
 
     def put(self, key: bytes, value: bytes) -> None:
         """Add a record; its key has to come after those before."""
@@ -80,7 +77,6 @@ class RecordFile:
     def finish(self) -> None:
         """Commit, and have all of it on the disk, in a file that ends with the last page in use."""
         self.commit()
-        self._await_flush()
         self._environment.sync(True)
         self._cut_off()
         os.fsync(self._file)
@@ -89,7 +85,6 @@ class RecordFile:
         """Close the file, which holds what was committed."""
         if self._transaction is not None:
             self._transaction.abort()
-        self._thread.shutdown()
         try:
             if self._is_open:
                 self._cut_off()
@@ -112,8 +107,6 @@ class RecordFile:
             self._map_size = max(2 * self._map_size, end)
             self._environment.set_mapsize(self._map_size)
         if self._is_mapped and end > self._allocated:
-            if self._allocated:
-                self._start_flush()
             self._allocate(end)
 
     def _allocate(self, end: int) -> None:
@@ -127,17 +120,6 @@ class RecordFile:
             ahead = end  # it may be the disk's last place that is needed
             os.posix_fallocate(self._file, self._allocated, ahead - self._allocated)
         self._allocated = ahead
-
-    def _start_flush(self) -> None:
-        """Have a thread write to the disk what is in the page cache, which a commit has to wait for otherwise."""
-        if self._flush is None or self._flush.done():
-            self._await_flush()
-            self._flush = self._thread.submit(os.fdatasync, self._file)
-
-    def _await_flush(self) -> None:
-        flush, self._flush = self._flush, None
-        if flush is not None:
-            flush.result()
 
     def _cut_off(self) -> None:
         """Close the environment, and cut off what was allocated and is not in use."""

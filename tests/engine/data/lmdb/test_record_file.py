@@ -181,12 +181,11 @@ def test_a_file_that_may_not_grow_is_an_error(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_an_error_of_the_disk_comes_at_the_end_at_the_latest(tmp_path, monkeypatch):
+def test_an_error_of_the_disk_comes_at_the_end(tmp_path, monkeypatch):
     def fails(_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(os, "fdatasync", fails)
-    monkeypatch.setattr(record_file, "_ALLOCATED_AHEAD", 1 << 12)
+    monkeypatch.setattr(os, "fsync", fails)
     (tmp_path / "db").mkdir()
     file = RecordFile(tmp_path / "db", durable=False)
     for number in range(2):
