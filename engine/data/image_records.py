@@ -20,6 +20,7 @@ from mgcaffe.engine.data.images.linear_resizing import resize_bytes
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
 from mgcaffe.prototxt import Datum
+from mgcaffe.prototxt.wire_format import varint
 
 ENCODINGS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "bmp": "BMP", "tif": "TIFF", "tiff": "TIFF"}
 """The kinds of image files that can be written, by the endings of their names, with Pillow's names for them."""
@@ -162,7 +163,7 @@ def _raw(planes: Sequence[bytes], shape: Shape, label: int) -> ImageRecord:
 def _head(channels: int, height: int, width: int) -> bytes:
     """Return what stands before the pixels: the fields of the shape, the number of the next field and its length."""
     shape = _serialized(Datum(channels=channels, height=height, width=width))
-    return shape + _DATA_FIELD + _varint(channels * height * width)
+    return shape + _DATA_FIELD + varint(channels * height * width)
 
 
 def _encoded(planes: Sequence[bytes], shape: Shape, label: int, kind: str) -> ImageRecord:
@@ -172,13 +173,3 @@ def _encoded(planes: Sequence[bytes], shape: Shape, label: int, kind: str) -> Im
 
 def _serialized(datum: Message) -> bytes:
     return bytes(datum.SerializeToString(deterministic=True))
-
-
-def _varint(number: int) -> bytes:
-    """Return a number as protobuf writes it: 7 bits a byte, lowest first, the highest bit set but in the last."""
-    parts = bytearray()
-    while number > 127:
-        parts.append(number & 127 | 128)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)

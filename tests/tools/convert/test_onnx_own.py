@@ -11,13 +11,15 @@ from mgcaffe.errors import DataError, PrototxtError
 from mgcaffe.prototxt import print_text, read_net
 from tests.support.netkit import inputs
 
-onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from mgcaffe.tools.convert import onnx_own  # noqa: E402
-from mgcaffe.tools.convert.conversion import convert  # noqa: E402
-from mgcaffe.tools.convert.onnx_own import NET, STRUCTURE, has_own_net, own_model  # noqa: E402
-from tests.support.onnxkit import random_net, write  # noqa: E402
+import onnx
+
+from mgcaffe.tools.convert import onnx_own
+from mgcaffe.tools.convert.conversion import convert
+from mgcaffe.tools.convert.onnx_own import NET, STRUCTURE, has_own_net, own_model
+from tests.support.onnxkit import random_net, write
 
 NET_TEXT = inputs(x=(2, 3, 4, 4)) + (
     'layer { name: "conv" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 4 kernel_size: 3 } }'
