@@ -3431,7 +3431,7 @@ class PReLUParameter(Message):
     ) -> bool: ...
 
 class CommParameter(Message):
-    """How gradients are exchanged between ranks (docs/overlap.md)."""
+    """How ranks train together (docs/overlap.md, docs/shadowsync.md)."""
 
     class Schedule(_Enum):
         AUTO: ClassVar[CommParameter.Schedule]
@@ -3457,6 +3457,57 @@ class CommParameter(Message):
     FLOAT16: ClassVar[CommParameter.WireType]
     BFLOAT16: ClassVar[CommParameter.WireType]
 
+    class Sync(_Enum):
+        GRADIENTS: ClassVar[CommParameter.Sync]
+        NONE: ClassVar[CommParameter.Sync]
+        MA: ClassVar[CommParameter.Sync]
+        EASGD: ClassVar[CommParameter.Sync]
+        BMUF: ClassVar[CommParameter.Sync]
+        DS_SYNC: ClassVar[CommParameter.Sync]
+        SHADOW_MA: ClassVar[CommParameter.Sync]
+        SHADOW_EASGD: ClassVar[CommParameter.Sync]
+        SHADOW_BMUF: ClassVar[CommParameter.Sync]
+
+    GRADIENTS: ClassVar[CommParameter.Sync]
+    NONE: ClassVar[CommParameter.Sync]
+    MA: ClassVar[CommParameter.Sync]
+    EASGD: ClassVar[CommParameter.Sync]
+    BMUF: ClassVar[CommParameter.Sync]
+    DS_SYNC: ClassVar[CommParameter.Sync]
+    SHADOW_MA: ClassVar[CommParameter.Sync]
+    SHADOW_EASGD: ClassVar[CommParameter.Sync]
+    SHADOW_BMUF: ClassVar[CommParameter.Sync]
+
+    class Merge(_Enum):
+        INCREMENT: ClassVar[CommParameter.Merge]
+        INTERPOLATE: ClassVar[CommParameter.Merge]
+
+    INCREMENT: ClassVar[CommParameter.Merge]
+    INTERPOLATE: ClassVar[CommParameter.Merge]
+
+    class Groups(_Enum):
+        FACTORS: ClassVar[CommParameter.Groups]
+        GRID: ClassVar[CommParameter.Groups]
+        HYPERCUBE: ClassVar[CommParameter.Groups]
+
+    FACTORS: ClassVar[CommParameter.Groups]
+    GRID: ClassVar[CommParameter.Groups]
+    HYPERCUBE: ClassVar[CommParameter.Groups]
+
+    class Embeddings(_Enum):
+        ALLTOALL: ClassVar[CommParameter.Embeddings]
+        ASYNC: ClassVar[CommParameter.Embeddings]
+
+    ALLTOALL: ClassVar[CommParameter.Embeddings]
+    ASYNC: ClassVar[CommParameter.Embeddings]
+
+    class TrainerLoss(_Enum):
+        STOP: ClassVar[CommParameter.TrainerLoss]
+        CONTINUE: ClassVar[CommParameter.TrainerLoss]
+
+    STOP: ClassVar[CommParameter.TrainerLoss]
+    CONTINUE: ClassVar[CommParameter.TrainerLoss]
+
     schedule: CommParameter.Schedule
     """Which gradients are all-reduced together, and when. Default: AUTO. A field of mgcaffe."""
     bucket_mb: float
@@ -3478,6 +3529,48 @@ class CommParameter(Message):
     """Number type in which gradients are sent. Default: FLOAT32. A field of mgcaffe."""
     hierarchical: bool
     """Sums within each host first. Default: false. A field of mgcaffe."""
+    sync: CommParameter.Sync
+    """How ranks train together: their gradients averaged in step, or replicas of the parameters kept together
+    (docs/shadowsync.md). Default: GRADIENTS. A field of mgcaffe."""
+    sync_every: int
+    """Iterations from one synchronization of replicas to the next, for sync MA, EASGD, BMUF (5) and DS_SYNC
+    (1). A field of mgcaffe."""
+    alpha: float
+    """Rate at which replicas move towards what they share: 1 for MA and BMUF, 0.2 or 1 / trainers if that is
+    less for EASGD. A field of mgcaffe."""
+    merge: CommParameter.Merge
+    """Whether a replica gets the increment of the mean over its snapshot, or is interpolated with the mean.
+    Default: INCREMENT. A field of mgcaffe."""
+    block_momentum: float
+    """Momentum of the global model of BMUF; 1 - 1 / trainers if not given. A field of mgcaffe."""
+    block_lr: float
+    """Learning rate of the global model of BMUF. Default: 1. A field of mgcaffe."""
+    block_nesterov: bool
+    """Lets the global model of BMUF look ahead by its momentum. Default: false. A field of mgcaffe."""
+    sync_interval_ms: float
+    """Least time from the start of one background synchronization to the next. Default: 0. A field of mgcaffe."""
+    sync_groups: CommParameter.Groups
+    """In what groups trainers average under sync DS_SYNC. Default: FACTORS. A field of mgcaffe."""
+    hogwild_threads: int
+    """Worker threads of each trainer; they update one replica without locks. Default: 1. A field of mgcaffe."""
+    hogwild_lock: bool
+    """Makes Hogwild's workers update one at a time. Default: false. A field of mgcaffe."""
+    embedding_servers: int
+    """Ranks that hold the tables of EmbeddingBag layers; the last ranks of the job. Default: 0. A field of
+    mgcaffe."""
+    sync_servers: int
+    """Ranks that hold the centre of EASGD, each a part of it. Default: 0. A field of mgcaffe."""
+    embeddings: CommParameter.Embeddings
+    """How trainers exchange rows of tables without embedding servers: in step by all-to-all, or each when it
+    needs them. A field of mgcaffe."""
+    embedding_loads: str
+    """A file with the load of each table, by which tables are assigned to ranks. A field of mgcaffe."""
+    lookahead: int
+    """Batches whose rows are looked up before they are needed. Default: 1. A field of mgcaffe."""
+    on_trainer_loss: CommParameter.TrainerLoss
+    """Whether the others go on when a trainer dies. Default: STOP. A field of mgcaffe."""
+    snapshot_replicas: bool
+    """Whether a snapshot holds the replicas of all trainers. Default: false. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3491,12 +3584,33 @@ class CommParameter(Message):
         overlap_forward: bool | None = None,
         allreduce_type: CommParameter.WireType | str | None = None,
         hierarchical: bool | None = None,
+        sync: CommParameter.Sync | str | None = None,
+        sync_every: int | None = None,
+        alpha: float | None = None,
+        merge: CommParameter.Merge | str | None = None,
+        block_momentum: float | None = None,
+        block_lr: float | None = None,
+        block_nesterov: bool | None = None,
+        sync_interval_ms: float | None = None,
+        sync_groups: CommParameter.Groups | str | None = None,
+        hogwild_threads: int | None = None,
+        hogwild_lock: bool | None = None,
+        embedding_servers: int | None = None,
+        sync_servers: int | None = None,
+        embeddings: CommParameter.Embeddings | str | None = None,
+        embedding_loads: str | None = None,
+        lookahead: int | None = None,
+        on_trainer_loss: CommParameter.TrainerLoss | str | None = None,
+        snapshot_replicas: bool | None = None,
     ) -> None: ...
     def HasField(
         self,
         field_name: Literal[
             "schedule", "bucket_mb", "calibration_iterations", "plan_file", "cost_file", "emulate_link",
-            "deterministic", "overlap_forward", "allreduce_type", "hierarchical"
+            "deterministic", "overlap_forward", "allreduce_type", "hierarchical", "sync", "sync_every",
+            "alpha", "merge", "block_momentum", "block_lr", "block_nesterov", "sync_interval_ms",
+            "sync_groups", "hogwild_threads", "hogwild_lock", "embedding_servers", "sync_servers",
+            "embeddings", "embedding_loads", "lookahead", "on_trainer_loss", "snapshot_replicas"
         ],
     ) -> bool: ...
 
