@@ -1,8 +1,9 @@
 """All learnable parameters of a net in one flat buffer, and all their gradients in another.
 
 The parameters that train come first, layer by layer, so that neighbouring layers' gradients are one
-contiguous slice: merging them for an all-reduce, or updating them, copies nothing. Behind them lie the
-frozen ones (lr_mult 0: BatchNorm's statistics, a fine-tuned net's fixed layers), which no rank sends.
+contiguous slice: merging them for an all-reduce, or updating them, copies nothing. Behind them lie those that forward
+itself changes (BatchNorm's statistics), and then the frozen ones (lr_mult 0, as in a fine-tuned net's fixed layers),
+which no rank sends.
 
 Tables with row gradients (`RowParameter`) lie apart, each in a tensor of its own: flat gradients and histories have no
 place for them, so nothing that is done to those costs anything for a table's rows.
@@ -72,6 +73,7 @@ class ParameterArena:
     Attributes:
         data, diff: flat tensors of all values and all gradients.
         trainable: how many elements at the front have a learning rate.
+        kept_together: how many at the front change in training: those, and the statistics that forward changes.
         slices: one a parameter, ascending by offset.
         tables: the parameters that lie apart, in layer order; no other attribute or method counts them.
     """
@@ -88,12 +90,14 @@ class ParameterArena:
         dense = [entry for entry in owned if not isinstance(entry[2], RowParameter)]
         training = [entry for entry in dense if entry[2].lr_mult != 0]
         frozen = [entry for entry in dense if entry[2].lr_mult == 0]
+        frozen.sort(key=lambda entry: not entry[2].measured)
         self.slices: list[ArenaSlice] = []
         offset = 0
         for layer, layer_name, parameter in training + frozen:
             self.slices.append(ArenaSlice(layer, layer_name, parameter, offset, parameter.count))
             offset += parameter.count
         self.trainable = sum(parameter.count for _, _, parameter in training)
+        self.kept_together = self.trainable + sum(each.count for _, _, each in frozen if each.measured)
         self.data = torch.zeros(offset, dtype=dtype, device=device)
         if rarely_diff and device.type == "cpu":
             # NumPy's zeros are pages that the system hands out on the first write; PyTorch writes its own at once.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from mgcaffe.comm.planning.cost import Cost
     from mgcaffe.comm.planning.plan import Plan
+    from mgcaffe.comm.replicas.figures import SyncFigures
     from mgcaffe.comm.tuning.decision import Decision
     from mgcaffe.engine.weights.by_name import CopyReport
 
@@ -317,6 +318,23 @@ class Warned(Event):
 
 
 @dataclass(frozen=True)
+class Synchronized(Event):
+    """How trainers with replicas of their own stand, at a displayed iteration.
+
+    Attributes:
+        iteration: updates that this trainer has done.
+        iterations: those of each trainer, as of the latest agreement.
+        examples_per_s: records that all trainers together have trained on per second, since the last display.
+        figures: of this trainer's synchronization so far.
+    """
+
+    iteration: int
+    iterations: tuple[int, ...]
+    examples_per_s: float
+    figures: SyncFigures
+
+
+@dataclass(frozen=True)
 class Finished(Event):
     """`solve` ended.
 
@@ -329,6 +347,10 @@ class Finished(Event):
             for.
         snapshot: the last solverstate written in this run, if any.
         scores: the scores of the last test of each test net.
+        training_s: wall time until the last rank had made its last update.
+        iterations: updates done by each rank.
+        synchronization: the figures of trainers with replicas of their own; None: the ranks trained in step.
+        mean_scores: as `scores`, of the mean of all replicas.
     """
 
     iteration: int
@@ -339,6 +361,15 @@ class Finished(Event):
     comm_exposed_s: float
     snapshot: str | None
     scores: tuple[tuple[OutputValue, ...], ...] = ()
+    training_s: float = 0.0
+    iterations: tuple[int, ...] = ()
+    synchronization: SyncFigures | None = None
+    mean_scores: tuple[tuple[OutputValue, ...], ...] = ()
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """Records that all ranks read per second of training; None where none were read."""
+        return self.images / self.training_s if self.training_s > 0 and self.images else None
 
     @property
     def hidden_share(self) -> float | None:

@@ -29,6 +29,8 @@ from mgcaffe.solvers.monitor.finite_check import FiniteCheck
 from mgcaffe.solvers.monitor.meter import Meter
 from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
+from mgcaffe.solvers.replicas.replicas import Replicas
+from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
 from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, refuse_tables_of_ranks
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.nets import NetReader
@@ -48,7 +50,7 @@ class Solver:
     Args:
         param: the SolverParameter message.
         source: where its fields stand (`read_solver_source`), for errors and the default snapshot prefix.
-        communicator: the ranks that train in step; None: this one alone.
+        communicator: the ranks that train together; None: this one alone.
         listeners: take the events.
         weights: caffemodels to start from; None: those that the solver names.
         schedule: how gradients are merged; None: comm_param.schedule.
@@ -61,7 +63,9 @@ class Solver:
         iteration: how many times the weights have been updated, always.
         net, test_nets: the training net, and the test nets, which share its weights.
         seed: what every random number of the run derives from.
-        ranks: the ranks that train in step.
+        world: all ranks.
+        ranks: those that train in step: all of them, or, where each is a trainer with a replica of its own
+            (`comm_param.sync`), this one alone.
 
     Raises:
         PrototxtError, NetError, DataError, SolverError: an input that cannot be trained, with its place.
@@ -86,42 +90,47 @@ class Solver:
         self.param = param
         self.listeners = list(listeners)
         self.iteration = 0
-        self.ranks = Ranks(communicator if communicator is not None else SingleCommunicator())
+        self.world = Ranks(communicator if communicator is not None else SingleCommunicator())
+        sync = sync_settings(param, source)
+        self.ranks = self.world if sync is None else Ranks(SingleCommunicator())
         self._on_start: list[Callable[[], None]] = []
         self._on_gradients_ready: list[Callable[[], None]] = []
         self._stop_requested = self._snapshot_requested = self._stopped = False
         self._warn(check_fields(param, source))
         self._policy = LearningRatePolicy(param, source)
         self._warn(self._policy.warnings)
-        check_prefix(param, source, self.ranks.rank)
+        self._warn(sync_warnings(param, self.world.size, source))
+        check_prefix(param, source, self.world.rank)
         with ExitStack() as opened:
             reader = NetReader(param, source, strict)
-            nets = build_nets(param, reader, self.ranks, self._emit, opened, dtype, device, keep_blobs)
+            nets = build_nets(param, reader, self.world, self.ranks, self._emit, opened, dtype, device, keep_blobs)
             self.net, self.test_nets, self.seed = nets.train, nets.tests, nets.seed
+            self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit)
             self._build(nets, source, schedule, opened)
             self.load_weights(param.weights if weights is None else weights)
             self._opened = opened.pop_all()
 
     def _build(self, nets: BuiltNets, source: SolverSource | None, schedule: str | None, opened: ExitStack) -> None:
         """Make the parts that an iteration, a test and a snapshot go through."""
-        param, net, ranks = self.param, self.net, self.ranks
-        refuse_tables_of_ranks(net, ranks.size)
+        param, net, ranks, rank = self.param, self.net, self.ranks, self.world.rank
+        refuse_tables_of_ranks(net, self.world.size)
         self._updater = Updater(param, net.arena, source)
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
-        self._trainer = Trainer(net, self._updater, self._averaging, param, ranks.rank)
+        self._trainer = Trainer(net, self._updater, self._averaging, param, rank)
         self._meter = Meter(self._emit, self._trainer.records_per_iteration * ranks.size)
-        self._finite = FiniteCheck(net, ranks.communicator, param, self._emit)
+        self._finite = FiniteCheck(net, ranks.communicator, param, self._emit, rank)
         self._averaging.on_ready = self._finite.gradients_ready
-        self._debug = DebugInfo(net, param, ranks.rank, self._emit)
+        self._debug = DebugInfo(net, param, rank, self._emit)
         self._smoothed = SmoothedLoss(param.average_loss)
         self._tests = TestRuns(self.test_nets, ranks, param.test_compute_loss, self._emit)
         self._snapshots = Snapshots(param, source, net, self.test_nets, self._updater, self._emit)
         opened.callback(self._snapshots.close)
         self._state = RunState(
-            param, nets, ranks, self._updater, self._policy, self._smoothed, self._averaging, self._emit
-        )
+            param, nets, self.world, ranks, self._updater, self._policy, self._smoothed, self._averaging,
+            self._replicas, self._emit,
+        )  # fmt: skip
 
     # -- training ----------------------------------------------------------------------------------------
 
@@ -135,34 +144,37 @@ class Solver:
                 policy=self._policy.name,
                 iteration=self.iteration,
                 max_iter=self.param.max_iter,
-                batch_size=self._trainer.records_per_iteration * self.ranks.size,
+                batch_size=self._trainer.records_per_iteration * self.world.size,
                 parameters=sum(parameter.count for parameter in self.net.parameters),
-                ranks=self.ranks.size,
+                ranks=self.world.size,
                 test_nets=len(self.test_nets),
             )
         )
         if self.iteration >= self.param.max_iter:
             self._warn([f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"])
         self.step(self.param.max_iter - self.iteration)
+        self._finish_training()
         if self.param.snapshot_after_train and not (self.iteration and self._is_due(self.param.snapshot)):
             self._take_snapshot()
         if not self._stopped and self._is_due(self.param.display):
             self._display_last()
-        if not self._stopped and self._is_due(self.param.test_interval):
+        if not self._stopped and self._is_test_due:
             self.test_all()
-        failure, last_state = self._snapshots.end(self.ranks.communicator)
-        self._meter.finish(self.iteration, self._stopped, last_state, self._tests.scores)
+        mean_scores = self._test_mean_of_replicas()
+        failure, last_state = self._snapshots.end(self.world.communicator)
+        self._meter.finish(self.iteration, self._stopped, last_state, self._tests.scores, self._replicas, mean_scores)
         if failure is not None:
             raise failure
 
     def step(self, iterations: int) -> None:
         """Make so many updates (fewer after a stop), with the tests, displays and snapshots due then."""
+        self._replicas.start()
         self._smoothed.restart()
         self._stopped = False
         self._meter.start_display(self.iteration)
         end = self.iteration + iterations
         while self.iteration < end and not self._stopped:
-            if self._is_due(self.param.test_interval) and (self.iteration or self.param.test_initialization):
+            if self._is_test_due and (self.iteration or self.param.test_initialization):
                 self.test_all()
                 if self._stopped:
                     break
@@ -246,9 +258,14 @@ class Solver:
         """Exchange all that the ranks have to agree on before the update, in one small all-reduce."""
         self._snapshots.poll()
         stop = self._stop_requested or self._snapshots.wants_stop
+        stop = self._replicas.pass_on_stop(stop)
         mine = [iteration.own_loss, float(stop), float(self._snapshot_requested), self._finite.probe()]
         iteration.loss, stops, snapshots, iteration.probe = self.ranks.mean(mine).tolist()
         iteration.stop, iteration.snapshot = stops > 0, snapshots > 0
+        if not self._is_first:
+            self._replicas.pass_on_snapshot(iteration.snapshot)
+        elif self._replicas.take_snapshot_request():
+            iteration.snapshot = True
 
     def _refuses_update(self, iteration: TrainingIteration) -> bool:
         """Check that loss and gradients are finite on all ranks; raise, or skip the update, as `nan_effect` says."""
@@ -273,6 +290,7 @@ class Solver:
     def _display(self, iteration: TrainingIteration) -> None:
         outputs = tester.label_outputs(self.net, self.ranks.mean(tester.output_numbers(self.net)))
         self._meter.display(iteration, self.param.display, outputs)
+        self._replicas.display(iteration.number, self._trainer.records_per_iteration)
         self._emit(events.LearningRate(iteration.number, iteration.rate))
 
     def _update(self, iteration: TrainingIteration) -> None:
@@ -280,13 +298,15 @@ class Solver:
             callback()
         self._debug.before_update()
         if not iteration.is_updated:
-            self._trainer.apply_update(iteration.rate, iteration.number)
+            with self._replicas.lock:
+                self._trainer.apply_update(iteration.rate, iteration.number)
         self._debug.after_update()
 
     def _end(self, iteration: TrainingIteration) -> None:
         """Count the iteration, take the snapshot that is due, and let `auto` choose another plan."""
         self.iteration += 1
         self._finite.end()
+        self._replicas.iteration_done()
         if iteration.snapshot or self._is_due(self.param.snapshot):
             self._snapshot_requested = False
             self._take_snapshot()
@@ -296,6 +316,37 @@ class Solver:
             self._averaging.iteration_skipped()
         else:
             self._averaging.after_update(self.iteration)
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether this is the rank that writes and, where trainers have replicas of their own, tests."""
+        return self.world.rank == 0
+
+    @property
+    def _is_test_due(self) -> bool:
+        """Whether this rank is to test now: of trainers with replicas of their own the first one alone does."""
+        return self._is_due(self.param.test_interval) and (self._is_first or self.ranks is self.world)
+
+    def _finish_training(self) -> None:
+        """Return when all trainers have ended theirs; warn where a stop has left some behind."""
+        self._replicas.finish()
+        self._stopped = self._stopped or self._replicas.stop_requested
+        iterations = self._replicas.iterations(self.iteration)
+        if len(set(iterations)) > 1:
+            shown = ", ".join(map(str, iterations))
+            self._warn([f"the trainers ended after different numbers of iterations: {shown}"])
+        self._meter.training_done()
+
+    def _test_mean_of_replicas(self) -> tuple[tuple[events.OutputValue, ...], ...]:
+        """Return the scores of the mean of all replicas, where a test of one is due at the end; collective."""
+        due = not self._stopped and self._is_test_due and bool(self.test_nets) and self._replicas.is_one_of_several
+        if not self.world.communicator.broadcast_object(due):
+            return ()
+        with self._replicas.mean_of_all():
+            tests = TestRuns(self.test_nets, self.ranks, self.param.test_compute_loss, lambda event: None)
+            if self._is_first:
+                tests.run(self.seed, self.iteration, lambda: False)
+        return tests.scores
 
     def _is_due(self, interval: int) -> bool:
         return interval > 0 and self.iteration % interval == 0
@@ -314,9 +365,11 @@ class Solver:
         self.complete_update()
         self.ranks.average_statistics(self.net)
         before = self._state.progress(self.iteration, self.seed) if self._snapshots.keeps_best else None
-        if not self._tests.run(self.seed, self.iteration, lambda: self._stop_requested):
+        if not self._tests.run(
+            self.seed, self.iteration, lambda: self._stop_requested or self._replicas.stop_requested
+        ):
             self._stop_requested, self._stopped = False, True
-        elif before is not None and self.ranks.rank == 0:
+        elif before is not None and self._is_first:
             self._snapshots.take_if_best(self._tests.scores, before)
 
     def load_weights(self, paths: Sequence[str]) -> None:
@@ -325,10 +378,10 @@ class Solver:
         Raises:
             NetError, PrototxtError: on rank 0, which alone reads them.
         """
-        if self.ranks.rank == 0:
+        if self._is_first:
             copy_weights(paths, self.net, self.test_nets, self._emit)
         nets = (self.net, *self.test_nets)
-        self.ranks.broadcast_from_rank0([tensor for net in nets for tensor in net.arena.tensors()])
+        self.world.broadcast_from_rank0([tensor for net in nets for tensor in net.arena.tensors()])
 
     def snapshot(self) -> None:
         """Write `<prefix>_iter_<N>.caffemodel` and `.solverstate`; rank 0 writes, all ranks take part.
@@ -348,8 +401,9 @@ class Solver:
         _ = self._snapshots.prefix  # a missing one is an error on every rank
         self.ranks.average_statistics(self.net)
         progress = self._state.progress(self.iteration, self.seed)
-        if self.ranks.rank == 0:
-            self._snapshots.take(progress)
+        if self._is_first:
+            with self._replicas.lock:
+                self._snapshots.take(progress)
 
     def restore(self, path: str) -> None:
         """Go on from a solverstate as if training had never stopped; from Caffe's as far as it says.
@@ -357,8 +411,8 @@ class Solver:
         Raises:
             SnapshotError: (exit code 65) on rank 0, which alone reads it: no solverstate, or not of this solver.
         """
-        progress = restore_snapshot(path, self.net, self.test_nets, self._updater, self.ranks, self._emit)
-        self.iteration = progress.iteration
+        progress = restore_snapshot(path, self.net, self.test_nets, self._updater, self.world, self._emit)
+        self.iteration = self._state.iteration_of_this_rank(progress)
         self.seed = progress.seed if progress.seed is not None else self.seed
         self._state.resume(progress)
         self._snapshots.resume(path, progress)

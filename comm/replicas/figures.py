@@ -15,6 +15,9 @@ class SyncFigures:
         bytes: that it has handed over for averaging, one way.
         seconds: that the rounds took, waiting for the others included.
         processor_s: of which the synchronizing thread was on a core.
+        distance: of this replica from what replicas move towards, relative to that one's length (both as Euclidean
+            norms), in the latest round that was sampled; nan before the first.
+        trainers, distances: iterations and distance of each trainer, as of the latest agreement.
     """
 
     iterations: int = 0
@@ -22,6 +25,9 @@ class SyncFigures:
     bytes: int = 0
     seconds: float = 0.0
     processor_s: float = 0.0
+    distance: float = float("nan")
+    trainers: tuple[int, ...] = ()
+    distances: tuple[float, ...] = ()
 
     @property
     def gap(self) -> float:

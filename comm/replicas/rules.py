@@ -30,6 +30,10 @@ class Rule(Protocol):
     needs_all_trainers: bool
 
     @property
+    def target(self) -> numpy.ndarray:
+        """What replicas move towards, once a round's mean has been received."""
+
+    @property
     def state(self) -> dict[str, numpy.ndarray]:
         """What a resumed run needs, by name; the arrays themselves."""
 
@@ -66,6 +70,11 @@ class ModelAveraging:
         self._rate = _checked(rate)
         self._interpolates = interpolates
         self._target = numpy.empty(0)
+
+    @property
+    def target(self) -> numpy.ndarray:
+        """The mean."""
+        return self._target
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:
@@ -167,6 +176,11 @@ class ElasticAveraging:
     def __init__(self, rate: float) -> None:
         self._rate = _checked(rate)
         self._centre = self._offered = self._difference = numpy.empty(0)
+
+    @property
+    def target(self) -> numpy.ndarray:
+        """The centre."""
+        return self._centre
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:

@@ -8,13 +8,16 @@
 
 In the background a thread of its own (ShadowSync's shadow thread) goes from round to round. A round takes the lock for
 a copy of the replica and for the merge, never while it communicates.
+
+Before each period of rounds the trainers agree on what all have to know: who is done, whether somebody asks for the end
+of the training or for a snapshot, and how many iterations each has trained.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,15 +28,21 @@ from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.replicas.rules import Rule
 from mgcaffe.comm.replicas.topology import Topology
+from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport.buffers import host_view
 from mgcaffe.errors import CommError
+
+_AGREE_EVERY_S = 0.05
+_SAMPLE_EVERY_S = 0.5
+_REPORT_EVERY_S = 1.0
+_DONE, _STOP, _SNAPSHOT, _FLAGS = 0, 1, 2, 3
 
 
 class ParameterSynchronizer:
     """One trainer's part in keeping replicas together.
 
     Args:
-        rule: how replicas come together.
+        rule: how replicas come together; None: they don't, and rounds in the background serve the agreements alone.
         topology: who averages with whom.
         every: iterations from one round to the next, in the foreground; None: rounds run in the background.
         interval_s: the least time from the start of one background round to the next.
@@ -42,6 +51,7 @@ class ParameterSynchronizer:
 
     Attributes:
         lock: to be held while the replica is updated.
+        stop_requested: whether a trainer has asked for the end of the training, as of the latest agreement.
 
     Raises:
         CommError: `every` below 1, an interval below 0, or groups with a rule that needs all trainers in each round.
@@ -49,7 +59,7 @@ class ParameterSynchronizer:
 
     def __init__(
         self,
-        rule: Rule,
+        rule: Rule | None,
         topology: Topology,
         *,
         every: int | None = None,
@@ -61,34 +71,46 @@ class ParameterSynchronizer:
             raise CommError(f"replicas cannot be synchronized every {every} iterations")
         if interval_s < 0:
             raise CommError(f"the least interval of {interval_s:g} s between two synchronizations is below 0")
-        if rule.needs_all_trainers and topology.rounds > 1:
+        if rule is not None and rule.needs_all_trainers and topology.rounds > 1:
             raise CommError(
                 "elastic averaging keeps one centre for all trainers, which averaging in groups would make several of",
                 hint="let all trainers average in each round, or choose another rule",
             )
         self.lock = threading.Lock()
+        self._rule_lock = threading.Lock()  # held while the rule's state changes
+        self.stop_requested = False
         self._rule = rule
         self._topology = topology
         self._every = every
-        self._interval_s = interval_s
+        self._interval_s = interval_s if rule is not None else max(interval_s, _AGREE_EVERY_S)
         self._link = link
         self._clock = clock
         self._replica = self._snapshot = numpy.empty(0)
         self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
         self._figures = SyncFigures()
+        self._sampled_at = float("-inf")
+        self._wants_stop = self._wants_snapshot = False
+        self._snapshot_asked_for = False
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, replica: Any) -> None:
+    def start(self, replica: Any, state: Mapping[str, numpy.ndarray] | None = None) -> None:
         """Take the flat replica, a CPU tensor or numpy array with the same values on all trainers.
+
+        Args:
+            replica: the values.
+            state: what the rule's `state` was when an earlier run ended; None: the rule begins anew.
 
         Raises:
             CommError: it is not contiguous, or of a type that cannot be averaged.
         """
         self._replica = host_view(replica)
-        self._snapshot = self._replica.copy()
-        self._rule.begin(self._replica)
+        if self._rule is not None:
+            self._snapshot = self._replica.copy()
+            self._rule.begin(self._replica)
+            for name, values in (state or {}).items():
+                self._rule.state[name][:] = values
         if self._every is None:
             self._thread = threading.Thread(target=self._run, name="mgcaffe shadow", daemon=True)
             self._thread.start()
@@ -97,6 +119,32 @@ class ParameterSynchronizer:
     def figures(self) -> SyncFigures:
         """What it has come to so far."""
         return replace(self._figures, iterations=self._iterations)
+
+    @property
+    def state(self) -> dict[str, numpy.ndarray]:
+        """A copy of the rule's state between two rounds, for `start`."""
+        if self._rule is None:
+            return {}
+        with self._rule_lock:
+            return {name: values.copy() for name, values in self._rule.state.items()}
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The names of the arrays in the rule's state."""
+        return () if self._rule is None else tuple(self._rule.state)
+
+    def request_stop(self) -> None:
+        """Ask all trainers to end their training."""
+        self._wants_stop = True
+
+    def request_snapshot(self) -> None:
+        """Ask the trainer that takes snapshots for one."""
+        self._wants_snapshot = True
+
+    def take_snapshot_request(self) -> bool:
+        """Return whether another trainer has asked for a snapshot since this was called last."""
+        asked, self._snapshot_asked_for = self._snapshot_asked_for, False
+        return asked
 
     def iteration_done(self) -> None:
         """Take note of an iteration; in the foreground, run the round that is due.
@@ -119,7 +167,10 @@ class ParameterSynchronizer:
         if not self._done.is_set():
             self._done.set()
             if self._thread is not None:
-                self._thread.join()
+                self._thread.join(_REPORT_EVERY_S)
+                while self._thread.is_alive():
+                    status.doing("waiting for the other trainers, whose replicas are still trained")
+                    self._thread.join(_REPORT_EVERY_S)
             else:
                 while self._error is None and self._serve():
                     pass
@@ -149,15 +200,13 @@ class ParameterSynchronizer:
             raise
 
     def _round(self) -> bool:
-        """Run one round, unless all trainers are done; return whether it was run.
-
-        Whether all are done is agreed on before each period of the topology: a trainer that left earlier than the
-        others would leave them waiting.
-        """
+        """Run one round, unless all trainers are done; return whether it was run."""
         began, on_core = self._clock(), time.thread_time()
         number = self._figures.synchronizations
-        if number % self._topology.rounds == 0 and self._topology.agree(self._done.is_set()):
+        if number % self._topology.rounds == 0 and self._agree():
             return False
+        if self._rule is None:
+            return True
         with self.lock:
             self._snapshot[:] = self._replica
         offered = self._rule.offer(self._snapshot)
@@ -165,7 +214,9 @@ class ParameterSynchronizer:
         trainers = self._topology.average(offered, number)
         if deadline is not None:
             sleep_until(deadline)
-        self._rule.receive(offered, trainers)
+        with self._rule_lock:
+            self._rule.receive(offered, trainers)
+        distance = self._sampled_distance(self._rule)
         with self.lock:
             self._rule.merge(self._replica, self._snapshot)
         figures = self._figures
@@ -175,5 +226,38 @@ class ParameterSynchronizer:
             bytes=figures.bytes + offered.nbytes,
             seconds=figures.seconds + self._clock() - began,
             processor_s=figures.processor_s + time.thread_time() - on_core,
+            distance=distance,
         )
         return True
+
+    def _agree(self) -> bool:
+        """Exchange what all trainers have to know; return whether all are done.
+
+        That is agreed on before each period of the topology: a trainer that left earlier than the others would leave
+        them waiting.
+        """
+        size, rank = self._topology.size, self._topology.rank
+        facts = numpy.zeros(_FLAGS + 2 * size)
+        asks_for_snapshot, self._wants_snapshot = self._wants_snapshot, False
+        facts[:_FLAGS] = self._done.is_set(), self._wants_stop, asks_for_snapshot
+        facts[_FLAGS + rank] = self._iterations
+        facts[_FLAGS + size + rank] = self._figures.distance
+        facts = self._topology.agree(facts)
+        self.stop_requested = bool(facts[_STOP] > 0)
+        if facts[_SNAPSHOT] > asks_for_snapshot:
+            self._snapshot_asked_for = True
+        self._figures = replace(
+            self._figures,
+            trainers=tuple(int(count) for count in facts[_FLAGS : _FLAGS + size]),
+            distances=tuple(facts[_FLAGS + size :].tolist()),
+        )
+        return bool(facts[_DONE] == size)
+
+    def _sampled_distance(self, rule: Rule) -> float:
+        """Return how far the replica was from what it moves towards, now and then anew: it goes over both once."""
+        now = self._clock()
+        if now < self._sampled_at + _SAMPLE_EVERY_S:
+            return self._figures.distance
+        self._sampled_at = now
+        length = float(numpy.linalg.norm(rule.target))
+        return float(numpy.linalg.norm(self._snapshot - rule.target)) / length if length else 0.0

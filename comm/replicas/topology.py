@@ -14,16 +14,19 @@ class Topology(Protocol):
     """Takes means over trainers, round after round; used by one thread.
 
     Attributes:
+        rank, size: this trainer and how many there are.
         rounds: after how many rounds every trainer has met every other, by way of others or directly.
     """
 
+    rank: int
+    size: int
     rounds: int
 
     def average(self, buffer: numpy.ndarray, round_number: int) -> int:
         """Replace the buffer by its mean over this round's trainers, and return how many there are; collective."""
 
-    def agree(self, is_done: bool) -> bool:
-        """Return whether all trainers are done; a collective call of all of them."""
+    def agree(self, facts: numpy.ndarray) -> numpy.ndarray:
+        """Return the sum of the facts (float64) over all trainers; a collective call of all of them."""
 
     def close(self) -> None:
         """Give up the communicators."""
@@ -40,16 +43,16 @@ class AllTrainers:
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator.duplicate()
+        self.rank, self.size = communicator.rank, communicator.size
 
     def average(self, buffer: numpy.ndarray, round_number: int) -> int:
         """Average over all."""
         return _average(self._communicator, buffer)
 
-    def agree(self, is_done: bool) -> bool:
-        """Take the minimum over all."""
-        flag = numpy.array([is_done], numpy.int32)
-        self._communicator.allreduce(flag, "min")
-        return bool(flag[0])
+    def agree(self, facts: numpy.ndarray) -> numpy.ndarray:
+        """Add up."""
+        self._communicator.allreduce(facts)
+        return facts
 
     def close(self) -> None:
         """Close the duplicate."""

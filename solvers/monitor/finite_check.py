@@ -47,14 +47,16 @@ class FiniteCheck:
 
     Args:
         net: the training net.
-        communicator: the ranks.
+        communicator: the ranks that train in step.
         param: the SolverParameter message; reads nan_effect and iter_size.
         emit: takes the events.
+        rank: this rank's number among all, from which its random numbers derive.
     """
 
-    def __init__(self, net: Net, communicator: Communicator, param: SolverParameter, emit: Emit) -> None:
+    def __init__(self, net: Net, communicator: Communicator, param: SolverParameter, emit: Emit, rank: int) -> None:
         self._net = net
         self._communicator = communicator
+        self._rank = rank
         self._iter_size: int = param.iter_size
         self._effect = NanEffect.Name(param.nan_effect)
         self._emit = emit
@@ -150,13 +152,13 @@ class FiniteCheck:
         with _Tracer(self._net).watching() as tracer:
             self._net.clear_param_diffs()
             for micro_batch in range(self._iter_size):
-                self._net.reseed(seed, self._communicator.rank, iteration, micro_batch)
+                self._net.reseed(seed, self._rank, iteration, micro_batch)
                 self._net.forward()
                 self._net.backward()
         self.rewind()
         after.restore()
         findings = self._communicator.allgather(_Finding(self._communicator.host, own_loss, tracer.found))
-        return _describe(findings, iteration)
+        return _describe(findings, iteration, self._rank - self._communicator.rank)
 
 
 class _Tracer:
@@ -213,13 +215,13 @@ class _Tracer:
             self.found = f"{name}: {bad} of {values.numel()} values are not finite ({nans} nan, {bad - nans} infinite)"
 
 
-def _describe(findings: list[_Finding], iteration: int) -> str:
+def _describe(findings: list[_Finding], iteration: int, first_rank: int) -> str:
     guilty = [rank for rank, each in enumerate(findings) if each.blob or not math.isfinite(each.loss)]
     lines = [f"iteration {iteration}: a loss or gradient is not finite; no rank has updated its weights"]
     for rank in guilty:
         each = findings[rank]
         blob = each.blob or "run again, the pass was finite throughout"
-        lines.append(f"  rank {rank} ({each.host}), loss {each.loss:g}: {blob}")
+        lines.append(f"  rank {first_rank + rank} ({each.host}), loss {each.loss:g}: {blob}")
     if not guilty:
         lines.append("  every rank's own numbers are finite: their sum over the ranks or micro-batches overflows")
     return "\n".join(lines)

@@ -6,6 +6,7 @@ import time
 
 from mgcaffe.comm import CommReport
 from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue
+from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.training_iteration import TrainingIteration
 
 
@@ -32,7 +33,7 @@ class Meter:
 
     Args:
         emit: takes the events.
-        images: records that all ranks read in an iteration.
+        images: records that all ranks which train in step read in an iteration.
     """
 
     def __init__(self, emit: Emit, images: int) -> None:
@@ -45,6 +46,7 @@ class Meter:
         """Reset the totals."""
         self._run = _Stretch()
         self._total_images = 0
+        self._training_s = 0.0
 
     def start_display(self, iteration: int) -> None:
         """Count what the next display shows from this iteration on."""
@@ -93,23 +95,36 @@ class Meter:
             )
         )
 
+    def training_done(self) -> None:
+        """Take note that the last update of all ranks has been made."""
+        self._training_s = self._run.seconds
+
     def finish(
         self,
         iteration: int,
         stopped_early: bool,
         snapshot: str | None,
         scores: tuple[tuple[OutputValue, ...], ...],
+        replicas: Replicas,
+        mean_scores: tuple[tuple[OutputValue, ...], ...],
     ) -> None:
-        """Emit the totals of the run."""
+        """Emit the totals of the run; arguments as for `Finished`."""
+        images = self._total_images
+        if replicas.is_one_of_several:
+            images = sum(replicas.iterations_here(iteration)) * self._images
         self._emit(
             Finished(
                 iteration=iteration,
                 stopped_early=stopped_early,
                 seconds=self._run.seconds,
-                images=self._total_images,
+                images=images,
                 comm_hidden_s=self._run.hidden_s,
                 comm_exposed_s=self._run.exposed_s,
                 snapshot=snapshot,
                 scores=scores,
+                training_s=self._training_s,
+                iterations=replicas.iterations(iteration),
+                synchronization=replicas.figures if replicas.is_one_of_several else None,
+                mean_scores=mean_scores,
             )
         )

@@ -43,6 +43,7 @@ class BuiltNets:
 def build_nets(
     param: SolverParameter,
     reader: NetReader,
+    world: Ranks,
     ranks: Ranks,
     emit: Emit,
     opened: ExitStack,
@@ -55,7 +56,8 @@ def build_nets(
     Args:
         param: the SolverParameter message.
         reader: reads the nets' files.
-        ranks: the ranks that train in step.
+        world: all ranks, which share out the data.
+        ranks: those that train in step: all of them, or this one alone, with a replica of its own.
         emit: takes the events.
         opened: closes the nets.
         dtype: float32 or float64.
@@ -67,18 +69,18 @@ def build_nets(
         RankDisagreement: the ranks were given different inputs.
     """
     train, *tests = [reader.train_net(), *reader.test_nets()]
-    agree_on_inputs(param, [train, *tests], dtype, ranks.communicator)
+    agree_on_inputs(param, [train, *tests], dtype, world.communicator)
     if device is None:
-        device = choose_device(param, ranks.communicator, emit)
-    seed = choose_seed(param, ranks.communicator)
+        device = choose_device(param, world.communicator, emit)
+    seed = choose_seed(param, world.communicator)
     divisors = Ranks(ranks.communicator.duplicate())
     keep_blobs = keep_blobs or param.debug_info
-    train_net = build_train_net(train, ranks, divisors, seed, dtype, torch.device(device), keep_blobs)
+    train_net = build_train_net(train, world, divisors, seed, dtype, torch.device(device), keep_blobs)
     opened.callback(train_net.close)
     test_nets = build_test_nets(tests, train_net, ranks, opened)
-    watch_tests(test_nets, param, ranks.rank, emit)
-    agree_on_shapes(train_net, ranks.communicator)
-    carried_state.warn_of_ranks(train.param, ranks.size, emit)
+    watch_tests(test_nets, param, world.rank, emit)
+    agree_on_shapes(train_net, world.communicator)
+    carried_state.warn_of_ranks(train.param, world.size, emit)
     return BuiltNets(train_net, test_nets, seed)
 
 
@@ -184,7 +186,7 @@ def refuse_tables_of_ranks(net: Net, ranks: int) -> None:
 
 def build_train_net(
     choice: NetChoice,
-    ranks: Ranks,
+    world: Ranks,
     divisors: Ranks,
     seed: int,
     dtype: torch.dtype,
@@ -195,8 +197,8 @@ def build_train_net(
 
     Args:
         choice: what the solver asks for.
-        ranks: the ranks that train in step.
-        divisors: the same, with a communicator of their own for the numbers that loss layers add up over the ranks.
+        world: all ranks, which share out the data.
+        divisors: those that train in step, with a communicator of their own for the numbers that loss layers add up.
         seed, dtype, device, keep_blobs: as for Net.
     """
     statuses.doing("setting up: building the training net")
@@ -210,9 +212,9 @@ def build_train_net(
         seed=seed,
         dtype=dtype,
         device=device,
-        shard=shard(ranks.rank, ranks.size),
+        shard=shard(world.rank, world.size),
         sum_over_ranks=divisors.sum_of,
-        solver_ranks=ranks.size,
+        solver_ranks=divisors.size,
         keep_blobs=keep_blobs,
         before_setup=partial(_record_setup, "setting up"),
     )

@@ -14,11 +14,12 @@ from mgcaffe.comm import SingleCommunicator
 from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
-from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.events import Emit, Noted, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
+from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.setup.building import BuiltNets
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.update.updater import Updater
@@ -34,21 +35,25 @@ class RunState:
     Attributes:
         param: the SolverParameter message.
         nets: with their data positions and recurrent states.
-        ranks: the ranks that train in step.
+        world: all ranks.
+        ranks: those that train in step.
         updater: the update rule.
         policy: the learning-rate policy.
         smoothed: the latest losses.
         averaging: holds the plan by which gradients are merged.
+        replicas: how this rank's replica is kept together with others.
         emit: takes the events.
     """
 
     param: SolverParameter
     nets: BuiltNets
+    world: Ranks
     ranks: Ranks
     updater: Updater
     policy: LearningRatePolicy
     smoothed: SmoothedLoss
     averaging: GradientAveraging
+    replicas: Replicas
     emit: Emit
 
     def progress(self, iteration: int, seed: int, *, alone: bool = False) -> Progress:
@@ -59,7 +64,7 @@ class RunState:
             iteration=iteration,
             current_step=self.policy.current_step(iteration),
             seed=seed,
-            world_size=self.ranks.size,
+            world_size=self.world.size,
             records=data_positions(self.nets.train, self.nets.tests),
             smoothed_losses=self.smoothed.losses,
             plateau=self.policy.state,
@@ -67,23 +72,39 @@ class RunState:
             correlations=self.updater.correlations,
             plan=plan.to_json() if plan is not None else "",
             recurrent=carried_state.gather(self.nets.train, self.nets.tests, communicator),
+            trainers=list(self.replicas.iterations(iteration)) if self.replicas.is_one_of_several else [],
+            synchronization=self.replicas.state,
         )
+
+    def iteration_of_this_rank(self, progress: Progress) -> int:
+        """Return from which iteration this rank goes on: its own, where each trainer has a replica of its own."""
+        return self._iterations(progress)[self.world.rank]
+
+    def _iterations(self, progress: Progress) -> list[int]:
+        """Return from which iteration each rank goes on."""
+        if self.replicas.is_one_of_several and len(progress.trainers) == self.world.size:
+            return progress.trainers
+        return [progress.iteration] * self.world.size
 
     def resume(self, progress: Progress) -> None:
         """Put everything back, and warn of what the snapshot does not say or what has changed since; collective."""
-        ranks = self.ranks
+        iterations = self._iterations(progress)
+        iteration = iterations[self.world.rank]
         if progress.seed is not None:
             self._take_seed(progress.seed)
         self.smoothed.restore(progress.smoothed_losses)
-        missing = self.policy.resume(progress.plateau, progress.iteration, progress.current_step)
+        missing = self.policy.resume(progress.plateau, iteration, progress.current_step)
         for text in (missing, self.updater.resume(progress.correlations)):
             if text is not None:
                 self.emit(Warned(text))
         self._warn_of_world_size(progress.world_size)
-        carried_state.put_back(self.nets.train, self.nets.tests, progress.recurrent, ranks.rank, ranks.size, self.emit)
-        if progress.world_size == ranks.size:
+        recurrent = progress.recurrent if self.world.rank == self.ranks.rank else []
+        carried_state.put_back(self.nets.train, self.nets.tests, recurrent, self.ranks.rank, self.ranks.size, self.emit)
+        if progress.world_size == self.ranks.size:
             self.averaging.adopt(progress.plan)
-        self._seek_data(progress.records, progress.iteration)
+        self._seek_data(progress.records, iteration, iteration - progress.iteration)
+        self.replicas.resume(progress.synchronization, iterations)
+        self._say_what_was_merged(progress, iterations)
 
     def _take_seed(self, seed: int) -> None:
         """Go on with the snapshot's seed, which all random numbers derive from; `_seek_data` has to follow."""
@@ -96,15 +117,34 @@ class RunState:
 
     def _warn_of_world_size(self, before: int | None) -> None:
         """Warn that another number of ranks makes another batch."""
-        if before is not None and before != self.ranks.size:
+        if before is not None and before != self.world.size:
             self.emit(
                 Warned(
-                    f"the snapshot was taken with {before} rank(s) and training goes on with {self.ranks.size}:"
+                    f"the snapshot was taken with {before} rank(s) and training goes on with {self.world.size}:"
                     " the batch over all ranks changes with them"
                 )
             )
 
-    def _seek_data(self, records: dict[str, int] | None, iteration: int) -> None:
+    def _say_what_was_merged(self, progress: Progress, iterations: list[int]) -> None:
+        """Note what became of the replicas, where this run or the one before has several."""
+        if not self.replicas.is_one_of_several:
+            if len(progress.trainers) > 1:
+                text = (
+                    f"of {len(progress.trainers)} replicas the snapshot holds trainer 0's, and training goes on with it"
+                )
+                self.emit(Noted(text))
+            return
+        places = f"iteration {iterations[0]}"
+        if len(set(iterations)) > 1:
+            places = f"iterations {', '.join(map(str, iterations))}"
+        self.emit(
+            Noted(
+                f"all {self.world.size} trainers go on at {places} from the snapshot's replica and histories, which"
+                " are trainer 0's"
+            )
+        )
+
+    def _seek_data(self, records: dict[str, int] | None, iteration: int, ahead: int) -> None:
         """Move every data layer to where a run stood that has made `iteration` updates.
 
         A layer that the snapshot doesn't know (all of them, in one that Caffe wrote) is moved by computation.
@@ -112,14 +152,16 @@ class RunState:
         Args:
             records: what `data_positions` gave.
             iteration: updates done.
+            ahead: how many of them this rank has made since the snapshot was taken; negative: it lacks some.
         """
         computed = []
         for name, layer, test in _named(self.nets.train, self.nets.tests):
             if records is not None and name in records:
-                layer.seek(records[name])
+                since = ahead * self._records_per_iteration(layer) if test is None else 0
+                layer.seek(max(0, records[name] + since))
                 continue
             if test is None:
-                layer.seek(iteration * self.param.iter_size * self.ranks.size * layer.batch_size)
+                layer.seek(iteration * self._records_per_iteration(layer))
             else:
                 layer.seek(_tests_done(self.param, iteration) * self.param.test_iter[test] * layer.batch_size)
             computed.append(f"'{layer.name}' at record {layer.position()}")
@@ -130,6 +172,10 @@ class RunState:
                     f" and tests had been in force from the start: {', '.join(computed)}"
                 )
             )
+
+    def _records_per_iteration(self, layer: DataLayer) -> int:
+        """Return how many records all ranks read in an iteration."""
+        return int(self.param.iter_size * self.world.size * layer.batch_size)
 
 
 def data_positions(train_net: Net, test_nets: Sequence[Net]) -> dict[str, int]:

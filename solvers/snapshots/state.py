@@ -21,7 +21,7 @@ from mgcaffe.comm.planning.plan import Plan
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError, SnapshotError
 from mgcaffe.errors.checked_json import parse_json
-from mgcaffe.prototxt import EngineState
+from mgcaffe.prototxt import BlobProto, EngineState, blob_array, fill_blob
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.carried_state import RankState
 from mgcaffe.solvers.rates.plateau import PlateauState
@@ -31,6 +31,8 @@ _SOLVER_TYPE = "solver_type"
 _BEST_SCORE = "best_score"
 _PLATEAU = "plateau"
 _CORRELATIONS = "larc_turbo"
+_TRAINERS = "trainers"
+_SYNCHRONIZATION = "synchronization/"
 
 
 @dataclass
@@ -50,6 +52,8 @@ class Progress:
         best: the best test score so far, if `snapshot_best` asks for it.
         plateau: what lr_policy `plateau` has seen; None with another policy.
         correlations: what larc_turbo has seen of each parameter that trains; empty without it.
+        trainers: the iterations of each trainer, where each has a replica of its own; else empty.
+        synchronization: the state of the rule that keeps replicas together, flat arrays by name.
     """
 
     iteration: int
@@ -64,6 +68,8 @@ class Progress:
     best: BestScore | None = None
     plateau: PlateauState | None = None
     correlations: list[float] = field(default_factory=list)
+    trainers: list[int] = field(default_factory=list)
+    synchronization: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass
@@ -161,6 +167,12 @@ def engine_state(progress: Progress) -> EngineState:
         message.extra.add(key=_PLATEAU, value=progress.plateau.encode())
     if progress.correlations:
         message.extra.add(key=_CORRELATIONS, value=json.dumps(progress.correlations).encode())
+    if progress.trainers:
+        message.extra.add(key=_TRAINERS, value=json.dumps(progress.trainers).encode())
+    for name, values in progress.synchronization.items():
+        blob = BlobProto()
+        fill_blob(blob, values)
+        message.extra.add(key=_SYNCHRONIZATION + name, value=blob.SerializeToString())
     for key, value in carried_state.to_entries(progress.recurrent):
         message.extra.add(key=key, value=value)
     return message
@@ -185,6 +197,13 @@ def add_engine_state(progress: Progress, message: EngineState) -> None:
         progress.plateau = PlateauState.decode(entries[_PLATEAU])
     if _CORRELATIONS in entries:
         progress.correlations = _correlations(entries[_CORRELATIONS])
+    if _TRAINERS in entries:
+        progress.trainers = _trainers(entries[_TRAINERS])
+    progress.synchronization = {
+        key.removeprefix(_SYNCHRONIZATION): blob_array(BlobProto.FromString(value))
+        for key, value in entries.items()
+        if key.startswith(_SYNCHRONIZATION)
+    }
     if progress.world_size < 1 or any(records < 0 for records in progress.records.values()):
         raise ValueError("a number of ranks or records is negative")
     if progress.plan:
@@ -198,6 +217,14 @@ def _correlations(content: bytes) -> list[float]:
     try:
         document = parse_json(content, "solverstate", "what larc_turbo has seen is damaged")
         return [value.number(least=-1.001, most=1.001) for value in document.elements()]  # rounding goes beyond 1
+    except DataError as error:
+        raise ValueError(error.message) from None
+
+
+def _trainers(content: bytes) -> list[int]:
+    try:
+        document = parse_json(content, "solverstate", "the iterations of the trainers are damaged")
+        return [value.integer(least=0) for value in document.elements()]
     except DataError as error:
         raise ValueError(error.message) from None
 

@@ -17,6 +17,7 @@ from mgcaffe.tools.flags.parsing import (
     words_list,
 )
 from mgcaffe.tools.flags.snapshot_flags import add_snapshot_flags, is_auto
+from mgcaffe.tools.flags.sync_flags import add_sync_flags
 from mgcaffe.tools.flags.timeline_flags import add_timeline_flags
 from mgcaffe.tools.launcher.flags import add_launcher_flags, is_launcher
 from mgcaffe.tools.running.rank_watch import RankWatch
@@ -50,6 +51,7 @@ def parser() -> FlagParser:
     flags.flag("stage", "stages of the training net's state, separated by commas", type=words_list, default=[])
     add_machine_flags(flags)
     add_comm_flags(flags)
+    add_sync_flags(flags)
     flags.flag("sigint_effect", "what SIGINT (Ctrl-C) does", choices=_EFFECTS, default="stop")
     flags.flag("sighup_effect", "what SIGHUP does", choices=_EFFECTS, default="snapshot")
     flags.flag(

@@ -11,7 +11,7 @@ import logging
 from functools import singledispatchmethod
 
 from mgcaffe.solvers import events
-from mgcaffe.tools.listeners.communication_lines import closing_lines, comm_line, data_line, plan_lines
+from mgcaffe.tools.listeners.communication_lines import closing_lines, comm_line, data_line, plan_lines, sync_text
 from mgcaffe.tools.listeners.glog import log_line, number
 
 
@@ -61,6 +61,10 @@ class CaffeLogListener:
                 log_line(data_line(self._data_wait_s, self._seconds, event.iteration - self._displayed_at))
             self._data_wait_s = self._seconds = 0.0
             self._displayed_at = event.iteration
+
+    @on_event.register
+    def _(self, event: events.Synchronized) -> None:
+        log_line(f"Replicas: {sync_text(event.figures)}; {number(event.examples_per_s)} examples/s in all")
 
     @on_event.register
     def _(self, event: events.IterationDone) -> None:

@@ -9,6 +9,7 @@ from mgcaffe.tools.listeners.glog import number
 from mgcaffe.tools.table import format_bytes, format_table
 
 if TYPE_CHECKING:
+    from mgcaffe.comm.replicas.figures import SyncFigures
     from mgcaffe.comm.tuning.decision import Decision
 
 # From here on the reason for a plan mentions contention.
@@ -31,6 +32,16 @@ def data_line(wait_s: float, seconds: float, iterations: int) -> str:
     """Return one line on how long so many iterations waited for their data; times are totals in seconds."""
     share = 100 * wait_s / seconds if seconds > 0 else 0.0
     return f"Data: {1e3 * wait_s / max(1, iterations):.3f} ms waited per iteration; {share:.1f} % of its time"
+
+
+def sync_text(figures: SyncFigures) -> str:
+    """Return what keeping replicas together has come to, in a line."""
+    count = figures.synchronizations
+    if not count:
+        return "no synchronizations"
+    text = f"{count} synchronization{'s' * (count != 1)}, gap {figures.gap:.2f} iterations"
+    each = f"{1e3 * figures.seconds / count:.3f} ms and {format_bytes(figures.bytes / count)} each"
+    return f"{text}, {each}, distance {number(figures.distance)}"
 
 
 def plan_lines(event: PlanChosen) -> list[str]:
@@ -130,7 +141,15 @@ def closing_lines(event: Finished, ranks: int, iterations: int) -> list[str]:
         iterations: how many updates this run made.
     """
     lines = [f"Test net #{index}: {scores_text(scores)}" for index, scores in enumerate(event.scores) if scores]
-    if ranks > 1:
+    lines += [
+        f"Test net #{index}, mean of all replicas: {scores_text(scores)}"
+        for index, scores in enumerate(event.mean_scores)
+        if scores
+    ]
+    if event.synchronization is not None:
+        trained = ", ".join(map(str, event.iterations))
+        lines.append(f"Replicas: {sync_text(event.synchronization)}; iterations of the trainers {trained}")
+    elif ranks > 1:
         lines.append(comm_line(event.comm_hidden_s, event.comm_exposed_s, iterations))
     if event.seconds > 0 and event.images:
         lines.append(f"Speed: {event.images / event.seconds:.1f} images/s over {event.seconds:.1f} s")

@@ -3,6 +3,10 @@
     {"event": "iteration", "iter": 100, "loss": 0.26, "lr": 0.01, "images_per_s": 5120.0, ...}
     {"event": "test", "iter": 500, "net": 0, "scores": {"accuracy": 0.98}, "loss": null, "seconds": 0.4}
     {"event": "snapshot", "iter": 500, "weights": "...", "state": "..."}
+    {"event": "finish", "iter": 500, "examples_per_s": 5120.0, "iterations": [500, 500], "accuracy": 0.98, ...}
+
+The scores of the last tests stand in `finish` under the names of their tops; one that is called like another value of
+that line stands in its list `scores` alone.
 
 Numbers that are not finite are null. Lines are appended, so that a resumed run goes on in the same file.
 """
@@ -123,13 +127,26 @@ class JsonLog:
         self._write("warning", text=event.text)
 
     @on_event.register
-    def _(self, event: events.Finished) -> None:
+    def _(self, event: events.Synchronized) -> None:
         self._write(
-            "finish", iter=event.iteration, stopped_early=event.stopped_early, seconds=event.seconds,
+            "sync", iter=event.iteration, iterations=list(event.iterations), examples_per_s=event.examples_per_s,
+            distances=list(event.figures.distances), **_synchronization(event.figures),
+        )  # fmt: skip
+
+    @on_event.register
+    def _(self, event: events.Finished) -> None:
+        values = dict(
+            iter=event.iteration, stopped_early=event.stopped_early, seconds=event.seconds,
             images=event.images, comm_hidden_ms=event.comm_hidden_s * 1e3,
             comm_exposed_ms=event.comm_exposed_s * 1e3, hidden_share=event.hidden_share,
-            snapshot=event.snapshot,
+            snapshot=event.snapshot, training_s=event.training_s, examples_per_s=event.examples_per_s,
+            iterations=list(event.iterations), **_synchronization(event.synchronization),
+            scores=[scores_by_name(scores) for scores in event.scores],
+            mean_scores=[scores_by_name(scores) for scores in event.mean_scores],
         )  # fmt: skip
+        for scores in reversed(event.scores):
+            values = {**scores_by_name(scores), **values}
+        self._write("finish", **values)
 
     def close(self) -> None:
         """Write what is left."""
@@ -161,6 +178,20 @@ def _predicted(plan: Any) -> dict[str, float] | None:
         return None
     times = {"backward_ms": plan.backward_end, "communication_ms": plan.busy, "exposed_ms": plan.exposed}
     return {name: seconds * 1e3 for name, seconds in times.items()}
+
+
+def _synchronization(figures: Any) -> dict[str, Any]:
+    """Return the totals of a trainer's synchronization (SyncFigures); nothing was synchronized where there are none."""
+    if figures is None:
+        return {"synchronizations": 0, "gap": None}
+    return {
+        "synchronizations": figures.synchronizations,
+        "gap": figures.gap,
+        "sync_bytes": figures.bytes,
+        "sync_ms": 1e3 * figures.seconds / figures.synchronizations if figures.synchronizations else None,
+        "sync_processor_s": figures.processor_s,
+        "distance": figures.distance,
+    }
 
 
 def _trial(trial: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Caffe's text parser refuses fields that it doesn't know. A solver that must stay
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt import CommParameter, SolverParameter, read_solver_source
@@ -22,7 +23,21 @@ _SAME_NAMES = (
     "emulate_link",
     "overlap_forward",
     "hierarchical",
+    "sync_every",
+    "alpha",
+    "block_momentum",
+    "block_lr",
+    "block_nesterov",
+    "sync_interval_ms",
 )
+# Flags that are called as their fields and give the name of an enum's value.
+_ENUMS: dict[str, Any] = {
+    "schedule": CommParameter.Schedule,
+    "allreduce_type": CommParameter.WireType,
+    "sync": CommParameter.Sync,
+    "merge": CommParameter.Merge,
+    "sync_groups": CommParameter.Groups,
+}
 
 
 def apply_comm_settings(solver: SolverParameter, path: str | Path, flags: Flags) -> None:
@@ -47,10 +62,9 @@ def apply_comm_settings(solver: SolverParameter, path: str | Path, flags: Flags)
                     hint=f"it belongs into {path}",
                 )
         solver.MergeFrom(source.param)
-    if flags.schedule:
-        solver.comm_param.schedule = CommParameter.Schedule.Value(flags.schedule.upper())
-    if flags.allreduce_type:
-        solver.comm_param.allreduce_type = CommParameter.WireType.Value(flags.allreduce_type.upper())
+    for name, enum in _ENUMS.items():
+        if getattr(flags, name):
+            setattr(solver.comm_param, name, enum.Value(getattr(flags, name).upper()))
     if flags.deterministic:
         solver.comm_param.deterministic = True
     for name in _SAME_NAMES:

@@ -13,7 +13,7 @@ from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL
-from mgcaffe.prototxt import NanEffect, SolverParameter, print_text, read_solver_source
+from mgcaffe.prototxt import CommParameter, NanEffect, SolverParameter, print_text, read_solver_source
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.events import Event, Finished, SolverListener
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
@@ -157,8 +157,10 @@ def _listeners(
     flags: Flags, solver: SolverParameter, communicator: Communicator, shows_progress: bool, stack: ExitStack
 ) -> list[SolverListener]:
     """Those that tell the user what happens; rank 0 speaks, the others only in log files. The stack closes them."""
+    # Trainers with replicas of their own exchange no gradients.
+    in_step = communicator.size if solver.comm_param.sync == CommParameter.GRADIENTS else 1
     if communicator.rank != 0:
-        return [CaffeLogListener(solver.display, communicator.size)] if flags.log_dir else []
+        return [CaffeLogListener(solver.display, in_step)] if flags.log_dir else []
     listeners: list[SolverListener] = []
     if flags.tensorboard:
         listeners.append(stack.enter_context(closing(TensorBoardListener(flags.tensorboard))))
@@ -167,5 +169,5 @@ def _listeners(
     if shows_progress:
         listeners.append(stack.enter_context(closing(ProgressListener(communicator.size))))
     if flags.log_dir or not shows_progress:
-        listeners.append(CaffeLogListener(solver.display, communicator.size))
+        listeners.append(CaffeLogListener(solver.display, in_step))
     return listeners

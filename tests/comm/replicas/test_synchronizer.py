@@ -184,10 +184,10 @@ def test_after_an_error_nothing_more_is_averaged_and_every_call_raises_it(how):
 
 def test_the_emulated_link_takes_its_time_whatever_the_wait_for_others_and_the_clock():
     class Late(AllTrainers):
-        def agree(self, is_done):
+        def agree(self, facts):
             time.sleep(0.06)
             self.agreed = time.perf_counter()
-            return super().agree(is_done)
+            return super().agree(facts)
 
     class Noting(ModelAveraging):
         def receive(self, mean, trainers):

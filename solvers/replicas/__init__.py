@@ -1,0 +1,1 @@
+"""The solver's side of replicas: `comm_param.sync` and its like (docs/shadowsync.md)."""

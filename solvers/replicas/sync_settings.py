@@ -1,0 +1,178 @@
+"""What `comm_param` says of replicas: the rule, the pace and the topology by which they are kept together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mgcaffe.comm import Communicator
+from mgcaffe.comm.exchange.emulation import parse_link
+from mgcaffe.comm.replicas.rules import BlockMomentum, ElasticAveraging, ModelAveraging, Rule
+from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
+from mgcaffe.comm.replicas.topology import AllTrainers, Groups, Topology
+from mgcaffe.errors import CommError, Location, SolverError
+from mgcaffe.prototxt import CommParameter, SolverParameter, Source
+from mgcaffe.solvers.source import locate
+
+_EVERY = 5
+_EVERY_BY_GROUPS = 1
+_ELASTIC_RATE = 0.2
+
+_MA, _BMUF, _EASGD = ({kind, f"SHADOW_{kind}"} for kind in ("MA", "BMUF", "EASGD"))
+_FOREGROUND = {"MA", "BMUF", "EASGD", "DS_SYNC"}
+_BACKGROUND = {"SHADOW_MA", "SHADOW_BMUF", "SHADOW_EASGD"}
+_REPLICAS = _FOREGROUND | _BACKGROUND | {"NONE"}
+
+# Which kinds of `sync` read a field.
+_READ_BY: dict[str, set[str]] = {
+    "sync_every": _FOREGROUND,
+    "sync_interval_ms": _BACKGROUND,
+    "alpha": _MA | _BMUF | _EASGD,
+    "merge": _MA | _BMUF,
+    "block_momentum": _BMUF,
+    "block_lr": _BMUF,
+    "block_nesterov": _BMUF,
+    "sync_groups": {"DS_SYNC"},
+    "snapshot_replicas": _REPLICAS,
+    "schedule": {"GRADIENTS"},
+    "bucket_mb": {"GRADIENTS"},
+    "calibration_iterations": {"GRADIENTS"},
+    "plan_file": {"GRADIENTS"},
+    "cost_file": {"GRADIENTS"},
+    "deterministic": {"GRADIENTS"},
+    "overlap_forward": {"GRADIENTS"},
+    "allreduce_type": {"GRADIENTS"},
+    "hierarchical": {"GRADIENTS"},
+}
+
+
+@dataclass(frozen=True)
+class SyncSettings:
+    """How replicas are kept together, as a solver says it.
+
+    Attributes:
+        kind: the name of `comm_param.sync`; not GRADIENTS.
+        comm: the CommParameter.
+        location: of `comm_param` in the user's file, for errors.
+    """
+
+    kind: str
+    comm: CommParameter
+    location: Location | None
+
+    @property
+    def is_background(self) -> bool:
+        """Whether rounds run beside training."""
+        return self.kind in _BACKGROUND
+
+    @property
+    def every(self) -> int:
+        """Iterations from one round to the next in the foreground."""
+        if self.comm.HasField("sync_every"):
+            return int(self.comm.sync_every)
+        return _EVERY_BY_GROUPS if self.kind == "DS_SYNC" else _EVERY
+
+    @property
+    def interpolates(self) -> bool:
+        """Whether replicas are interpolated with the mean."""
+        return bool(self.comm.merge == CommParameter.INTERPOLATE)
+
+    def alpha(self, trainers: int) -> float:
+        """Return the rate at which replicas move."""
+        if self.comm.HasField("alpha"):
+            return float(self.comm.alpha)
+        return min(_ELASTIC_RATE, 1 / trainers) if self.kind in _EASGD else 1.0
+
+    def block_momentum(self, trainers: int) -> float:
+        """Return the momentum of BMUF's global model."""
+        return float(self.comm.block_momentum) if self.comm.HasField("block_momentum") else 1 - 1 / trainers
+
+    def synchronizer(self, communicator: Communicator) -> ParameterSynchronizer:
+        """Make the trainer's part; collective.
+
+        Raises:
+            SolverError: a value out of its range, or a number of trainers that the groups are not for.
+        """
+        try:
+            rule, topology = self._rule(communicator.size), self._topology(communicator)
+            return ParameterSynchronizer(
+                rule,
+                topology,
+                every=self.every if self.kind in _FOREGROUND else None,
+                interval_s=self.comm.sync_interval_ms / 1e3,
+                link=parse_link(self.comm.emulate_link) if self.comm.emulate_link else None,
+            )
+        except CommError as error:
+            raise SolverError(f"sync {self.kind}: {error.message}", location=self.location, hint=error.hint) from None
+
+    def describe(self, trainers: int) -> str:
+        """Return a line for the log."""
+        if self.kind == "NONE":
+            return f"{trainers} trainers, whose replicas are never brought together (sync NONE)"
+        pace = "in the background" if self.is_background else f"every {_count(self.every, 'iteration')}"
+        if self.is_background and self.comm.sync_interval_ms:
+            pace += f", at most once in {self.comm.sync_interval_ms:g} ms"
+        details = []
+        if self.kind != "DS_SYNC":
+            details.append(f"alpha {self.alpha(trainers):g}")
+        if self.kind in _BMUF:
+            form = "Nesterov block momentum" if self.comm.block_nesterov else "block momentum"
+            details.append(f"{form} {self.block_momentum(trainers):g}")
+        if self.kind in _MA | _BMUF:
+            details.append("by interpolation" if self.interpolates else "by increment")
+        more = f" ({', '.join(details)})" if details else ""
+        return f"{trainers} trainers, whose replicas are synchronized by {self.kind} {pace}{more}"
+
+    def _rule(self, trainers: int) -> Rule | None:
+        rules: dict[str, Callable[[], Rule]] = {
+            "MA": lambda: ModelAveraging(self.alpha(trainers), interpolates=self.interpolates),
+            "EASGD": lambda: ElasticAveraging(self.alpha(trainers)),
+            "BMUF": lambda: BlockMomentum(
+                self.alpha(trainers),
+                interpolates=self.interpolates,
+                momentum=self.block_momentum(trainers),
+                learning_rate=self.comm.block_lr,
+                nesterov=self.comm.block_nesterov,
+            ),
+            "DS_SYNC": ModelAveraging,
+        }
+        return None if self.kind == "NONE" else rules[self.kind.removeprefix("SHADOW_")]()
+
+    def _topology(self, communicator: Communicator) -> Topology:
+        if self.kind == "DS_SYNC":
+            return Groups(communicator, CommParameter.Groups.Name(self.comm.sync_groups).lower())
+        return AllTrainers(communicator)
+
+
+def sync_settings(param: SolverParameter, source: Source | None = None) -> SyncSettings | None:
+    """Return what a solver says of replicas; None where the ranks average gradients in step."""
+    kind = CommParameter.Sync.Name(param.comm_param.sync)
+    return None if kind == "GRADIENTS" else SyncSettings(kind, param.comm_param, locate(source, "comm_param"))
+
+
+def sync_warnings(param: SolverParameter, trainers: int, source: Source | None = None) -> list[str]:
+    """Return what the user should know: fields without effect, and what interpolation costs."""
+    comm = param.comm_param
+    kind = CommParameter.Sync.Name(comm.sync)
+    place = locate(source, "comm_param") or "solver"
+    warnings = [
+        f"{place}: comm_param.{field.name} has no effect with sync {kind}"
+        for field, value in comm.ListFields()
+        if field.name in _READ_BY and kind not in _READ_BY[field.name] and value != field.default_value
+    ]
+    settings = sync_settings(param, source)
+    if settings is None:
+        return warnings
+    if trainers == 1:
+        warnings.append(f"{place}: sync {kind} has no effect: there is one trainer")
+    elif settings.interpolates and kind in (_MA | _BMUF) & _BACKGROUND:
+        alpha = settings.alpha(trainers)
+        warnings.append(
+            f"merge INTERPOLATE multiplies what a replica learns during a synchronization by {1 - alpha:g}, as a"
+            " smaller learning rate would; merge INCREMENT keeps it"
+        )
+    return warnings
+
+
+def _count(number: int, noun: str) -> str:
+    return noun if number == 1 else f"{number} {noun}s"

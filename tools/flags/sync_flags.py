@@ -1,0 +1,62 @@
+"""The flags of `engine train` that say how trainers with replicas of their own train together."""
+
+from __future__ import annotations
+
+import argparse
+
+from mgcaffe.tools.flags.parsing import FlagParser, number_from, positive_float
+
+SYNCS = ("gradients", "none", "ma", "easgd", "bmuf", "ds_sync", "shadow_ma", "shadow_easgd", "shadow_bmuf")
+
+
+def add_sync_flags(parser: FlagParser) -> None:
+    """Add one flag for each field of `comm_param` that is about replicas."""
+    parser.flag(
+        "sync",
+        "how ranks train together: gradients averages them in step; the others give each rank a replica of its own, "
+        "kept together every few iterations (ma, easgd, bmuf, ds_sync), in the background (shadow_...) or not at all "
+        "(none) (default: gradients)",
+        choices=SYNCS,
+    )
+    parser.flag(
+        "sync_every", "iterations from one synchronization to the next in the foreground (default: 5, ds_sync: 1)",
+        type=number_from(1), metavar="K",
+    )  # fmt: skip
+    parser.flag(
+        "alpha",
+        "rate at which replicas move towards what they share (default: 1; easgd: 0.2, or 1 / trainers if less)",
+        type=positive_float, metavar="A",
+    )  # fmt: skip
+    parser.flag(
+        "merge", "what replicas move by: the mean's increment over their snapshot, or interpolation with the mean, "
+        "which takes away from what was learned meanwhile (default: increment)",
+        choices=("increment", "interpolate"),
+    )  # fmt: skip
+    parser.flag(
+        "block_momentum", "momentum of the global model of bmuf (default: 1 - 1 / trainers)",
+        type=_number_from_zero, metavar="MU",
+    )  # fmt: skip
+    parser.flag(
+        "block_lr", "learning rate of the global model of bmuf (default: 1)", type=positive_float, metavar="ETA"
+    )
+    parser.setting("block_nesterov", "let the global model of bmuf look ahead by its momentum")
+    parser.flag(
+        "sync_interval_ms", "least time from one background synchronization to the next (default: 0)",
+        type=_number_from_zero, metavar="MS",
+    )  # fmt: skip
+    parser.flag(
+        "sync_groups",
+        "the groups in which trainers average under ds_sync: one round for each prime factor of their number, the "
+        "rows and columns of a square grid, or the pairs of a hypercube (default: factors)",
+        choices=("factors", "grid", "hypercube"),
+    )
+
+
+def _number_from_zero(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
+    return number
