@@ -95,6 +95,9 @@ class ModelAveraging:
 
     def merge(self, replica: numpy.ndarray, snapshot: numpy.ndarray) -> None:
         """Move towards the mean."""
+        if self._interpolates and self._rate == 1:
+            replica[:] = self._target
+            return
         numpy.subtract(self._target, replica if self._interpolates else snapshot, out=snapshot)
         if self._rate != 1:
             snapshot *= self._rate

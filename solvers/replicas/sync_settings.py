@@ -74,8 +74,16 @@ class SyncSettings:
 
     @property
     def interpolates(self) -> bool:
-        """Whether replicas are interpolated with the mean."""
-        return bool(self.comm.merge == CommParameter.INTERPOLATE)
+        """Whether replicas are interpolated with the mean.
+
+        In the foreground nothing is learned meanwhile, unless by other workers of a trainer, and both ways do the same;
+        but only interpolation makes replicas equal to the bit.
+        """
+        return bool(self.comm.merge == CommParameter.INTERPOLATE or self._pauses_training)
+
+    @property
+    def _pauses_training(self) -> bool:
+        return not self.is_background and self.comm.hogwild_threads == 1
 
     def alpha(self, trainers: int) -> float:
         """Return the rate at which replicas move."""
@@ -118,7 +126,7 @@ class SyncSettings:
         if self.kind in _BMUF:
             form = "Nesterov block momentum" if self.comm.block_nesterov else "block momentum"
             details.append(f"{form} {self.block_momentum(trainers):g}")
-        if self.kind in _MA | _BMUF:
+        if self.kind in _MA | _BMUF and not self._pauses_training:
             details.append("by interpolation" if self.interpolates else "by increment")
         more = f" ({', '.join(details)})" if details else ""
         return f"{trainers} trainers, whose replicas are synchronized by {self.kind} {pace}{more}"
@@ -134,7 +142,7 @@ class SyncSettings:
                 learning_rate=self.comm.block_lr,
                 nesterov=self.comm.block_nesterov,
             ),
-            "DS_SYNC": ModelAveraging,
+            "DS_SYNC": lambda: ModelAveraging(interpolates=self.interpolates),
         }
         return None if self.kind == "NONE" else rules[self.kind.removeprefix("SHADOW_")]()
 

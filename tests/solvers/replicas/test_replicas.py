@@ -1,0 +1,175 @@
+"""Trainers with replicas of their own, as threads: exact where theory says so, and an orderly end whatever their pace."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
+
+from mgcaffe.comm import run_ranks
+from mgcaffe.errors import NotFiniteError
+from mgcaffe.solvers.events import Finished, Noted, Synchronized, Warned
+
+NORMALIZED = CLASSIFIER.replace(
+    'layer { name: "tanh"', 'layer { name: "bn" type: "BatchNorm" bottom: "ip1" top: "ip1" }\nlayer { name: "tanh"'
+)
+
+
+def _train(size, folder, fields, *, net=CLASSIFIER, restore=None, iterations=None, before=None):
+    """Solve on every rank; return each one's (weights, recorder, solver)."""
+    text = data_layer(write_data(folder, classes=3 if net != LEAST_SQUARES else 0), 2) + net
+
+    def rank(communicator):
+        recorder = Recorder()
+        with make_solver(text, fields, folder, recorder=recorder, communicator=communicator) as solver:
+            if restore:
+                solver.restore(restore)
+            if before:
+                before(solver, communicator.rank)
+            if iterations is None:
+                solver.solve()
+            else:
+                solver.step(iterations)
+            return weights_of(solver), recorder, solver
+
+    return run_ranks(size, rank)
+
+
+@pytest.mark.parametrize(
+    ("sync", "size"), [("MA", 2), ("MA", 3), ("MA", 4), ("BMUF", 3), ("DS_SYNC", 2), ("DS_SYNC", 3)]
+)
+def test_averaging_replicas_after_every_iteration_is_averaging_gradients(tmp_path, size, sync):
+    fields = "max_iter: 50 weight_decay: 0.01 iter_size: 2 "
+    # Without ignored labels a mean of losses over the ranks is the loss of all their records.
+    in_step = _train(size, tmp_path, fields, net=LEAST_SQUARES)
+    apart = _train(
+        size, tmp_path, fields + f"comm_param {{ sync: {sync} sync_every: 1 block_momentum: 0 }}", net=LEAST_SQUARES
+    )
+    for (one, *_), (two, *_) in zip(in_step, apart, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver_type", ["SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"])
+@pytest.mark.parametrize("sync", ["MA", "SHADOW_MA", "SHADOW_EASGD"])
+def test_every_solver_type_trains_under_every_pace(tmp_path, solver_type, sync):
+    fields = (
+        f'type: "{solver_type}" max_iter: 12 iter_size: 2 weight_decay: 0.01 lr_policy: "step" stepsize: 5 gamma: 0.5'
+        f" base_lr: 0.01 delta: 1e-6 comm_param {{ sync: {sync} sync_every: 3 }}"
+    )
+    if solver_type in ("SGD", "Nesterov", "Adam"):
+        fields += " momentum: 0.9"
+    results = _train(2, tmp_path, fields)
+    assert all(bool(torch.isfinite(weights).all()) for weights, *_ in results)
+    (finished,) = results[0][1].of(Finished)
+    assert finished.iterations == (12, 12) and finished.images == 2 * 12 * 2 * 2
+    if sync == "MA":
+        assert torch.equal(results[0][0], results[1][0])
+        assert (finished.synchronization.synchronizations, finished.synchronization.gap) == (4, 3)
+    assert math.isfinite(finished.examples_per_s)
+
+
+def test_statistics_of_batch_norm_travel_and_histories_do_not(tmp_path):
+    fields = "max_iter: 6 momentum: 0.9 comm_param { sync: MA sync_every: 3 }"
+    (one, _, first), (two, _, second) = _train(2, tmp_path, fields, net=NORMALIZED)
+    arena = first.net.arena
+    assert arena.kept_together > arena.trainable
+    assert torch.equal(one, two)
+    assert not torch.equal(first._updater.histories[0], second._updater.histories[0])
+
+
+def test_none_keeps_replicas_apart_and_the_mean_of_all_is_tested(tmp_path):
+    listing = write_data(tmp_path)
+    net = data_layer(listing, 2, "TRAIN") + data_layer(listing, 11, "TEST") + LEAST_SQUARES
+    fields = "max_iter: 8 display: 4 test_iter: 2 test_interval: 8 comm_param { sync: NONE }"
+
+    def rank(communicator):
+        recorder = Recorder()
+        with make_solver(net, fields, tmp_path, recorder=recorder, communicator=communicator) as solver:
+            solver.solve()
+            mean = communicator.allgather(weights_of(solver))
+            solver.net.arena.data.copy_(sum(mean) / len(mean))
+            solver.test_all()
+            return weights_of(solver), recorder, mean, solver.scores
+
+    results = run_ranks(3, rank)
+    replicas = results[0][2]
+    assert not torch.equal(replicas[0], replicas[1]) and not torch.equal(replicas[1], replicas[2])
+    (finished,) = results[0][1].of(Finished)
+    assert finished.synchronization.synchronizations == 0 and math.isinf(finished.synchronization.gap)
+    assert finished.mean_scores[0][0].value == pytest.approx(results[0][3][0][0].value, rel=1e-12)
+    assert finished.mean_scores != finished.scores
+    assert [event.iteration for event in results[0][1].of(Synchronized)] == [0, 4]
+    assert not results[1][1].of(Finished)[0].scores  # trainer 0 alone tests
+
+
+@pytest.mark.parametrize("sync", ["MA", "BMUF"])
+def test_stopped_at_a_round_and_resumed_equals_never_stopped(tmp_path, sync):
+    fields = f"max_iter: 12 comm_param {{ sync: {sync} sync_every: 3 block_momentum: 0.5 }}"
+    whole = _train(2, tmp_path, fields)
+    _train(2, tmp_path, fields.replace("12", "6") + " snapshot_after_train: true")
+    resumed = _train(2, tmp_path, fields, restore=f"{tmp_path}/net_iter_6.solverstate")
+    for (one, *_), (two, *_) in zip(whole, resumed, strict=True):
+        assert torch.equal(one, two)
+    (text,) = [each.text for each in resumed[0][1].of(Noted) if "go on" in each.text]
+    assert text == (
+        "all 2 trainers go on at iteration 6 from the snapshot's replica and histories, which are trainer 0's"
+    )
+
+
+def test_another_number_of_trainers_goes_on_and_says_what_was_merged(tmp_path):
+    fields = "max_iter: 6 snapshot_after_train: true comm_param { sync: BMUF sync_every: 2 }"
+    _train(2, tmp_path, fields)
+    state = f"{tmp_path}/net_iter_6.solverstate"
+    longer = fields.replace("max_iter: 6", "max_iter: 9")
+    for size, said in ((3, "all 3 trainers go on at iteration 6"), (1, "of 2 replicas the snapshot holds trainer 0's")):
+        results = _train(size, tmp_path, longer, restore=state)
+        assert any(said in event.text for event in results[0][1].of(Noted))
+        assert any(f"training goes on with {size}" in event.text for event in results[0][1].of(Warned))
+        assert all(solver.iteration == 9 for *_, solver in results)
+    other = _train(2, tmp_path, longer.replace("BMUF", "EASGD"), restore=state)
+    assert any("is of another rule or net" in event.text for event in other[0][1].of(Warned))
+
+
+@pytest.mark.parametrize("sync", ["MA", "SHADOW_MA", "NONE"])
+def test_a_stop_that_one_trainer_asks_for_ends_all(tmp_path, sync):
+    def before(solver, rank):
+        if rank == 1:
+            solver.add_callback(lambda: solver.request_stop() if solver.iteration == 20 else None, lambda: None)
+
+    fields = f"max_iter: 1000000 comm_param {{ sync: {sync} }}"
+    results = _train(2, tmp_path, fields, before=before)
+    for _, recorder, solver in results:
+        assert recorder.of(Finished)[0].stopped_early and 20 < solver.iteration + 5
+    counts = results[0][1].of(Finished)[0].iterations
+    assert counts == tuple(solver.iteration for *_, solver in results)
+    if len(set(counts)) > 1:
+        said = [event.text for event in results[0][1].of(Warned)]
+        assert f"the trainers ended after different numbers of iterations: {counts[0]}, {counts[1]}" in said
+
+
+def test_a_snapshot_that_another_trainer_asks_for_is_taken(tmp_path):
+    def before(solver, rank):
+        if rank == 1:
+            solver.add_callback(lambda: solver.request_snapshot() if solver.iteration == 3 else None, lambda: None)
+
+    _train(2, tmp_path, "max_iter: 12 comm_param { sync: MA sync_every: 2 }", before=before)
+    assert len(list(tmp_path.glob("net_iter_*.solverstate"))) == 1
+
+
+def test_no_iteration_at_all_and_a_single_trainer_end_cleanly(tmp_path):
+    for fields, size in (("max_iter: 0", 2), ("max_iter: 3", 1)):
+        results = _train(size, tmp_path, fields + " comm_param { sync: SHADOW_MA }")
+        (finished,) = results[0][1].of(Finished)
+        assert finished.iterations == (int(fields[-1]),) * size
+    said = [event.text for event in results[0][1].of(Warned)]
+    assert "solver: sync SHADOW_MA has no effect: there is one trainer" in said
+
+
+def test_a_loss_that_is_not_finite_is_said_of_its_trainer(tmp_path):
+    def before(solver, rank):
+        if rank == 1:
+            solver.net.arena.data[0] = math.nan
+
+    with pytest.raises(NotFiniteError, match=r"rank 1 \(.*\), loss nan: parameter 0"):
+        _train(2, tmp_path, "max_iter: 3 comm_param { sync: NONE }", before=before)

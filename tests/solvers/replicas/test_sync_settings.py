@@ -1,0 +1,89 @@
+"""The fields of comm_param that are about replicas: defaults, ranges, and what has no effect."""
+
+import pytest
+
+from mgcaffe.comm import SingleCommunicator, run_ranks
+from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import parse_solver
+from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
+
+
+def _param(fields):
+    return parse_solver(f"comm_param {{ {fields} }}", file="solver.prototxt")
+
+
+def _settings(fields):
+    source = _param(fields)
+    return sync_settings(source.param, source)
+
+
+def test_without_sync_ranks_train_in_step():
+    assert _settings("") is None
+    assert _settings("sync: GRADIENTS") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("sync: MA", "synchronized by MA every 5 iterations (alpha 1)"),
+        ("sync: DS_SYNC", "synchronized by DS_SYNC every iteration"),
+        ("sync: EASGD sync_every: 10", "synchronized by EASGD every 10 iterations (alpha 0.2)"),
+        ("sync: SHADOW_EASGD alpha: 0.125", "synchronized by SHADOW_EASGD in the background (alpha 0.125)"),
+        (
+            "sync: SHADOW_BMUF block_nesterov: true sync_interval_ms: 20 merge: INTERPOLATE",
+            "SHADOW_BMUF in the background, at most once in 20 ms (alpha 1, Nesterov block momentum 0.75, by"
+            " interpolation)",
+        ),
+        ("sync: NONE", "never brought together"),
+    ],
+)
+def test_the_log_says_how_replicas_are_kept_together(fields, said):
+    assert said in _settings(fields).describe(4)
+
+
+def test_the_rate_of_elastic_averaging_is_no_more_than_one_trainers_share():
+    assert _settings("sync: EASGD").alpha(20) == 0.05
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("sync: MA alpha: 2", "sync MA: alpha 2 is not above 0 and at most 1"),
+        ("sync: MA sync_every: 0", "sync MA: replicas cannot be synchronized every 0 iterations"),
+        ("sync: BMUF block_momentum: 1", "sync BMUF: block momentum 1 is not from 0 to below 1"),
+        ("sync: SHADOW_MA sync_interval_ms: -1", "the least interval of -0.001 s"),
+        ("sync: DS_SYNC sync_groups: GRID", "sync DS_SYNC: 8 ranks make no square grid"),
+    ],
+)
+def test_values_out_of_range_are_refused_at_their_place(fields, said):
+    with pytest.raises(SolverError, match=said) as caught:
+        run_ranks(8, _settings(fields).synchronizer)
+    assert str(caught.value.location).startswith("solver.prototxt:1:1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ("sync: MA block_momentum: 0.5", "block_momentum has no effect with sync MA"),
+        ("sync: SHADOW_MA sync_every: 3", "sync_every has no effect with sync SHADOW_MA"),
+        ("sync: EASGD merge: INTERPOLATE", "merge has no effect with sync EASGD"),
+        ("sync: NONE schedule: WFBP", "schedule has no effect with sync NONE"),
+        ("alpha: 0.5", "alpha has no effect with sync GRADIENTS"),
+    ],
+)
+def test_fields_without_effect_are_warned_about(fields, field):
+    source = _param(fields)
+    (said,) = sync_warnings(source.param, 2, source)
+    assert said.startswith("solver.prototxt:1:1: comm_param.") and said.endswith(field)
+
+
+def test_interpolation_in_the_background_says_what_it_costs():
+    source = _param("sync: SHADOW_MA merge: INTERPOLATE alpha: 0.25")
+    (said,) = sync_warnings(source.param, 2, source)
+    assert "multiplies what a replica learns during a synchronization by 0.75" in said
+    source = _param("sync: MA merge: INTERPOLATE alpha: 0.25")
+    assert sync_warnings(source.param, 2, source) == []
+
+
+def test_one_trainer_makes_a_synchronizer_as_well():
+    assert _settings("sync: SHADOW_EASGD").synchronizer(SingleCommunicator()).finish().synchronizations == 0
