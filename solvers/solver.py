@@ -35,6 +35,7 @@ from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, 
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.snapshots.reading import restore_snapshot
+from mgcaffe.solvers.snapshots.replica_files import restore_replica
 from mgcaffe.solvers.snapshots.resuming import RunState
 from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
 from mgcaffe.solvers.testing import tester
@@ -125,7 +126,7 @@ class Solver:
         self._debug = DebugInfo(net, param, rank, self._emit)
         self._smoothed = SmoothedLoss(param.average_loss)
         self._tests = TestRuns(self.test_nets, ranks, param.test_compute_loss, self._emit)
-        self._snapshots = Snapshots(param, source, net, self.test_nets, self._updater, self._emit)
+        self._snapshots = Snapshots(param, source, net, self.test_nets, self._updater, self._emit, rank)
         opened.callback(self._snapshots.close)
         self._state = RunState(
             param, nets, self.world, ranks, self._updater, self._policy, self._smoothed, self._averaging,
@@ -401,7 +402,7 @@ class Solver:
         _ = self._snapshots.prefix  # a missing one is an error on every rank
         self.ranks.average_statistics(self.net)
         progress = self._state.progress(self.iteration, self.seed)
-        if self._is_first:
+        if self._is_first or self._replicas.are_all_saved:
             with self._replicas.lock:
                 self._snapshots.take(progress)
 
@@ -412,9 +413,11 @@ class Solver:
             SnapshotError: (exit code 65) on rank 0, which alone reads it: no solverstate, or not of this solver.
         """
         progress = restore_snapshot(path, self.net, self.test_nets, self._updater, self.world, self._emit)
-        self.iteration = self._state.iteration_of_this_rank(progress)
+        own = None
+        if self._replicas.can_resume_all(progress.synchronization):
+            own = restore_replica(path, progress, self.net, self._updater, self.world.communicator, self._emit)
         self.seed = progress.seed if progress.seed is not None else self.seed
-        self._state.resume(progress)
+        self.iteration = self._state.resume(progress, own)
         self._snapshots.resume(path, progress)
 
     def rescue(self) -> str | None:

@@ -86,6 +86,7 @@ class ParameterSynchronizer:
         self._link = link
         self._clock = clock
         self._replica = self._snapshot = numpy.empty(0)
+        self._earlier_iterations = 0
         self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
         self._figures = SyncFigures()
         self._sampled_at = float("-inf")
@@ -95,17 +96,19 @@ class ParameterSynchronizer:
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, replica: Any, state: Mapping[str, numpy.ndarray] | None = None) -> None:
+    def start(self, replica: Any, state: Mapping[str, numpy.ndarray] | None = None, iterations: int = 0) -> None:
         """Take the flat replica, a CPU tensor or numpy array with the same values on all trainers.
 
         Args:
             replica: the values.
             state: what the rule's `state` was when an earlier run ended; None: the rule begins anew.
+            iterations: those of earlier runs, so that rounds in the foreground are due when they would have been.
 
         Raises:
             CommError: it is not contiguous, or of a type that cannot be averaged.
         """
         self._replica = host_view(replica)
+        self._earlier_iterations = iterations
         if self._rule is not None:
             self._snapshot = self._replica.copy()
             self._rule.begin(self._replica)
@@ -155,7 +158,7 @@ class ParameterSynchronizer:
         if self._error is not None:
             raise self._error
         self._iterations += 1
-        if self._every is not None and self._iterations % self._every == 0:
+        if self._every is not None and (self._earlier_iterations + self._iterations) % self._every == 0:
             self._serve()
 
     def finish(self) -> SyncFigures:

@@ -47,6 +47,7 @@ class Replicas:
         self._displayed = time.perf_counter(), 0
         self._is_started = False
         self._sync: ParameterSynchronizer | None = None
+        self._saves_all = settings is not None and settings.comm.snapshot_replicas
         if settings is None or world.size == 1:
             return
         if net.device.type != "cpu":
@@ -62,6 +63,15 @@ class Replicas:
     def is_one_of_several(self) -> bool:
         """Whether there are other replicas beside this one."""
         return self._sync is not None
+
+    @property
+    def are_all_saved(self) -> bool:
+        """Whether each trainer writes snapshots of its own replica."""
+        return self.is_one_of_several and self._saves_all
+
+    def can_resume_all(self, state: Mapping[str, NDArray[Any]]) -> bool:
+        """Return whether each trainer may go on from its own replica: a rule that begins anew needs equal ones."""
+        return self.are_all_saved and (self._sync is None or set(state) == set(self._sync.state_names))
 
     @property
     def lock(self) -> Any:
@@ -117,7 +127,8 @@ class Replicas:
         self._is_started = True
         self._displayed = time.perf_counter(), sum(self._begun_at)
         if self._sync is not None:
-            self._sync.start(self._net.arena.data[: self._net.arena.kept_together], self._fitting_state())
+            replica = self._net.arena.data[: self._net.arena.kept_together]
+            self._sync.start(replica, self._fitting_state(), self._begun_at[self._world.rank])
 
     def iteration_done(self) -> None:
         """Take note of an iteration, and run the round that is due in the foreground."""

@@ -76,20 +76,29 @@ class RunState:
             synchronization=self.replicas.state,
         )
 
-    def iteration_of_this_rank(self, progress: Progress) -> int:
-        """Return from which iteration this rank goes on: its own, where each trainer has a replica of its own."""
-        return self._iterations(progress)[self.world.rank]
-
-    def _iterations(self, progress: Progress) -> list[int]:
-        """Return from which iteration each rank goes on."""
+    def _iterations(self, progress: Progress, own: Progress | None) -> list[int]:
+        """Return from which iteration each rank goes on; collective."""
+        if own is not None:
+            return self.world.communicator.allgather(own.iteration)
         if self.replicas.is_one_of_several and len(progress.trainers) == self.world.size:
             return progress.trainers
         return [progress.iteration] * self.world.size
 
-    def resume(self, progress: Progress) -> None:
-        """Put everything back, and warn of what the snapshot does not say or what has changed since; collective."""
-        iterations = self._iterations(progress)
+    def resume(self, progress: Progress, own: Progress | None) -> int:
+        """Put everything back, and warn of what the snapshot does not say or what has changed since; collective.
+
+        Args:
+            progress: where rank 0 stood.
+            own: where this trainer stood, whose own replica has been put back; None: rank 0's has.
+
+        Returns:
+            From which iteration this rank goes on: its own, where each trainer has a replica of its own.
+        """
+        iterations = self._iterations(progress, own)
         iteration = iterations[self.world.rank]
+        self.replicas.resume(progress.synchronization, iterations)
+        self._say_what_was_merged(progress, own, iterations)
+        progress = own or progress
         if progress.seed is not None:
             self._take_seed(progress.seed)
         self.smoothed.restore(progress.smoothed_losses)
@@ -98,13 +107,12 @@ class RunState:
             if text is not None:
                 self.emit(Warned(text))
         self._warn_of_world_size(progress.world_size)
-        recurrent = progress.recurrent if self.world.rank == self.ranks.rank else []
+        recurrent = progress.recurrent if own is not None or self.world.rank == self.ranks.rank else []
         carried_state.put_back(self.nets.train, self.nets.tests, recurrent, self.ranks.rank, self.ranks.size, self.emit)
         if progress.world_size == self.ranks.size:
             self.averaging.adopt(progress.plan)
         self._seek_data(progress.records, iteration, iteration - progress.iteration)
-        self.replicas.resume(progress.synchronization, iterations)
-        self._say_what_was_merged(progress, iterations)
+        return iteration
 
     def _take_seed(self, seed: int) -> None:
         """Go on with the snapshot's seed, which all random numbers derive from; `_seek_data` has to follow."""
@@ -125,7 +133,7 @@ class RunState:
                 )
             )
 
-    def _say_what_was_merged(self, progress: Progress, iterations: list[int]) -> None:
+    def _say_what_was_merged(self, progress: Progress, own: Progress | None, iterations: list[int]) -> None:
         """Note what became of the replicas, where this run or the one before has several."""
         if not self.replicas.is_one_of_several:
             if len(progress.trainers) > 1:
@@ -137,12 +145,9 @@ class RunState:
         places = f"iteration {iterations[0]}"
         if len(set(iterations)) > 1:
             places = f"iterations {', '.join(map(str, iterations))}"
-        self.emit(
-            Noted(
-                f"all {self.world.size} trainers go on at {places} from the snapshot's replica and histories, which"
-                " are trainer 0's"
-            )
-        )
+        whose = "each from its own" if own is not None else "from the snapshot's"
+        more = "" if own is not None else ", which are trainer 0's"
+        self.emit(Noted(f"all {self.world.size} trainers go on at {places} {whose} replica and histories{more}"))
 
     def _seek_data(self, records: dict[str, int] | None, iteration: int, ahead: int) -> None:
         """Move every data layer to where a run stood that has made `iteration` updates.

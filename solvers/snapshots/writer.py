@@ -24,6 +24,7 @@ from mgcaffe.solvers.snapshots.copying import SnapshotCopy
 from mgcaffe.solvers.snapshots.files import probe_writable, remove_leftovers, write_atomically
 from mgcaffe.solvers.snapshots.manifest import manifest_path
 from mgcaffe.solvers.snapshots.names import is_hdf5, snapshot_prefix, state_path, weights_path
+from mgcaffe.solvers.snapshots.replica_files import replica_prefix
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.store import Retention, stored_snapshots
 from mgcaffe.solvers.source import locate
@@ -31,7 +32,7 @@ from mgcaffe.solvers.update.updater import Updater
 
 
 class Snapshots:
-    """Takes the snapshots of a run, on rank 0; the other ranks make none.
+    """Takes the snapshots of a run, on rank 0; the other ranks make none, unless all replicas are wanted.
 
     Args:
         param: the SolverParameter message.
@@ -39,6 +40,7 @@ class Snapshots:
         net, test_nets: the training net, and the test nets, one of which `snapshot_best` may name.
         updater: whose histories are saved.
         emit: takes the events, on the thread that calls.
+        trainer: whose replica is written.
 
     Attributes:
         last_state: the solverstate written last in this run, if any.
@@ -55,6 +57,7 @@ class Snapshots:
         test_nets: Sequence[Net],
         updater: Updater,
         emit: Emit,
+        trainer: int = 0,
     ) -> None:
         self.last_state: str | None = None
         self._param = param
@@ -62,6 +65,7 @@ class Snapshots:
         self._net = net
         self._updater = updater
         self._emit = emit
+        self._trainer = trainer
         self._stops: bool = param.snapshot_errors == type(param).STOP
         self._best_rule = BestRule(param.snapshot_best, test_nets, source) if param.snapshot_best else None
         self._background = BackgroundWriter(emit, stops=self._stops)
@@ -75,7 +79,7 @@ class Snapshots:
         Raises:
             SolverError: the solver gives no snapshot_prefix, and was read from no file.
         """
-        return snapshot_prefix(self._param, self._source)
+        return replica_prefix(snapshot_prefix(self._param, self._source), self._trainer)
 
     @property
     def failure(self) -> SnapshotError | None:
@@ -138,11 +142,12 @@ class Snapshots:
         self._background.wait()
 
     def end(self, communicator: Communicator) -> tuple[SnapshotError | None, str | None]:
-        """Wait, and return the same on every rank: why the last snapshot failed, and the last state written."""
+        """Wait, and return the same on every rank: why a rank's last snapshot failed, and rank 0's last state."""
         self.wait()
         facts = (self.failure.message, self.failure.hint) if self.failure is not None else None
-        facts, last_state = communicator.broadcast_object((facts, self.last_state))
-        return (SnapshotError(facts[0], hint=facts[1]) if facts is not None else None), last_state
+        everyones = communicator.allgather((facts, self.last_state))
+        failed = next((each for each, _ in everyones if each is not None), None)
+        return (SnapshotError(failed[0], hint=failed[1]) if failed is not None else None), everyones[0][1]
 
     def close(self) -> None:
         """Wait for the last snapshot; harmless when repeated."""
@@ -213,7 +218,7 @@ class Snapshots:
 
 
 def check_prefix(param: SolverParameter, source: SolverSource | None, rank: int) -> None:
-    """Find out before hours of training that the snapshots a solver asks for cannot be written, on rank 0.
+    """Find out before hours of training that the snapshots a solver asks for cannot be written, where rank 0 writes.
 
     Raises:
         SolverError: on every rank: there is no prefix.

@@ -50,6 +50,7 @@ def add_sync_flags(parser: FlagParser) -> None:
         "rows and columns of a square grid, or the pairs of a hypercube (default: factors)",
         choices=("factors", "grid", "hypercube"),
     )
+    parser.setting("snapshot_replicas", "let each trainer write its replica at each snapshot, not trainer 0 alone")
 
 
 def _number_from_zero(text: str) -> float:

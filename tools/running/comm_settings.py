@@ -29,6 +29,7 @@ _SAME_NAMES = (
     "block_lr",
     "block_nesterov",
     "sync_interval_ms",
+    "snapshot_replicas",
 )
 # Flags that are called as their fields and give the name of an enum's value.
 _ENUMS: dict[str, Any] = {

@@ -1,15 +1,15 @@
-"""Trainers with replicas of their own, as threads: exact where theory says so, and an orderly end whatever their pace."""
+"""Trainers with replicas of their own, as threads: exact where theory says so, with an orderly end at any pace."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.solvers.events import Finished, Noted, Synchronized, Warned
+from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 NORMALIZED = CLASSIFIER.replace(
     'layer { name: "tanh"', 'layer { name: "bn" type: "BatchNorm" bottom: "ip1" top: "ip1" }\nlayer { name: "tanh"'
@@ -173,3 +173,19 @@ def test_a_loss_that_is_not_finite_is_said_of_its_trainer(tmp_path):
 
     with pytest.raises(NotFiniteError, match=r"rank 1 \(.*\), loss nan: parameter 0"):
         _train(2, tmp_path, "max_iter: 3 comm_param { sync: NONE }", before=before)
+
+
+def test_snapshots_of_all_replicas_go_on_as_if_never_stopped(tmp_path):
+    """With momentum, whose histories each trainer has its own; stopped where replicas differ."""
+    fields = "max_iter: 11 momentum: 0.9 comm_param { sync: BMUF sync_every: 3 snapshot_replicas: true }"
+    whole = _train(3, tmp_path, fields)
+    _train(3, tmp_path, fields.replace("11", "7") + " snapshot_after_train: true")
+    resumed = _train(3, tmp_path, fields, restore=f"{tmp_path}/net_iter_7.solverstate")
+    for (one, *_), (two, *_) in zip(whole, resumed, strict=True):
+        assert torch.equal(one, two)
+    assert any("each from its own replica" in event.text for event in resumed[0][1].of(Noted))
+    (tmp_path / "net.trainer_2_iter_7.solverstate").unlink()
+    merged = _train(3, tmp_path, fields, restore=f"{tmp_path}/net_iter_7.solverstate")
+    (said,) = [event.text for event in merged[1][1].of(Warned) if "cannot be put back" in event.text]
+    assert "there is no" in said and "net.trainer_2_iter_7.solverstate" in said
+    assert any("which are trainer 0's" in event.text for event in merged[0][1].of(Noted))
