@@ -51,9 +51,7 @@ def _gaussian(values: torch.Tensor, filler: FillerParameter, generator: torch.Ge
         values.mul_(torch.empty_like(values).bernoulli_(filler.sparse / outputs, generator=generator))
 
 
-def _positive_unitball(
-    values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape
-) -> None:
+def _positive_unitball(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape) -> None:
     values.uniform_(0, 1, generator=generator)
     rows = values.view(values.shape[0] if values.dim() else 1, -1)
     rows.div_(rows.sum(dim=1, keepdim=True))
