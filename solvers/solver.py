@@ -33,13 +33,14 @@ from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
-from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, refuse_tables_of_ranks
+from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, refuse_tables_of_replicas
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.snapshots.reading import restore_snapshot
 from mgcaffe.solvers.snapshots.replica_files import restore_replica
 from mgcaffe.solvers.snapshots.resuming import RunState
 from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
+from mgcaffe.solvers.tables.settings import check_embeddings
 from mgcaffe.solvers.testing import tester
 from mgcaffe.solvers.testing.test_runs import TestRuns
 from mgcaffe.solvers.trainer import IterationObserver, Trainer
@@ -105,6 +106,7 @@ class Solver:
         self._policy = LearningRatePolicy(param, source)
         self._warn(self._policy.warnings)
         self._warn(sync_warnings(param, self.world.size, source))
+        check_embeddings(param, source)
         check_prefix(param, source, self.world.rank)
         with ExitStack() as opened:
             reader = NetReader(param, source, strict)
@@ -118,7 +120,7 @@ class Solver:
     def _build(self, nets: BuiltNets, source: SolverSource | None, schedule: str | None, opened: ExitStack) -> None:
         """Make the parts that an iteration, a test and a snapshot go through."""
         param, net, ranks, rank = self.param, self.net, self.ranks, self.world.rank
-        refuse_tables_of_ranks(net, self.world.size)
+        refuse_tables_of_replicas(net, param, self.world.size)
         self._updater = Updater(param, net.arena, source)
         self._tables = nets.tables
         if self._tables is not None:

@@ -18,7 +18,7 @@ from mgcaffe.engine import Net, Shard, TestShard
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.engine.tables.access import PlaceTables
-from mgcaffe.prototxt import SolverParameter, print_text
+from mgcaffe.prototxt import CommParameter, SolverParameter, print_text
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
@@ -90,6 +90,10 @@ def build_nets(
         for net in (train_net, *test_nets):
             tables.attach(net)
         emit(Noted(tables.place.describe()))
+        if param.debug_info:
+            emit(Warned("debug_info shows of tables the rows that lie in rank 0, and their gradients as they come"))
+    elif param.comm_param.embedding_loads:
+        emit(Warned("comm_param.embedding_loads has no effect: there are no tables that are divided among ranks"))
     watch_tests(test_nets, param, world.rank, emit)
     agree_on_shapes(train_net, world.communicator)
     carried_state.warn_of_ranks(train.param, world.size, emit)
@@ -192,18 +196,20 @@ def divide_tables(
     return tables
 
 
-def refuse_tables_of_ranks(net: Net, ranks: int) -> None:
+def refuse_tables_of_replicas(net: Net, param: SolverParameter, trainers: int) -> None:
     """Make sure that the tables that train are either those of one rank, or divided among all.
 
     Raises:
         NetError: at the place of the first other one, and the same on every rank.
     """
+    sync = CommParameter.Sync.Name(param.comm_param.sync)
     for table in net.arena.tables:
-        if ranks > 1 and table.parameter.wanted and table.parameter.placement is None:
+        if trainers > 1 and table.parameter.wanted and table.parameter.placement is None:
             net.layers[table.layer].fail(
-                f"the table of an EmbeddingBag can be trained by one rank only, and there are {ranks}: the gradients of"
-                " single rows are not exchanged",
-                hint="start one rank, or freeze the table with param { lr_mult: 0 }",
+                f"the table of an EmbeddingBag cannot be trained by {trainers} trainers with sync {sync}: each would"
+                " have a table of its own",
+                hint="average gradients in step (sync GRADIENTS), which divides tables among the ranks, or freeze the"
+                " table with param { lr_mult: 0 }",
             )
 
 

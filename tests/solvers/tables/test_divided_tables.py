@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.errors import NetError, SnapshotError, SolverError
-from mgcaffe.solvers.events import Noted
+from mgcaffe.errors import DataError, NetError, NotFiniteError, SnapshotError
+from mgcaffe.prototxt import NetParameter
+from mgcaffe.solvers.events import Noted, Warned
 from tests.support.solverkit import Recorder, make_solver
 from tests.support.tablekit import (
     KINDS,
@@ -138,15 +140,21 @@ def test_a_snapshot_of_ranks_has_the_content_of_one_process(folder, tmp_path):
         (tmp_path / str(size)).mkdir()
         fields = f'{KINDS["AdaGrad"]} snapshot_diff: true snapshot_prefix: "{tmp_path}/{size}/net"'
         train_tables(size, folder, table_net(folder, size), fields, 2, snapshot=True)
-    one, three = ((tmp_path / str(size) / "net_iter_2.caffemodel").read_bytes() for size in (1, 3))
-    assert len(one) == len(three)
+    files = [(tmp_path / str(size) / "net_iter_2.caffemodel").read_bytes() for size in (1, 3)]
+    one, three = (NetParameter.FromString(content) for content in files)
+    for mine, other in zip(one.layer, three.layer, strict=True):
+        assert mine.name == other.name and len(mine.blobs) == len(other.blobs)
+        for blob, its in zip(mine.blobs, other.blobs, strict=True):
+            assert blob.shape == its.shape and any(blob.double_diff)
+            assert np.allclose(blob.double_data, its.double_data, rtol=1e-12, atol=1e-12)
+            assert np.allclose(blob.double_diff, its.double_diff, rtol=1e-12, atol=1e-12)
 
 
 def test_the_best_weights_are_kept_with_whole_tables(folder, tmp_path):
     fields = (
         f'{KINDS["SGD"]} {TEST.format(3)} snapshot_best: "loss" snapshot_prefix: "{tmp_path}/net"'
-        f' net_param {{ }} {loads(folder, "rows")}'
-    ).replace("net_param { }", "")
+        f"{loads(folder, 'rows')}"
+    )
     _, _, scores = train_tables(2, folder, table_net(folder, 2), fields, 7)
     assert len(scores) == 3
     best = 3 * min(range(3), key=scores.__getitem__)
@@ -170,9 +178,58 @@ def test_a_table_too_large_for_all_ranks_is_refused_by_name_and_size(folder):
     net = table_net(folder, 2).replace("input_dim: 40", "input_dim: 4000000000")
 
     def rank(communicator):
-        with pytest.raises(NetError, match=r"table of 4000000000 x 4 would take [\d.]+ GiB with AdaGrad's sums") as caught:
+        with pytest.raises(
+            NetError, match=r"table of 4000000000 x 4 would take [\d.]+ GiB with AdaGrad's sums"
+        ) as caught:
             make_solver(net, KINDS["AdaGrad"], folder, communicator=communicator)
         return caught.value.message
 
     first, second = run_ranks(2, rank)
     assert first == second and "layer 'a'" in first and "2 ranks" in first
+
+
+def test_trainers_with_replicas_of_their_own_cannot_train_tables(folder):
+    def rank(communicator):
+        with pytest.raises(NetError, match=r"cannot be trained by 2 trainers with sync MA.*layer 'a'"):
+            make_solver(
+                table_net(folder, 2), f"{KINDS['SGD']} comm_param {{ sync: MA }}", folder, communicator=communicator
+            )
+
+    run_ranks(2, rank)
+
+
+def test_loads_without_effect_and_debug_info_are_warned_about(folder):
+    recorder = Recorder()
+    make_solver(table_net(folder, 1), KINDS["SGD"] + loads(folder, "rows"), folder, recorder=recorder).close()
+    assert "embedding_loads has no effect" in recorder.of(Warned)[0].text
+
+    def rank(communicator):
+        recorder = Recorder()
+        fields = KINDS["SGD"] + " debug_info: true display: 1"
+        net = table_net(folder, 2)
+        with make_solver(net, fields, folder, communicator=communicator, recorder=recorder) as solver:
+            solver.step(2)
+        return [event.text for event in recorder.of(Warned)]
+
+    assert all(any("rows that lie in rank 0" in text for text in texts) for texts in run_ranks(2, rank))
+
+
+def test_an_id_that_is_no_row_and_a_gradient_that_is_not_finite(folder):
+    def rank(communicator):
+        with make_solver(table_net(folder, 2), KINDS["AdaGrad"], folder, communicator=communicator) as solver:
+            solver.step(1)
+            owner = solver._tables.place.assignment[0][0].owner
+            if communicator.rank == owner:
+                solver.net.arena.tables[0].parameter.data[:] = float("nan")
+            with pytest.raises(NotFiniteError, match="parameter 0 of layer 'a', before the pass"):
+                solver.step(1)
+
+    run_ranks(2, rank)
+    net = table_net(folder, 2).replace("input_dim: 11", "input_dim: 6")
+
+    def short(communicator):
+        with make_solver(net, KINDS["SGD"], folder, communicator=communicator) as solver:
+            solver.step(1)
+
+    with pytest.raises(DataError, match=r"value 6 at .* is no row number.*layer 'b'"):
+        run_ranks(2, short)
