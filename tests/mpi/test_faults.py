@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -14,7 +13,7 @@ import psutil
 import pytest
 
 from tests.support.jobs import RunningJob
-from tests.support.mpirun import AS_ROOT, run_mpi, start_mpi
+from tests.support.mpirun import AS_ROOT, rank_pids, run_mpi, start_mpi
 from tests.support.paths import PROGRAMS
 
 pytestmark = pytest.mark.slow
@@ -122,17 +121,6 @@ def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(folder, fault, lowe
     assert {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)} == resumed
 
 
-def _rank_pids(job):
-    """Return the processes of a job's ranks, by rank."""
-    pids = {}
-    for pid in job.members():
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            if process.name().startswith("python") and (rank := process.environ().get("OMPI_COMM_WORLD_RANK")):
-                pids[int(rank)] = pid
-    return pids
-
-
 @pytest.mark.parametrize(
     ("way", "number", "code"),
     [("launcher", signal.SIGTERM, 75), ("mpirun", signal.SIGTERM, 75), ("launcher", signal.SIGQUIT, 69)],
@@ -145,7 +133,7 @@ def test_a_signal_to_one_rank_is_enough(folder, way, number, code):
         job = RunningJob(command, environment=AS_ROOT, cwd=folder)
     with job:
         assert job.await_(lambda: (folder / "net_iter_20.solverstate").exists(), 120)
-        os.kill(_rank_pids(job)[1], number)
+        os.kill(rank_pids(job)[1], number)
         result = job.end(60)
     said = result.stderr
     assert result.returncode == code, result.describe()
@@ -169,6 +157,6 @@ def launched(folder):
 def test_a_job_whose_mpirun_does_not_react_ends_after_a_ranks_death(launched):
     (mpirun,) = psutil.Process(launched.process.pid).children()
     os.kill(mpirun.pid, signal.SIGSTOP)
-    os.kill(_rank_pids(launched)[1], signal.SIGKILL)
+    os.kill(rank_pids(launched)[1], signal.SIGKILL)
     result = launched.end(60)
     assert not result.hung and result.returncode == 69 and not result.left_behind, result.describe()

@@ -8,11 +8,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from tests.support.jobs import JobResult, RunningJob
 
@@ -76,3 +79,14 @@ def parse_checks(output: str) -> dict[str, dict[int, str]]:
             _, name, rank, said = line.split("\t", 3)
             checks.setdefault(name, {})[int(rank)] = said
     return checks
+
+
+def rank_pids(job: RunningJob) -> dict[int, int]:
+    """Return the processes of a job's ranks, by rank."""
+    pids: dict[int, int] = {}
+    for pid in job.members():
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if process.name().startswith("python") and (rank := process.environ().get("OMPI_COMM_WORLD_RANK")):
+                pids[int(rank)] = pid
+    return pids

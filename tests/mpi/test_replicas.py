@@ -1,0 +1,43 @@
+"""`engine train --sync` under mpirun: trainers at their own pace, stopped by a signal to one of them, and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+from tests.support.mpirun import rank_pids, run_mpi, start_mpi
+
+NET = """
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 }
+    data_filler { type: "gaussian" } data_filler { value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+SOLVER = """
+net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" max_iter: 10000000 snapshot: 50 snapshot_prefix: "net"
+snapshot_keep: 2 random_seed: 7 solver_mode: CPU
+"""
+
+
+def test_a_signal_to_one_trainer_stops_all_and_they_go_on_from_there(tmp_path):
+    (tmp_path / "net.prototxt").write_text(NET)
+    (tmp_path / "solver.prototxt").write_text(SOLVER)
+    command = ["-m", "mgcaffe.tools.main", "train", "solver.prototxt", "--sync=shadow_easgd"]
+    with start_mpi(command, cwd=tmp_path) as job:
+        assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
+        os.kill(rank_pids(job)[1], signal.SIGUSR1)
+        result = job.end(60)
+    assert result.returncode == 75, result.describe()
+    states = sorted(tmp_path.glob("net_iter_*.solverstate"), key=lambda path: path.stat().st_mtime)
+    stopped_at = int(states[-1].stem.rpartition("_")[2])
+
+    more = ["--snapshot=auto", f"--max_iter={stopped_at + 200}", "--json_log=log.json"]
+    result = run_mpi([*command, *more], timeout=120, cwd=tmp_path)
+    assert result.returncode == 0, result.describe()
+    lines = [json.loads(line) for line in (tmp_path / "log.json").read_text().splitlines()]
+    assert any("2 trainers go on at iteration" in line.get("text", "") for line in lines)
+    finish = lines[-1]
+    assert finish["event"] == "finish" and finish["iterations"] == [stopped_at + 200] * 2
+    assert finish["synchronizations"] > 0 and finish["gap"] > 0
