@@ -29,6 +29,7 @@ _SAME_NAMES = (
     "block_lr",
     "block_nesterov",
     "sync_interval_ms",
+    "embedding_loads",
     "snapshot_replicas",
 )
 # Flags that are called as their fields and give the name of an enum's value.
@@ -38,6 +39,7 @@ _ENUMS: dict[str, Any] = {
     "sync": CommParameter.Sync,
     "merge": CommParameter.Merge,
     "sync_groups": CommParameter.Groups,
+    "embeddings": CommParameter.Embeddings,
 }
 
 

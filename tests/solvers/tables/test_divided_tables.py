@@ -13,15 +13,15 @@ from mgcaffe.solvers.events import Noted, Warned
 from tests.support.solverkit import Recorder, make_solver
 from tests.support.tablekit import (
     KINDS,
-    assert_close,
+    differences,
+    loads,
     table_net,
     train_tables,
     whole_tensors,
     write_table_data,
 )
 
-ITERATIONS = 30  # 200 in tests/soak
-LOADS = {"whole": "a,3\nb,4\nc,6\n", "rows": "a,1000\nb,1\nc,1\n"}
+ITERATIONS = 10  # 200 in tests/soak
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,6 @@ def folder(tmp_path_factory):
     """A folder with data."""
     folder = tmp_path_factory.mktemp("tables")
     write_table_data(folder)
-    for name, rows in LOADS.items():
-        (folder / f"{name}.csv").write_text("table,rows\n" + rows)
     return folder
 
 
@@ -38,10 +36,6 @@ def folder(tmp_path_factory):
 def alone(folder):
     """What one process comes to, by the kind of the solver."""
     return {kind: train_tables(1, folder, table_net(folder, 1), KINDS[kind], ITERATIONS) for kind in KINDS}
-
-
-def loads(folder, name):
-    return f' comm_param {{ embedding_loads: "{folder}/{name}.csv" }}'
 
 
 def parts_of(folder, size, fields="", **options):
@@ -60,7 +54,7 @@ def test_training_equals_that_of_one_process(folder, alone, kind, size):
     fields = KINDS[kind] + loads(folder, "rows" if size == 2 else "whole")
     divided = train_tables(size, folder, table_net(folder, size), fields, ITERATIONS)
     assert len(divided[1]) == ITERATIONS
-    assert_close(divided, alone[kind])
+    assert differences(divided, alone[kind]) is None
 
 
 def test_the_tables_of_these_tests_are_divided_in_both_ways(folder):
@@ -74,21 +68,21 @@ def test_micro_batches_and_means_over_bags(folder, size):
     nets = [table_net(folder, ranks, mode="MEAN", micro=2) for ranks in (1, size)]
     fields = KINDS["AdaGrad"] + " iter_size: 2"
     alone = train_tables(1, folder, nets[0], fields, 6)
-    assert_close(train_tables(size, folder, nets[1], fields + loads(folder, "rows"), 6), alone)
+    assert differences(train_tables(size, folder, nets[1], fields + loads(folder, "rows"), 6), alone) is None
 
 
 def test_frozen_tables_are_divided_too_and_stay_as_they_are(folder):
     options = {"param": "param { lr_mult: 0 }"}
     alone = train_tables(1, folder, table_net(folder, 1, **options), KINDS["AdaGrad"], 5)
     divided = train_tables(2, folder, table_net(folder, 2, **options), KINDS["AdaGrad"], 5)
-    assert_close(divided, alone)
+    assert differences(divided, alone) is None
     before = train_tables(2, folder, table_net(folder, 2, **options), KINDS["AdaGrad"], 0)
     for number in (1, 2):
         assert torch.equal(divided[0][number], before[0][number])
     assert not torch.equal(divided[0][3], before[0][3])
     all_frozen = {**options, "shared": "lr_mult: 0"}
     alone = train_tables(1, folder, table_net(folder, 1, **all_frozen), KINDS["SGD"], 3)
-    assert_close(train_tables(3, folder, table_net(folder, 3, **all_frozen), KINDS["SGD"], 3), alone)
+    assert differences(train_tables(3, folder, table_net(folder, 3, **all_frozen), KINDS["SGD"], 3), alone) is None
 
 
 def test_each_rank_holds_its_rows_alone(folder):
@@ -111,17 +105,16 @@ def test_each_rank_holds_its_rows_alone(folder):
 TEST = "test_iter: {} test_interval: 3 test_compute_loss: true"
 
 
-@pytest.mark.parametrize(("size", "batches"), [(2, 5), (3, 4), (3, 2), (3, 6)])
+@pytest.mark.parametrize(("size", "batches"), [(2, 5), (3, 2)])
 def test_tests_whose_batches_do_not_come_out_even(folder, size, batches):
     fields = KINDS["SGD"] + " " + TEST.format(batches) + loads(folder, "rows")
     alone = train_tables(1, folder, table_net(folder, 1), fields, 7)
     divided = train_tables(size, folder, table_net(folder, size), fields, 7)
     assert len(alone[2]) == 3
-    assert_close(divided, alone)
+    assert differences(divided, alone) is None
 
 
-@pytest.mark.parametrize("form", ["BINARYPROTO", "HDF5"])
-@pytest.mark.parametrize("kind", ["SGD", "AdaGrad", "row_wise"])
+@pytest.mark.parametrize(("kind", "form"), [("SGD", "BINARYPROTO"), ("AdaGrad", "HDF5"), ("row_wise", "BINARYPROTO")])
 def test_snapshots_hold_whole_tables_and_resume_on_any_number_of_ranks(folder, tmp_path, kind, form):
     ending = ".h5" if form == "HDF5" else ""
     fields = f'{KINDS[kind]} snapshot_format: {form} snapshot_prefix: "{tmp_path}/net"'
@@ -130,9 +123,9 @@ def test_snapshots_hold_whole_tables_and_resume_on_any_number_of_ranks(folder, t
     half = train_tables(2, folder, table_net(folder, 2), fields + loads(folder, "rows"), 3, snapshot=True)
     for size in (3, 1, 2):
         resumed = train_tables(size, folder, table_net(folder, size), fields, 3, restore=state)
-        assert_close(resumed[:1], through[:1])
+        assert differences(resumed[:1], through[:1]) is None
         begun = train_tables(size, folder, table_net(folder, size), fields + " random_seed: 8", 0, weights=[weights])
-        assert_close([begun[0][:4]], [half[0][:4]])
+        assert differences([begun[0][:4]], [half[0][:4]]) is None
 
 
 def test_a_snapshot_of_ranks_has_the_content_of_one_process(folder, tmp_path):
