@@ -1,10 +1,13 @@
 """`engine train` on two ranks with divided tables, tests and a snapshot: what one rank comes to."""
 
 import numpy as np
+import pytest
 
 from mgcaffe.prototxt import NetParameter, SolverState
 from tests.support.engine_command import Engine
 from tests.support.tablekit import table_net, write_table_data
+
+pytestmark = pytest.mark.slow
 
 SOLVER = """
 net: "{ranks}.prototxt" type: "AdaGrad" base_lr: 0.05 delta: 1e-3 lr_policy: "fixed" max_iter: 6 random_seed: 7

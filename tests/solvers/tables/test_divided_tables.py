@@ -21,6 +21,8 @@ from tests.support.tablekit import (
     write_table_data,
 )
 
+pytestmark = pytest.mark.slow
+
 ITERATIONS = 10  # 200 in tests/soak
 
 
