@@ -27,7 +27,7 @@ from mgcaffe.comm.exchange.emulation import sleep_until
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.replicas.rules import Rule
-from mgcaffe.comm.replicas.topology import Topology
+from mgcaffe.comm.replicas.topology import DONE, FLAGS, SNAPSHOT, STOP, Topology
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport.buffers import host_view
 from mgcaffe.errors import CommError
@@ -35,7 +35,6 @@ from mgcaffe.errors import CommError
 _AGREE_EVERY_S = 0.05
 _SAMPLE_EVERY_S = 0.5
 _REPORT_EVERY_S = 1.0
-_DONE, _STOP, _SNAPSHOT, _FLAGS = 0, 1, 2, 3
 
 
 class ParameterSynchronizer:
@@ -114,6 +113,7 @@ class ParameterSynchronizer:
             self._rule.begin(self._replica)
             for name, values in (state or {}).items():
                 self._rule.state[name][:] = values
+            self._topology.begin(self._rule.target)
         if self._every is None:
             self._thread = threading.Thread(target=self._run, name="mgcaffe shadow", daemon=True)
             self._thread.start()
@@ -207,6 +207,8 @@ class ParameterSynchronizer:
         began, on_core = self._clock(), time.thread_time()
         number = self._figures.synchronizations
         if number % self._topology.rounds == 0 and self._agree():
+            if self._rule is not None:
+                self._topology.complete(self._rule.target)
             return False
         if self._rule is None:
             return True
@@ -240,21 +242,21 @@ class ParameterSynchronizer:
         them waiting.
         """
         size, rank = self._topology.size, self._topology.rank
-        facts = numpy.zeros(_FLAGS + 2 * size)
+        facts = numpy.zeros(FLAGS + 2 * size)
         asks_for_snapshot, self._wants_snapshot = self._wants_snapshot, False
-        facts[:_FLAGS] = self._done.is_set(), self._wants_stop, asks_for_snapshot
-        facts[_FLAGS + rank] = self._iterations
-        facts[_FLAGS + size + rank] = self._figures.distance
+        facts[:FLAGS] = self._done.is_set(), self._wants_stop, asks_for_snapshot
+        facts[FLAGS + rank] = self._iterations
+        facts[FLAGS + size + rank] = self._figures.distance
         facts = self._topology.agree(facts)
-        self.stop_requested = bool(facts[_STOP] > 0)
-        if facts[_SNAPSHOT] > asks_for_snapshot:
+        self.stop_requested = bool(facts[STOP] > 0)
+        if facts[SNAPSHOT] > asks_for_snapshot:
             self._snapshot_asked_for = True
         self._figures = replace(
             self._figures,
-            trainers=tuple(int(count) for count in facts[_FLAGS : _FLAGS + size]),
-            distances=tuple(facts[_FLAGS + size :].tolist()),
+            trainers=tuple(int(count) for count in facts[FLAGS : FLAGS + size]),
+            distances=tuple(facts[FLAGS + size :].tolist()),
         )
-        return bool(facts[_DONE] == size)
+        return bool(facts[DONE] == size)
 
     def _sampled_distance(self, rule: Rule) -> float:
         """Return how far the replica was from what it moves towards, now and then anew: it goes over both once."""
