@@ -30,6 +30,8 @@ _SAME_NAMES = (
     "block_nesterov",
     "sync_interval_ms",
     "snapshot_replicas",
+    "embedding_servers",
+    "sync_servers",
 )
 # Flags that are called as their fields and give the name of an enum's value.
 _ENUMS: dict[str, Any] = {
@@ -38,6 +40,7 @@ _ENUMS: dict[str, Any] = {
     "sync": CommParameter.Sync,
     "merge": CommParameter.Merge,
     "sync_groups": CommParameter.Groups,
+    "on_trainer_loss": CommParameter.TrainerLoss,
 }
 
 
