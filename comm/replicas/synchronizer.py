@@ -88,6 +88,7 @@ class ParameterSynchronizer:
         self._earlier_iterations = 0
         self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
         self._figures = SyncFigures()
+        self._agreements = 0
         self._sampled_at = float("-inf")
         self._wants_stop = self._wants_snapshot = False
         self._snapshot_asked_for = False
@@ -170,10 +171,7 @@ class ParameterSynchronizer:
         if not self._done.is_set():
             self._done.set()
             if self._thread is not None:
-                self._thread.join(_REPORT_EVERY_S)
-                while self._thread.is_alive():
-                    status.doing("waiting for the other trainers, whose replicas are still trained")
-                    self._thread.join(_REPORT_EVERY_S)
+                self._await_others(self._thread)
             else:
                 while self._error is None and self._serve():
                     pass
@@ -181,6 +179,15 @@ class ParameterSynchronizer:
         if self._error is not None:
             raise self._error
         return self.figures
+
+    def _await_others(self, thread: threading.Thread) -> None:
+        """Wait for the end of the background's thread; while it gets on, this trainer does not count as stalled."""
+        seen = -1
+        while thread.is_alive():
+            if self._agreements != seen:
+                seen = self._agreements
+                status.doing("waiting for the other trainers, whose replicas are still trained")
+            thread.join(_REPORT_EVERY_S)
 
     def _run(self) -> None:
         """Go from round to round; the background's thread."""
@@ -248,6 +255,7 @@ class ParameterSynchronizer:
         facts[FLAGS + rank] = self._iterations
         facts[FLAGS + size + rank] = self._figures.distance
         facts = self._topology.agree(facts)
+        self._agreements += 1
         self.stop_requested = bool(facts[STOP] > 0)
         if facts[SNAPSHOT] > asks_for_snapshot:
             self._snapshot_asked_for = True

@@ -74,6 +74,11 @@ class Place:
     started: int = 0
     role: str = ""
 
+    @property
+    def is_server(self) -> bool:
+        """Whether the rank serves others, and so counts no iterations."""
+        return self.role.endswith("server")
+
     def describe(self) -> str:
         """Return `iteration 120, backward, layer 'conv1'`."""
         return f"iteration {self.iteration}, {self.doing}" if self.iteration >= 0 else self.doing

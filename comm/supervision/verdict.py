@@ -31,7 +31,7 @@ END_MESSAGE = "end message"
 
 def describe_place(place: Place) -> list[str]:
     """Return the lines on where a rank was."""
-    if place.role.endswith("server"):
+    if place.is_server:
         return [f"  doing:     {place.doing}"]
     iteration = str(place.iteration) if place.iteration >= 0 else "before the first"
     return [f"  iteration: {iteration}", f"  doing:     {place.doing}"]
@@ -131,6 +131,7 @@ def behind(places: Mapping[int, Place]) -> list[int]:
     busy = [rank for rank, place in places.items() if not place.doing.startswith("waiting")]
     if busy and len(busy) < len(places):
         return busy
-    lowest = min((place.iteration for place in places.values()), default=-1)
-    late = [rank for rank, place in places.items() if place.iteration == lowest]
-    return late if len(late) < len(places) or len(places) == 1 else []
+    counted = {rank: place.iteration for rank, place in places.items() if not place.is_server}
+    lowest = min(counted.values(), default=-1)
+    late = [rank for rank, iteration in counted.items() if iteration == lowest]
+    return late if len(late) < len(counted) or len(places) == 1 else []

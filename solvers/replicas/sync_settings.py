@@ -102,7 +102,7 @@ class SyncSettings:
         """Return the momentum of BMUF's global model."""
         return float(self.comm.block_momentum) if self.comm.HasField("block_momentum") else 1 - 1 / trainers
 
-    def synchronizer(self, communicator: Communicator, servers: Communicator | None) -> ParameterSynchronizer:
+    def synchronizer(self, communicator: Communicator, servers: Communicator | None = None) -> ParameterSynchronizer:
         """Make the trainer's part; collective.
 
         Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from importlib.metadata import version
 
 from mgcaffe.comm.replicas.centre_server import CentreServer
@@ -55,7 +54,7 @@ def run_in_role(source: SolverSource, world: Communicator, watch: RankWatch, tra
         groups.control,
         roles,
         wanted=lambda: requests.cause,
-        on_stop=partial(requests.stop, delay_s=MPIRUN_KILLS_AFTER_S),
+        on_stop=lambda cause: None if requests.cause else requests.stop(cause, MPIRUN_KILLS_AFTER_S),
     )
     if role is Role.TRAINER:
         return _train_with_servers(control, watch, lambda: train(groups))
