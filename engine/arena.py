@@ -109,11 +109,11 @@ class ParameterArena:
             piece.parameter.data = self.view(self.data, piece.parameter)
             piece.parameter.diff = self.view(self.diff, piece.parameter)
         for table in self.tables:
-            table.parameter.data = torch.empty(table.parameter.shape, dtype=dtype, device=device)
+            table.parameter.data = torch.empty(table.parameter.shape_here, dtype=dtype, device=device)
 
     def tensors(self) -> list[torch.Tensor]:
-        """Return all values: the flat ones, then each table's."""
-        return [self.data, *(table.parameter.data for table in self.tables)]
+        """Return all values: the flat ones, then each table's but those that are divided among processes."""
+        return [self.data, *(table.parameter.data for table in self.tables if table.parameter.placement is None)]
 
     def like(self) -> torch.Tensor:
         """Return a new flat tensor of zeros, laid out as `data` is (a solver's history)."""

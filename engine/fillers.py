@@ -12,15 +12,17 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import FillerParameter
 
 FAN_IN, FAN_OUT, AVERAGE = 0, 1, 2
 
-
+_PIECE = 1 << 20  # values of a table that are drawn at once
 _MAX_FLOAT32 = torch.finfo(torch.float32).max
 
 
@@ -32,39 +34,39 @@ def fan(shape: tuple[int, ...], variance_norm: int) -> float:
     return {FAN_IN: fan_in, FAN_OUT: fan_out, AVERAGE: (fan_in + fan_out) / 2}[variance_norm]
 
 
-def _constant(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
+def _constant(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape) -> None:
     values.fill_(filler.value)
 
 
-def _uniform(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
+def _uniform(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape) -> None:
     values.uniform_(filler.min, filler.max, generator=generator)
 
 
-def _gaussian(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
+def _gaussian(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape) -> None:
     values.normal_(filler.mean, filler.std, generator=generator)
     if filler.sparse >= 0:
-        outputs = values.shape[0] if values.dim() else 1
+        outputs = shape[0] if shape else 1
         if filler.sparse > outputs:
             raise NetError(f"gaussian filler: sparse {filler.sparse} is more than the {outputs} outputs")
         values.mul_(torch.empty_like(values).bernoulli_(filler.sparse / outputs, generator=generator))
 
 
-def _positive_unitball(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
+def _positive_unitball(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape) -> None:
     values.uniform_(0, 1, generator=generator)
     rows = values.view(values.shape[0] if values.dim() else 1, -1)
     rows.div_(rows.sum(dim=1, keepdim=True))
 
 
-def _xavier(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
-    bound = math.sqrt(3.0 / fan(tuple(values.shape), filler.variance_norm))
+def _xavier(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape) -> None:
+    bound = math.sqrt(3.0 / fan(shape, filler.variance_norm))
     values.uniform_(-bound, bound, generator=generator)
 
 
-def _msra(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
-    values.normal_(0.0, math.sqrt(2.0 / fan(tuple(values.shape), filler.variance_norm)), generator=generator)
+def _msra(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape) -> None:
+    values.normal_(0.0, math.sqrt(2.0 / fan(shape, filler.variance_norm)), generator=generator)
 
 
-def _bilinear(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator) -> None:
+def _bilinear(values: torch.Tensor, filler: FillerParameter, generator: torch.Generator, shape: Shape) -> None:
     if values.dim() != 4 or values.shape[2] != values.shape[3]:
         raise NetError(f"bilinear filler: needs 4 axes and a square kernel, not shape {tuple(values.shape)}")
     kernel = values.shape[3]
@@ -74,7 +76,8 @@ def _bilinear(values: torch.Tensor, filler: FillerParameter, generator: torch.Ge
     values.copy_(torch.outer(line, line).expand(values.shape))
 
 
-_FILLERS: dict[str, Callable[[torch.Tensor, FillerParameter, torch.Generator], None]] = {
+# Each is given the shape of the whole blob, of which the values may be some rows.
+_FILLERS: dict[str, Callable[[torch.Tensor, FillerParameter, torch.Generator, Shape], None]] = {
     "constant": _constant,
     "uniform": _uniform,
     "gaussian": _gaussian,
@@ -121,4 +124,40 @@ def fill(values: torch.Tensor, filler: FillerParameter | None, generator: torch.
         return
     check(filler)
     if values.numel():
-        _FILLERS[filler.type](values, filler, generator)
+        _FILLERS[filler.type](values, filler, generator, tuple(values.shape))
+
+
+def fill_rows(
+    values: torch.Tensor, rows: range, shape: Shape, filler: FillerParameter | None, generator: torch.Generator
+) -> None:
+    """Initialise some rows of a blob with the values that `fill` gives them where it fills all, from the same stream.
+
+    All rows are drawn, a piece at a time, so the stream goes on as it does there. A sparse filler, whose second draw
+    comes after all of the first, needs memory for the whole blob meanwhile.
+
+    Args:
+        values: the rows.
+        rows: their numbers.
+        shape: the whole blob's: (all rows, length).
+        filler, generator: as for `fill`.
+
+    Raises:
+        NetError: as for `fill`.
+    """
+    if filler is None or filler.type == "constant":
+        fill(values, filler, generator)
+        return
+    check(filler)
+    total, length = shape
+    # PyTorch draws normal numbers by sixteens, and the last ones of a tensor again where it does not end with sixteen.
+    step = max(_PIECE // max(length, 1) // 16, 1) * 16 if filler.sparse < 0 else max(total, 1)
+    starts = list(range(0, total, step))
+    if len(starts) > 1 and (total - starts[-1]) * length < 16:
+        starts.pop()
+    for start, end in pairwise([*starts, total]):
+        piece = values.new_empty((end - start, length))
+        if piece.numel():
+            _FILLERS[filler.type](piece, filler, generator, shape)
+        first, last = max(start, rows.start), min(end, rows.stop)
+        if first < last:
+            values[first - rows.start : last - rows.start] = piece[first - start : last - start]

@@ -55,6 +55,7 @@ class LayerContext:
         memory_format: the format that data layers and inputs give to four-dimensional blobs.
         input_shapes: shapes of the records of data layers whose source is absent, by layer name or "*".
         outline: the net is only looked at, so blobs larger than the machine's memory are no mistake.
+        divides_tables: the rows of tables are divided among processes, so one may be larger than this machine's memory.
     """
 
     phase: Phase = TRAIN
@@ -68,6 +69,7 @@ class LayerContext:
     memory_format: torch.memory_format = torch.contiguous_format
     input_shapes: Mapping[str, Shape] | None = None
     outline: bool = False
+    divides_tables: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,8 @@ class Layer:
         if axes_problem := why_too_many_axes(parameter.shape):
             self.fail(f"parameter {index} {axes_problem}")
         size = blob_bytes(parameter.shape, self.context.dtype.itemsize)
-        if problem := why_too_large(size, self.context.device):
+        is_divided = by_rows and self.context.divides_tables
+        if not is_divided and (problem := why_too_large(size, self.context.device)):
             hint = "lower input_dim (ids modulo a smaller number) or num_output" if by_rows else problem[1]
             self.fail(f"parameter {index} of shape {shape_text(parameter.shape)} {problem[0]}", hint=hint)
         if index < len(self.param.param):

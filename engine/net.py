@@ -20,15 +20,18 @@ from mgcaffe.engine import fillers, registry
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.checks import sizes, unused_fields
-from mgcaffe.engine.graph import fusion, lifetimes, needs, rules, sharing
+from mgcaffe.engine.graph import fusion, lifetimes, needs, rules, sharing, table_look_ups
 from mgcaffe.engine.graph.gradients import GradientStore
 from mgcaffe.engine.graph.node import Node, connect
+from mgcaffe.engine.graph.table_look_ups import TableLookUps
 from mgcaffe.engine.host_blob import resized
 from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.shard import Shard, TestShard
+from mgcaffe.engine.tables.access import PlaceTables, TableAccess
 from mgcaffe.engine.types import Shape
 from mgcaffe.engine.weights import by_name, files
 from mgcaffe.errors import EngineError, NetError
@@ -61,6 +64,7 @@ class Net:
         share_with: a net whose layers of the same name lend their parameters (a test net's train net).
         outline: the net is only looked at: blobs may be larger than this machine's memory.
         before_setup: called with each layer before it is set up.
+        place_tables: says which rows of the tables of EmbeddingBag layers lie in this process; None: all of them.
 
     Attributes:
         layers: the layers in order, Splits included.
@@ -70,6 +74,7 @@ class Net:
         arena: where they live.
         inputs, outputs: names of the blobs made by Input layers, and of those that nothing reads (alphabetical).
         loss_weights: by blob name, without zeros.
+        table_look_ups: looks up what lies in other processes; None where there is no such table.
         before_forward, after_forward, before_backward, after_backward: functions that are called with the
             number of each layer that runs.
 
@@ -96,6 +101,7 @@ class Net:
         share_with: Net | None = None,
         outline: bool = False,
         before_setup: Callable[[Layer], None] | None = None,
+        place_tables: PlaceTables | None = None,
     ) -> None:
         self.param = param
         self.name: str = param.name
@@ -103,6 +109,8 @@ class Net:
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         self.keep_blobs = keep_blobs
         self._before_setup = before_setup
+        self._place_tables = place_tables
+        self.table_look_ups: TableLookUps | None = None
         self.device = torch.device(device)
         self.dtype = dtype
         self.context = LayerContext(
@@ -115,6 +123,7 @@ class Net:
             solver_ranks=solver_ranks,
             input_shapes=input_shapes,
             outline=outline,
+            divides_tables=place_tables is not None,
         )
         if sum_over_ranks is not None:
             self.context.sum_over_ranks = sum_over_ranks
@@ -213,6 +222,8 @@ class Net:
         lent = sharing.bind_to_net(self.layers, lenders)
         owned = sharing.share_by_name(self.layers)
         mine = [entry for entry in owned if id(entry[2]) not in lent]
+        if self._place_tables is not None:
+            table_look_ups.place(self.layers, mine, self._place_tables)
         sizes.check_all(self.layers, mine)
         try:
             self.arena = ParameterArena(mine, self.dtype, self.device, rarely_diff=self.phase == TEST)
@@ -237,9 +248,12 @@ class Net:
         values = parameter.data
         if self.device.type != "cpu":
             generator = torch.Generator().manual_seed(self._mix(self.seed, len(parameter.shape), parameter.count))
-            values = torch.empty(parameter.shape, dtype=self.dtype)
+            values = torch.empty(parameter.shape_here, dtype=self.dtype)
         try:
-            fillers.fill(values, parameter.filler, generator)
+            if isinstance(parameter, RowParameter) and parameter.placement is not None:
+                fillers.fill_rows(values, parameter.placement.rows, parameter.shape, parameter.filler, generator)
+            else:
+                fillers.fill(values, parameter.filler, generator)
         except NetError as error:
             layer.fail(error.message, hint=error.hint)
         if values is not parameter.data:
@@ -265,6 +279,10 @@ class Net:
         for node in self.nodes:
             for blob, values in zip(node.tops, node.layer.first_values(), strict=False):
                 blob.data = values
+
+    def look_up_by(self, access: TableAccess) -> None:
+        """Look up the rows of all tables that `place_tables` placed, here or elsewhere, by `access` from now on."""
+        self.table_look_ups = TableLookUps(self.nodes, access)
 
     # -- running -----------------------------------------------------------------------------------------
 

@@ -53,6 +53,11 @@ class Parameter:
         return math.prod(self.shape)
 
     @property
+    def shape_here(self) -> Shape:
+        """The shape of the values that lie in this process: of all of them, but for some tables."""
+        return self.shape
+
+    @property
     def fresh(self) -> bool:
         """Whether `diff` holds nothing yet, so that a gradient may be written over it."""
         return (self.owner or self)._fresh

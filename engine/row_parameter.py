@@ -1,16 +1,52 @@
 """A table of which a pass reads a few rows, and whose gradient is kept by rows.
 
-Nothing that an iteration does to it costs more where the table has more rows.
+Nothing that an iteration does to it costs more where the table has more rows. Its rows may be divided among processes,
+each of which has a part of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.types import Array, Shape
+
+VALUES, STEPS, HISTORY = "values", "steps", "history"
+"""The tensors that belong to a table."""
+
+
+class WholeRows(Protocol):
+    """A tensor whose rows lie in several processes, for the one that reads and writes files."""
+
+    @property
+    def shape(self) -> Shape:
+        """Of all rows."""
+
+    def fetch(self) -> torch.Tensor:
+        """Return a copy of all rows in the host's memory."""
+
+    def store(self, start: int, values: Array) -> None:
+        """Write the values, in their order, from element number `start` on."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the rows of a table lie.
+
+    Attributes:
+        number: of the table, the same in every process.
+        rows: those in this process.
+        whole: returns, for VALUES, STEPS (what the last update took off each row, or else the gradient) or HISTORY, and
+            its shape, the tensor of all rows.
+    """
+
+    number: int
+    rows: range
+    whole: Callable[[str, Shape], WholeRows]
 
 
 class RowGradient(NamedTuple):
@@ -37,9 +73,28 @@ class RowParameter(Parameter):
 
     It has no `diff`, and lies outside the arena's flat buffers. One that shares another's values (`owner`) adds to that
     one's gradient.
+
+    Attributes:
+        placement: where its rows lie; None: all of them here. Else `data` has the rows of this process, and gradients
+            and histories count their rows from the first of these on.
     """
 
+    placement: Placement | None = None
     _gradients: list[RowGradient] = field(default_factory=list, repr=False)
+
+    @property
+    def shape_here(self) -> Shape:
+        """The shape of what lies in this process."""
+        return self.shape if self.placement is None else (len(self.placement.rows), self.shape[1])
+
+    def share(self, other: RowParameter) -> None:
+        """Use the values of another table of this shape."""
+        self.data, self.placement = other.data, other.placement
+
+    @property
+    def whole_values(self) -> WholeRows | None:
+        """All values, where they lie in several processes."""
+        return None if self.placement is None else self.placement.whole(VALUES, self.shape)
 
     @property
     def gradients(self) -> list[RowGradient]:
@@ -96,6 +151,6 @@ class RowParameter(Parameter):
         return self.merged()[1]
 
     def dense_diff(self) -> torch.Tensor:
-        """Return the gradient as a new tensor of the table's size, for those who look at it between iterations."""
+        """Return the gradient as a new tensor of the size of `data`, for those who look at it between iterations."""
         rows, values = self.merged()
-        return self.data.new_zeros(self.shape).index_copy_(0, rows, values)
+        return self.data.new_zeros(self.data.shape).index_copy_(0, rows, values)

@@ -14,12 +14,14 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from typing import TypeVar
 
 import torch
 
 from mgcaffe.comm import Communicator, SingleCommunicator
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport import ulfm
+from mgcaffe.errors import SnapshotError
 from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers import events
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
@@ -31,18 +33,21 @@ from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
-from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, refuse_tables_of_ranks
+from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, refuse_tables_of_replicas
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.snapshots.reading import restore_snapshot
 from mgcaffe.solvers.snapshots.replica_files import restore_replica
 from mgcaffe.solvers.snapshots.resuming import RunState
 from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
+from mgcaffe.solvers.tables.settings import check_embeddings
 from mgcaffe.solvers.testing import tester
 from mgcaffe.solvers.testing.test_runs import TestRuns
 from mgcaffe.solvers.trainer import IterationObserver, Trainer
 from mgcaffe.solvers.training_iteration import TrainingIteration
 from mgcaffe.solvers.update.updater import Updater
+
+T = TypeVar("T")
 
 
 class Solver:
@@ -103,6 +108,7 @@ class Solver:
         self._policy = LearningRatePolicy(param, source)
         self._warn(self._policy.warnings)
         self._warn(sync_warnings(param, self.world.size, source))
+        check_embeddings(param, source)
         check_prefix(param, source, self.world.rank)
         with ExitStack() as opened:
             reader = NetReader(param, source, strict)
@@ -116,8 +122,11 @@ class Solver:
     def _build(self, nets: BuiltNets, source: SolverSource | None, schedule: str | None, opened: ExitStack) -> None:
         """Make the parts that an iteration, a test and a snapshot go through."""
         param, net, ranks, rank = self.param, self.net, self.ranks, self.world.rank
-        refuse_tables_of_ranks(net, self.world.size)
+        refuse_tables_of_replicas(net, param, self.world.size)
         self._updater = Updater(param, net.arena, source)
+        self._tables = nets.tables
+        if self._tables is not None:
+            self._tables.histories = self._updater.table_histories
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
@@ -372,8 +381,8 @@ class Solver:
             self.seed, self.iteration, lambda: self._stop_requested or self._replicas.stop_requested
         ):
             self._stop_requested, self._stopped = False, True
-        elif before is not None and self._is_first:
-            self._snapshots.take_if_best(self._tests.scores, before)
+        elif before is not None:
+            self._on_rank0(lambda: self._snapshots.take_if_best(self._tests.scores, before))
 
     def load_weights(self, paths: Sequence[str]) -> None:
         """Copy weights by layer name into all nets; later files win. Entries may be comma-separated lists.
@@ -381,8 +390,7 @@ class Solver:
         Raises:
             NetError, PrototxtError: on rank 0, which alone reads them.
         """
-        if self._is_first:
-            copy_weights(paths, self.net, self.test_nets, self._emit)
+        self._on_rank0(lambda: copy_weights(paths, self.net, self.test_nets, self._emit))
         nets = (self.net, *self.test_nets)
         self.world.broadcast_from_rank0([tensor for net in nets for tensor in net.arena.tensors()])
 
@@ -404,9 +412,15 @@ class Solver:
         _ = self._snapshots.prefix  # a missing one is an error on every rank
         self.ranks.average_statistics(self.net)
         progress = self._state.progress(self.iteration, self.seed)
-        if self._is_first or self._replicas.are_all_saved:
+
+        def take() -> None:
             with self._replicas.lock:
                 self._snapshots.take(progress)
+
+        if self._replicas.are_all_saved:
+            take()
+        else:
+            self._on_rank0(take)
 
     def restore(self, path: str) -> None:
         """Go on from a solverstate as if training had never stopped; from Caffe's as far as it says.
@@ -414,7 +428,8 @@ class Solver:
         Raises:
             SnapshotError: (exit code 65) on rank 0, which alone reads it: no solverstate, or not of this solver.
         """
-        progress = restore_snapshot(path, self.net, self.test_nets, self._updater, self.world, self._emit)
+        net, tests = self.net, self.test_nets
+        progress = restore_snapshot(path, net, tests, self._updater, self.world, self._emit, self._on_rank0)
         own = None
         if self._replicas.can_resume_all(progress.synchronization):
             own = restore_replica(path, progress, self.net, self._updater, self.world.communicator, self._emit)
@@ -429,11 +444,25 @@ class Solver:
 
         Returns:
             The solverstate's path, or None where it could not be written.
+
+        Raises:
+            SnapshotError: rows of tables are gone with the other ranks.
         """
+        if self._tables is not None:
+            raise SnapshotError("tables are divided among the ranks, and rows of them are gone with the others")
         self._finite.rewind()
         self._snapshots.take(self._state.progress(self.iteration, self.seed, alone=True))
         self._snapshots.wait()
         return self._snapshots.last_state if self._snapshots.failure is None else None
+
+    def _on_rank0(self, work: Callable[[], T]) -> T | None:
+        """Run `work` on rank 0, which alone handles files, and return its result there, None elsewhere; collective.
+
+        The other ranks meanwhile give and take the rows of tables that lie in them.
+        """
+        if self._tables is not None:
+            return self._tables.lead(work)
+        return work() if self._is_first else None
 
     def close(self) -> None:
         """End the exchange of gradients and the data layers' threads."""

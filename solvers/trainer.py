@@ -150,6 +150,7 @@ class Trainer:
         if self._waited is not None or self.averaging.is_alone or together or self._clip_gradients >= 0:
             return _together(earlier, self.wait()), False
         update = self._update_of(rate, iteration)
+        self.updater.apply_to_tables(rate, iteration, 1.0 / self._iter_size)
         if self.averaging.overlaps_forward:
             self._overlap.defer(update)
             report = earlier or CommReport()

@@ -6,6 +6,7 @@ kills the process instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -58,7 +59,7 @@ def check_all(layers: Sequence[Layer], owned: Iterable[tuple[int, str, Parameter
     Raises:
         NetError: at the place of the layer with the largest one.
     """
-    counts = [(parameter.count, index, parameter) for index, _, parameter in owned]
+    counts = [(math.prod(parameter.shape_here), index, parameter) for index, _, parameter in owned]
     if not counts:
         return
     _, index, largest = max(counts, key=lambda entry: entry[0])
@@ -69,7 +70,7 @@ def check_all(layers: Sequence[Layer], owned: Iterable[tuple[int, str, Parameter
     if size > device_memory(layer.context.device):
         number = next(place for place, parameter in enumerate(layer.parameters) if parameter is largest)
         what = f"all parameters with their gradients, the largest being parameter {number} of shape"
-        _refuse(layer, f"{what} {shape_text(largest.shape)},", size)
+        _refuse(layer, f"{what} {shape_text(largest.shape_here)},", size)
 
 
 @contextmanager

@@ -41,8 +41,10 @@ def bind_shared(layers: Sequence[Layer]) -> None:
     for layer in layers:
         for parameter in layer.parameters:
             if parameter.owner is not None:
-                parameter.data = parameter.owner.data.view(parameter.shape)
-                if parameter.owner.diff is not None:  # a table has none
+                if isinstance(parameter, RowParameter):
+                    parameter.share(parameter.owner)  # type: ignore[arg-type] # a RowParameter too
+                else:
+                    parameter.data = parameter.owner.data.view(parameter.shape)
                     parameter.diff = parameter.owner.diff.view(parameter.shape)
                 parameter.lr_mult, parameter.decay_mult = parameter.owner.lr_mult, parameter.owner.decay_mult
 
@@ -78,6 +80,8 @@ def bind_to_net(layers: Sequence[Layer], others: Mapping[str, Layer]) -> set[int
                     " EmbeddingBag, whose gradient is kept by rows"
                 )
             mine.data, mine.diff = theirs.data, theirs.diff
+            if isinstance(mine, RowParameter) and isinstance(theirs, RowParameter):
+                mine.share(theirs)
             bound.add(id(mine))
     return bound
 

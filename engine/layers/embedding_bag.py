@@ -22,11 +22,12 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels.rows import read_rows_of
 from mgcaffe.engine.layer import Layer, between
 from mgcaffe.engine.layers.shared.rows import read_rows
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.row_parameter import RowParameter
+from mgcaffe.engine.tables.access import PassLookUps
+from mgcaffe.engine.tables.bags import Bags, pooled
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError
 from mgcaffe.prototxt import has_field
@@ -42,6 +43,8 @@ class EmbeddingBag(Layer):
         is_mean: whether bags are averaged.
         gives_lengths: whether the second bottom holds lengths, not offsets.
         table: the layer's parameter.
+        ids_expected: how many rows a pass looks up, by the shape of the ids' blob.
+        elsewhere: looks rows up that lie in other processes; None: all rows lie here.
     """
 
     bottoms = between(1, 2)
@@ -74,6 +77,8 @@ class EmbeddingBag(Layer):
         table = self.add_parameter((param.input_dim, param.num_output), filler, by_rows=True)
         assert isinstance(table, RowParameter)
         self.table = table
+        self.elsewhere: PassLookUps | None = None
+        self.ids_expected = math.prod(bottom_shapes[0])
 
     def differentiable(self, bottom: int) -> bool:
         """Nothing flows to ids, offsets or lengths."""
@@ -90,24 +95,32 @@ class EmbeddingBag(Layer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep the ids and how many each bag has."""
-        table = self.table.data
-        ids = read_rows(self, bottoms[0], self.table.shape[0], 0)
-        bags = bottoms[0].shape[0] if len(bottoms) == 1 else bottoms[1].numel()
-        if len(bottoms) == 1:
-            each = ids.numel() // bags if bags else 0
-            lengths, offsets = None, None
-            if each == 1:
-                self.saved = (ids, None) if self.backward_follows else None
-                return [read_rows_of(table, ids)]
-            offsets = torch.arange(0, bags * each, each, device=ids.device) if each else ids.new_zeros(bags)
-            lengths = torch.full((bags,), each, device=ids.device)
+        if self.elsewhere is None:
+            bags = self.read_bags(bottoms)
+            top = pooled(self.table.data, bags, is_mean=self.is_mean)
         else:
+            bags, top = self.elsewhere.take(self)
+            if self.is_mean:
+                top = bags.averaged(top)
+        self.saved = bags if self.backward_follows else None
+        return [top]
+
+    def read_bags(self, bottoms: Sequence[torch.Tensor]) -> Bags:
+        """Return the bags that the bottoms hold.
+
+        Raises:
+            DataError: an id is no row, or offsets or lengths are none of these ids.
+        """
+        ids = read_rows(self, bottoms[0], self.table.shape[0], 0)
+        if len(bottoms) == 2:
             offsets, lengths = self._bags(bottoms[1], ids.numel())
-        self.saved = (ids, lengths) if self.backward_follows else None
-        if not ids.numel():
-            return [table.new_zeros((bags, table.shape[1]))]
-        mode = int(self.is_mean)
-        return [torch.ops.aten._embedding_bag_forward_only(table, ids, offsets, False, mode)[0]]
+            return Bags(ids, lengths.numel(), lengths, offsets)
+        bags = bottoms[0].shape[0]
+        each = ids.numel() // bags if bags else 0
+        if each == 1:
+            return Bags(ids, bags)
+        offsets = torch.arange(0, bags * each, each, device=ids.device) if each else ids.new_zeros(bags)
+        return Bags(ids, bags, torch.full((bags,), each, device=ids.device), offsets)
 
     def _bags(self, values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the offsets and lengths of the bags.
@@ -148,14 +161,14 @@ class EmbeddingBag(Layer):
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Hand over the gradients of the rows that were looked up."""
         if self.table.wanted:
-            ids, lengths = self.saved
+            bags: Bags = self.saved
             dy = top_diffs[0]
-            items = None
-            if lengths is not None:
-                items = torch.repeat_interleave(lengths, output_size=ids.numel())
-            if lengths is not None and self.is_mean:
-                dy = dy / lengths.clamp(min=1)[:, None]
+            if self.is_mean and bags.lengths is not None:
+                dy = bags.averaged(dy)
             elif not self.may_overwrite_top_diff[0]:
                 dy = dy.clone()  # the table keeps it until the update
-            self.table.add_rows(ids, dy.contiguous(), items)
+            if self.elsewhere is None:
+                self.table.add_rows(bags.ids, dy.contiguous(), bags.items())
+            else:
+                self.elsewhere.give(self, dy)
         return [None] * len(wanted)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter, WholeRows
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError, PrototxtError
 from mgcaffe.prototxt import BlobProto, NetParameter, blob_array, blob_shape, fill_blob, has_field
@@ -214,8 +215,20 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
         if blob.chunks is None:
             blob.load()
     for parameter, blob in planned:
-        _copy(parameter.data, blob)
+        whole = parameter.whole_values if isinstance(parameter, RowParameter) else None
+        if whole is not None:
+            _store(whole, blob)
+        else:
+            _copy(parameter.data, blob)
     return report
+
+
+def _store(target: WholeRows, blob: SavedBlob) -> None:
+    """Write values into rows that lie in several processes."""
+    start = 0
+    for values in (blob.load(),) if blob.chunks is None else blob.chunks():
+        target.store(start, values.reshape(-1))
+        start += values.size
 
 
 def _copy(target: torch.Tensor, blob: SavedBlob) -> None:

@@ -17,12 +17,14 @@ from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.engine import Net, Shard, TestShard
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
-from mgcaffe.prototxt import SolverParameter, print_text
+from mgcaffe.engine.tables.access import PlaceTables
+from mgcaffe.prototxt import CommParameter, SolverParameter, print_text
 from mgcaffe.solvers import carried_state
-from mgcaffe.solvers.events import Emit, Warned, WeightsCopied
+from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import watch_tests
 from mgcaffe.solvers.setup.nets import NetChoice, NetReader
+from mgcaffe.solvers.tables.divided_tables import DividedTables
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,13 @@ class BuiltNets:
         train: the training net.
         tests: the test nets, which share its weights.
         seed: what every random number of the run derives from.
+        tables: those of the training net, where they are divided among the ranks; else None.
     """
 
     train: Net
     tests: list[Net]
     seed: int
+    tables: DividedTables | None = None
 
 
 def build_nets(
@@ -75,13 +79,25 @@ def build_nets(
     seed = choose_seed(param, world.communicator)
     divisors = Ranks(ranks.communicator.duplicate())
     keep_blobs = keep_blobs or param.debug_info
-    train_net = build_train_net(train, world, divisors, seed, dtype, torch.device(device), keep_blobs)
+    tables = divide_tables(param, ranks, dtype, torch.device(device), opened)
+    place = None if tables is None else tables.place
+    train_net = build_train_net(train, world, divisors, seed, dtype, torch.device(device), keep_blobs, place)
     opened.callback(train_net.close)
     test_nets = build_test_nets(tests, train_net, ranks, opened)
+    if tables is not None and not tables.are_there:
+        tables = None
+    if tables is not None:
+        for net in (train_net, *test_nets):
+            tables.attach(net)
+        emit(Noted(tables.place.describe()))
+        if param.debug_info:
+            emit(Warned("debug_info shows of tables the rows that lie in rank 0, and their gradients as they come"))
+    elif param.comm_param.embedding_loads:
+        emit(Warned("comm_param.embedding_loads has no effect: there are no tables that are divided among ranks"))
     watch_tests(test_nets, param, world.rank, emit)
     agree_on_shapes(train_net, world.communicator)
     carried_state.warn_of_ranks(train.param, world.size, emit)
-    return BuiltNets(train_net, test_nets, seed)
+    return BuiltNets(train_net, test_nets, seed, tables)
 
 
 def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net], emit: Emit) -> None:
@@ -169,18 +185,31 @@ def agree_on_shapes(net: Net, communicator: Communicator) -> None:
     handshake(communicator, {"parameters": "\n".join(rows), "data sources": "\n".join(sources)})
 
 
-def refuse_tables_of_ranks(net: Net, ranks: int) -> None:
-    """Make sure that a net with tables that train has one rank: row gradients are not exchanged.
+def divide_tables(
+    param: SolverParameter, ranks: Ranks, dtype: torch.dtype, device: torch.device, opened: ExitStack
+) -> DividedTables | None:
+    """Return what divides the tables of EmbeddingBag layers among ranks that train in step; None where it is one."""
+    if ranks.size == 1:
+        return None
+    tables = DividedTables(param, ranks.communicator, dtype, device)
+    opened.callback(tables.close)
+    return tables
+
+
+def refuse_tables_of_replicas(net: Net, param: SolverParameter, trainers: int) -> None:
+    """Make sure that the tables that train are either those of one rank, or divided among all.
 
     Raises:
-        NetError: at the place of the first such layer, and the same on every rank.
+        NetError: at the place of the first other one, and the same on every rank.
     """
+    sync = CommParameter.Sync.Name(param.comm_param.sync)
     for table in net.arena.tables:
-        if ranks > 1 and table.parameter.wanted:
+        if trainers > 1 and table.parameter.wanted and table.parameter.placement is None:
             net.layers[table.layer].fail(
-                f"the table of an EmbeddingBag can be trained by one rank only, and there are {ranks}: the gradients of"
-                " single rows are not exchanged",
-                hint="start one rank, or freeze the table with param { lr_mult: 0 }",
+                f"the table of an EmbeddingBag cannot be trained by {trainers} trainers with sync {sync}: each would"
+                " have a table of its own",
+                hint="average gradients in step (sync GRADIENTS), which divides tables among the ranks, or freeze the"
+                " table with param { lr_mult: 0 }",
             )
 
 
@@ -192,6 +221,7 @@ def build_train_net(
     dtype: torch.dtype,
     device: torch.device,
     keep_blobs: bool = False,
+    place_tables: PlaceTables | None = None,
 ) -> Net:
     """Build the training net, which reads this rank's records.
 
@@ -199,7 +229,7 @@ def build_train_net(
         choice: what the solver asks for.
         world: all ranks, which share out the data.
         divisors: those that train in step, with a communicator of their own for the numbers that loss layers add up.
-        seed, dtype, device, keep_blobs: as for Net.
+        seed, dtype, device, keep_blobs, place_tables: as for Net.
     """
     statuses.doing("setting up: building the training net")
     shard = BatchShard if carried_state.reads_sequences(choice.param) else Shard
@@ -217,6 +247,7 @@ def build_train_net(
         solver_ranks=divisors.size,
         keep_blobs=keep_blobs,
         before_setup=partial(_record_setup, "setting up"),
+        place_tables=place_tables,
     )
 
 

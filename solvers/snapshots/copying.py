@@ -13,7 +13,7 @@ from google.protobuf.message import EncodeError
 from mgcaffe.engine import Net
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
-from mgcaffe.engine.row_parameter import RowParameter
+from mgcaffe.engine.row_parameter import STEPS, VALUES, RowParameter, WholeRows
 from mgcaffe.engine.weights.caffemodel import encode_caffemodel
 from mgcaffe.engine.weights.hdf5 import encode_hdf5
 from mgcaffe.errors import PrototxtError, SnapshotError
@@ -127,8 +127,8 @@ class SnapshotCopy:
             ) from None
 
 
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to("cpu", copy=True)
+def _copy(tensor: torch.Tensor | WholeRows) -> torch.Tensor:
+    return tensor.to("cpu", copy=True) if isinstance(tensor, torch.Tensor) else tensor.fetch()
 
 
 def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
@@ -142,9 +142,9 @@ def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
     def values_of(owner: Parameter) -> tuple[torch.Tensor, torch.Tensor]:
         if id(owner) in in_arena:
             return net.arena.view(data, owner), net.arena.view(diff, owner)
-        values = _copy(owner.data)
+        values = _copy(_all_rows(owner, VALUES))
         if isinstance(owner, RowParameter):
-            return values, (_copy(owner.dense_diff()) if with_diffs else values)  # else nobody reads it
+            return values, (_copy(_all_rows(owner, STEPS)) if with_diffs else values)  # else nobody reads it
         return values, _copy(owner.diff)  # the weights of another net, shared with this one
 
     def copy(parameter: Parameter) -> Parameter:
@@ -160,6 +160,13 @@ def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
         _CopiedLayer(layer.name, layer.param, layer.phase, [copy(parameter) for parameter in layer.parameters])
         for layer in net.layers
     ]
+
+
+def _all_rows(owner: Parameter, kind: str) -> torch.Tensor | WholeRows:
+    """Return a parameter's values or gradient; those of a table whose rows lie in several processes, as a whole."""
+    if isinstance(owner, RowParameter) and owner.placement is not None:
+        return owner.placement.whole(kind, owner.shape)
+    return owner.data if kind == VALUES else owner.dense_diff()
 
 
 def _filled(parameter: Parameter, values: torch.Tensor, gradient: torch.Tensor) -> Parameter:

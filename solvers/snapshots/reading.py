@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from mgcaffe.solvers.snapshots.state import Progress, SavedState, unreadable
 from mgcaffe.solvers.snapshots.state_file import read_state
 from mgcaffe.solvers.snapshots.store import stored_snapshots
 from mgcaffe.solvers.update.updater import Updater
+
+OnRank0 = Callable[[Callable[[], Progress]], Progress | None]
 
 _OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole one"
 
@@ -50,7 +52,13 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
 
 
 def restore_snapshot(
-    path: str, net: Net, test_nets: Sequence[Net], updater: Updater, ranks: Ranks, emit: Emit
+    path: str,
+    net: Net,
+    test_nets: Sequence[Net],
+    updater: Updater,
+    ranks: Ranks,
+    emit: Emit,
+    on_rank0: OnRank0,
 ) -> Progress:
     """Put a snapshot's weights and histories back on all ranks; collective.
 
@@ -60,6 +68,7 @@ def restore_snapshot(
         updater: whose histories are filled.
         ranks: the ranks; rank 0 alone reads.
         emit: takes the events.
+        on_rank0: runs a function on rank 0, where whole tables can be stored meanwhile.
 
     Returns:
         Where the solver stood.
@@ -67,7 +76,7 @@ def restore_snapshot(
     Raises:
         SnapshotError, NetError: (exit code 65) on rank 0: a file cannot be used, or is not of this net and solver type.
     """
-    progress = load_snapshot(path, net, updater, emit) if ranks.rank == 0 else None
+    progress = on_rank0(lambda: load_snapshot(path, net, updater, emit))
     progress = ranks.communicator.broadcast_object(progress)
     assert progress is not None
     ranks.broadcast_from_rank0(

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from mgcaffe.comm.planning.plan import Plan
+from mgcaffe.engine.row_parameter import WholeRows
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError, SnapshotError
 from mgcaffe.errors.checked_json import parse_json
@@ -120,7 +121,7 @@ class SavedState:
                 "resume with the snapshot's type, or start from its weights with --weights",
             )
 
-    def check_history(self, blobs: Sequence[torch.Tensor]) -> None:
+    def check_history(self, blobs: Sequence[torch.Tensor | WholeRows]) -> None:
         """Make sure that `copy_history` will succeed.
 
         Args:
@@ -142,11 +143,14 @@ class SavedState:
                     "resume with the net that the snapshot was taken with",
                 )
 
-    def copy_history(self, blobs: Sequence[torch.Tensor]) -> None:
+    def copy_history(self, blobs: Sequence[torch.Tensor | WholeRows]) -> None:
         """Fill a solver's histories; none of them, if one does not fit. Argument and errors as for `check_history`."""
         self.check_history(blobs)
         for values, blob in zip(self.history, blobs, strict=True):
-            blob.copy_(torch.tensor(values).reshape(blob.shape))
+            if isinstance(blob, torch.Tensor):
+                blob.copy_(torch.tensor(values).reshape(blob.shape))
+            else:
+                blob.store(0, values.reshape(-1))
 
 
 def engine_state(progress: Progress) -> EngineState:

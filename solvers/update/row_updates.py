@@ -18,7 +18,8 @@ import torch
 
 from mgcaffe.engine.arena import Table
 from mgcaffe.engine.kernels.rows import add_to_rows, read_rows_of
-from mgcaffe.engine.row_parameter import RowParameter
+from mgcaffe.engine.row_parameter import HISTORY, RowParameter, WholeRows
+from mgcaffe.engine.types import Shape
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.source import locate
@@ -38,8 +39,8 @@ class RowUpdates:
         source: where the solver's fields stand, for errors.
 
     Attributes:
-        histories: what AdaGrad keeps of each table that trains, by the parameter's id; of the table's shape, or
-            one number a row.
+        histories: what AdaGrad keeps of each table that trains, by the parameter's id; of the shape of its rows in this
+            process, or one number a row.
 
     Raises:
         SolverError: the solver asks for what has no meaning for single rows.
@@ -57,8 +58,18 @@ class RowUpdates:
         self.histories: dict[int, torch.Tensor] = {}
         if solver_type == "AdaGrad":
             for table in self._tables:
-                shape = table.shape[:1] if self._is_row_wise else table.shape
+                shape = self._history_shape(table.shape_here)
                 self.histories[id(table)] = torch.zeros(shape, dtype=table.data.dtype, device=table.data.device)
+
+    def history_blob(self, table: RowParameter) -> torch.Tensor | WholeRows | None:
+        """Return a table's history as it is stored, for all rows, or None where there is none."""
+        history = self.histories.get(id(table))
+        if history is None or table.placement is None:
+            return history
+        return table.placement.whole(HISTORY, self._history_shape(table.shape))
+
+    def _history_shape(self, shape: Shape) -> Shape:
+        return shape[:1] if self._is_row_wise else shape
 
     def apply(self, numbers: Numbers, scale: float) -> None:
         """Make one update of all tables; `scale` is a factor on every gradient."""

@@ -26,6 +26,7 @@ import torch
 
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter, WholeRows
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, nearest
 from mgcaffe.solvers.rates.momentum_and_decay import MomentumAndDecay
@@ -119,6 +120,10 @@ class Updater:
             scale: factor on every gradient: the clipping factor over iter_size.
         """
         self.apply_part(0, self._arena.trainable, rate, iteration, scale)
+        self.apply_to_tables(rate, iteration, scale)
+
+    def apply_to_tables(self, rate: float, iteration: int, scale: float = 1.0) -> None:
+        """Update the tables alone, by the gradients of the rows that lie in this process."""
         if self._arena.tables:
             self._tables.apply(self._momentum_and_decay.numbers(rate, iteration), scale)
 
@@ -160,7 +165,12 @@ class Updater:
         histories = [group.histories[0][0] for group in groups]
         return self._local_rates.of(weights, gradients, histories, numbers, scale)
 
-    def history_blobs(self, parameters: Sequence[Parameter]) -> list[torch.Tensor]:
+    @property
+    def table_histories(self) -> dict[int, torch.Tensor]:
+        """The histories of tables, by the parameter's id; of the rows that lie in this process."""
+        return self._tables.histories
+
+    def history_blobs(self, parameters: Sequence[Parameter]) -> list[torch.Tensor | WholeRows]:
         """Return the histories as Caffe stores them, as views: the first one of all parameters, then the second one.
 
         A table has one with AdaGrad if it trains, and else none.
@@ -168,14 +178,13 @@ class Updater:
         Args:
             parameters: in Caffe's learnable order.
         """
-        tables = {id(table.parameter) for table in self._arena.tables}
-        blobs: list[torch.Tensor] = []
+        blobs: list[torch.Tensor | WholeRows] = []
         for flat in self.histories:
             for parameter in parameters:
-                if id(parameter) not in tables:
+                if not isinstance(parameter, RowParameter):
                     blobs.append(self._arena.view(flat, parameter))
-                elif id(parameter) in self._tables.histories:
-                    blobs.append(self._tables.histories[id(parameter)])
+                elif (blob := self._tables.history_blob(parameter)) is not None:
+                    blobs.append(blob)
         return blobs
 
     @property

@@ -201,3 +201,37 @@ def test_a_net_names_the_layer_whose_filler_is_wrong():
             inputs(x=(1, 2)) + 'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param {'
             ' num_output: 2 weight_filler { type: "gaussain" } } }'
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'type: "uniform" min: -1 max: 2',
+        'type: "gaussian" mean: 1 std: 2',
+        'type: "gaussian" std: 2 sparse: 3',
+        'type: "constant" value: 3',
+        'type: "positive_unitball"',
+        'type: "xavier"',
+        'type: "msra" variance_norm: AVERAGE',
+    ],
+)
+@pytest.mark.parametrize("shape", [(203, 5), (203, 1), (16, 1), (3, 4), (97, 16)])
+def test_rows_have_the_values_of_the_whole(monkeypatch, shape, text, dtype):
+    monkeypatch.setattr(fillers, "_PIECE", 64)
+    filler = parse_text(text, FillerParameter)
+    whole, generator = torch.empty(shape, dtype=dtype), torch.Generator().manual_seed(5)
+    fillers.fill(whole, filler, generator)
+    after = torch.rand(3, generator=generator)
+    for rows in (range(shape[0]), range(shape[0] // 3, shape[0] // 2), range(0)):
+        part = torch.empty((len(rows), shape[1]), dtype=dtype)
+        generator = torch.Generator().manual_seed(5)
+        fillers.fill_rows(part, rows, shape, filler, generator)
+        assert torch.equal(part, whole[rows.start : rows.stop])
+        assert torch.equal(torch.rand(3, generator=generator), after) or "constant" in text
+
+
+def test_rows_without_a_filler_are_zeros():
+    values = torch.ones(2, 3)
+    fillers.fill_rows(values, range(4, 6), (9, 3), None, torch.Generator())
+    assert not values.any()

@@ -50,6 +50,16 @@ def add_sync_flags(parser: FlagParser) -> None:
         "rows and columns of a square grid, or the pairs of a hypercube (default: factors)",
         choices=("factors", "grid", "hypercube"),
     )
+    parser.flag(
+        "embeddings", "how ranks look up rows of tables that are divided among them: in step, all ranks at once "
+        "(alltoall), or each when it needs them (async) (default: alltoall where gradients are averaged in step)",
+        choices=("alltoall", "async"),
+    )  # fmt: skip
+    parser.flag(
+        "embedding_loads", "assign tables to ranks by this file's loads: a CSV with the columns table (the layer) and "
+        "rows (looked up in a pass); without it, by the ids that a batch has room for",
+        metavar="FILE",
+    )  # fmt: skip
     parser.setting("snapshot_replicas", "let each trainer write its replica at each snapshot, not trainer 0 alone")
     parser.flag(
         "embedding_servers", "so many of the last ranks hold the tables of EmbeddingBag layers (default: 0)",

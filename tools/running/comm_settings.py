@@ -29,6 +29,7 @@ _SAME_NAMES = (
     "block_lr",
     "block_nesterov",
     "sync_interval_ms",
+    "embedding_loads",
     "snapshot_replicas",
     "embedding_servers",
     "sync_servers",
@@ -41,6 +42,7 @@ _ENUMS: dict[str, Any] = {
     "merge": CommParameter.Merge,
     "sync_groups": CommParameter.Groups,
     "on_trainer_loss": CommParameter.TrainerLoss,
+    "embeddings": CommParameter.Embeddings,
 }
 
 

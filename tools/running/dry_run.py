@@ -158,7 +158,8 @@ def _once(param: SolverParameter, prefix: Path | None) -> None:
 
 def _try_snapshot(solver: Solver, prefix: Path) -> int:
     """Write a snapshot, read it back and compare; return its size in bytes."""
-    weights = solver.net.arena.tensors()
+    arena = solver.net.arena
+    weights = [arena.data, *(table.parameter.data for table in arena.tables)]
     before = [tensor.clone() for tensor in weights]
     iteration = solver.iteration
     solver.snapshot()

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from mgcaffe.comm import run_ranks
-from mgcaffe.errors import NetError, NotFiniteError, SolverError
+from mgcaffe.errors import NotFiniteError, SolverError
 from mgcaffe.prototxt import NetParameter, blob_array
 from mgcaffe.solvers.events import BlobStatistics, Warned
 from tests.support.solverkit import Recorder, make_solver
@@ -177,17 +176,6 @@ def test_weight_decay_of_the_other_layers_is_no_obstacle(tmp_path, data):
         row = tables_of(solver)[0][ROWS - 1]
         solver.step(2)
         assert torch.equal(tables_of(solver)[0][ROWS - 1], row)
-
-
-def test_several_ranks_are_refused(tmp_path, data):
-    def rank(communicator):
-        with pytest.raises(NetError, match=r"one rank only, and there are 2.*layer 'one'"):
-            solver_on(tmp_path, 'type: "SGD"', communicator=communicator)
-        with solver_on(tmp_path, 'type: "SGD"', param="param { lr_mult: 0 }", communicator=communicator) as solver:
-            solver.step(2)
-        return True
-
-    assert run_ranks(2, rank) == [True, True]
 
 
 def test_row_wise_adagrad_without_effect_is_warned_about(tmp_path, data):

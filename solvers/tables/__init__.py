@@ -1,0 +1,1 @@
+"""Tables that are divided among the ranks that train in step."""

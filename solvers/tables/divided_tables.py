@@ -1,0 +1,79 @@
+"""The tables of a solver's nets, divided among the ranks that train in step (`embeddings: ALLTOALL`).
+
+Each row lies in one rank, which answers look-ups of it, takes its gradients and updates it. docs/embedding_tables.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from mgcaffe.comm import Communicator
+from mgcaffe.comm.transport.communicator import Waiting
+from mgcaffe.engine import Net
+from mgcaffe.engine.row_parameter import HISTORY, STEPS, RowParameter
+from mgcaffe.prototxt import SolverParameter
+from mgcaffe.solvers.tables.all_to_all_access import AllToAllAccess
+from mgcaffe.solvers.tables.placing import TablePlacer
+
+T = TypeVar("T")
+
+# Nothing else is left to do in a step while rows are exchanged.
+_SPIN_S = 5e-3
+
+
+class DividedTables:
+    """Places the tables of the training net, and lets all nets look up by all-to-all.
+
+    Args:
+        param: the SolverParameter message.
+        communicator: the ranks that train in step; it is duplicated.
+        dtype, device: of the nets.
+
+    Attributes:
+        place: what the training net is built with (`place_tables`).
+        histories: the solver's histories of tables by the id of the parameter, as `RowUpdates` keeps them.
+    """
+
+    def __init__(
+        self, param: SolverParameter, communicator: Communicator, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self._communicator = communicator.duplicate(Waiting(spin_s=_SPIN_S))
+        self.place = TablePlacer(param, self._communicator, dtype, device, self._tensor_of)
+        self.histories: dict[int, torch.Tensor] = {}
+        self._access: AllToAllAccess | None = None
+
+    @property
+    def are_there(self) -> bool:
+        """Whether the training net has tables."""
+        return bool(self.place.tables)
+
+    def attach(self, net: Net) -> None:
+        """Let a net look its tables up: the training net, or one that shares them."""
+        if not self.are_there:
+            return
+        if self._access is None:
+            self._access = AllToAllAccess(self._communicator, self.place.assignment, self._parameters)
+        net.look_up_by(self._access)
+
+    def lead(self, work: Callable[[], T]) -> T | None:
+        """Run `work` on rank 0, where whole tables can be fetched and stored meanwhile; collective."""
+        if self.place.whole is None:
+            return work() if self._communicator.rank == 0 else None
+        return self.place.whole.lead(work)
+
+    def close(self) -> None:
+        """Give up the communicator."""
+        self._communicator.close()
+
+    @property
+    def _parameters(self) -> list[RowParameter]:
+        return [table.parameter for table in self.place.tables]
+
+    def _tensor_of(self, table: int, kind: str) -> torch.Tensor:
+        parameter = self.place.tables[table].parameter
+        if kind == HISTORY:
+            return self.histories[id(parameter)]
+        return parameter.dense_diff() if kind == STEPS else parameter.data

@@ -1,0 +1,38 @@
+"""`engine train` on two ranks with divided tables, tests and a snapshot: what one rank comes to."""
+
+import numpy as np
+
+from mgcaffe.prototxt import NetParameter, SolverState
+from tests.support.engine_command import Engine
+from tests.support.tablekit import table_net, write_table_data
+
+SOLVER = """
+net: "{ranks}.prototxt" type: "AdaGrad" base_lr: 0.05 delta: 1e-3 lr_policy: "fixed" max_iter: 6 random_seed: 7
+test_iter: 3 test_interval: 3 solver_mode: CPU snapshot_prefix: "{ranks}"
+"""
+
+
+def test_two_ranks_train_and_save_what_one_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table_data(tmp_path)
+    engine = Engine(tmp_path)
+    for ranks in (1, 2):
+        engine.write(f"{ranks}.prototxt", table_net(tmp_path, ranks))
+        engine.write(f"solver{ranks}.prototxt", SOLVER.format(ranks=ranks))
+    flags = ["--dtype=float64", "--embeddings=alltoall", "--embedding_loads=rows.csv"]
+    one = engine.run("train", "solver1.prototxt", flags[0])
+    assert one.returncode == 0, one.stderr
+    two = engine.mpirun(2, "train", "solver2.prototxt", *flags)
+    assert two.returncode == 0, two.describe()
+    assert "Tables divided among ranks (1 divided by rows): rank 0 " in two.stderr + two.stdout
+
+    def saved(ranks):
+        net = NetParameter.FromString((tmp_path / f"{ranks}_iter_6.caffemodel").read_bytes())
+        state = SolverState.FromString((tmp_path / f"{ranks}_iter_6.solverstate").read_bytes())
+        return [blob for layer in net.layer for blob in layer.blobs] + list(state.history)
+
+    mine, other = saved(2), saved(1)
+    assert len(mine) == len(other) == 8 + 7
+    for blob, its in zip(mine, other, strict=True):
+        assert blob.shape == its.shape
+        np.testing.assert_allclose(blob.double_data, its.double_data, rtol=1e-12, atol=1e-12)

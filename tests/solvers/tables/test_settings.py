@@ -1,0 +1,26 @@
+"""Ways of exchanging rows that fit no way of training together."""
+
+import pytest
+
+from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import parse_solver
+from mgcaffe.solvers.tables.settings import check_embeddings
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("embeddings: ASYNC", "embeddings ASYNC answers .* and with sync GRADIENTS"),
+        ("sync: MA embeddings: ALLTOALL", "embeddings ALLTOALL exchanges .* and with sync MA"),
+    ],
+)
+def test_ways_that_do_not_fit_are_refused_at_their_place(fields, message):
+    source = parse_solver(f"comm_param {{ {fields} }}", file="solver.prototxt")
+    with pytest.raises(SolverError, match=message) as caught:
+        check_embeddings(source.param, source)
+    assert caught.value.hint and str(caught.value.location).startswith("solver.prototxt:1:")
+
+
+def test_ways_that_fit_pass():
+    for fields in ("", "embeddings: ALLTOALL", "sync: SHADOW_MA embeddings: ASYNC"):
+        check_embeddings(parse_solver(f"comm_param {{ {fields} }}").param)
