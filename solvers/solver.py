@@ -64,6 +64,7 @@ class Solver:
         device: where to train; None: as solver_mode says.
         strict: whether an unknown field in a net's file is an error.
         keep_blobs: whether the nets' values and gradients stay readable after a pass, at the cost of memory.
+        sync_servers: the same ranks and, behind them, the synchronization servers; None: there are none.
 
     Attributes:
         iteration: how many times the weights have been updated, always.
@@ -92,6 +93,7 @@ class Solver:
         device: str | torch.device | None = None,
         strict: bool = False,
         keep_blobs: bool = False,
+        sync_servers: Communicator | None = None,
     ) -> None:
         self.param = param
         self.listeners = list(listeners)
@@ -112,7 +114,7 @@ class Solver:
             reader = NetReader(param, source, strict)
             nets = build_nets(param, reader, self.world, self.ranks, self._emit, opened, dtype, device, keep_blobs)
             self.net, self.test_nets, self.seed = nets.train, nets.tests, nets.seed
-            self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit)
+            self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit, sync_servers)
             self._build(nets, source, schedule, opened)
             self.load_weights(param.weights if weights is None else weights)
             self._opened = opened.pop_all()
@@ -163,7 +165,7 @@ class Solver:
         if self.iteration >= self.param.max_iter:
             self._warn([f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"])
         self.step(self.param.max_iter - self.iteration)
-        self._finish_training()
+        self.finish_training()
         if self.param.snapshot_after_train and not (self.iteration and self._is_due(self.param.snapshot)):
             self._take_snapshot()
         if not self._stopped and self._is_due(self.param.display):
@@ -337,7 +339,7 @@ class Solver:
         """Whether this rank is to test now: of trainers with replicas of their own the first one alone does."""
         return self._is_due(self.param.test_interval) and (self._is_first or self.ranks is self.world)
 
-    def _finish_training(self) -> None:
+    def finish_training(self) -> None:
         """Return when all trainers have ended theirs; warn where a stop has left some behind."""
         self._replicas.finish()
         self._stopped = self._stopped or self._replicas.stop_requested

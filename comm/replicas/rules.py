@@ -211,6 +211,42 @@ class ElasticAveraging:
         replica -= self._difference
 
 
+class SequentialElasticAveraging(ModelAveraging):
+    """EASGD in its sequential form, for the topology `Servers`: what comes back is not a mean but the centre.
+
+    c = (1 - a) c + a w on the servers, then w = (1 - a) w + a c, by increment: w = w + a (c - snapshot).
+
+    Args:
+        rate: a, above 0 and at most 1.
+
+    Raises:
+        CommError: a rate out of its range.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__(rate)
+        self._centre = numpy.empty(0)
+
+    @property
+    def target(self) -> numpy.ndarray:
+        """The centre, as this trainer saw it last."""
+        return self._centre
+
+    @property
+    def state(self) -> dict[str, numpy.ndarray]:
+        """The centre, as this trainer saw it last."""
+        return {"centre": self._centre}
+
+    def begin(self, replica: numpy.ndarray) -> None:
+        """Begin with the common start as the centre."""
+        super().begin(replica)
+        self._centre = replica.copy()
+
+    def receive(self, mean: numpy.ndarray, trainers: int) -> None:
+        """Keep the centre apart from what is on its way in the next round."""
+        self._centre[:] = mean
+
+
 def _checked(rate: float) -> float:
     if not 0 < rate <= 1:
         raise CommError(f"alpha {rate:g} is not above 0 and at most 1")

@@ -27,7 +27,7 @@ from mgcaffe.comm.exchange.emulation import sleep_until
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.replicas.rules import Rule
-from mgcaffe.comm.replicas.topology import Topology
+from mgcaffe.comm.replicas.topology import DONE, FLAGS, SNAPSHOT, STOP, Topology
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport.buffers import host_view
 from mgcaffe.errors import CommError
@@ -35,7 +35,6 @@ from mgcaffe.errors import CommError
 _AGREE_EVERY_S = 0.05
 _SAMPLE_EVERY_S = 0.5
 _REPORT_EVERY_S = 1.0
-_DONE, _STOP, _SNAPSHOT, _FLAGS = 0, 1, 2, 3
 
 
 class ParameterSynchronizer:
@@ -89,6 +88,7 @@ class ParameterSynchronizer:
         self._earlier_iterations = 0
         self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
         self._figures = SyncFigures()
+        self._agreements = 0
         self._sampled_at = float("-inf")
         self._wants_stop = self._wants_snapshot = False
         self._snapshot_asked_for = False
@@ -114,6 +114,7 @@ class ParameterSynchronizer:
             self._rule.begin(self._replica)
             for name, values in (state or {}).items():
                 self._rule.state[name][:] = values
+            self._topology.begin(self._rule.target)
         if self._every is None:
             self._thread = threading.Thread(target=self._run, name="mgcaffe shadow", daemon=True)
             self._thread.start()
@@ -170,10 +171,7 @@ class ParameterSynchronizer:
         if not self._done.is_set():
             self._done.set()
             if self._thread is not None:
-                self._thread.join(_REPORT_EVERY_S)
-                while self._thread.is_alive():
-                    status.doing("waiting for the other trainers, whose replicas are still trained")
-                    self._thread.join(_REPORT_EVERY_S)
+                self._await_others(self._thread)
             else:
                 while self._error is None and self._serve():
                     pass
@@ -181,6 +179,15 @@ class ParameterSynchronizer:
         if self._error is not None:
             raise self._error
         return self.figures
+
+    def _await_others(self, thread: threading.Thread) -> None:
+        """Wait for the end of the background's thread; while it gets on, this trainer does not count as stalled."""
+        seen = -1
+        while thread.is_alive():
+            if self._agreements != seen:
+                seen = self._agreements
+                status.doing("waiting for the other trainers, whose replicas are still trained")
+            thread.join(_REPORT_EVERY_S)
 
     def _run(self) -> None:
         """Go from round to round; the background's thread."""
@@ -207,6 +214,8 @@ class ParameterSynchronizer:
         began, on_core = self._clock(), time.thread_time()
         number = self._figures.synchronizations
         if number % self._topology.rounds == 0 and self._agree():
+            if self._rule is not None:
+                self._topology.complete(self._rule.target)
             return False
         if self._rule is None:
             return True
@@ -240,21 +249,22 @@ class ParameterSynchronizer:
         them waiting.
         """
         size, rank = self._topology.size, self._topology.rank
-        facts = numpy.zeros(_FLAGS + 2 * size)
+        facts = numpy.zeros(FLAGS + 2 * size)
         asks_for_snapshot, self._wants_snapshot = self._wants_snapshot, False
-        facts[:_FLAGS] = self._done.is_set(), self._wants_stop, asks_for_snapshot
-        facts[_FLAGS + rank] = self._iterations
-        facts[_FLAGS + size + rank] = self._figures.distance
+        facts[:FLAGS] = self._done.is_set(), self._wants_stop, asks_for_snapshot
+        facts[FLAGS + rank] = self._iterations
+        facts[FLAGS + size + rank] = self._figures.distance
         facts = self._topology.agree(facts)
-        self.stop_requested = bool(facts[_STOP] > 0)
-        if facts[_SNAPSHOT] > asks_for_snapshot:
+        self._agreements += 1
+        self.stop_requested = bool(facts[STOP] > 0)
+        if facts[SNAPSHOT] > asks_for_snapshot:
             self._snapshot_asked_for = True
         self._figures = replace(
             self._figures,
-            trainers=tuple(int(count) for count in facts[_FLAGS : _FLAGS + size]),
-            distances=tuple(facts[_FLAGS + size :].tolist()),
+            trainers=tuple(int(count) for count in facts[FLAGS : FLAGS + size]),
+            distances=tuple(facts[FLAGS + size :].tolist()),
         )
-        return bool(facts[_DONE] == size)
+        return bool(facts[DONE] == size)
 
     def _sampled_distance(self, rule: Rule) -> float:
         """Return how far the replica was from what it moves towards, now and then anew: it goes over both once."""

@@ -1,4 +1,4 @@
-"""Who averages with whom: all trainers at once, or DS-Sync's groups in turn."""
+"""Who averages with whom: all trainers at once, or DS-Sync's groups in turn; servers have `servers.py`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy
 
 from mgcaffe.comm.replicas.groups import group_of, radices
 from mgcaffe.comm.transport.communicator import Communicator
+
+DONE, STOP, SNAPSHOT, FLAGS = 0, 1, 2, 3
+"""The first facts of `Topology.agree`: whether a trainer is done, and asks for the end or a snapshot; their number."""
 
 
 class Topology(Protocol):
@@ -22,11 +25,17 @@ class Topology(Protocol):
     size: int
     rounds: int
 
+    def begin(self, target: numpy.ndarray) -> None:
+        """Take what replicas move towards (`Rule.target`) before the first round; collective."""
+
     def average(self, buffer: numpy.ndarray, round_number: int) -> int:
         """Replace the buffer by its mean over this round's trainers, and return how many there are; collective."""
 
     def agree(self, facts: numpy.ndarray) -> numpy.ndarray:
         """Return the sum of the facts (float64) over all trainers; a collective call of all of them."""
+
+    def complete(self, target: numpy.ndarray) -> None:
+        """Bring what replicas move towards up to date, once all trainers are done."""
 
     def close(self) -> None:
         """Give up the communicators."""
@@ -45,6 +54,9 @@ class AllTrainers:
         self._communicator = communicator.duplicate()
         self.rank, self.size = communicator.rank, communicator.size
 
+    def begin(self, target: numpy.ndarray) -> None:
+        """Do nothing: it is the same on all trainers."""
+
     def average(self, buffer: numpy.ndarray, round_number: int) -> int:
         """Average over all."""
         return _average(self._communicator, buffer)
@@ -53,6 +65,9 @@ class AllTrainers:
         """Add up."""
         self._communicator.allreduce(facts)
         return facts
+
+    def complete(self, target: numpy.ndarray) -> None:
+        """Do nothing: it is up to date."""
 
     def close(self) -> None:
         """Close the duplicate."""

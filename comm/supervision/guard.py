@@ -55,7 +55,7 @@ class Outcome:
         code: the exit code.
         message: what to tell the user, or None where all has been said.
         raised: whether an exception ended it; its unfinished business then forbids an orderly end of MPI.
-        host: where it ran.
+        host: where it ran, behind its role if it has one.
     """
 
     code: int
@@ -152,9 +152,11 @@ def _end_together(
     patience_s: float,
 ) -> int:
     failed = outcome.code != EXIT_OK
-    mine = Outcome(outcome.code, outcome.message, outcome.raised, ranks.host)
-    met = _meet(ranks, mine, patience_s if failed else None)
     record = status.current()
+    role = record.read().role
+    host = f"{role}, {ranks.host}" if role else ranks.host
+    mine = Outcome(outcome.code, outcome.message, outcome.raised, host)
+    met = _meet(ranks, mine, patience_s if failed else None)
     if met is None and outcome.code == EXIT_PEER_FAILED and ulfm.is_enabled():
         # Its last block is printed by whoever watches (`watch.py`); all that lives ends alike, the rescuer first.
         _await_lower_ranks(record)
@@ -163,7 +165,7 @@ def _end_together(
         leave(outcome.code)
     if met is None:
         said = outcome.message or f"ended with exit code {outcome.code}"
-        print_message("\n".join([f"rank {ranks.rank} ({ranks.host}): {said}", *_place(record)]))
+        print_message("\n".join([f"rank {ranks.rank} ({host}): {said}", *_place(record)]))
         status.end(status.FAILED, outcome.code)
         _flush()
         ranks.abort(outcome.code)

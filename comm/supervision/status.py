@@ -34,7 +34,8 @@ _HEADER = struct.Struct("<8siii")
 _STATE = struct.Struct("<iii")
 _COUNT = struct.Struct("<q")
 _STATE_AT, _ITERATION_AT, _BEAT_AT, _STARTED_AT, _HOST_AT, _DOING_AT = 24, 40, 48, 56, 64, 192
-_HOST_SIZE, _DOING_SIZE = 128, 192
+_ROLE_AT = 384
+_HOST_SIZE, _DOING_SIZE, _ROLE_SIZE = 128, 192, 64
 STARTING = "starting"
 """What a rank is doing before it knows any signal."""
 
@@ -57,6 +58,7 @@ class Place:
         beat: how often it has written.
         doing: what it was doing, in words.
         started: when the process started, in the kernel's ticks since boot; 0: unknown.
+        role: what the rank is in a job of trainers and servers; empty in others.
     """
 
     rank: int
@@ -70,6 +72,12 @@ class Place:
     beat: int
     doing: str
     started: int = 0
+    role: str = ""
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the rank serves others, and so counts no iterations."""
+        return self.role.endswith("server")
 
     def describe(self) -> str:
         """Return `iteration 120, backward, layer 'conv1'`."""
@@ -128,6 +136,10 @@ class Status:
         self._buffer[_DOING_AT : _DOING_AT + _DOING_SIZE] = text
         self.beat += 1
         _COUNT.pack_into(self._buffer, _BEAT_AT, self.beat)
+
+    def role(self, text: str) -> None:
+        """Say what this rank is in a job of trainers and servers."""
+        self._buffer[_ROLE_AT : _ROLE_AT + _ROLE_SIZE] = _padded(text, _ROLE_SIZE)
 
     def iteration(self, number: int) -> None:
         """Say how many updates have been done."""
@@ -360,6 +372,7 @@ def _parse(content: bytes) -> Place | None:
         _COUNT.unpack_from(content, _BEAT_AT)[0],
         _text(content, _DOING_AT, _DOING_SIZE),
         _COUNT.unpack_from(content, _STARTED_AT)[0],
+        _text(content, _ROLE_AT, _ROLE_SIZE),
     )
 
 

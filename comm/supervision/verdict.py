@@ -31,13 +31,16 @@ END_MESSAGE = "end message"
 
 def describe_place(place: Place) -> list[str]:
     """Return the lines on where a rank was."""
+    if place.is_server:
+        return [f"  doing:     {place.doing}"]
     iteration = str(place.iteration) if place.iteration >= 0 else "before the first"
     return [f"  iteration: {iteration}", f"  doing:     {place.doing}"]
 
 
 def name_process(place: Place) -> str:
-    """`rank 1 of 3 on node7 (process 4711)`."""
-    return f"rank {place.rank} of {place.size} on {place.host} (process {place.pid})"
+    """`rank 1 of 3 on node7 (process 4711)`; with a role `rank 2 of 3, synchronization server, on node7 (...)`."""
+    role = f", {place.role}," if place.role else ""
+    return f"rank {place.rank} of {place.size}{role} on {place.host} (process {place.pid})"
 
 
 def lost_block(place: Place, how: str = "") -> str:
@@ -80,6 +83,7 @@ def read_attached_record(text: str) -> Place | None:
             beat=record["beat"].integer(),
             doing=record["doing"].text(),
             started=record["started"].integer(),
+            role=record["role"].text(),
         )
     except DataError:
         return None
@@ -112,10 +116,14 @@ def stall_block(places: Mapping[int, Place], stopped: Sequence[int], seconds: fl
             why = "does not go on"
         lines += [f"{name_process(place)} {why}", *describe_place(place)]
     others = [rank for rank in places if rank not in suspects]
-    lines += [f"  rank {rank}: {places[rank].describe()}" for rank in others]
+    lines += [f"  {_short_name(places[rank])}: {places[rank].describe()}" for rank in others]
     if len(places) < size:
         lines.append(f"  {size - len(places)} more ranks run on other hosts, whose records cannot be seen here")
     return "\n".join(lines)
+
+
+def _short_name(place: Place) -> str:
+    return f"rank {place.rank}" + (f" ({place.role})" if place.role else "")
 
 
 def behind(places: Mapping[int, Place]) -> list[int]:
@@ -123,6 +131,7 @@ def behind(places: Mapping[int, Place]) -> list[int]:
     busy = [rank for rank, place in places.items() if not place.doing.startswith("waiting")]
     if busy and len(busy) < len(places):
         return busy
-    lowest = min((place.iteration for place in places.values()), default=-1)
-    late = [rank for rank, place in places.items() if place.iteration == lowest]
-    return late if len(late) < len(places) or len(places) == 1 else []
+    counted = {rank: place.iteration for rank, place in places.items() if not place.is_server}
+    lowest = min(counted.values(), default=-1)
+    late = [rank for rank, iteration in counted.items() if iteration == lowest]
+    return late if len(late) < len(counted) or len(places) == 1 else []

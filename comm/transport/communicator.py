@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
 
+from mgcaffe.errors import CommError
+
 if TYPE_CHECKING:
     import numpy
+
+    from mgcaffe.comm.transport.messages import Envelope, Message, Sending
 
 T = TypeVar("T")
 Operation = Literal["sum", "max", "min"]
@@ -47,10 +52,14 @@ class Waiting:
 class Communicator(Protocol):
     """A group of ranks.
 
-    Every method but `abort`, `set_busy_polling` and `close` is collective: all ranks call it alike.
-    A buffer is a contiguous numpy array or torch tensor (any device); it is changed in place. One
-    communicator is used by one thread; another thread takes a `duplicate()`, whose calls never mix with this
+    Every method but those of messages, `abort`, `set_busy_polling` and `close` is collective: all ranks call it alike.
+    A buffer is a contiguous numpy array or torch tensor (any device; of messages: on the CPU); it is changed in place.
+    One communicator is used by one thread; another thread takes a `duplicate()`, whose calls never mix with this
     one's.
+
+    Messages go from one rank to another one (`messages.py`), with tags from 0 to 32767. What one rank sends another
+    with one tag arrives in that order. Who answers requests does it by `start_send`, and receives on: two ranks that
+    `send` each other large messages wait for ever.
     """
 
     rank: int
@@ -88,6 +97,33 @@ class Communicator(Protocol):
 
     def barrier(self) -> None:
         """Return when every rank has called."""
+
+    def send(self, buffer: Any, to: int, tag: int = 0) -> None:
+        """Send a rank a buffer; returns when the buffer may be changed, which may be when it is received."""
+
+    def start_send(self, buffer: Any, to: int, tag: int = 0) -> Sending:
+        """Send a rank a buffer without waiting; the buffer must stay as it is until the result says that it is done."""
+
+    def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
+        """Fill a buffer by a rank's next message with that tag.
+
+        Raises:
+            CommError: the message has another size.
+        """
+
+    def receive_any(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Message | None:
+        """Return the next message, of any size, from a rank (None: any), with a tag (None: any).
+
+        Returns:
+            None if none has come within `patience_s` (0: look once; None: wait for ever).
+        """
+
+    def probe(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Envelope | None:
+        """Do as `receive_any`, but leave the message to be received by its source and tag."""
 
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Return the messages of all ranks, or None if one has not come within `patience_s` (None: for ever).
@@ -163,6 +199,34 @@ class SingleCommunicator:
     def barrier(self) -> None:
         """Return."""
 
+    def send(self, buffer: Any, to: int, tag: int = 0) -> None:
+        """Refuse: there is no other rank."""
+        raise _nobody(f"rank {to}")
+
+    def start_send(self, buffer: Any, to: int, tag: int = 0) -> Sending:
+        """Refuse: there is no other rank."""
+        raise _nobody(f"rank {to}")
+
+    def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
+        """Refuse: there is no other rank."""
+        raise _nobody(f"rank {source}")
+
+    def receive_any(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Message | None:
+        """Return None after `patience_s`; without an end to it, refuse."""
+        if patience_s is None:
+            raise _nobody("any rank" if source is None else f"rank {source}")
+        time.sleep(patience_s)
+        return None
+
+    def probe(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Envelope | None:
+        """Do as `receive_any`."""
+        self.receive_any(source, tag, patience_s)
+        return None
+
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Return [message]."""
         return [message]
@@ -187,6 +251,10 @@ class SingleCommunicator:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+def _nobody(whom: str) -> CommError:
+    return CommError(f"rank 0 of 1 has no messages to or from {whom}")
 
 
 def name_ranks(ranks: Iterable[int]) -> str:

@@ -26,6 +26,8 @@ import numpy
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
+from mgcaffe.comm.transport.messages import Envelope, Message
+from mgcaffe.comm.transport.mpi_messages import MpiMessages, MpiSending
 from mgcaffe.errors import CommError
 
 if TYPE_CHECKING:
@@ -124,6 +126,7 @@ class MpiCommunicator:
         self._serialized = MPI.Query_thread() < MPI.THREAD_MULTIPLE
         self.waiting = waiting or Waiting()
         self._polls_busily = False
+        self._messages = MpiMessages(MPI, self)
         self._operations = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
@@ -197,6 +200,30 @@ class MpiCommunicator:
         """Wait for all ranks."""
         comm = self._open()
         self._finish(lambda: comm.Ibarrier())
+
+    def send(self, buffer: Any, to: int, tag: int = 0) -> None:
+        """Send a rank a buffer."""
+        self.start_send(buffer, to, tag).wait()
+
+    def start_send(self, buffer: Any, to: int, tag: int = 0) -> MpiSending:
+        """Send a rank a buffer without waiting."""
+        return self._messages.start_send(self._open(), buffer, to, tag)
+
+    def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
+        """Fill a buffer by a rank's next message."""
+        self._messages.receive(self._open(), buffer, source, tag)
+
+    def receive_any(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Message | None:
+        """Return the next message."""
+        return self._messages.receive_any(self._open(), source, tag, patience_s)
+
+    def probe(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Envelope | None:
+        """Return what the next message is."""
+        return self._messages.probe(self._open(), source, tag, patience_s)
 
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Exchange messages on a channel of its own, giving up after `patience_s`."""
@@ -282,10 +309,20 @@ class MpiCommunicator:
 
     def _finish(self, start: Callable[[], MPI.Request], patience_s: float | None = None) -> bool:
         """Start a nonblocking call and wait for its end; False if it takes longer than `patience_s`."""
-        step = self._locked if self._serialized else self._guarded
-        request = step(start)
+        request = self.call(start)
+        return self.poll(lambda: self.call(request.Test), patience_s)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Make an MPI call that does not wait, under the lock where the library needs it."""
+        if not self._serialized:
+            return self._guarded(function)
+        with _lock:
+            return self._guarded(function)
+
+    def poll(self, test: Callable[[], bool], patience_s: float | None = None) -> bool:
+        """Call a test until it returns True, pausing as `waiting` says; False if it takes longer than `patience_s`."""
         began = time.perf_counter()
-        while not step(request.Test):
+        while not test():
             waited = time.perf_counter() - began
             if patience_s is not None and waited > patience_s:
                 return False
@@ -294,7 +331,3 @@ class MpiCommunicator:
             else:
                 time.sleep(self.waiting.pause(waited))
         return True
-
-    def _locked(self, call: Callable[[], T]) -> T:
-        with _lock:
-            return self._guarded(call)

@@ -17,6 +17,8 @@ import numpy
 
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
+from mgcaffe.comm.transport.mailbox import Letter, Mailbox
+from mgcaffe.comm.transport.messages import Envelope, Message, pieces
 from mgcaffe.errors import CommError, PeerFailure
 
 T = TypeVar("T")
@@ -32,6 +34,7 @@ class _Channel:
         self.timeout_s = timeout_s
         self._values: list[Any] = [None] * size
         self._barrier = threading.Barrier(size)
+        self.mailboxes = [Mailbox(rank, timeout_s) for rank in range(size)]
         self._children: dict[Any, _Channel] = {}
         self._children_lock = threading.Lock()
 
@@ -54,6 +57,8 @@ class _Channel:
 
     def break_off(self) -> None:
         self._barrier.abort()
+        for mailbox in self.mailboxes:
+            mailbox.break_off()
         with self._children_lock:
             children = list(self._children.values())
         for child in children:
@@ -137,6 +142,43 @@ class ThreadedCommunicator:
         """Wait for all threads."""
         self._calls.exchange(self.rank, None)
 
+    def send(self, buffer: Any, to: int, tag: int = 0) -> None:
+        """Send a rank a buffer, and wait until it has received it."""
+        self.start_send(buffer, to, tag).wait()
+
+    def start_send(self, buffer: Any, to: int, tag: int = 0) -> Letter:
+        """Send a rank a buffer without waiting."""
+        self._check_other(to)
+        return self._calls.mailboxes[to].put(self.rank, tag, pieces(buffer))
+
+    def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
+        """Fill a buffer by a rank's next message."""
+        self._check_other(source)
+        parts, came = pieces(buffer), self._calls.mailboxes[self.rank].take(source, tag)
+        if [part.size for part in parts] != [part.size for part in came]:
+            raise CommError(
+                f"rank {self.rank} expects {parts[0].size} bytes of rank {source} with tag {tag}, and "
+                f"{came[0].size} came"
+            )
+        for part, content in zip(parts, came, strict=True):
+            part[:] = content
+
+    def receive_any(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Message | None:
+        """Return the next message."""
+        found = self.probe(source, tag, patience_s)
+        if found is None:
+            return None
+        parts = self._calls.mailboxes[self.rank].take(found.source, found.tag)
+        return Message(found.source, found.tag, parts[0] if len(parts) == 1 else numpy.concatenate(parts))
+
+    def probe(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Envelope | None:
+        """Return what the next message is."""
+        return self._calls.mailboxes[self.rank].find(source, tag, patience_s)
+
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Exchange messages, giving up after `patience_s`."""
         try:
@@ -173,6 +215,10 @@ class ThreadedCommunicator:
 
     def close(self) -> None:
         """Do nothing."""
+
+    def _check_other(self, rank: int) -> None:
+        if not 0 <= rank < self.size or rank == self.rank:
+            raise CommError(f"rank {self.rank} of {self.size} has no messages to or from rank {rank}")
 
 
 def run_ranks(size: int, function: Callable[[ThreadedCommunicator], T], *, timeout_s: float = 20.0) -> list[T]:

@@ -29,6 +29,7 @@ class Replicas:
         net: the training net.
         world: the trainers.
         emit: takes the events.
+        servers: the trainers and, behind them, the synchronization servers; None: there are none.
 
     Attributes:
         trainers: how many there are.
@@ -37,7 +38,14 @@ class Replicas:
         SolverError: a setting out of its range, or a net on a GPU.
     """
 
-    def __init__(self, settings: SyncSettings | None, net: Net, world: Communicator, emit: Emit) -> None:
+    def __init__(
+        self,
+        settings: SyncSettings | None,
+        net: Net,
+        world: Communicator,
+        emit: Emit,
+        servers: Communicator | None = None,
+    ) -> None:
         self.trainers = world.size
         self._net = net
         self._world = world
@@ -56,7 +64,7 @@ class Replicas:
                 location=settings.location,
                 hint="train on the CPU (solver_mode: CPU), or leave sync out to average gradients in step",
             )
-        self._sync = settings.synchronizer(world)
+        self._sync = settings.synchronizer(world, servers)
         emit(Noted(settings.describe(world.size)))
 
     @property

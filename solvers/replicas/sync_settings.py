@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.exchange.emulation import parse_link
-from mgcaffe.comm.replicas.rules import BlockMomentum, ElasticAveraging, ModelAveraging, Rule
+from mgcaffe.comm.replicas.rules import (
+    BlockMomentum,
+    ElasticAveraging,
+    ModelAveraging,
+    Rule,
+    SequentialElasticAveraging,
+)
+from mgcaffe.comm.replicas.servers import Servers
 from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
 from mgcaffe.comm.replicas.topology import AllTrainers, Groups, Topology
 from mgcaffe.errors import CommError, Location, SolverError
@@ -95,14 +102,18 @@ class SyncSettings:
         """Return the momentum of BMUF's global model."""
         return float(self.comm.block_momentum) if self.comm.HasField("block_momentum") else 1 - 1 / trainers
 
-    def synchronizer(self, communicator: Communicator) -> ParameterSynchronizer:
+    def synchronizer(self, communicator: Communicator, servers: Communicator | None = None) -> ParameterSynchronizer:
         """Make the trainer's part; collective.
+
+        Args:
+            communicator: the trainers.
+            servers: the trainers and, behind them, the synchronization servers; None: there are none.
 
         Raises:
             SolverError: a value out of its range, or a number of trainers that the groups are not for.
         """
         try:
-            rule, topology = self._rule(communicator.size), self._topology(communicator)
+            rule, topology = self._rule(communicator.size), self._topology(communicator, servers)
             return ParameterSynchronizer(
                 rule,
                 topology,
@@ -126,15 +137,18 @@ class SyncSettings:
         if self.kind in _BMUF:
             form = "Nesterov block momentum" if self.comm.block_nesterov else "block momentum"
             details.append(f"{form} {self.block_momentum(trainers):g}")
+        if self.comm.sync_servers:
+            details.append(f"the centre on {_several(self.comm.sync_servers, 'synchronization server')}")
         if self.kind in _MA | _BMUF and not self._pauses_training:
             details.append("by interpolation" if self.interpolates else "by increment")
         more = f" ({', '.join(details)})" if details else ""
         return f"{trainers} trainers, whose replicas are synchronized by {self.kind} {pace}{more}"
 
     def _rule(self, trainers: int) -> Rule | None:
+        elastic = SequentialElasticAveraging if self.comm.sync_servers else ElasticAveraging
         rules: dict[str, Callable[[], Rule]] = {
             "MA": lambda: ModelAveraging(self.alpha(trainers), interpolates=self.interpolates),
-            "EASGD": lambda: ElasticAveraging(self.alpha(trainers)),
+            "EASGD": lambda: elastic(self.alpha(trainers)),
             "BMUF": lambda: BlockMomentum(
                 self.alpha(trainers),
                 interpolates=self.interpolates,
@@ -146,7 +160,9 @@ class SyncSettings:
         }
         return None if self.kind == "NONE" else rules[self.kind.removeprefix("SHADOW_")]()
 
-    def _topology(self, communicator: Communicator) -> Topology:
+    def _topology(self, communicator: Communicator, servers: Communicator | None) -> Topology:
+        if servers is not None:
+            return Servers(servers, communicator.size)
         if self.kind == "DS_SYNC":
             return Groups(communicator, CommParameter.Groups.Name(self.comm.sync_groups).lower())
         return AllTrainers(communicator)
@@ -156,6 +172,22 @@ def sync_settings(param: SolverParameter, source: Source | None = None) -> SyncS
     """Return what a solver says of replicas; None where the ranks average gradients in step."""
     kind = CommParameter.Sync.Name(param.comm_param.sync)
     return None if kind == "GRADIENTS" else SyncSettings(kind, param.comm_param, locate(source, "comm_param"))
+
+
+def check_servers(param: SolverParameter, source: Source | None = None) -> None:
+    """Make sure that synchronization servers have something to do.
+
+    Raises:
+        SolverError: the rule needs none.
+    """
+    comm = param.comm_param
+    kind = CommParameter.Sync.Name(comm.sync)
+    if comm.sync_servers and kind not in _EASGD:
+        raise SolverError(
+            f"sync_servers is {comm.sync_servers}, and sync {kind} has no centre that servers could hold",
+            location=locate(source, "comm_param"),
+            hint="choose sync EASGD or SHADOW_EASGD, or leave sync_servers out",
+        )
 
 
 def sync_warnings(param: SolverParameter, trainers: int, source: Source | None = None) -> list[str]:
@@ -184,3 +216,7 @@ def sync_warnings(param: SolverParameter, trainers: int, source: Source | None =
 
 def _count(number: int, noun: str) -> str:
     return noun if number == 1 else f"{number} {noun}s"
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

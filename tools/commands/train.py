@@ -110,7 +110,7 @@ def run(flags: Flags, session: Session) -> int:
         if flags.dry_run:
             from mgcaffe.tools.running.dry_run import dry_run
 
-            return dry_run(flags, path, communicator)
+            return dry_run(flags, path, communicator, watch)
         from mgcaffe.tools.running.training_run import train
 
         return train(flags, path, communicator, watch)

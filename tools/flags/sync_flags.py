@@ -61,6 +61,17 @@ def add_sync_flags(parser: FlagParser) -> None:
         metavar="FILE",
     )  # fmt: skip
     parser.setting("snapshot_replicas", "let each trainer write its replica at each snapshot, not trainer 0 alone")
+    parser.flag(
+        "embedding_servers", "so many of the last ranks hold the tables of EmbeddingBag layers (default: 0)",
+        type=number_from(0), metavar="N",
+    )  # fmt: skip
+    parser.flag(
+        "sync_servers", "so many of the last ranks hold the centre of easgd and shadow_easgd (default: 0)",
+        type=number_from(0), metavar="N",
+    )  # fmt: skip
+    parser.flag(
+        "on_trainer_loss", "whether the others go on when a trainer dies (default: stop)", choices=("stop", "continue")
+    )
 
 
 def _number_from_zero(text: str) -> float:

@@ -31,6 +31,8 @@ _SAME_NAMES = (
     "sync_interval_ms",
     "embedding_loads",
     "snapshot_replicas",
+    "embedding_servers",
+    "sync_servers",
 )
 # Flags that are called as their fields and give the name of an enum's value.
 _ENUMS: dict[str, Any] = {
@@ -39,6 +41,7 @@ _ENUMS: dict[str, Any] = {
     "sync": CommParameter.Sync,
     "merge": CommParameter.Merge,
     "sync_groups": CommParameter.Groups,
+    "on_trainer_loss": CommParameter.TrainerLoss,
     "embeddings": CommParameter.Embeddings,
 }
 

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import torch
 
+from mgcaffe.comm.replicas.roles import RoleGroups
 from mgcaffe.comm.transport.communicator import Communicator
-from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.errors import EXIT_OK, SnapshotError
-from mgcaffe.prototxt import SolverParameter, print_text
+from mgcaffe.prototxt import SolverParameter
+from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers import events
 from mgcaffe.solvers.snapshots import names
 from mgcaffe.solvers.solver import Solver
@@ -30,6 +31,8 @@ from mgcaffe.tools.flags.snapshot_flags import chosen_snapshot
 from mgcaffe.tools.listeners.communication_lines import scores_text
 from mgcaffe.tools.listeners.glog import number, start_logging
 from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
+from mgcaffe.tools.running.rank_watch import RankWatch
+from mgcaffe.tools.running.roles import run_in_role
 from mgcaffe.tools.running.training_run import read_solver
 from mgcaffe.tools.table import format_bytes, format_shape
 
@@ -53,8 +56,13 @@ class _Notes:
             self.tests.append(event)
 
 
-def dry_run(flags: Flags, path: str, communicator: Communicator) -> int:
+def dry_run(flags: Flags, path: str, communicator: Communicator, watch: RankWatch) -> int:
     """Try a run out; every rank calls it, rank 0 reports on standard output.
+
+    Args:
+        flags, path: of `engine train`, and the solver's file.
+        communicator: all ranks.
+        watch: what keeps an eye on this one.
 
     Returns:
         The exit code, 0.
@@ -63,13 +71,18 @@ def dry_run(flags: Flags, path: str, communicator: Communicator) -> int:
         EngineError: whatever would have stopped the run.
     """
     start_logging(speaks=communicator.rank == 0, rank=communicator.rank)
+    source = read_solver(flags, path)
+    return run_in_role(source, communicator, watch, lambda groups: _try_out(flags, source, groups))
+
+
+def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
+    """Try a run out, on every trainer; return the exit code."""
+    communicator = groups.trainers
+    assert communicator is not None
     speed_up_memory()
     set_threads(flags.threads, communicator.local_size)
     local = (communicator.local_rank, communicator.local_size)
     device = pick_device(flags.gpu, *local) if flags.gpu else None
-    source = read_solver(flags, path)
-    # What follows depends on the solver, and changes it.
-    handshake(communicator, {"solver": print_text(source.param)})
     asked = type(source.param).FromString(source.param.SerializeToString())
     notes = _Notes()
     begin_with = chosen_snapshot(flags, source, communicator, [notes])
@@ -92,6 +105,7 @@ def dry_run(flags: Flags, path: str, communicator: Communicator) -> int:
                 dtype=dtype_named(flags.dtype),
                 device=device,
                 strict=flags.strict,
+                sync_servers=groups.sync,
             )
         )
         built_s = time.perf_counter() - began
@@ -100,6 +114,7 @@ def dry_run(flags: Flags, path: str, communicator: Communicator) -> int:
         start = solver.iteration
         solver.test_all()
         solver.step(1)
+        solver.finish_training()
         report = [*_of_net(solver, communicator.size, built_s), *_of_step(solver, notes, start)]
         if prefix is None or scratch is None:
             report.append("Snapshot: the run writes none")
@@ -148,13 +163,16 @@ def _try_snapshot(solver: Solver, prefix: Path) -> int:
     before = [tensor.clone() for tensor in weights]
     iteration = solver.iteration
     solver.snapshot()
+    solver.world.communicator.barrier()  # rank 0 alone may have written it
     hdf5 = names.is_hdf5(solver.param)
     files = (names.weights_path(prefix, iteration, hdf5=hdf5), names.state_path(prefix, iteration, hdf5=hdf5))
-    size = sum(file.stat().st_size for file in files) if solver.ranks.rank == 0 else 0
+    size = sum(file.stat().st_size for file in files) if solver.world.rank == 0 else 0
     for tensor in weights:
         tensor.zero_()
     solver.restore(str(files[1]))
-    if solver.iteration != iteration or not all(map(torch.equal, weights, before)):
+    # Of trainers with replicas of their own the first one's is written.
+    is_written = solver.world.rank == 0 or solver.ranks is solver.world
+    if solver.iteration != iteration or (is_written and not all(map(torch.equal, weights, before))):
         raise SnapshotError("the snapshot that was written and read back holds other weights")
     return size
 

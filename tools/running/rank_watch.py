@@ -9,6 +9,7 @@ import faulthandler
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,10 @@ class RankWatch:
             UsageError: it is there already.
         """
         self._watch.add_task(StopFile(stop_file, self.requests).look)
+
+    def add_task(self, task: Callable[[], None]) -> None:
+        """Call `task` about twice a second, on the watching thread."""
+        self._watch.add_task(task)
 
     def close(self, *, process_ends: bool = False) -> None:
         """Stop watching; the record stays for the launcher, if there is one.

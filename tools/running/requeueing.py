@@ -36,7 +36,8 @@ def requeue(cause: str) -> None:
     Args:
         cause: what stopped the run (`Requests.cause`).
     """
-    if cause not in REQUEUE_SIGNALS:
+    # One that came to another rank is followed by where.
+    if cause.partition(" ")[0] not in REQUEUE_SIGNALS:
         return
     job = os.environ.get("SLURM_JOB_ID", "")
     try:

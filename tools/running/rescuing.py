@@ -14,8 +14,13 @@ from mgcaffe.solvers.solver import Solver
 
 
 @contextmanager
-def rescued(solver: Solver, communicator: Communicator) -> Iterator[None]:
+def rescued(solver: Solver, communicator: Communicator, size: int) -> Iterator[None]:
     """Train inside; where other ranks' death ends it, a snapshot is written before the exception goes on.
+
+    Args:
+        solver: trains.
+        communicator: the trainers, which are the first ranks.
+        size: how many ranks there are, with the servers behind the trainers.
 
     Raises:
         PeerFailure: the one that came.
@@ -23,7 +28,8 @@ def rescued(solver: Solver, communicator: Communicator) -> Iterator[None]:
     try:
         yield
     except PeerFailure as failure:
-        gone = failure.failed | _gone_here(communicator.size)
+        # Among servers MPI may count other ranks than the world's.
+        gone = frozenset(rank for rank in failure.failed if rank < communicator.size) | _gone_here(size)
         if gone and communicator.rank == min(set(range(communicator.size)) - gone):
             _rescue(solver, communicator.rank, gone)
         raise

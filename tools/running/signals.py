@@ -36,7 +36,7 @@ Effect = Literal["stop", "snapshot", "none"]
 REQUEUE_SIGNALS = ("SIGUSR1", "SIGTERM")
 """What Slurm sends before a job's time is up."""
 
-_MPIRUN_KILLS_AFTER_S = 1.5
+MPIRUN_KILLS_AFTER_S = 1.5
 """How long after SIGTERM mpirun has killed a rank for certain, if it was mpirun that sent it."""
 
 _STANDARD_ERROR = 2
@@ -110,7 +110,7 @@ class Requests:
         """
         self._handle(signal.SIGUSR1, "stop", "the launcher asks" if launched else "")
         self._handle(signal.SIGUSR2, "snapshot", "the launcher asks" if launched else "")
-        self._handle(signal.SIGTERM, "stop", delay_s=_MPIRUN_KILLS_AFTER_S if has_peers else 0.0)
+        self._handle(signal.SIGTERM, "stop", delay_s=MPIRUN_KILLS_AFTER_S if has_peers else 0.0)
         self._handle(signal.SIGINT, sigint)
         self._handle(signal.SIGHUP, sighup)
         self._handle(signal.SIGXFSZ, "none")  # a file that is too large is an error of the write

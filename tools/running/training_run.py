@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from mgcaffe.comm.replicas.roles import RoleGroups
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.environment import detect
@@ -38,32 +39,41 @@ from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.requeueing import requeue
 from mgcaffe.tools.running.rescuing import rescued
 from mgcaffe.tools.running.restarting import snapshot_after_restart
+from mgcaffe.tools.running.roles import run_in_role
 from mgcaffe.tools.running.status_writer import DoingListener, follow
 from mgcaffe.tools.timeline.file import check_writable
 from mgcaffe.tools.timeline.recorder import Timeline
 
 
 def train(flags: Flags, path: str, communicator: Communicator, watch: RankWatch) -> int:
-    """Train as a solver's file and the flags say; every rank calls it.
+    """Train, or serve, as a solver's file and the flags say; every rank calls it.
 
     Args:
         flags, path: of `engine train`, and the solver's file.
-        communicator: the ranks.
+        communicator: all ranks.
         watch: what keeps an eye on this one.
 
     Returns:
         The exit code: 0, or 75 where a signal stopped the run after its snapshot.
     """
-    shows_progress = _shows_progress(flags)
     start_logging(speaks=communicator.rank == 0, rank=communicator.rank, log_dir=flags.log_dir)
+    statuses.doing("setting up: reading the solver and building its nets")
+    with ExitStack() as stack:
+        stack.callback(close_log_file)
+        source = read_solver(flags, path)
+        return run_in_role(source, communicator, watch, lambda groups: _train(flags, source, groups, watch))
+
+
+def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWatch) -> int:
+    """Train, on every trainer; return the exit code."""
+    communicator = groups.trainers
+    assert communicator is not None
+    shows_progress = _shows_progress(flags)
     speed_up_memory()
     set_threads(flags.threads, communicator.local_size)
     local = (communicator.local_rank, communicator.local_size)
     device = pick_device(flags.gpu, *local) if flags.gpu else None
-    statuses.doing("setting up: reading the solver and building its nets")
-    source = read_solver(flags, path)
     with ExitStack() as stack:
-        stack.callback(close_log_file)
         ending = _Ending()
         listeners: list[SolverListener] = [
             ending,
@@ -85,6 +95,7 @@ def train(flags: Flags, path: str, communicator: Communicator, watch: RankWatch)
                 dtype=dtype_named(flags.dtype),
                 device=device,
                 strict=flags.strict,
+                sync_servers=groups.sync,
             )
         )
         keep_memory_of_small_net(solver.net)
@@ -99,7 +110,7 @@ def train(flags: Flags, path: str, communicator: Communicator, watch: RankWatch)
             if communicator.rank == 0:
                 check_writable(flags.timeline)
             Timeline(solver, communicator, flags.timeline, flags.timeline_iterations)
-        with rescued(solver, communicator):
+        with rescued(solver, communicator, groups.roles.size):
             solver.solve()
     if flags.requeue and ending.stopped_early and communicator.rank == 0:
         requeue(watch.requests.cause)

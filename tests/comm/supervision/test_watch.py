@@ -238,10 +238,26 @@ def test_the_ranks_that_the_others_wait_for_are_suspected():
     assert behind({0: place(0, 5, "forward")}) == [0]
 
 
+def test_a_server_that_waits_for_requests_is_not_suspected():
+    server = place(2, -1, "waiting for requests of the trainers", role="synchronization server")
+    waiting = {rank: place(rank, 5 + rank, "waiting for the other trainers", role="trainer") for rank in (0, 1)}
+    assert behind({**waiting, 2: server}) == [0]
+    training = place(1, 5, "forward", role="trainer")
+    assert behind({0: waiting[0], 1: training, 2: server}) == [1]
+    text = stall_block({0: waiting[0], 1: training, 2: server}, [], 12.4, 3, False)
+    assert "rank 1 of 3, trainer, on a (process 11) is behind the others" in text
+    assert "\n  rank 2 (synchronization server): waiting for requests of the trainers" in text
+
+
 def test_blocks_name_rank_host_iteration_and_doing():
     assert lost_block(place(1, -1, "setting up", state=status.FAILED, code=65)) == (
         "rank 1 of 3 on a (process 11) failed with exit code 65\n  iteration: before the first\n"
         "  doing:     setting up\n  the other ranks end with it"
+    )
+    server = place(2, -1, "waiting for requests of the trainers", role="synchronization server")
+    assert lost_block(server, "was killed by signal 9 (SIGKILL)") == (
+        "rank 2 of 3, synchronization server, on a (process 12) was killed by signal 9 (SIGKILL)\n"
+        "  doing:     waiting for requests of the trainers\n  the other ranks end with it"
     )
     assert name_signal(11) == "signal 11 (SIGSEGV)" and name_signal(63) == "signal 63"
     text = stall_block({0: place(0, 5, "forward")}, [], 12.4, 3, False)

@@ -5,7 +5,7 @@ import pytest
 from mgcaffe.comm import SingleCommunicator, run_ranks
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import parse_solver
-from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
+from mgcaffe.solvers.replicas.sync_settings import check_servers, sync_settings, sync_warnings
 
 
 def _param(fields):
@@ -33,6 +33,11 @@ def test_without_sync_ranks_train_in_step():
             "sync: SHADOW_BMUF block_nesterov: true sync_interval_ms: 20 merge: INTERPOLATE",
             "SHADOW_BMUF in the background, at most once in 20 ms (alpha 1, Nesterov block momentum 0.75, by"
             " interpolation)",
+        ),
+        ("sync: EASGD sync_servers: 1", "(alpha 0.2, the centre on 1 synchronization server)"),
+        (
+            "sync: SHADOW_EASGD sync_servers: 2",
+            "in the background (alpha 0.2, the centre on 2 synchronization servers)",
         ),
         ("sync: NONE", "never brought together"),
     ],
@@ -75,6 +80,16 @@ def test_fields_without_effect_are_warned_about(fields, field):
     source = _param(fields)
     (said,) = sync_warnings(source.param, 2, source)
     assert said.startswith("solver.prototxt:1:1: comm_param.") and said.endswith(field)
+
+
+@pytest.mark.parametrize("kind", ["GRADIENTS", "NONE", "MA", "SHADOW_BMUF", "DS_SYNC"])
+def test_servers_are_refused_where_there_is_no_centre(kind):
+    source = _param(f"sync: {kind} sync_servers: 2")
+    with pytest.raises(SolverError, match=f"1:1: sync_servers is 2, and sync {kind} has no centre .*\n.*SHADOW_EASGD"):
+        check_servers(source.param, source)
+    for fields in (f"sync: {kind}", "sync: EASGD sync_servers: 1", "sync: SHADOW_EASGD sync_servers: 1"):
+        source = _param(fields)
+        check_servers(source.param, source)
 
 
 def test_interpolation_in_the_background_says_what_it_costs():

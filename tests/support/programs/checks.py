@@ -16,6 +16,7 @@ from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
+from mgcaffe.comm.transport import messages
 from mgcaffe.comm.transport.clock import measure_offsets
 from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.comm.transport.connect import check_place, connect
@@ -141,6 +142,66 @@ def a_meeting_gives_up_on_a_rank_that_does_not_come() -> None:
 @check
 def a_meeting_exchanges_messages() -> None:
     assert ranks.duplicate().meet(b"m" * rank, 5.0) == [b"m" * each for each in range(size)]
+
+
+@check
+def messages_of_any_size_reach_a_server_and_its_answers_come_back() -> None:
+    other = ranks.duplicate()
+    for serialized in (False, True):
+        other._serialized = serialized
+        for count in (0, 1, 100_003):
+            if rank == 0:
+                answers = []
+                for _ in range(size - 1):
+                    found = other.probe()
+                    assert found is not None
+                    message = other.receive_any(found.source, found.tag)
+                    assert message is not None and message.source == found.source == message.tag
+                    assert message.content.size == found.bytes == 4 * count * message.source
+                    answers.append(other.start_send(message.content.view("float32") * 2, message.source, 9))
+                for answer in answers:
+                    answer.wait()
+            else:
+                buffer = numpy.full(count * rank, float(rank), numpy.float32)
+                other.send(buffer, 0, rank)
+                other.receive(buffer, 0, 9)
+                assert (buffer == 2 * rank).all() and (buffer.size == count * rank)
+            other.barrier()
+
+
+@check
+def messages_in_pieces_arrive_whole_and_in_order() -> None:
+    sizes, messages.PIECE = [0, 5, 1024, 4096, 5000], 1024
+    try:
+        other, contents = ranks.duplicate(), [numpy.arange(each, dtype=numpy.uint8) for each in sizes]
+        if rank == 0:
+            for sending in [other.start_send(each, 1) for each in [*contents, *contents]]:
+                sending.wait()
+        elif rank == 1:
+            for content in contents:
+                came = numpy.empty_like(content)
+                other.receive(came, 0)
+                assert numpy.array_equal(came, content)
+            for content in contents:
+                message = other.receive_any()
+                assert message is not None and numpy.array_equal(message.content, content)
+    finally:
+        messages.PIECE = 1 << 30
+
+
+@check
+def a_message_of_another_size_is_an_error() -> None:
+    other = ranks.duplicate()
+    if rank == 0:
+        other.start_send(numpy.zeros(3), 1, 7)
+    elif rank == 1:
+        try:
+            other.receive(numpy.zeros(2), 0, 7)
+        except CommError as error:
+            assert "expects 16 bytes of rank 0 with tag 7, and 24 came" in str(error)
+        else:
+            raise AssertionError("no error")
+        other.receive(numpy.zeros(3), 0, 7)
 
 
 @check

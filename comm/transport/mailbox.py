@@ -1,0 +1,102 @@
+"""Messages between ranks that are threads of one process (`threaded.py`).
+
+To find what would hang over MPI, where a large message is only sent once its receiver takes it, a message counts as
+sent when it was received, however small it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy
+
+from mgcaffe.comm.transport.messages import Envelope
+from mgcaffe.errors import PeerFailure
+
+T = TypeVar("T")
+
+
+class Letter:
+    """A message on its way; see `messages.Sending`."""
+
+    def __init__(self, box: Mailbox, source: int, tag: int, parts: list[numpy.ndarray]) -> None:
+        self.source = source
+        self.tag = tag
+        self.parts = parts
+        self._box = box
+
+    def is_done(self) -> bool:
+        """Return whether it was received."""
+        return not self._box.holds(self)
+
+    def wait(self) -> None:
+        """Return once it was received."""
+        self._box.await_taken(self)
+
+
+class Mailbox:
+    """What was sent to one rank and not received yet.
+
+    Args:
+        rank: whose it is, for messages.
+        timeout_s: after how long a wait without an end is a failure.
+    """
+
+    def __init__(self, rank: int, timeout_s: float) -> None:
+        self._rank = rank
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._letters: list[Letter] = []
+        self._is_broken = False
+
+    def put(self, source: int, tag: int, parts: list[numpy.ndarray]) -> Letter:
+        """Lay down copies of a message's pieces."""
+        letter = Letter(self, source, tag, [part.copy() for part in parts])
+        with self._changed:
+            self._letters.append(letter)
+            self._changed.notify_all()
+        return letter
+
+    def find(self, source: int | None, tag: int | None, patience_s: float | None) -> Envelope | None:
+        """Return what says of the first message from a rank (None: any), with a tag (None: any); None: none came."""
+        letter = self._await(lambda: self._first(source, tag), patience_s)
+        return None if letter is None else Envelope(letter.source, letter.tag, letter.parts[0].size)
+
+    def take(self, source: int, tag: int) -> list[numpy.ndarray]:
+        """Return the pieces of the first message from a rank with a tag, once it has come."""
+        letter = self._await(lambda: self._first(source, tag), None)
+        assert letter is not None
+        with self._changed:
+            self._letters.remove(letter)
+            self._changed.notify_all()
+        return letter.parts
+
+    def holds(self, letter: Letter) -> bool:
+        """Return whether a message has not been received yet."""
+        with self._changed:
+            return letter in self._letters
+
+    def await_taken(self, letter: Letter) -> None:
+        """Return once a message was received."""
+        self._await(lambda: True if letter not in self._letters else None, None)
+
+    def break_off(self) -> None:
+        """End all waiting with `PeerFailure`."""
+        with self._changed:
+            self._is_broken = True
+            self._changed.notify_all()
+
+    def _first(self, source: int | None, tag: int | None) -> Letter | None:
+        return next((each for each in self._letters if source in (None, each.source) and tag in (None, each.tag)), None)
+
+    def _await(self, look: Callable[[], T | None], patience_s: float | None) -> T | None:
+        """Return what `look` finds; None if it finds nothing within `patience_s`."""
+        with self._changed:
+            seconds = self._timeout_s if patience_s is None else patience_s
+            self._changed.wait_for(lambda: look() is not None or self._is_broken, seconds)
+            found = look()
+            if found is None and (self._is_broken or patience_s is None):
+                raise PeerFailure(f"a message to or from rank {self._rank} was waited for in vain")
+            return found

@@ -1,0 +1,63 @@
+"""`engine train --sync_servers` under mpirun and under the launcher: a run to its end, a stop, and a server's death."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from tests.support.jobs import RunningJob
+from tests.support.mpirun import AS_ROOT, rank_pids, run_mpi, start_mpi
+
+NET = """
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 }
+    data_filler { type: "gaussian" } data_filler { value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+SOLVER = """
+net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" max_iter: 10000000 snapshot: 50 snapshot_prefix: "net"
+snapshot_keep: 2 random_seed: 7 solver_mode: CPU comm_param { sync: SHADOW_EASGD sync_servers: 1 }
+"""
+COMMAND = ("-m", "mgcaffe.tools.main", "train", "solver.prototxt")
+
+
+def _write(folder):
+    (folder / "net.prototxt").write_text(NET)
+    (folder / "solver.prototxt").write_text(SOLVER)
+
+
+def test_a_stop_asked_of_a_server_stops_the_run_which_goes_on_from_there(tmp_path):
+    _write(tmp_path)
+    with start_mpi(COMMAND, n=3, cwd=tmp_path) as job:
+        assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
+        os.kill(rank_pids(job)[2], signal.SIGTERM)
+        result = job.end(60)
+    assert result.returncode == 75 and "error" not in result.stderr, result.describe()
+    assert "Roles: 2 trainers (ranks 0-1), 1 synchronization server (rank 2)" in result.stderr
+    assert "SIGTERM at rank 2 (synchronization server): stopping after this iteration" in result.stderr
+
+    states = sorted(tmp_path.glob("net_iter_*.solverstate"), key=lambda path: path.stat().st_mtime)
+    end = int(states[-1].stem.rpartition("_")[2]) + 100
+    more = ["--snapshot=auto", f"--max_iter={end}", "--json_log=log.json", "--sync=easgd"]
+    result = run_mpi([*COMMAND, *more], n=3, timeout=120, cwd=tmp_path)
+    assert result.returncode == 0 and "is of another rule" not in result.stderr, result.describe()
+    assert (
+        "synchronized by EASGD every 5 iterations (alpha 0.2, the centre on 1 synchronization server)" in result.stderr
+    )
+    finish = json.loads((tmp_path / "log.json").read_text().splitlines()[-1])
+    assert finish["event"] == "finish" and finish["iterations"][0] == end and finish["synchronizations"] == 20
+
+
+def test_a_server_that_is_killed_ends_the_job_by_name(tmp_path):
+    _write(tmp_path)
+    command = [sys.executable, *COMMAND[:3], "-np", "3", *COMMAND[3:]]
+    with RunningJob(command, environment=AS_ROOT, cwd=tmp_path) as job:
+        assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
+        os.kill(rank_pids(job)[2], signal.SIGKILL)
+        result = job.end(60)
+    assert result.returncode == 69 and not result.hung and not result.left_behind, result.describe()
+    assert f"error: rank 2 of 3, synchronization server, on {os.uname().nodename}" in result.stderr
+    assert "was killed by signal 9 (SIGKILL)" in result.stderr
