@@ -88,7 +88,7 @@ class ParameterSynchronizer:
         self._earlier_iterations = 0
         self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
         self._figures = SyncFigures()
-        self._agreements = 0
+        self._agreements = self._beats = 0
         self._sampled_at = float("-inf")
         self._wants_stop = self._wants_snapshot = False
         self._snapshot_asked_for = False
@@ -160,6 +160,7 @@ class ParameterSynchronizer:
             raise self._error
         self._iterations += 1
         if self._every is not None and (self._earlier_iterations + self._iterations) % self._every == 0:
+            status.doing("synchronizing replicas")
             self._serve()
 
     def finish(self) -> SyncFigures:
@@ -170,6 +171,7 @@ class ParameterSynchronizer:
         """
         if not self._done.is_set():
             self._done.set()
+            status.current().background_beat = None
             if self._thread is not None:
                 self._await_others(self._thread)
             else:
@@ -192,14 +194,23 @@ class ParameterSynchronizer:
     def _run(self) -> None:
         """Go from round to round; the background's thread."""
         try:
-            began = self._clock()
-            while self._serve():
-                rest = began + self._interval_s - self._clock()
-                if rest > 0:
-                    self._done.wait(rest)
+            while True:
+                self._got_on()
                 began = self._clock()
+                if not self._serve():
+                    return
+                while (rest := began + self._interval_s - self._clock()) > 0 and not self._done.is_set():
+                    self._done.wait(min(rest, _REPORT_EVERY_S))
+                    self._got_on()
         except BaseException as error:
             self._error = error  # of any kind: the training thread raises it
+        finally:
+            status.current().background_beat = None
+
+    def _got_on(self) -> None:
+        """Let the watch know that the background gets on; once this trainer is done the main thread waits for it."""
+        self._beats += 1
+        status.current().background_beat = None if self._done.is_set() else self._beats
 
     def _serve(self) -> bool:
         """Do as `_round`; an error is kept, since this trainer has left the others in the middle of a round."""

@@ -115,6 +115,8 @@ class Status:
 
     Attributes:
         beat: how often it was written.
+        background_beat: how often a thread beside training, which keeps replicas together, has got on; None: there is
+            none. It is not part of the record.
     """
 
     def __init__(self, path: Path | None = None, rank: int = 0, size: int = 1) -> None:
@@ -123,6 +125,7 @@ class Status:
         self.size = size
         self.host = socket.gethostname()
         self.beat = 0
+        self.background_beat: int | None = None
         self._buffer = bytearray(SIZE) if path is None else _map(path)
         self._buffer[_HOST_AT : _HOST_AT + _HOST_SIZE] = _padded(self.host, _HOST_SIZE)
         self._buffer[_DOING_AT : _DOING_AT + _DOING_SIZE] = encode(STARTING)

@@ -97,7 +97,9 @@ def name_signal(number: int) -> str:
         return f"signal {number}"
 
 
-def stall_block(places: Mapping[int, Place], stopped: Sequence[int], seconds: float, size: int, ends: bool) -> str:
+def stall_block(
+    places: Mapping[int, Place], stopped: Sequence[int], seconds: float, size: int, ends: bool, what: str = "progress"
+) -> str:
     """Return the warning, or the last block, on a job that makes no progress.
 
     Args:
@@ -106,9 +108,10 @@ def stall_block(places: Mapping[int, Place], stopped: Sequence[int], seconds: fl
         seconds: for how long nothing has moved.
         size: how many ranks the job has.
         ends: whether the job ends now.
+        what: what there was none of. Beside training, nothing is known of who is behind.
     """
-    suspects = [rank for rank in stopped if rank in places] or behind(places)
-    lines = [f"no progress for {seconds:.0f} s" + (", so the job ends (--stall_timeout)" if ends else "")]
+    suspects = [rank for rank in stopped if rank in places] or (behind(places) if what == "progress" else [])
+    lines = [f"no {what} for {seconds:.0f} s" + (", so the job ends (--stall_timeout)" if ends else "")]
     for rank in suspects:
         place = places[rank]
         why = "is stopped by a signal (SIGSTOP or the like)" if rank in stopped else "is behind the others"

@@ -157,6 +157,8 @@ class ParentWatch:
 class StallWatch:
     """Warns, and then ends the job, when this rank's own record has not changed for too long.
 
+    The same where a thread beside training (`Status.background_beat`) does not get on, while training does.
+
     Time in which this process itself was stopped does not count (`restart`).
 
     Args:
@@ -172,11 +174,12 @@ class StallWatch:
         self._end = end
         self._timeout_s = timeout_s
         self._has_warned = False
-        self._beat, self._changed_at = status.beat, time.monotonic()
+        self._beat, self._background_beat = status.beat, status.background_beat
+        self._changed_at = self._background_changed_at = time.monotonic()
 
     def restart(self, now: float) -> None:
         """Count the seconds without progress from now."""
-        self._changed_at = now
+        self._changed_at = self._background_changed_at = now
 
     def idle_s(self, now: float) -> float:
         """Return the seconds since the last progress."""
@@ -185,10 +188,16 @@ class StallWatch:
     def check(self, now: float) -> None:
         """Look whether there was progress."""
         if self._status.beat != self._beat:
-            self._beat, self._changed_at, self._has_warned = self._status.beat, now, False
+            self._beat, self._changed_at = self._status.beat, now
+        background = self._status.background_beat
+        if background is None or background != self._background_beat:
+            self._background_beat, self._background_changed_at = background, now
+        background_s = now - self._background_changed_at
+        idle_s = max(self.idle_s(now), background_s)
+        if idle_s < self._timeout_s / 2:
+            self._has_warned = False
             return
-        idle_s = self.idle_s(now)
-        if not self._timeout_s or self._end.is_near or idle_s < self._timeout_s / 2:
+        if not self._timeout_s or self._end.is_near:
             return
         ends = idle_s >= self._timeout_s
         if self._has_warned and not ends:
@@ -196,7 +205,9 @@ class StallWatch:
         self._has_warned = True
         speaks = self._end.is_lowest()
         if speaks:
-            block = stall_block(self._peers.places(), self._peers.stopped(), idle_s, self._status.size, ends)
+            what = "progress" if self.idle_s(now) >= background_s else "synchronization of replicas"
+            places, stopped = self._peers.places(), self._peers.stopped()
+            block = stall_block(places, stopped, idle_s, self._status.size, ends, what)
             if ends:
                 self._end.print_last(block, EXIT_STALLED)
             else:

@@ -171,6 +171,24 @@ def test_progress_is_no_stall(watch):
     assert said == [] and left == []
 
 
+def test_background_work_that_does_not_get_on_is_a_stall_whatever_training_does(watch):
+    record, said, left = watch(stall_timeout_s=0.4)
+
+    def trains():
+        record.doing(status.encode("forward"))
+        return left
+
+    for beat in [*range(20), *[None] * 30, 20]:
+        record.background_beat = beat
+        trains()
+        time.sleep(0.02)
+    assert said == []
+    await_(trains)
+    assert left[0] == 70 and len(said) == 2
+    assert said[0].startswith("warning: no synchronization of replicas for 0 s\n  rank 0: forward")
+    assert said[1].startswith("error: no synchronization of replicas for 0 s, so the job ends (--stall_timeout)")
+
+
 def test_without_a_timeout_nothing_is_a_stall(watch):
     _, said, left = watch()
     time.sleep(0.3)
