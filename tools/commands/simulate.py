@@ -30,7 +30,7 @@ def parser() -> FlagParser:
     flags = FlagParser(
         "simulate",
         "Predict speedups on any number of workers from one worker's trace and the cost of an all-reduce;\n"
-        "with --sync, examples per second of trainers whose replicas are kept together, in the foreground or the background.",
+        "with --sync, examples per second of trainers whose replicas are kept together.",
         subject="trace",
         epilog=(
             "example:\n"
