@@ -46,8 +46,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "monitor", "tables", "update.rules", "rates", "update", "setup", "testing", "snapshots", "trainer", "solver",
     ),
     "tools": (
-        "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "scaling", "listeners", "logs",
-        "convert", "surgery", "classifier", "datasets", "timeline", "report", "drawing", "running", "scripts",
+        "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "scaling", "listeners",
+        "logs", "convert", "surgery", "classifier", "datasets", "timeline", "report", "drawing", "running", "scripts",
         "launcher", "commands", "main",
     ),
     "pycaffe": (
