@@ -18,6 +18,7 @@ from mgcaffe.tools.report.charts import (
 )
 from mgcaffe.tools.report.data import RunRecord
 from mgcaffe.tools.report.iteration_picture import iteration_picture
+from mgcaffe.tools.report.replicas import replicas_body
 from mgcaffe.tools.report.spans import TimelineData
 from mgcaffe.tools.report.svg import number_text
 
@@ -59,6 +60,7 @@ def make_page(
     sections = [
         _head(run, timeline),
         _where(run, timeline),
+        _replicas(run),
         _iteration(timeline),
         _groups(run, timeline),
         _schedules(run, plan),
@@ -86,7 +88,7 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
     facts = [
         ("iterations", f"{last['iter'] + 1}" + (f" of {run.start['max_iter']}" if "max_iter" in run.start else "")),
         ("ranks", run.start.get("ranks", 1)),
-        ("images per second", number_text(run.median("images_per_s"))),
+        *_speeds(run),
         ("final loss", number_text(last["smoothed_loss"]) if last.get("smoothed_loss") is not None else "not a number"),
     ]
     for name, value in (run.tests[-1]["scores"] if run.tests else {}).items():
@@ -103,6 +105,21 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
     )
     name = escape(str(run.start.get("net") or "Training report"))
     return f'<h1>{name}</h1>{banner}<div class="facts">{cells}</div>'
+
+
+def _speeds(run: RunRecord) -> list[tuple[str, str]]:
+    """Return the examples per second: of trainers with replicas of their own those of all, and rank 0's."""
+    own = number_text(run.median("images_per_s"))
+    if not run.syncs:
+        return [("images per second", own)]
+    whole = (run.finish or {}).get("examples_per_s") or run.syncs[-1].get("examples_per_s")
+    shown = [("examples per second, all trainers", number_text(whole))] if whole is not None else []
+    return [*shown, ("examples per second, rank 0", own)]
+
+
+def _replicas(run: RunRecord) -> str:
+    body = replicas_body(run)
+    return _section("Replicas kept together", body) if body else ""
 
 
 def _where(run: RunRecord, timeline: TimelineData | None) -> str:
@@ -242,7 +259,7 @@ def _schedules(run: RunRecord, plan: Sequence[dict[str, Any]]) -> str:
         return _section(
             "Schedules compared", f"<p>Iterations as engine plan predicts them.</p>{schedule_chart(plan, best)}"
         )
-    if run.start.get("ranks", 1) == 1:
+    if run.start.get("ranks", 1) == 1 or run.syncs:
         return ""
     return _section(
         "Schedules compared",
