@@ -51,6 +51,8 @@ class ParameterSynchronizer:
     Attributes:
         lock: to be held while the replica is updated.
         stop_requested: whether a trainer has asked for the end of the training, as of the latest agreement.
+        on_round: is called after each round with its beginning and end by the clock and the figures, on the thread that
+            ran it; None: there is nothing to call.
 
     Raises:
         CommError: `every` below 1, an interval below 0, or groups with a rule that needs all trainers in each round.
@@ -78,6 +80,7 @@ class ParameterSynchronizer:
         self.lock = threading.Lock()
         self._rule_lock = threading.Lock()  # held while the rule's state changes
         self.stop_requested = False
+        self.on_round: Callable[[float, float, SyncFigures], None] | None = None
         self._rule = rule
         self._topology = topology
         self._every = every
@@ -240,6 +243,8 @@ class ParameterSynchronizer:
             processor_s=figures.processor_s + time.thread_time() - on_core,
             distance=distance,
         )
+        if self.on_round is not None:
+            self.on_round(began, self._clock(), self.figures)
         return True
 
     def _agree(self) -> bool:

@@ -176,7 +176,7 @@ def _iteration(timeline: TimelineData | None) -> str:
         )
     number = timeline.typical_iteration()
     kinds = [kind for kind, length in timeline.phases().items() if length > 0 and kind != "other"]
-    kinds += ["allreduce"] if timeline.plan else []
+    kinds += ["allreduce"] if timeline.plan else ["synchronization"] if timeline.has_rounds else []
     key = "".join(f'<span><i style="background:{COLOURS[kind]}"></i>{NAMES[kind]}</span>' for kind in kinds)
     offsets = [entry["clock_uncertainty_us"] for entry in timeline.ranks]
     more = f" of {len(timeline.ranks)} ranks the first 8" if len(timeline.ranks) > 8 else ""
