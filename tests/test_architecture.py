@@ -46,9 +46,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         "monitor", "tables", "update.rules", "rates", "update", "setup", "testing", "snapshots", "trainer", "solver",
     ),
     "tools": (
-        "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "scaling", "listeners",
-        "logs", "convert", "surgery", "classifier", "datasets", "timeline", "report", "drawing", "running", "scripts",
-        "launcher", "commands", "main",
+        "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",
+        "convert", "surgery", "classifier", "datasets", "timeline", "report", "scaling", "drawing", "running",
+        "scripts", "launcher", "commands", "main",
     ),
     "pycaffe": (
         "alias", "problems", "mode", "blob", "draw", "nccl", "batching", "images", "net_spec", "coord_map", "net",

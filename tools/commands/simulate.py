@@ -143,6 +143,7 @@ def _run_scaling(flags: Flags) -> int:
     from mgcaffe.comm.planning.trace import read_trace
     from mgcaffe.comm.replicas.scaling import scale
     from mgcaffe.tools.commands.summary import write_json
+    from mgcaffe.tools.scaling.measured import read_measured
     from mgcaffe.tools.scaling.output import heading, tables, write_csv
     from mgcaffe.tools.scaling.plot import plot_scaling
     from mgcaffe.tools.speedup_plot import require_matplotlib
@@ -150,8 +151,9 @@ def _run_scaling(flags: Flags) -> int:
     if flags.plot:
         require_matplotlib()
     trace = read_trace(flags.trace).scaled(flags.backward_scale) if flags.trace else None
-    training = training_of(flags, trace, forward_seconds(trace, flags.forward_ratio) if trace else 0.0)
-    exchange = exchange_of(flags, trace)
+    run = read_measured(flags.run) if flags.run else None
+    training = training_of(flags, trace, forward_seconds(trace, flags.forward_ratio) if trace else 0.0, run)
+    exchange = exchange_of(flags, trace, run)
     try:
         results = scale(
             names, flags.sync_every, flags.trainers, training, exchange, interval_s=flags.sync_interval_ms / 1e3

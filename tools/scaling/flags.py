@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from mgcaffe.comm.planning.networks import Network
     from mgcaffe.comm.planning.trace import Trace
     from mgcaffe.comm.replicas.workload import Exchange, Training
+    from mgcaffe.tools.scaling.measured import MeasuredRun
 
 SCALING_FLAGS = (
-    "trainers", "sync_every", "iteration_ms", "batch", "hogwild_threads", "parameter_bytes", "sync_ms",
+    "run", "trainers", "sync_every", "iteration_ms", "batch", "hogwild_threads", "parameter_bytes", "sync_ms",
     "sync_processor_ms", "bandwidth", "latency_us", "sync_servers", "sync_groups", "sync_interval_ms", "spread",
     "straggler_ms", "csv",
 )  # fmt: skip
@@ -36,6 +37,11 @@ def add_scaling_flags(flags: FlagParser) -> None:
         metavar="LIST",
     )
     flags.flag(
+        "run", "JSON log of a run under --sync=ma: gives what is left out of time, batch, size and time of a "
+        "synchronization (engine train --json_log)",
+        metavar="FILE",
+    )  # fmt: skip
+    flags.flag(
         "trainers", "how many, written as --workers is; 5,10,20,...,500 goes on by 1, 2 and 5",
         type=worker_counts, default="5,10,20,...,500", metavar="LIST",
     )  # fmt: skip
@@ -44,7 +50,7 @@ def add_scaling_flags(flags: FlagParser) -> None:
         type=_numbers, default="1,5,30,100", metavar="LIST",
     )  # fmt: skip
     flags.flag(
-        "iteration_ms", "time of a worker's iteration without synchronization; otherwise that of the trace",
+        "iteration_ms", "time of a worker's iteration without synchronization; otherwise that of the trace or run",
         type=positive_float, metavar="MS",
     )  # fmt: skip
     flags.flag("batch", "examples in an iteration", type=number_from(1), metavar="N")
@@ -53,7 +59,7 @@ def add_scaling_flags(flags: FlagParser) -> None:
         type=number_from(1), default=1, metavar="N",
     )  # fmt: skip
     flags.flag(
-        "parameter_bytes", "size of the parameters that are synchronized; otherwise that of the trace's",
+        "parameter_bytes", "size of the parameters that are synchronized; otherwise that of the trace or run",
         type=number_from(1), metavar="N",
     )  # fmt: skip
     flags.flag(
@@ -62,8 +68,10 @@ def add_scaling_flags(flags: FlagParser) -> None:
         type=positive_float, metavar="MS",
     )  # fmt: skip
     flags.flag(
-        "sync_processor_ms", "processor time of it in each trainer, which the background takes from the workers",
-        type=_from_zero, default=0.0, metavar="MS",
+        "sync_processor_ms",
+        "processor time of it in each trainer, which the background takes from the workers; otherwise that of the run, "
+        "or 0",
+        type=_from_zero, metavar="MS",
     )  # fmt: skip
     flags.flag(
         "bandwidth", "speed of every host's link, as 25gbit or 100mbit; without --network and --sync_ms for a ring",
@@ -114,8 +122,8 @@ def syncs(flags: Flags) -> list[str]:
     return names
 
 
-def training_of(flags: Flags, trace: Trace | None, forward_s: float) -> Training:
-    """Return how a trainer trains by itself, by the flags or else the trace.
+def training_of(flags: Flags, trace: Trace | None, forward_s: float, run: MeasuredRun | None) -> Training:
+    """Return how a trainer trains by itself, by the flags or else the trace or the run.
 
     Raises:
         UsageError: the time of an iteration or the batch is missing.
@@ -127,15 +135,18 @@ def training_of(flags: Flags, trace: Trace | None, forward_s: float) -> Training
         iteration_s = flags.iteration_ms / 1e3
     elif trace is not None:
         iteration_s = forward_s + trace.backward_s
+    elif run is not None:
+        iteration_s = run.iteration_s
     else:
-        raise UsageError("the time of an iteration is missing", hint="give --iteration_ms, or a trace")
-    if flags.batch is None:
+        raise UsageError("the time of an iteration is missing", hint="give --iteration_ms, a trace or a --run")
+    batch = flags.batch or (run.batch if run is not None else None)
+    if batch is None:
         raise UsageError("the number of examples in an iteration is missing", hint="give --batch")
-    return Training(iteration_s, flags.batch, flags.hogwild_threads, flags.spread, flags.straggler_ms / 1e3)
+    return Training(iteration_s, batch, flags.hogwild_threads, flags.spread, flags.straggler_ms / 1e3)
 
 
-def exchange_of(flags: Flags, trace: Trace | None) -> Exchange:
-    """Return what brings replicas together, by the flags and the trace.
+def exchange_of(flags: Flags, trace: Trace | None, run: MeasuredRun | None) -> Exchange:
+    """Return what brings replicas together, by the flags or else the trace or the run.
 
     Raises:
         UsageError: what a synchronization takes, the size of the parameters or the servers' bandwidth is missing, or
@@ -145,14 +156,19 @@ def exchange_of(flags: Flags, trace: Trace | None) -> Exchange:
     from mgcaffe.comm.replicas.workload import Exchange
 
     size = flags.parameter_bytes or (4 * trace.elements if trace is not None else 0)
+    if not size and run is not None:
+        size = run.parameter_bytes
     if not size:
-        raise UsageError("the size of the parameters is missing", hint="give --parameter_bytes, or a trace")
+        raise UsageError("the size of the parameters is missing", hint="give --parameter_bytes, a trace or a --run")
     if flags.sync_servers and not flags.bandwidth:
         raise UsageError("--sync_servers needs the speed of their links", hint="give --bandwidth, such as 25gbit")
+    processor_s = run.processor_s if run is not None else 0.0
+    if flags.sync_processor_ms is not None:
+        processor_s = flags.sync_processor_ms / 1e3
     return Exchange(
         size,
-        _network(flags),
-        processor_s=flags.sync_processor_ms / 1e3,
+        _network(flags, run, processor_s),
+        processor_s=processor_s,
         servers=flags.sync_servers,
         bandwidth=flags.bandwidth,
         latency_s=flags.latency_us / 1e6,
@@ -160,7 +176,7 @@ def exchange_of(flags: Flags, trace: Trace | None) -> Exchange:
     )
 
 
-def _network(flags: Flags) -> Network:
+def _network(flags: Flags, run: MeasuredRun | None, processor_s: float) -> Network:
     from mgcaffe.comm.planning.cost import AffineCost
     from mgcaffe.comm.planning.networks import AlgorithmNetwork, FixedNetwork, Link, parse_network
 
@@ -170,10 +186,13 @@ def _network(flags: Flags) -> Network:
         return parse_network(flags.network)
     if flags.sync_ms:
         return FixedNetwork(f"{flags.sync_ms:g} ms", AffineCost(flags.sync_ms / 1e3, 0.0))
+    if not flags.bandwidth and run is not None:
+        waiting_s = max(0.0, run.sync_s - processor_s)
+        return FixedNetwork(f"{1e3 * waiting_s:.3g} ms as in the run", AffineCost(waiting_s, 0.0))
     if not flags.bandwidth:
         raise UsageError(
             "what a synchronization takes is missing",
-            hint="give --network, such as ring:alpha=45e-6,beta=1e-9, or --bandwidth, or --sync_ms",
+            hint="give --network, such as ring:alpha=45e-6,beta=1e-9, or --bandwidth, --sync_ms or a --run",
         )
     return AlgorithmNetwork("ring", Link(flags.latency_us / 1e6, 1 / flags.bandwidth))
 

@@ -28,7 +28,7 @@ def heading(training: Training, exchange: Exchange) -> str:
         f"a trainer: {workers}iteration {1e3 * training.iteration_s:.2f} ms{uneven}, batch {training.batch}: "
         f"{alone:,.0f} examples/s by itself\n"
         f"a synchronization: {format_bytes(exchange.parameter_bytes)} of parameters, {link}"
-        f"all-reduce {exchange.network.name}, processor time {1e3 * exchange.processor_s:g} ms"
+        f"all-reduce {exchange.network.name}, processor time {1e3 * exchange.processor_s:.3g} ms"
     )
 
 

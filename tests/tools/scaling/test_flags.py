@@ -119,6 +119,8 @@ ALL = ("--sync=shadow_ma", *TRAINER)
         ((*ALL, "--sync_ms=1", "--workers=8"), 2, "--workers goes with schedules of gradients"),
         ((TRACE, "--network=affine:a=1,b=0", "--trainers=8"), 2, "--trainers goes with --sync"),
         (("--sync=ds_sync", *TRAINER, "--sync_ms=1", "--sync_groups=grid"), 2, "10 ranks make no square grid"),
+        ((*ALL, "--run=absent.json"), 65, "cannot read absent.json"),
+        ((TRACE, "--network=affine:a=1,b=0", "--run=x.json"), 2, "--run goes with --sync"),
         ((*ALL, f"--network={MEASURED}"), 65, "was measured with 2, 4, 8 workers, not with 5"),
         ((*ALL, "--sync_ms=1", "--csv=absent/out.csv"), 73, "cannot write absent/out.csv"),
     ],
