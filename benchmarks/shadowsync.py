@@ -11,7 +11,8 @@ Two trainers, one thread each, train the dense part of a small click-through-rat
 All systems run in one job, for some seconds each, in turn, round by round; and each once more with a straggler, the
 second trainer, which sleeps 20 ms in every iteration. Reported are medians over the rounds; ratios are medians of the
 ratios within a round. Predicted is what the formulas of `engine simulate --sync` say, from the iteration without
-synchronization, and the time of a synchronization and the processor time of its thread as SHADOW_MA has measured them.
+synchronization, and the time and the processor time of a synchronization: those of `ma 1` in the foreground, those of
+`shadow_ma` in the background, where the thread shares its core with training.
 """
 
 from __future__ import annotations
@@ -156,8 +157,9 @@ class Measured:
     def predicted(self, system: str) -> float | None:
         """Return what the formulas say of a system, over what they say of no synchronization."""
         name, _, every = system.partition(" ")
-        seconds = self.median(lambda run: run["sync_s"], "shadow_ma")
-        processor = self.median(lambda run: run["processor_s"], "shadow_ma")
+        measured = "ma 1" if every and self.runs("ma 1") else "shadow_ma"
+        seconds = self.median(lambda run: run["sync_s"], measured)
+        processor = self.median(lambda run: run["processor_s"], measured)
         speed = self.median(total, BASELINE)
         if system == "ddp" or seconds is None or processor is None or speed is None:
             return None
