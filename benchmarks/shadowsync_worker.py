@@ -32,12 +32,14 @@ class Figures:
 
     Attributes:
         speeds: iterations per second of each trainer.
+        iteration_processor_s: processor time of the first trainer for each of its iterations, all threads together.
         synchronizations, gap, sync_s, processor_s: of the first trainer; a synchronization's time and the processor
             time of the thread that runs it are means; None where nothing is synchronized.
         processor_share: the part of a core that the thread took.
     """
 
     speeds: list[float]
+    iteration_processor_s: float
     synchronizations: int = 0
     gap: float | None = None
     sync_s: float | None = None
@@ -98,6 +100,7 @@ class Watch:
         from mgcaffe.solvers.events import Finished, IterationDone
 
         self.ends: list[float] = []
+        self.processor: list[float] = []  # time that the process had taken by then
         self.finished: Any = None
         self.solver: Any = None
         self._iteration_done, self._end = IterationDone, Finished
@@ -114,19 +117,20 @@ class Watch:
             if self._sleep_s:
                 time.sleep(self._sleep_s)
             self.ends.append(time.perf_counter())
+            self.processor.append(time.process_time())
             if self._asks and self.ends[-1] > self._began + self._seconds:
                 self.solver.request_stop()
         elif isinstance(event, self._end):
             self.finished = event
 
-    @property
-    def speed(self) -> float:
-        """Iterations per second, without those at the beginning and those after the end was asked for."""
+    def speed(self) -> tuple[float, float]:
+        """Return iterations per second, and processor seconds of one; without those at the beginning and the end."""
         first = bisect.bisect(self.ends, self._began + _WARM_UP * self._seconds)
         last = bisect.bisect(self.ends, self._began + self._seconds) - 1
         if last <= first:
             raise SystemExit(f"{len(self.ends)} iterations in {self._seconds:g} s are too few: give more --seconds")
-        return (last - first) / (self.ends[last] - self.ends[first])
+        count = last - first
+        return count / (self.ends[last] - self.ends[first]), (self.processor[last] - self.processor[first]) / count
 
 
 def run_engine(ranks: Any, settings: dict[str, Any], system: str, link: str, sleep_s: float, seconds: float) -> Figures:
@@ -143,7 +147,8 @@ def run_engine(ranks: Any, settings: dict[str, Any], system: str, link: str, sle
     watch.begin()
     solver.solve()
     solver.close()
-    figures = Figures(ranks.allgather(watch.speed))
+    speed, processor_s = watch.speed()
+    figures = Figures(ranks.allgather(speed), processor_s)
     found = watch.finished.synchronization
     if found is not None and found.synchronizations:
         figures.synchronizations, figures.gap = found.synchronizations, found.gap
@@ -168,8 +173,8 @@ def run_ddp(ranks: Any, settings: dict[str, Any], sleep_s: float, seconds: float
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
     features, labels = batch_of(settings, ranks.rank)
 
-    def iterate(count: int) -> float:
-        began = time.perf_counter()
+    def iterate(count: int) -> tuple[float, float]:
+        began, processor = time.perf_counter(), time.process_time()
         for _ in range(count):
             optimizer.zero_grad()
             loss = nn.functional.binary_cross_entropy_with_logits(net(features), labels, reduction="sum")
@@ -177,11 +182,11 @@ def run_ddp(ranks: Any, settings: dict[str, Any], sleep_s: float, seconds: float
             optimizer.step()
             if sleep_s and ranks.rank == ranks.size - 1:
                 time.sleep(sleep_s)
-        return (time.perf_counter() - began) / count
+        return (time.perf_counter() - began) / count, (time.process_time() - processor) / count
 
-    each = ranks.broadcast_object(iterate(5))
-    taken = iterate(max(5, int(seconds / each)))
-    return Figures(ranks.allgather(1 / taken))
+    each, _ = ranks.broadcast_object(iterate(5))
+    taken, processor_s = iterate(max(5, int(seconds / each)))
+    return Figures(ranks.allgather(1 / taken), processor_s)
 
 
 def main() -> None:
