@@ -234,12 +234,14 @@ class ParameterSynchronizer:
         distance = self._sampled_distance(self._rule)
         with self.lock:
             self._rule.merge(self._replica, self._snapshot)
-        figures = self._figures
+        figures, taken = self._figures, self._clock() - began
+        is_waited_for = self._every is not None and not self._done.is_set()
         self._figures = replace(
             figures,
             synchronizations=number + 1,
             bytes=figures.bytes + offered.nbytes,
-            seconds=figures.seconds + self._clock() - began,
+            seconds=figures.seconds + taken,
+            exposed_s=figures.exposed_s + (taken if is_waited_for else 0.0),
             processor_s=figures.processor_s + time.thread_time() - on_core,
             distance=distance,
         )

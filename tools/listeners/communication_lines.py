@@ -41,7 +41,10 @@ def sync_text(figures: SyncFigures) -> str:
         return "no synchronizations"
     text = f"{count} synchronization{'s' * (count != 1)}, gap {figures.gap:.2f} iterations"
     times = f"{1e3 * figures.seconds / count:.3f} ms ({1e3 * figures.processor_s / count:.3f} ms of processor time)"
-    return f"{text}, {times} and {format_bytes(figures.bytes / count)} each, distance {number(figures.distance)}"
+    text += f", {times} and {format_bytes(figures.bytes / count)} each, distance {number(figures.distance)}"
+    if figures.exposed_s and figures.iterations:
+        text += f", {1e3 * figures.exposed_s / figures.iterations:.3f} ms waited per iteration"
+    return text
 
 
 def trainers_text(event: Synchronized) -> str:

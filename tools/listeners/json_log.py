@@ -190,6 +190,7 @@ def _synchronization(figures: Any) -> dict[str, Any]:
         "sync_bytes": figures.bytes,
         "sync_ms": 1e3 * figures.seconds / figures.synchronizations if figures.synchronizations else None,
         "sync_processor_s": figures.processor_s,
+        "sync_exposed_ms": 1e3 * figures.exposed_s / figures.iterations if figures.iterations else None,
         "distance": figures.distance,
     }
 

@@ -22,6 +22,7 @@ COLOURS = {
     "other": "#CFCFCF",
     "allreduce": "#009E73",
     "synchronization": "#009E73",
+    "foreground": "#D55E00",
 }
 NAMES = {
     "forward": "forward",
@@ -34,6 +35,7 @@ NAMES = {
     "other": "other",
     "allreduce": "all-reduce",
     "synchronization": "synchronization of replicas",
+    "foreground": "synchronizing replicas",
 }
 _GRID, _SOFT, _TEXT = "#E6E6E6", "#8A8A8A", "#333333"
 _MAX_POINTS = 500

@@ -21,7 +21,7 @@ _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
         Json.number,
     ),
     "plan": {"plan": Json.text, "schedule": Json.text},
-    "sync": dict.fromkeys(("examples_per_s", "sync_ms", "sync_processor_s"), Json.number)
+    "sync": dict.fromkeys(("examples_per_s", "sync_ms", "sync_processor_s", "sync_exposed_ms"), Json.number)
     | dict.fromkeys(("synchronizations", "sync_bytes"), Json.integer),
     "finish": {"stopped_early": Json.flag, "examples_per_s": Json.number},
     "trial": {
@@ -67,6 +67,11 @@ class RunRecord:
         first = self.plan["iter"] if self.plan else 0
         later = [line for line in self.iterations if line["iter"] >= first + 3]
         return later or self.iterations
+
+    @property
+    def waited_for_rounds_ms(self) -> float:
+        """What rank 0 waited for each iteration while replicas were synchronized; 0 in the background."""
+        return float(self.syncs[-1].get("sync_exposed_ms", 0.0)) if self.syncs else 0.0
 
     def median(self, name: str) -> float:
         """Return a figure's median over the iterations by the final plan, 0 where it was never given."""

@@ -133,13 +133,15 @@ def _where(run: RunRecord, timeline: TimelineData | None) -> str:
         whole = 1e3 * run.median("seconds")
         phases = {"computing": max(0.0, whole - wait - data), "wait": wait, "data": data}
         source = "medians of the log; with --timeline the computing is shown in detail"
+    if exposed := run.waited_for_rounds_ms:
+        phases["foreground"] = exposed
     total = sum(phases.values())
     parts = [(NAMES.get(name, name), COLOURS.get(name, "#56B4E9"), value) for name, value in phases.items()]
     body = f'<p class="verdict">{_verdict(phases, total)}</p>{stacked_bar(parts, total)}'
-    hidden, exposed = _communication(run, timeline)
-    if hidden + exposed > 0:
-        bar = [("hidden behind computing", COLOURS["allreduce"], hidden), ("waited for", COLOURS["wait"], exposed)]
-        body += f"<p>Communication, {hidden + exposed:.2f} ms per iteration:</p>{stacked_bar(bar, hidden + exposed)}"
+    hidden, waited = _communication(run, timeline)
+    if hidden + waited > 0:
+        bar = [("hidden behind computing", COLOURS["allreduce"], hidden), ("waited for", COLOURS["wait"], waited)]
+        body += f"<p>Communication, {hidden + waited:.2f} ms per iteration:</p>{stacked_bar(bar, hidden + waited)}"
     return _section("Where an iteration's time goes", f"<p>{escape(source)}</p>{body}")
 
 
@@ -156,6 +158,8 @@ def _verdict(phases: dict[str, float], total: float) -> str:
         advice = " Reading data is the bottleneck: a faster source, or more prefetch, helps."
     elif phases.get("wait", 0.0) > 0.15 * total:
         advice = " Much of it waits for communication: compare the schedules and the groups below."
+    elif phases.get("foreground", 0.0) > 0.15 * total:
+        advice = " Much of it waits for synchronizations: more iterations between two, or the background, helps."
     return f"Of {total:.2f} ms per iteration: {shares}.{advice}"
 
 

@@ -113,7 +113,7 @@ def test_a_trainer_with_a_replica_of_its_own_shows_its_synchronization():
     for event in REPLICAS:
         listener.on_event(event)
     text = stream.getvalue()
-    figures = "18.333 ms (1.000 ms of processor time) and 2.0 KiB each, distance 0.125"
+    figures = "18.333 ms (1.000 ms of processor time) and 2.0 KiB each, distance 0.125, 4.400 ms waited per iteration"
     assert (
         f"Replicas: 24 synchronizations, gap 4.17 iterations, {figures}; 5000 examples/s in all, trainers at iterations"
         " 70 to 100\n" in text

@@ -75,5 +75,6 @@ def test_a_json_log_has_the_figures_of_replicas(tmp_path):
     assert second["iterations"] == [100, 70] and second["examples_per_s"] == 5000
     assert second["synchronizations"] == 24 and second["gap"] == pytest.approx(100 / 24)
     assert second["sync_bytes"] == 49152 and second["sync_ms"] == pytest.approx(440 / 24)
+    assert first["sync_exposed_ms"] == 0 and second["sync_exposed_ms"] == pytest.approx(4.4)
     assert lines[-1]["examples_per_s"] == 4000 and lines[-1]["accuracy"] == 0.985
     assert lines[-1]["mean_scores"] == [{"accuracy": 0.99}]

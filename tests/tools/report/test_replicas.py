@@ -117,6 +117,15 @@ def test_the_page_shows_the_examples_of_all_trainers(engine):
     assert "<h2>Replicas kept together</h2>" in page
     assert "<b>2,500</b>examples per second, all trainers" in page and "<b>1,600</b>examples per second, rank 0" in page
     assert "Schedules compared" not in page
+    assert "Of 20.00 ms per iteration: <b>computing 100 %</b>." in page
+
+
+def test_the_wait_in_the_foreground_counts_among_what_an_iteration_takes(engine):
+    engine.write("run.json", log(sync(0, 0, 0), sync(20, 20, 4, sync_exposed_ms=20.0)))
+    assert engine.run("report", "run.json").returncode == 0
+    page = (engine.folder / "run.html").read_text()
+    shares = "<b>computing 50 %</b>, <b>synchronizing replicas 50 %</b>"
+    assert f"Of 40.00 ms per iteration: {shares}. Much of it waits for synchronizations" in page
 
 
 @pytest.mark.parametrize(
