@@ -18,7 +18,8 @@ class SyncFigures:
         exposed_s: of which training waited: all of them in the foreground, none in the background.
         distance: of this replica from what replicas move towards, relative to that one's length (both as Euclidean
             norms), in the latest round that was sampled; nan before the first.
-        trainers, distances: iterations and distance of each trainer, as of the latest agreement.
+        trainers, rounds, distances: iterations, completed rounds and distance of each trainer, as of the latest
+            agreement.
     """
 
     iterations: int = 0
@@ -30,6 +31,7 @@ class SyncFigures:
     trainers: tuple[int, ...] = ()
     distances: tuple[float, ...] = ()
     exposed_s: float = 0.0
+    rounds: tuple[int, ...] = ()
 
     @property
     def gap(self) -> float:

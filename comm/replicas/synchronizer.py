@@ -256,11 +256,12 @@ class ParameterSynchronizer:
         them waiting.
         """
         size, rank = self._topology.size, self._topology.rank
-        facts = numpy.zeros(FLAGS + 2 * size)
+        facts = numpy.zeros(FLAGS + 3 * size)
         asks_for_snapshot, self._wants_snapshot = self._wants_snapshot, False
         facts[:FLAGS] = self._done.is_set(), self._wants_stop, asks_for_snapshot
         facts[FLAGS + rank] = self._iterations
-        facts[FLAGS + size + rank] = self._figures.distance
+        facts[FLAGS + size + rank] = self._figures.synchronizations
+        facts[FLAGS + 2 * size + rank] = self._figures.distance
         facts = self._topology.agree(facts)
         self._agreements += 1
         self.stop_requested = bool(facts[STOP] > 0)
@@ -268,8 +269,9 @@ class ParameterSynchronizer:
             self._snapshot_asked_for = True
         self._figures = replace(
             self._figures,
-            trainers=tuple(int(count) for count in facts[FLAGS : FLAGS + size]),
-            distances=tuple(facts[FLAGS + size :].tolist()),
+            trainers=tuple(map(int, facts[FLAGS : FLAGS + size])),
+            rounds=tuple(map(int, facts[FLAGS + size : FLAGS + 2 * size])),
+            distances=tuple(facts[FLAGS + 2 * size :].tolist()),
         )
         return bool(facts[DONE] == size)
 

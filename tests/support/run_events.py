@@ -30,8 +30,8 @@ RUN = [
                     ((events.OutputValue(0, "accuracy", 0.985),),)),
 ]  # fmt: skip
 
-_BEGUN = SyncFigures(20, 4, 8192, 0.04, 0.004, 0.5, (20, 10), (0.5, float("nan")))
-_ENDED = SyncFigures(100, 24, 49152, 0.44, 0.024, 0.125, (100, 70), (0.125, 0.25), 0.44)
+_BEGUN = SyncFigures(20, 4, 8192, 0.04, 0.004, 0.5, (20, 10), (0.5, float("nan")), 0.0, (4, 2))
+_ENDED = SyncFigures(100, 24, 49152, 0.44, 0.024, 0.125, (100, 70), (0.125, 0.25), 0.44, (24, 22))
 REPLICAS = [
     events.Started("LeNet", "SGD", "inv", 0, 100, 64, 431080, 2, 1),
     events.Synchronized(20, (20, 10), 4000.0, _BEGUN),

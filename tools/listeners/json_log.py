@@ -130,7 +130,8 @@ class JsonLog:
     def _(self, event: events.Synchronized) -> None:
         self._write(
             "sync", iter=event.iteration, iterations=list(event.iterations), examples_per_s=event.examples_per_s,
-            distances=list(event.figures.distances), **_synchronization(event.figures),
+            rounds=list(event.figures.rounds), distances=list(event.figures.distances),
+            **_synchronization(event.figures),
         )  # fmt: skip
 
     @on_event.register

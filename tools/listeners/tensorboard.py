@@ -116,8 +116,10 @@ class TensorBoardListener:
         rounds = figures.synchronizations - (before.figures.synchronizations if before is not None else 0)
         if before is None or not rounds:
             return
-        for rank, (now, then) in enumerate(zip(event.iterations, before.iterations, strict=True)):
-            self._write(f"sync/gap_{rank}", (now - then) / rounds, event.iteration)
+        for rank, (now, then) in enumerate(zip(figures.rounds, before.figures.rounds, strict=False)):
+            if now > then:
+                gap = (event.iterations[rank] - before.iterations[rank]) / (now - then)
+                self._write(f"sync/gap_{rank}", gap, event.iteration)
         self._write("sync/ms", 1e3 * (figures.seconds - before.figures.seconds) / rounds, event.iteration)
 
     @on_event.register

@@ -103,10 +103,7 @@ def read_run(path: Path) -> RunRecord:
             at = line["iter"].integer(), line["net"].integer()
             tests[at] = {"iter": at[0], "net": at[1], "scores": _scores(line["scores"])}
         elif kind == "sync":
-            syncs[line["iter"].integer()] = _checked(line, kind) | {
-                "iterations": [count.integer(least=0) for count in line["iterations"].elements()],
-                "distances": [_number_or_none(distance) for distance in line["distances"].elements()],
-            }
+            syncs[line["iter"].integer()] = _sync(line)
         else:
             _note(run, kind, line)
     if not iterations:
@@ -125,6 +122,15 @@ def _checked(line: Json, kind: str) -> dict[str, Any]:
         if member is not None:
             values[name] = read(member)
     return values
+
+
+def _sync(line: Json) -> dict[str, Any]:
+    """Return a line about replicas; rounds and distances are empty lists before the trainers' first agreement."""
+    iterations = [count.integer(least=0) for count in line["iterations"].elements()]
+    rounds = [count.integer(least=0) for count in line["rounds"].elements()]
+    distances = [_number_or_none(distance) for distance in line["distances"].elements()]
+    more = {"iterations": iterations, "rounds": rounds or [0] * len(iterations), "distances": distances}
+    return _checked(line, "sync") | more
 
 
 def _number_or_none(value: Json) -> float | None:

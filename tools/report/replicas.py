@@ -66,14 +66,14 @@ class Stretch:
 
     Attributes:
         at: rank 0's iteration at the end.
-        gaps: of each trainer its iterations for each synchronization, in which all take part; empty without any.
+        gaps: of each trainer its iterations for each synchronization; None without any.
         distances: of each trainer as it was sampled last; None before that.
         speeds: examples per second of each trainer; empty where nobody trained.
         sync_ms: mean time of a synchronization; None without any.
     """
 
     at: int
-    gaps: list[float]
+    gaps: list[float | None]
     distances: list[float | None]
     speeds: list[float]
     sync_ms: float | None
@@ -87,15 +87,22 @@ def stretches(run: RunRecord) -> list[Stretch]:
 def _goes_on(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return (
         len(before["iterations"]) == len(after["iterations"])
+        and len(before["rounds"]) == len(after["rounds"])
         and before.get("synchronizations", 0) <= after.get("synchronizations", 0)
-        and all(one <= other for one, other in zip(before["iterations"], after["iterations"], strict=True))
+        and min(_differences(before, after, "iterations"), default=0) >= 0
+        and min(_differences(before, after, "rounds"), default=0) >= 0
     )
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any], name: str) -> list[int]:
+    """Return what each trainer has done meanwhile."""
+    return [other - one for one, other in zip(before[name], after[name], strict=True)]
 
 
 def _stretch(before: dict[str, Any], after: dict[str, Any]) -> Stretch:
     earlier = before.get("synchronizations", 0)
     rounds = after.get("synchronizations", 0) - earlier
-    trained = [other - one for one, other in zip(before["iterations"], after["iterations"], strict=True)]
+    trained = _differences(before, after, "iterations")
     speed = after.get("examples_per_s", 0.0)
     sync_ms = None
     if rounds and "sync_ms" in after:  # the log has means since the beginning
@@ -103,7 +110,10 @@ def _stretch(before: dict[str, Any], after: dict[str, Any]) -> Stretch:
         sync_ms = total / rounds
     return Stretch(
         at=after["iter"],
-        gaps=[count / rounds for count in trained] if rounds else [],
+        gaps=[
+            count / each if each else None
+            for count, each in zip(trained, _differences(before, after, "rounds"), strict=False)
+        ],
         distances=after["distances"],
         speeds=[speed * count / sum(trained) for count in trained] if sum(trained) else [],
         sync_ms=sync_ms,

@@ -59,6 +59,7 @@ def test_every_third_iteration_is_a_round_and_the_gap_is_three():
     for seen, _, figures in results:
         assert (figures.iterations, figures.synchronizations, figures.gap) == (12, 4, 3)
         assert figures.bytes == 4 * SIZE * 8 and figures.seconds > 0
+        assert figures.trainers == (12, 12) and figures.rounds == (4, 4)
         assert len(seen) == 12
     assert all(
         (one == two).all() == (step % 3 == 2)

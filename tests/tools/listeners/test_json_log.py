@@ -72,7 +72,7 @@ def test_a_json_log_has_the_figures_of_replicas(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run.json").read_text().splitlines()]
     first, second = (line for line in lines if line["event"] == "sync")
     assert first["distances"] == [0.5, None] and second["distances"] == [0.125, 0.25]
-    assert second["iterations"] == [100, 70] and second["examples_per_s"] == 5000
+    assert second["rounds"] == [24, 22] and second["iterations"] == [100, 70] and second["examples_per_s"] == 5000
     assert second["synchronizations"] == 24 and second["gap"] == pytest.approx(100 / 24)
     assert second["sync_bytes"] == 49152 and second["sync_ms"] == pytest.approx(440 / 24)
     assert first["sync_exposed_ms"] == 0 and second["sync_exposed_ms"] == pytest.approx(4.4)

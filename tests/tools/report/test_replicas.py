@@ -15,15 +15,15 @@ def line(kind, **values):
     return json.dumps({"event": kind, **values}) + "\n"
 
 
-def sync(iteration, other, rounds, **values):
-    return line(
-        "sync",
-        **{
-            "iter": iteration, "iterations": [iteration, other], "examples_per_s": 3000.0,
-            "distances": [0.01, 0.02] if rounds else [], "synchronizations": rounds, "gap": None,
-            "sync_bytes": 2048 * rounds, "sync_ms": 20.0 if rounds else None, "sync_processor_s": 0.5, **values,
-        },
-    )  # fmt: skip
+def sync(iteration, other, done, /, **values):
+    counts = {"iterations": [iteration, other], "rounds": [done] * 2, "distances": [0.01, 0.02]}
+    if not done:  # the trainers have not agreed yet
+        counts |= {"rounds": [], "distances": []}
+    figures = {
+        "synchronizations": done, "gap": None, "sync_bytes": 2048 * done, "sync_ms": 20.0 if done else None,
+        "sync_processor_s": 0.5,
+    }  # fmt: skip
+    return line("sync", **{"iter": iteration, "examples_per_s": 3000.0, **counts, **figures, **values})
 
 
 def log(*syncs):
@@ -79,6 +79,11 @@ def test_gap_and_speed_are_those_since_the_display_before(run):
     assert second.gaps == [2.0, 1.0] and second.sync_ms == pytest.approx(35)
 
 
+def test_with_servers_each_trainer_has_rounds_of_its_own(run):
+    record = run(log(sync(10, 10, 5), sync(20, 30, 10, rounds=[10, 15]), sync(30, 40, 20, rounds=[20, 15])))
+    assert [each.gaps for each in stretches(record)] == [[2.0, 2.0], [1.0, None]]
+
+
 def test_a_resumed_run_leaves_a_hole_in_its_lines(run):
     before = [sync(0, 0, 0), sync(20, 20, 10), sync(40, 40, 20)]
     found = run(log(*before, sync(50, 50, 5), sync(59, 59, 9)))
@@ -94,9 +99,8 @@ def test_replicas_that_never_meet_have_speeds_alone(run):
 
 
 def test_of_many_trainers_the_first_are_drawn(run):
-    many = [
-        sync(number, 0, number, iterations=[number] * 20, distances=[0.1] * 20) for number in (1, 20, 40)
-    ]  # fmt: skip
+    lists = [{"iterations": [number] * 20, "rounds": [number] * 20, "distances": [0.1] * 20} for number in (1, 20, 40)]
+    many = [sync(each["rounds"][0], 0, each["rounds"][0], **each) for each in lists]
     body = replicas_body(run(log(*many)))
     assert "20 trainers, of which the first 8 are drawn; 40 iterations each." in body
     assert charts(body)["distance"] == [2] * 8
@@ -133,6 +137,7 @@ def test_the_wait_in_the_foreground_counts_among_what_an_iteration_takes(engine)
     [
         ({"iterations": 3}, "iterations should be a list, not 3"),
         ({"iterations": [-1, 2]}, "iterations[0] should be a whole number of 0 or more, not -1"),
+        ({"rounds": {}}, "rounds should be a list, not"),
         ({"distances": ["x", 0.1]}, 'distances[0] should be a number, not "x"'),
         ({"synchronizations": "many"}, 'synchronizations should be a whole number, not "many"'),
     ],

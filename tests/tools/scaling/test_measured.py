@@ -20,8 +20,8 @@ def log(path, rounds=50, images_per_s=1600.0):
     for number, done in ((0, 0), (19, rounds)):
         lines.append(
             {
-                "event": "sync", "iter": number, "iterations": [number, number], "distances": [], "gap": None,
-                "synchronizations": done, "sync_bytes": 4000 * done, "sync_ms": 60.0 if done else None,
+                "event": "sync", "iter": number, "iterations": [number, number], "rounds": [], "distances": [],
+                "gap": None, "synchronizations": done, "sync_bytes": 4000 * done, "sync_ms": 60.0 if done else None,
                 "sync_processor_s": 0.01 * done,
             }
         )  # fmt: skip
