@@ -215,8 +215,9 @@ class Solver:
         self._on_gradients_ready.append(on_gradients_ready)
 
     def observe(self, observer: IterationObserver) -> None:
-        """Register the observer that is to be called when updates and communication happen."""
+        """Register the observer that is to be called when updates, communication and synchronizations happen."""
         self._trainer.observer = observer
+        self._replicas.observe(observer.synchronized)
 
     def complete_update(self) -> None:
         """Complete an update that was left to the next forward pass, before weights are read between iterations.

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from mgcaffe.comm import CommReport
 from mgcaffe.comm.exchange.comm_report import OnGroup
+from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
@@ -45,6 +46,12 @@ class IterationObserver(Protocol):
 
     def updated(self, start: float, end: float, offset: int, count: int) -> None:
         """Take the clock before and after an update of elements `offset` to `offset + count` of the arena."""
+
+    def synchronized(self, start: float, end: float, figures: SyncFigures) -> None:
+        """Take the clock before and after a round that brought replicas together, and the figures after it.
+
+        In the background it is called on another thread than the others.
+        """
 
 
 class Trainer:

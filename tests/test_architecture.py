@@ -47,8 +47,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "tools": (
         "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",
-        "convert", "surgery", "classifier", "datasets", "timeline", "report", "drawing", "running", "scripts",
-        "launcher", "commands", "main",
+        "convert", "surgery", "classifier", "datasets", "timeline", "report", "scaling", "drawing", "running",
+        "scripts", "launcher", "commands", "main",
     ),
     "pycaffe": (
         "alias", "problems", "mode", "blob", "draw", "nccl", "batching", "images", "net_spec", "coord_map", "net",

@@ -40,15 +40,7 @@ def plot_speedups(path: str, results: Sequence[Result], title: str) -> None:
         UsageError: another suffix than .png, .svg and .pdf.
         EngineError: with exit code 73, when the file cannot be written.
     """
-    if Path(path).suffix not in _SUFFIXES:
-        raise UsageError(f"--plot={path}: the name should end in one of {', '.join(_SUFFIXES)}")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle(title, fontsize=10)
-    speedup, efficiency = figure.subplots(1, 2)
+    figure, (speedup, efficiency) = new_figure(path, title, panels=2)
     workers = sorted({result.workers for result in results})
     speedup.plot(workers, workers, color="black", linestyle=":", linewidth=1, label="ideal")
     for schedule in dict.fromkeys(result.schedule for result in results):
@@ -61,8 +53,34 @@ def plot_speedups(path: str, results: Sequence[Result], title: str) -> None:
     efficiency.set_ylim(0, 104)
     efficiency.set_ylabel("efficiency: speedup / workers (%)")
     for axes in (speedup, efficiency):
-        _label_workers(axes, workers)
+        label_counts(axes, workers, "workers")
     speedup.legend(frameon=False, fontsize=9)
+    save_figure(figure, path)
+
+
+def new_figure(path: str, title: str, panels: int) -> tuple[Any, Sequence[Any]]:
+    """Return a figure, and its panels from left to right.
+
+    Raises:
+        UsageError: the file has another suffix than .png, .svg and .pdf.
+    """
+    if Path(path).suffix not in _SUFFIXES:
+        raise UsageError(f"--plot={path}: the name should end in one of {', '.join(_SUFFIXES)}")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5 * panels, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=10)
+    return figure, figure.subplots(1, panels)
+
+
+def save_figure(figure: Any, path: str) -> None:
+    """Write a figure.
+
+    Raises:
+        EngineError: with exit code 73, when the file cannot be written.
+    """
     try:
         figure.savefig(path, dpi=100)
     except OSError as error:
@@ -78,13 +96,14 @@ def _line(axes: Any, schedule: str, points: Sequence[tuple[int, float]]) -> None
     axes.plot(x, y, color=colour, marker=marker, markersize=size, linewidth=1.6, label=schedule, zorder=order)
 
 
-def _label_workers(axes: Any, workers: Sequence[int]) -> None:
+def label_counts(axes: Any, counts: Sequence[int], name: str) -> None:
+    """Make the horizontal axis one of numbers of workers, logarithmic."""
     axes.set_xscale("log", base=2)
-    axes.set_xlabel("workers")
+    axes.set_xlabel(name)
     axes.xaxis.set_major_formatter(_plain)
     axes.tick_params(labelsize=8.5)
-    if len(workers) <= 12:
-        axes.set_xticks(workers)
+    if len(counts) <= 12:
+        axes.set_xticks(counts)
     axes.minorticks_off()
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)

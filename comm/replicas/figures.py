@@ -15,9 +15,11 @@ class SyncFigures:
         bytes: that it has handed over for averaging, one way.
         seconds: that the rounds took, waiting for the others included.
         processor_s: of which the synchronizing thread was on a core.
+        exposed_s: of which training waited: all of them in the foreground, none in the background.
         distance: of this replica from what replicas move towards, relative to that one's length (both as Euclidean
             norms), in the latest round that was sampled; nan before the first.
-        trainers, distances: iterations and distance of each trainer, as of the latest agreement.
+        trainers, rounds, distances: iterations, completed rounds and distance of each trainer, as of the latest
+            agreement.
     """
 
     iterations: int = 0
@@ -28,6 +30,8 @@ class SyncFigures:
     distance: float = float("nan")
     trainers: tuple[int, ...] = ()
     distances: tuple[float, ...] = ()
+    exposed_s: float = 0.0
+    rounds: tuple[int, ...] = ()
 
     @property
     def gap(self) -> float:

@@ -51,6 +51,8 @@ class ParameterSynchronizer:
     Attributes:
         lock: to be held while the replica is updated.
         stop_requested: whether a trainer has asked for the end of the training, as of the latest agreement.
+        on_round: is called after each round with its beginning and end by the clock and the figures, on the thread that
+            ran it; None: there is nothing to call.
 
     Raises:
         CommError: `every` below 1, an interval below 0, or groups with a rule that needs all trainers in each round.
@@ -78,6 +80,7 @@ class ParameterSynchronizer:
         self.lock = threading.Lock()
         self._rule_lock = threading.Lock()  # held while the rule's state changes
         self.stop_requested = False
+        self.on_round: Callable[[float, float, SyncFigures], None] | None = None
         self._rule = rule
         self._topology = topology
         self._every = every
@@ -242,15 +245,19 @@ class ParameterSynchronizer:
         distance = self._sampled_distance(self._rule)
         with self.lock:
             self._rule.merge(self._replica, self._snapshot)
-        figures = self._figures
+        figures, taken = self._figures, self._clock() - began
+        is_waited_for = self._every is not None and not self._done.is_set()
         self._figures = replace(
             figures,
             synchronizations=number + 1,
             bytes=figures.bytes + offered.nbytes,
-            seconds=figures.seconds + self._clock() - began,
+            seconds=figures.seconds + taken,
+            exposed_s=figures.exposed_s + (taken if is_waited_for else 0.0),
             processor_s=figures.processor_s + time.thread_time() - on_core,
             distance=distance,
         )
+        if self.on_round is not None:
+            self.on_round(began, self._clock(), self.figures)
         return True
 
     def _agree(self) -> bool:
@@ -260,11 +267,12 @@ class ParameterSynchronizer:
         them waiting.
         """
         size, rank = self._topology.size, self._topology.rank
-        facts = numpy.zeros(FLAGS + 2 * size)
+        facts = numpy.zeros(FLAGS + 3 * size)
         asks_for_snapshot, self._wants_snapshot = self._wants_snapshot, False
         facts[:FLAGS] = self._done.is_set(), self._wants_stop, asks_for_snapshot
         facts[FLAGS + rank] = self._iterations
-        facts[FLAGS + size + rank] = self._figures.distance
+        facts[FLAGS + size + rank] = self._figures.synchronizations
+        facts[FLAGS + 2 * size + rank] = self._figures.distance
         facts = self._topology.agree(facts)
         self._agreements += 1
         self.stop_requested = bool(facts[STOP] > 0)
@@ -272,8 +280,9 @@ class ParameterSynchronizer:
             self._snapshot_asked_for = True
         self._figures = replace(
             self._figures,
-            trainers=tuple(int(count) for count in facts[FLAGS : FLAGS + size]),
-            distances=tuple(facts[FLAGS + size :].tolist()),
+            trainers=tuple(map(int, facts[FLAGS : FLAGS + size])),
+            rounds=tuple(map(int, facts[FLAGS + size : FLAGS + 2 * size])),
+            distances=tuple(facts[FLAGS + 2 * size :].tolist()),
         )
         return bool(facts[DONE] == size)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -127,6 +127,11 @@ class Replicas:
         """
         self._begun_at = list(iterations)
         self._resumed = dict(state)
+
+    def observe(self, on_round: Callable[[float, float, SyncFigures], None]) -> None:
+        """Register what is to be called after each round; see `ParameterSynchronizer.on_round`."""
+        if self._sync is not None:
+            self._sync.on_round = on_round
 
     def start(self) -> None:
         """Begin to keep the replica together with the others'; harmless when repeated."""

@@ -1,4 +1,4 @@
-"""`engine simulate`: replays a trace on any number of workers and compares the schedules."""
+"""`engine simulate`: replays a trace on any number of workers and compares the schedules; or replicas kept together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mgcaffe.errors import EXIT_OK, UsageError
+from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, CommError, UsageError
 from mgcaffe.tools.flags.parsing import SCHEDULES, FlagParser, Flags, positive_float, require, words_list
 from mgcaffe.tools.flags.workers import worker_counts
 from mgcaffe.tools.running.session import Session
+from mgcaffe.tools.scaling.flags import SCALING_FLAGS, add_scaling_flags, exchange_of, syncs, training_of
 from mgcaffe.tools.table import format_table
 
 if TYPE_CHECKING:
@@ -20,18 +21,22 @@ if TYPE_CHECKING:
 
 _PLANNED = tuple(name for name in SCHEDULES if name != "auto")
 _DEFAULT_SCHEDULES = ["wfbp", "single", "threshold", "mgwfbp", "optimal"]
+# What means nothing with --sync.
+_SCHEDULE_FLAGS = ("workers", "schedules", "bucket_mb")
 
 
 def parser() -> FlagParser:
     """Return the flags of `engine simulate`."""
     flags = FlagParser(
         "simulate",
-        "Predict speedups on any number of workers from one worker's trace and the cost of an all-reduce.",
+        "Predict speedups on any number of workers from one worker's trace and the cost of an all-reduce;\n"
+        "with --sync, examples per second of trainers whose replicas are kept together.",
         subject="trace",
         epilog=(
             "example:\n"
             "  engine time net.prototxt --input_shape 1,28,28 --trace net.csv\n"
-            "  engine simulate net.csv --network ring:alpha=45.25e-6,beta=9.93e-10,gamma=2.5e-9 --plot net.png"
+            "  engine simulate net.csv --network ring:alpha=45.25e-6,beta=9.93e-10,gamma=2.5e-9 --plot net.png\n"
+            "  engine simulate --sync=all --iteration_ms 20 --batch 200 --parameter_bytes 1900000 --bandwidth 25gbit"
         ),
     )
     flags.flag("trace", "layers, elements and backward times (CSV; `engine time --trace` writes it)", metavar="FILE")
@@ -56,7 +61,8 @@ def parser() -> FlagParser:
         type=positive_float, default=1.0, metavar="X",
     )  # fmt: skip
     flags.flag("json", "write the results to this file", metavar="FILE")
-    flags.flag("plot", "draw the speedups into this file (.png, .svg or .pdf)", metavar="FILE")
+    flags.flag("plot", "draw the results into this file (.png, .svg or .pdf)", metavar="FILE")
+    add_scaling_flags(flags)
     return flags
 
 
@@ -88,6 +94,11 @@ def add_model_of_time_flags(flags: FlagParser) -> None:
 def run(flags: Flags, session: Session) -> int:
     """Print the table, and write and draw what was asked for."""
     session.refuse_ranks("simulate")
+    given = [word.partition("=")[0].lstrip("-") for word in flags.words]
+    if flags.sync:
+        _refuse(given, _SCHEDULE_FLAGS, "goes with schedules of gradients, and --sync predicts none")
+        return _run_scaling(flags)
+    _refuse(given, SCALING_FLAGS, "goes with --sync")
     path = require(flags, "trace", "the trace")
     check_schedules(flags.schedules)
     from mgcaffe.comm.planning.networks import parse_network
@@ -116,6 +127,48 @@ def run(flags: Flags, session: Session) -> int:
     if flags.plot:
         scale = f" (times x {flags.backward_scale:g})" if flags.backward_scale != 1 else ""
         plot_speedups(flags.plot, results, f"{Path(path).name}{scale}, {flags.network}")
+    return EXIT_OK
+
+
+def _refuse(given: Sequence[str], names: Sequence[str], why: str) -> None:
+    for name in given:
+        if name in names:
+            raise UsageError(f"--{name} {why}", hint="see 'engine simulate --help' for the flags")
+
+
+def _run_scaling(flags: Flags) -> int:
+    """Do as `run` where replicas are kept together."""
+    names = syncs(flags)
+    from mgcaffe.comm.planning.simulator import forward_seconds
+    from mgcaffe.comm.planning.trace import read_trace
+    from mgcaffe.comm.replicas.scaling import scale
+    from mgcaffe.tools.commands.summary import write_json
+    from mgcaffe.tools.scaling.measured import read_measured
+    from mgcaffe.tools.scaling.output import heading, tables, write_csv
+    from mgcaffe.tools.scaling.plot import plot_scaling
+    from mgcaffe.tools.speedup_plot import require_matplotlib
+
+    if flags.plot:
+        require_matplotlib()
+    trace = read_trace(flags.trace).scaled(flags.backward_scale) if flags.trace else None
+    run = read_measured(flags.run) if flags.run else None
+    training = training_of(flags, trace, forward_seconds(trace, flags.forward_ratio) if trace else 0.0, run)
+    exchange = exchange_of(flags, trace, run)
+    try:
+        results = scale(
+            names, flags.sync_every, flags.trainers, training, exchange, interval_s=flags.sync_interval_ms / 1e3
+        )
+    except CommError as error:
+        if error.exit_code == EXIT_BAD_INPUT:  # of a file of measured costs
+            raise
+        raise UsageError(error.message, hint=error.hint) from None
+    print(f"{heading(training, exchange)}\n\n{tables(results)}")
+    if flags.json:
+        write_json(flags.json, [asdict(result) for result in results])
+    if flags.csv:
+        write_csv(flags.csv, results)
+    if flags.plot:
+        plot_scaling(flags.plot, results, heading(training, exchange))
     return EXIT_OK
 
 

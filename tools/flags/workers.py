@@ -1,4 +1,4 @@
-"""Reads how many workers a user asks about: `4,8,...,2048`, `4:2048:2x`, `16:64:16`."""
+"""Reads how many workers a user asks about: `4,8,...,2048`, `5,10,20,...,500`, `4:2048:2x`, `16:64:16`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def worker_counts(text: str) -> list[int]:
 
     Beside single numbers there may be ranges, `first:last` (doubling), `first:last:3x` (times 3) or
     `first:last:16` (plus 16), and `...` between two numbers, which goes on as the two before it do: by their
-    ratio where it is a whole number, else by their difference; after one alone it doubles.
+    ratio where it is a whole number, else by their difference; after one alone it doubles. Where that misses the last
+    number, 1, 2 and 5 are followed by 10, 20, 50 and so on.
     """
     counts: list[int] = []
     words = [word.strip() for word in text.split(",") if word.strip()]
@@ -25,7 +26,9 @@ def worker_counts(text: str) -> list[int]:
             if not counts or not words:
                 raise argparse.ArgumentTypeError(f"'{text}': '...' stands between two numbers")
             last = _number(words.pop(0), text)
-            counts += _steps(counts[-1], last, *_progression(counts))[1:]
+            steps = _steps(counts[-1], last, *_progression(counts))
+            round_numbers = _round_numbers(counts[-1], last)
+            counts += (steps if steps[-1] == last else round_numbers or steps)[1:]
             if counts[-1] != last:
                 raise argparse.ArgumentTypeError(f"'{text}': '...' goes on to {counts[-1]} and does not meet {last}")
         elif match := _RANGE.fullmatch(word):
@@ -66,3 +69,11 @@ def _steps(first: int, last: int, step: int, times: bool) -> list[int]:
         if len(counts) > _MOST:
             raise argparse.ArgumentTypeError(f"more than {_MOST} numbers of workers from {first} to {last}")
     return counts
+
+
+def _round_numbers(first: int, last: int) -> list[int]:
+    """Return 5, 10, 20, 50 up to the last; nothing where first and last are not both among such numbers."""
+    numbers = [digit * 10**power for power in range(len(str(_LARGEST))) for digit in (1, 2, 5)]
+    if first not in numbers or last not in numbers:
+        return []
+    return [number for number in numbers if first <= number <= last]

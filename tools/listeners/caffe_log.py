@@ -11,7 +11,14 @@ import logging
 from functools import singledispatchmethod
 
 from mgcaffe.solvers import events
-from mgcaffe.tools.listeners.communication_lines import closing_lines, comm_line, data_line, plan_lines, sync_text
+from mgcaffe.tools.listeners.communication_lines import (
+    closing_lines,
+    comm_line,
+    data_line,
+    plan_lines,
+    sync_text,
+    trainers_text,
+)
 from mgcaffe.tools.listeners.glog import log_line, number
 
 
@@ -64,7 +71,7 @@ class CaffeLogListener:
 
     @on_event.register
     def _(self, event: events.Synchronized) -> None:
-        log_line(f"Replicas: {sync_text(event.figures)}; {number(event.examples_per_s)} examples/s in all")
+        log_line(f"Replicas: {sync_text(event.figures)}; {trainers_text(event)}")
 
     @on_event.register
     def _(self, event: events.IterationDone) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mgcaffe.solvers.events import Finished, OutputValue, PlanChosen
+from mgcaffe.solvers.events import Finished, OutputValue, PlanChosen, Synchronized
 from mgcaffe.tools.listeners.glog import number
 from mgcaffe.tools.table import format_bytes, format_table
 
@@ -40,8 +40,18 @@ def sync_text(figures: SyncFigures) -> str:
     if not count:
         return "no synchronizations"
     text = f"{count} synchronization{'s' * (count != 1)}, gap {figures.gap:.2f} iterations"
-    each = f"{1e3 * figures.seconds / count:.3f} ms and {format_bytes(figures.bytes / count)} each"
-    return f"{text}, {each}, distance {number(figures.distance)}"
+    times = f"{1e3 * figures.seconds / count:.3f} ms ({1e3 * figures.processor_s / count:.3f} ms of processor time)"
+    text += f", {times} and {format_bytes(figures.bytes / count)} each, distance {number(figures.distance)}"
+    if figures.exposed_s and figures.iterations:
+        text += f", {1e3 * figures.exposed_s / figures.iterations:.3f} ms waited per iteration"
+    return text
+
+
+def trainers_text(event: Synchronized) -> str:
+    """`5285 examples/s in all, trainers at iterations 940 to 1000`."""
+    first, last = min(event.iterations), max(event.iterations)
+    uneven = f", trainers at iterations {first} to {last}" if first < last else ""
+    return f"{number(event.examples_per_s)} examples/s in all{uneven}"
 
 
 def plan_lines(event: PlanChosen) -> list[str]:

@@ -130,7 +130,8 @@ class JsonLog:
     def _(self, event: events.Synchronized) -> None:
         self._write(
             "sync", iter=event.iteration, iterations=list(event.iterations), examples_per_s=event.examples_per_s,
-            distances=list(event.figures.distances), **_synchronization(event.figures),
+            rounds=list(event.figures.rounds), distances=list(event.figures.distances),
+            **_synchronization(event.figures),
         )  # fmt: skip
 
     @on_event.register
@@ -190,6 +191,7 @@ def _synchronization(figures: Any) -> dict[str, Any]:
         "sync_bytes": figures.bytes,
         "sync_ms": 1e3 * figures.seconds / figures.synchronizations if figures.synchronizations else None,
         "sync_processor_s": figures.processor_s,
+        "sync_exposed_ms": 1e3 * figures.exposed_s / figures.iterations if figures.iterations else None,
         "distance": figures.distance,
     }
 

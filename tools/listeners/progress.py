@@ -32,7 +32,8 @@ class ProgressListener:
     """Shows a run as it goes.
 
     Args:
-        ranks: how many ranks train in step; with more than one, exposed communication is shown.
+        ranks: how many ranks train in step; with more than one, exposed communication is shown, and with trainers that
+            have replicas of their own synchronizations and gap as of the last display.
         console: where to draw, standard error by default.
     """
 
@@ -42,6 +43,7 @@ class ProgressListener:
         self._ranks = ranks
         self._started_at = 0
         self._images_per_second = 0.0
+        self._synchronized = ""
         self._taken = 0
         self._task: TaskID | None = None
         self._progress = Progress(
@@ -78,11 +80,18 @@ class ProgressListener:
         figures = [f"loss {number(event.smoothed_loss)}", f"lr {number(event.rate)}"]
         if event.images:
             figures.append(f"{self._images_per_second:.0f} images/s")
-        if self._ranks > 1:
+        if self._synchronized:
+            figures.append(self._synchronized)
+        elif self._ranks > 1:
             figures.append(f"{event.comm_exposed_s * 1e3:.1f} ms exposed")
         if event.seconds > 0 and event.data_wait_s > _WORTH_SHOWING * event.seconds:
             figures.append(f"{event.data_wait_s * 1e3:.1f} ms waiting for data")
         self._progress.update(self._task, completed=event.iteration + 1, figures=self._fitting(figures))
+
+    @on_event.register
+    def _(self, event: events.Synchronized) -> None:
+        count = event.figures.synchronizations
+        self._synchronized = f"{count} syncs, gap {event.figures.gap:.1f}" if count else "no syncs"
 
     @on_event.register
     def _(self, event: events.Tested) -> None:

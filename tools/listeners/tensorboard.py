@@ -2,15 +2,18 @@
 
 Scalars: at each display `train/<output>`, `train/smoothed_loss`, `train/learning_rate`, and per iteration, averaged
 since the last display, `speed/images_per_s`, `wait/data_ms`, `wait/comm_exposed_ms` and `wait/comm_hidden_ms`; at each
-test `test_<net>/<output>`. A run that is resumed into the same folder takes the place of what the earlier one wrote
-beyond that iteration. The file is written where the figures arise: tensorboardX's own SummaryWriter leaves that to a
-thread, which dies when the disk is full, and whose queue then holds up training.
+test `test_<net>/<output>`. Of trainers with replicas of their own also `speed/all_examples_per_s`, `sync/gap_<rank>`
+and `sync/ms` since the last display, and as they are then `sync/distance_<rank>` and `sync/synchronizations`. A run
+that is resumed into the same folder takes the place of what the earlier one wrote beyond that iteration. The file is
+written where the figures arise: tensorboardX's own SummaryWriter leaves that to a thread, which dies when the disk is
+full, and whose queue then holds up training.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import os
 import platform
 import time
@@ -45,6 +48,7 @@ class TensorBoardListener:
         self.folder = folder
         self._writer: Any = None
         self._flushed_at = 0.0
+        self._synchronized: events.Synchronized | None = None
         self._restart()
 
     def _restart(self) -> None:
@@ -99,6 +103,24 @@ class TensorBoardListener:
         if time.monotonic() - self._flushed_at > _FLUSH_EVERY_S:
             self._flush()
         self._restart()
+
+    @on_event.register
+    def _(self, event: events.Synchronized) -> None:
+        figures, before = event.figures, self._synchronized
+        self._synchronized = event
+        self._write("speed/all_examples_per_s", event.examples_per_s, event.iteration)
+        self._write("sync/synchronizations", figures.synchronizations, event.iteration)
+        for rank, distance in enumerate(figures.distances):
+            if math.isfinite(distance):
+                self._write(f"sync/distance_{rank}", distance, event.iteration)
+        rounds = figures.synchronizations - (before.figures.synchronizations if before is not None else 0)
+        if before is None or not rounds:
+            return
+        for rank, (now, then) in enumerate(zip(figures.rounds, before.figures.rounds, strict=False)):
+            if now > then:
+                gap = (event.iterations[rank] - before.iterations[rank]) / (now - then)
+                self._write(f"sync/gap_{rank}", gap, event.iteration)
+        self._write("sync/ms", 1e3 * (figures.seconds - before.figures.seconds) / rounds, event.iteration)
 
     @on_event.register
     def _(self, event: events.LearningRate) -> None:

@@ -21,6 +21,8 @@ COLOURS = {
     "snapshot": "#7F7F7F",
     "other": "#CFCFCF",
     "allreduce": "#009E73",
+    "synchronization": "#009E73",
+    "foreground": "#D55E00",
 }
 NAMES = {
     "forward": "forward",
@@ -32,6 +34,8 @@ NAMES = {
     "test": "test",
     "other": "other",
     "allreduce": "all-reduce",
+    "synchronization": "synchronization of replicas",
+    "foreground": "synchronizing replicas",
 }
 _GRID, _SOFT, _TEXT = "#E6E6E6", "#8A8A8A", "#333333"
 _MAX_POINTS = 500

@@ -21,7 +21,9 @@ _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
         Json.number,
     ),
     "plan": {"plan": Json.text, "schedule": Json.text},
-    "finish": {"stopped_early": Json.flag},
+    "sync": dict.fromkeys(("examples_per_s", "sync_ms", "sync_processor_s", "sync_exposed_ms"), Json.number)
+    | dict.fromkeys(("synchronizations", "sync_bytes"), Json.integer),
+    "finish": {"stopped_early": Json.flag, "examples_per_s": Json.number},
     "trial": {
         "plan": Json.text,
         "blocking": Json.flag,
@@ -44,6 +46,7 @@ class RunRecord:
         start: the last `start` line.
         iterations: the `iteration` lines, by iteration, ascending.
         tests: the `test` lines, in the order of iterations.
+        syncs: the `sync` lines of trainers with replicas of their own, likewise.
         plan: the last `plan` line, if any.
         finish: the last line of the run, if it ended.
         notes: (kind, iteration or None, text) of everything else worth reading.
@@ -53,6 +56,7 @@ class RunRecord:
     start: dict[str, Any] = field(default_factory=dict)
     iterations: list[dict[str, Any]] = field(default_factory=list)
     tests: list[dict[str, Any]] = field(default_factory=list)
+    syncs: list[dict[str, Any]] = field(default_factory=list)
     plan: dict[str, Any] | None = None
     finish: dict[str, Any] | None = None
     notes: list[tuple[str, int | None, str]] = field(default_factory=list)
@@ -63,6 +67,11 @@ class RunRecord:
         first = self.plan["iter"] if self.plan else 0
         later = [line for line in self.iterations if line["iter"] >= first + 3]
         return later or self.iterations
+
+    @property
+    def waited_for_rounds_ms(self) -> float:
+        """What rank 0 waited for each iteration while replicas were synchronized; 0 in the background."""
+        return float(self.syncs[-1].get("sync_exposed_ms", 0.0)) if self.syncs else 0.0
 
     def median(self, name: str) -> float:
         """Return a figure's median over the iterations by the final plan, 0 where it was never given."""
@@ -79,6 +88,7 @@ def read_run(path: Path) -> RunRecord:
     run = RunRecord(path)
     iterations: dict[int, dict[str, Any]] = {}
     tests: dict[tuple[int, int], dict[str, Any]] = {}
+    syncs: dict[int, dict[str, Any]] = {}
     for number, text in enumerate(read_text(path).split("\n"), 1):
         try:
             line = parse_json(text, str(path), "not a line of a JSON log", hint=_HINT, line=number)
@@ -92,12 +102,15 @@ def read_run(path: Path) -> RunRecord:
         elif kind == "test":
             at = line["iter"].integer(), line["net"].integer()
             tests[at] = {"iter": at[0], "net": at[1], "scores": _scores(line["scores"])}
+        elif kind == "sync":
+            syncs[line["iter"].integer()] = _sync(line)
         else:
             _note(run, kind, line)
     if not iterations:
         raise DataError("it holds no iteration", location=Location(str(path)), hint=_HINT)
     run.iterations = [iterations[number] for number in sorted(iterations)]
     run.tests = [tests[key] for key in sorted(tests)]
+    run.syncs = [syncs[number] for number in sorted(syncs)]
     return run
 
 
@@ -109,6 +122,19 @@ def _checked(line: Json, kind: str) -> dict[str, Any]:
         if member is not None:
             values[name] = read(member)
     return values
+
+
+def _sync(line: Json) -> dict[str, Any]:
+    """Return a line about replicas; rounds and distances are empty lists before the trainers' first agreement."""
+    iterations = [count.integer(least=0) for count in line["iterations"].elements()]
+    rounds = [count.integer(least=0) for count in line["rounds"].elements()]
+    distances = [_number_or_none(distance) for distance in line["distances"].elements()]
+    more = {"iterations": iterations, "rounds": rounds or [0] * len(iterations), "distances": distances}
+    return _checked(line, "sync") | more
+
+
+def _number_or_none(value: Json) -> float | None:
+    return None if value.value is None else value.number()
 
 
 def _scores(scores: Json) -> dict[str, float]:
@@ -133,6 +159,9 @@ def _note(run: RunRecord, kind: str, line: Json) -> None:
         run.plan["trials"] = [_trial(trial) for trial in trials.elements()] if trials is not None else []
     elif kind == "finish":
         run.finish = _checked(line, kind)
+        for name in ("scores", "mean_scores"):
+            if (nets := line.get(name)) is not None:
+                run.finish[name] = [_scores(scores) for scores in nets.elements()]
     elif kind == "snapshot":
         run.notes.append((kind, line["iter"].integer(), line["state"].text()))
     elif (text := line.get("text")) is not None:

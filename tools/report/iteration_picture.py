@@ -1,7 +1,7 @@
 """The picture of an iteration in `engine report`, as the MG-WFBP paper draws it (arXiv 1912.09268, figure 1).
 
 For each rank two lanes: what the computing thread does, layer by layer, and below it the merged groups' all-reduces,
-each with the time that it was ready and waited.
+each with the time that it was ready and waited; or the rounds that bring replicas together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def iteration_picture(
     ranks = min(len(timeline.ranks), max_ranks)
     spans = [span for rank in range(ranks) if (span := timeline.span_of(iteration, rank)) is not None]
     begin, end = min(span.start for span in spans), max(span.end for span in spans)
-    lanes = _COMPUTE + (_COMM if timeline.plan else 0) + _GAP
+    comm = "all-reduce" if timeline.plan else "synchronize" if timeline.has_rounds else ""
+    lanes = _COMPUTE + (_COMM if comm else 0) + _GAP
     drawing = Drawing(1120, 30 + lanes * ranks, f"timeline of iteration {iteration}")
     across = Scale(0, max(end - begin, min_length) * 1.005, _LEFT, _RIGHT)
     for tick in across.ticks(10):
@@ -43,8 +44,8 @@ def iteration_picture(
         drawing.text(0, top + 18, f"rank {rank}", size=12.5, bold=True)
         drawing.text(_LEFT - 8, top + 26, "compute", size=10.5, colour="#8A8A8A", anchor="end")
         _compute_lane(drawing, boxes, across, begin, top)
-        if timeline.plan:
-            drawing.text(_LEFT - 8, top + _COMPUTE + 17, "all-reduce", size=10.5, colour="#8A8A8A", anchor="end")
+        if comm:
+            drawing.text(_LEFT - 8, top + _COMPUTE + 17, comm, size=10.5, colour="#8A8A8A", anchor="end")
             _comm_lane(drawing, boxes, across, begin, top + _COMPUTE)
     return drawing.render()
 
@@ -53,7 +54,7 @@ def _compute_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: floa
     count = {"forward": 0, "backward": 0}
     drawing.box(_LEFT, top + 4, _RIGHT - _LEFT, _COMPUTE - 6, "#F6F6F6")
     for box in boxes:
-        if box.category in ("iteration", "allreduce", "snapshot"):
+        if box.category in ("iteration", "allreduce", "synchronization", "snapshot"):
             continue
         colour = COLOURS.get(box.category, COLOURS["other"])
         if box.category in count:
@@ -69,6 +70,9 @@ def _compute_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: floa
 
 
 def _comm_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: float, top: float) -> None:
+    for box in boxes:
+        if box.category == "synchronization":
+            _round(drawing, box, _place(box, across, begin), top)
     groups = [box for box in boxes if box.category == "allreduce"]
     for box in groups:
         ready = across(box.start - _queued(box) - begin)
@@ -85,6 +89,15 @@ def _comm_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: float, 
         )
         drawing.box(x, top + 1, width, 20, COLOURS["allreduce"], tip=tip, stroke="#fff")
         drawing.fitted_text(x, top + 15, width, f"group {facts['group']}", size=10.5)
+
+
+def _round(drawing: Drawing, box: Box, place: tuple[float, float], top: float) -> None:
+    x, width = place
+    tip = (
+        f"synchronization {box.facts['round']}: {box.length:.3f} ms, {box.facts['gap']} iterations after the one before"
+    )
+    drawing.box(x, top + 1, width, 20, COLOURS["allreduce"], tip=tip, stroke="#fff")
+    drawing.fitted_text(x, top + 15, width, f"round {box.facts['round']}", size=10.5)
 
 
 def _queued(box: Box) -> float:

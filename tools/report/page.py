@@ -18,6 +18,7 @@ from mgcaffe.tools.report.charts import (
 )
 from mgcaffe.tools.report.data import RunRecord
 from mgcaffe.tools.report.iteration_picture import iteration_picture
+from mgcaffe.tools.report.replicas import replicas_body
 from mgcaffe.tools.report.spans import TimelineData
 from mgcaffe.tools.report.svg import number_text
 
@@ -59,6 +60,7 @@ def make_page(
     sections = [
         _head(run, timeline),
         _where(run, timeline),
+        _replicas(run),
         _iteration(timeline),
         _groups(run, timeline),
         _schedules(run, plan),
@@ -86,7 +88,7 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
     facts = [
         ("iterations", f"{last['iter'] + 1}" + (f" of {run.start['max_iter']}" if "max_iter" in run.start else "")),
         ("ranks", run.start.get("ranks", 1)),
-        ("images per second", number_text(run.median("images_per_s"))),
+        *_speeds(run),
         ("final loss", number_text(last["smoothed_loss"]) if last.get("smoothed_loss") is not None else "not a number"),
     ]
     for name, value in (run.tests[-1]["scores"] if run.tests else {}).items():
@@ -105,6 +107,21 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
     return f'<h1>{name}</h1>{banner}<div class="facts">{cells}</div>'
 
 
+def _speeds(run: RunRecord) -> list[tuple[str, str]]:
+    """Return the examples per second: of trainers with replicas of their own those of all, and rank 0's."""
+    own = number_text(run.median("images_per_s"))
+    if not run.syncs:
+        return [("images per second", own)]
+    whole = (run.finish or {}).get("examples_per_s") or run.syncs[-1].get("examples_per_s")
+    shown = [("examples per second, all trainers", number_text(whole))] if whole is not None else []
+    return [*shown, ("examples per second, rank 0", own)]
+
+
+def _replicas(run: RunRecord) -> str:
+    body = replicas_body(run)
+    return _section("Replicas kept together", body) if body else ""
+
+
 def _where(run: RunRecord, timeline: TimelineData | None) -> str:
     """Return the answer to "where did the time go?", in one sentence and one bar."""
     if timeline is not None:
@@ -116,13 +133,15 @@ def _where(run: RunRecord, timeline: TimelineData | None) -> str:
         whole = 1e3 * run.median("seconds")
         phases = {"computing": max(0.0, whole - wait - data), "wait": wait, "data": data}
         source = "medians of the log; with --timeline the computing is shown in detail"
+    if exposed := run.waited_for_rounds_ms:
+        phases["foreground"] = exposed
     total = sum(phases.values())
     parts = [(NAMES.get(name, name), COLOURS.get(name, "#56B4E9"), value) for name, value in phases.items()]
     body = f'<p class="verdict">{_verdict(phases, total)}</p>{stacked_bar(parts, total)}'
-    hidden, exposed = _communication(run, timeline)
-    if hidden + exposed > 0:
-        bar = [("hidden behind computing", COLOURS["allreduce"], hidden), ("waited for", COLOURS["wait"], exposed)]
-        body += f"<p>Communication, {hidden + exposed:.2f} ms per iteration:</p>{stacked_bar(bar, hidden + exposed)}"
+    hidden, waited = _communication(run, timeline)
+    if hidden + waited > 0:
+        bar = [("hidden behind computing", COLOURS["allreduce"], hidden), ("waited for", COLOURS["wait"], waited)]
+        body += f"<p>Communication, {hidden + waited:.2f} ms per iteration:</p>{stacked_bar(bar, hidden + waited)}"
     return _section("Where an iteration's time goes", f"<p>{escape(source)}</p>{body}")
 
 
@@ -139,6 +158,8 @@ def _verdict(phases: dict[str, float], total: float) -> str:
         advice = " Reading data is the bottleneck: a faster source, or more prefetch, helps."
     elif phases.get("wait", 0.0) > 0.15 * total:
         advice = " Much of it waits for communication: compare the schedules and the groups below."
+    elif phases.get("foreground", 0.0) > 0.15 * total:
+        advice = " Much of it waits for synchronizations: more iterations between two, or the background, helps."
     return f"Of {total:.2f} ms per iteration: {shares}.{advice}"
 
 
@@ -159,7 +180,7 @@ def _iteration(timeline: TimelineData | None) -> str:
         )
     number = timeline.typical_iteration()
     kinds = [kind for kind, length in timeline.phases().items() if length > 0 and kind != "other"]
-    kinds += ["allreduce"] if timeline.plan else []
+    kinds += ["allreduce"] if timeline.plan else ["synchronization"] if timeline.has_rounds else []
     key = "".join(f'<span><i style="background:{COLOURS[kind]}"></i>{NAMES[kind]}</span>' for kind in kinds)
     offsets = [entry["clock_uncertainty_us"] for entry in timeline.ranks]
     more = f" of {len(timeline.ranks)} ranks the first 8" if len(timeline.ranks) > 8 else ""
@@ -242,7 +263,7 @@ def _schedules(run: RunRecord, plan: Sequence[dict[str, Any]]) -> str:
         return _section(
             "Schedules compared", f"<p>Iterations as engine plan predicts them.</p>{schedule_chart(plan, best)}"
         )
-    if run.start.get("ranks", 1) == 1:
+    if run.start.get("ranks", 1) == 1 or run.syncs:
         return ""
     return _section(
         "Schedules compared",

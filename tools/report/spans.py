@@ -67,6 +67,11 @@ class TimelineData:
     boxes: list[Box]
 
     @cached_property
+    def has_rounds(self) -> bool:
+        """Whether replicas were brought together while it was recorded."""
+        return any(box.category == "synchronization" for box in self.boxes)
+
+    @cached_property
     def _of_rank(self) -> dict[int, list[Box]]:
         """The spans of each rank, by start."""
         boxes: dict[int, list[Box]] = {rank: [] for rank in range(len(self.ranks))}
@@ -156,6 +161,7 @@ _FACTS: dict[str, dict[str, Callable[[Json], Any]]] = {
         "bytes": Json.integer,
         **dict.fromkeys(_TIMES, Json.number),
     },
+    "synchronization": {"round": Json.integer, "gap": Json.integer},
 }
 
 

@@ -178,7 +178,7 @@ def _listeners(
     if flags.json_log:
         listeners.append(stack.enter_context(closing(JsonLog(flags.json_log))))
     if shows_progress:
-        listeners.append(stack.enter_context(closing(ProgressListener(communicator.size))))
+        listeners.append(stack.enter_context(closing(ProgressListener(in_step))))
     if flags.log_dir or not shows_progress:
         listeners.append(CaffeLogListener(solver.display, in_step))
     return listeners

@@ -1,7 +1,8 @@
 """The timeline's file: Chrome's trace format in JSON, which ui.perfetto.dev and chrome://tracing open.
 
 One process for each rank, with the threads `compute` and `comm`, and `snapshot` where one was written; the time that
-a merged group is ready before its all-reduce starts lies on tracks of its own. All times are in microseconds on rank
+a merged group is ready before its all-reduce starts lies on tracks of its own. Trainers with replicas of their own have
+the rounds that bring them together on `comm`, and gap and distance as counters. All times are in microseconds on rank
 0's clock, from the first thing recorded. `otherData` holds what is no event, such as the plan with its predicted
 times, for `engine report`.
 """
@@ -62,11 +63,19 @@ class IterationRecord:
 
 @dataclass(frozen=True)
 class RankRecord:
-    """What one rank recorded, by iteration in ascending order."""
+    """What one rank recorded.
+
+    Attributes:
+        rank, host: which.
+        iterations: by number, ascending.
+        rounds: that brought its replica together with the others'; facts `round`, `gap` (iterations since the one
+            before) and `distance`.
+    """
 
     rank: int
     host: str
     iterations: list[IterationRecord]
+    rounds: list[Span] = field(default_factory=list)
 
     def spans(self) -> list[tuple[int, Span]]:
         """Return each span with its iteration."""
@@ -179,6 +188,12 @@ def _events(record: RankRecord, shift: float, segments: Sequence[str]) -> Iterat
         yield _slice(thread, span.name, span.category, span.start - shift, span.end - shift, facts)
     for iteration, report in record.reports():
         yield from _communication(iteration, report, report.began - shift, segments)
+    for span in record.rounds:
+        start, end = span.start - shift, span.end - shift
+        yield _slice(_COMM, span.name, span.category, start, end, span.facts)
+        for name in ("gap", "distance"):
+            if name in span.facts:
+                yield {"name": name, "ph": "C", "ts": _microseconds(end), "args": {name: span.facts[name]}}
 
 
 def _communication(

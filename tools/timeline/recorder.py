@@ -5,10 +5,14 @@
 It registers hooks of the net while it records, and listens to the solver; outside its iterations nothing is recorded,
 and nothing costs time. There is one `IterationRecord` for each iteration. When they are over the ranks measure how far
 their clocks are apart, and rank 0 writes the file (`file.py`). On a GPU the layers' times are those of the GPU.
+
+Trainers with replicas of their own reach those iterations at different times, or never, so they write at the end of the
+run. The rounds that bring replicas together are recorded meanwhile, in the background by the thread that runs them.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 import torch
 
 from mgcaffe.comm import CommReport, Communicator
+from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.transport.clock import measure_offsets
 from mgcaffe.solvers import events
 from mgcaffe.solvers.solver import Solver
@@ -97,6 +102,8 @@ class Timeline:
         self._is_written = False
         self._iteration = solver.iteration
         self._records: dict[int, IterationRecord] = {}
+        self._rounds: list[Span] = []
+        self._iterations_synchronized = 0  # as of the latest round
         self._span_count = 0
         self._next_backward_at = float("inf")  # of the iteration after the last one recorded
         self._begun = _Begun()
@@ -154,6 +161,18 @@ class Timeline:
         """Record an update of weights."""
         self._add("update", "update", start, end, offset=offset, count=count)
 
+    def synchronized(self, start: float, end: float, figures: SyncFigures) -> None:
+        """Record a round, on whichever thread has run it."""
+        gap, self._iterations_synchronized = (
+            figures.iterations - self._iterations_synchronized,
+            figures.iterations,
+        )
+        if self._is_recording:
+            facts: dict[str, Any] = {"round": figures.synchronizations, "gap": gap}
+            if math.isfinite(figures.distance):
+                facts["distance"] = figures.distance
+            self._rounds.append(Span("synchronization", "synchronization", start, end, facts))
+
     # -- the iterations ----------------------------------------------------------------------------------
 
     def _begin_iteration(self, iteration: int) -> None:
@@ -183,7 +202,7 @@ class Timeline:
         was_last_seen = self._end is not None and iteration >= self._end
         self._begin_iteration(iteration + 1)
         # One iteration after the last, communication that overlaps a forward pass has been reported as well.
-        if was_last_seen and not self._is_recording:
+        if was_last_seen and not self._is_recording and self._solver.ranks is self._solver.world:
             self._finish()
 
     def _start(self) -> None:
@@ -225,7 +244,8 @@ class Timeline:
             replace(record, spans=[span for span in record.spans if span.start < self._next_backward_at])
             for record in self._records.values()
         ]
-        records = self._communicator.gather(RankRecord(self._communicator.rank, self._communicator.host, iterations))
+        own = RankRecord(self._communicator.rank, self._communicator.host, iterations, self._rounds)
+        records = self._communicator.gather(own)
         self._records = {}
         if records is not None:
             write_timeline(self._path, self._net.name, segments, records, offsets)

@@ -139,6 +139,7 @@ def test_trainers_end_after_unequal_numbers_of_iterations(kind, how):
         assert np.array_equal(seen, centre) and (replica >= 2).all()
     if how:
         assert [figures.synchronizations for figures, _, _ in results] == [7, 0, 0]
+        assert all(figures.rounds == (7, 0, 0) for figures, _, _ in results)
 
 
 def test_training_between_snapshot_and_merge_is_kept():

@@ -59,6 +59,7 @@ def test_every_third_iteration_is_a_round_and_the_gap_is_three():
     for seen, _, figures in results:
         assert (figures.iterations, figures.synchronizations, figures.gap) == (12, 4, 3)
         assert figures.bytes == 4 * SIZE * 8 and figures.seconds > 0
+        assert figures.trainers == (12, 12) and figures.rounds == (4, 4)
         assert len(seen) == 12
     assert all(
         (one == two).all() == (step % 3 == 2)
@@ -223,3 +224,25 @@ def test_one_trainer_is_left_as_it_is(how):
 def test_paces_that_cannot_be_are_refused(how, said):
     with pytest.raises(CommError, match=said):
         ParameterSynchronizer(ModelAveraging(), AllTrainers(SingleCommunicator()), **how)
+
+
+@pytest.mark.parametrize("every", [2, None])
+def test_rounds_are_handed_on_and_training_waits_for_those_in_the_foreground_alone(every):
+    def rank(communicator):
+        weights, seen = np.ones(SIZE), []
+        sync = ParameterSynchronizer(ModelAveraging(), AllTrainers(communicator), every=every)
+        sync.on_round = lambda began, ended, figures: seen.append((began, ended, figures))
+        sync.start(weights)
+        for _ in range(6):
+            sync.iteration_done()
+            time.sleep(1e-3)
+        return seen, sync.finish()
+
+    for seen, figures in run_ranks(2, rank):
+        assert [each.synchronizations for _, _, each in seen] == list(range(1, figures.synchronizations + 1))
+        assert all(began < ended for began, ended, _ in seen)
+        if every:
+            assert [each.iterations for _, _, each in seen] == [2, 4, 6]
+            assert figures.exposed_s == figures.seconds > 0
+        else:
+            assert figures.exposed_s == 0 < figures.seconds

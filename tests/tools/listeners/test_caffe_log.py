@@ -10,7 +10,7 @@ import pytest
 from mgcaffe.solvers import events
 from mgcaffe.tools.listeners.caffe_log import CaffeLogListener
 from mgcaffe.tools.listeners.glog import start_logging
-from tests.support.run_events import RUN
+from tests.support.run_events import REPLICAS, RUN
 
 # The expressions with which Caffe's own tools/extra/parse_log.py reads a log.
 _PARSE_LOG = {
@@ -104,3 +104,23 @@ def test_parse_log_finds_iterations_rates_and_outputs(log):
     assert re.findall(_PARSE_LOG["rate"], text)[1][0] == "0.00992565"
     assert ("0", "accuracy", "0.0975") in re.findall(_PARSE_LOG["test"], text)
     assert re.findall(_PARSE_LOG["train"], text)[0] == ("0", "loss", "0.260412")
+
+
+def test_a_trainer_with_a_replica_of_its_own_shows_its_synchronization():
+    stream = io.StringIO()
+    start_logging(True, stream)
+    listener = CaffeLogListener(display=20, ranks=1)
+    for event in REPLICAS:
+        listener.on_event(event)
+    text = stream.getvalue()
+    figures = "18.333 ms (1.000 ms of processor time) and 2.0 KiB each, distance 0.125, 4.400 ms waited per iteration"
+    assert (
+        f"Replicas: 24 synchronizations, gap 4.17 iterations, {figures}; 5000 examples/s in all, trainers at iterations"
+        " 70 to 100\n" in text
+    )
+    assert "Test net #0: accuracy = 0.985\n" in text
+    assert "Test net #0, mean of all replicas: accuracy = 0.99\n" in text
+    assert (
+        f"Replicas: 24 synchronizations, gap 4.17 iterations, {figures}; iterations of the trainers 100, 70\n" in text
+    )
+    assert "Communication" not in text

@@ -10,7 +10,7 @@ from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.errors import EngineError
 from mgcaffe.solvers import events
 from mgcaffe.tools.listeners.json_log import JsonLog
-from tests.support.run_events import RUN
+from tests.support.run_events import REPLICAS, RUN
 
 
 def test_json_lines_hold_every_iteration_test_and_snapshot(tmp_path):
@@ -62,3 +62,19 @@ def test_a_json_log_on_a_full_disk_is_given_up_with_one_warning(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "cannot write the JSON log /dev/full any more: No space left on device"
     ]
+
+
+def test_a_json_log_has_the_figures_of_replicas(tmp_path):
+    log = JsonLog(tmp_path / "run.json")
+    for event in REPLICAS:
+        log.on_event(event)
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "run.json").read_text().splitlines()]
+    first, second = (line for line in lines if line["event"] == "sync")
+    assert first["distances"] == [0.5, None] and second["distances"] == [0.125, 0.25]
+    assert second["rounds"] == [24, 22] and second["iterations"] == [100, 70] and second["examples_per_s"] == 5000
+    assert second["synchronizations"] == 24 and second["gap"] == pytest.approx(100 / 24)
+    assert second["sync_bytes"] == 49152 and second["sync_ms"] == pytest.approx(440 / 24)
+    assert first["sync_exposed_ms"] == 0 and second["sync_exposed_ms"] == pytest.approx(4.4)
+    assert lines[-1]["examples_per_s"] == 4000 and lines[-1]["accuracy"] == 0.985
+    assert lines[-1]["mean_scores"] == [{"accuracy": 0.99}]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mgcaffe.solvers import events
 from mgcaffe.tools.listeners.progress import ProgressListener
-from tests.support.run_events import RUN
+from tests.support.run_events import REPLICAS, RUN
 
 
 def test_the_progress_line_shows_loss_speed_and_exposed_communication():
@@ -57,3 +57,15 @@ def test_the_progress_line_shows_a_wait_for_data_that_matters():
     finally:
         listener.close()
     assert "10.5 ms waiting for data" in stream.getvalue()
+
+
+def test_the_progress_line_shows_synchronizations_and_gap_of_a_trainer():
+    stream = io.StringIO()
+    listener = ProgressListener(1, Console(file=stream, force_terminal=True, width=140, color_system=None))
+    try:
+        for event in REPLICAS:
+            listener.on_event(event)
+    finally:
+        listener.close()
+    text = stream.getvalue()
+    assert "3200 images/s  24 syncs, gap 4.2" in text and "exposed" not in text

@@ -11,6 +11,7 @@ import pytest
 from mgcaffe.errors import UsageError
 from mgcaffe.solvers import events
 from mgcaffe.tools.listeners.tensorboard import TensorBoardListener
+from tests.support.run_events import REPLICAS
 
 
 def scalars(folder):
@@ -88,4 +89,23 @@ def test_a_full_disk_ends_the_events_with_one_warning_and_not_the_run(tmp_path, 
     listener.close()
     assert [record.getMessage() for record in caplog.records] == [
         f"cannot write TensorBoard events to {tmp_path} any more: No space left on device"
+    ]
+
+
+def test_synchronizations_gaps_and_distances_of_trainers_are_written(tmp_path):
+    listener = TensorBoardListener(str(tmp_path / "board"))
+    for event in REPLICAS:
+        listener.on_event(event)
+    listener.close()
+    assert scalars(tmp_path / "board") == [
+        ("speed/all_examples_per_s", 20, 4000.0),
+        ("sync/synchronizations", 20, 4.0),
+        ("sync/distance_0", 20, 0.5),
+        ("speed/all_examples_per_s", 100, 5000.0),
+        ("sync/synchronizations", 100, 24.0),
+        ("sync/distance_0", 100, 0.125),
+        ("sync/distance_1", 100, 0.25),
+        ("sync/gap_0", 100, 4.0),
+        ("sync/gap_1", 100, 3.0),
+        ("sync/ms", 100, 20.0),
     ]

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
+import time
 
 import pytest
 
+from mgcaffe.comm import run_ranks
 from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.transport.clock import ClockOffset
+from mgcaffe.solvers.events import IterationDone
+from mgcaffe.tools.report.iteration_picture import iteration_picture
+from mgcaffe.tools.report.spans import read_timeline
 from mgcaffe.tools.timeline.file import IterationRecord, RankRecord, Span, write_timeline
+from mgcaffe.tools.timeline.recorder import Timeline
+from tests.support.solverkit import CLASSIFIER, data_layer, make_solver, write_data
 
 COMM = "comm_param {{ schedule: WFBP calibration_iterations: 2 {} }}\n"
 
@@ -127,3 +136,76 @@ def test_other_clocks_are_put_onto_rank_0s(tmp_path):
     assert starts == pytest.approx(
         {(0, "forward"): 0.0, (1, "forward"): 2000.0, (1, "allreduce"): 4500.0, (1, "wait"): 5000.0}, abs=0.01
     )
+
+
+def train_apart(folder, sync, watch, **fields):
+    """Solve on two ranks as threads, with a timeline of iterations 4 to 7; `watch(rank, solver, event)` sees all."""
+    settings = " ".join(f"{name}: {value}" for name, value in fields.items())
+    text = data_layer(write_data(folder, classes=3), 2) + CLASSIFIER
+
+    def rank(communicator):
+        solver_fields = f"max_iter: 40 display: 4 comm_param {{ sync: {sync} {settings} }}"
+        with make_solver(text, solver_fields, folder, communicator=communicator) as solver:
+            solver.listeners.append(Listener(lambda event: watch(communicator.rank, solver, event)))
+            Timeline(solver, communicator, str(folder / "timeline.json"), (4, 8))
+            solver.solve()
+            return solver.iteration
+
+    return run_ranks(2, rank, timeout_s=10)
+
+
+class Listener:
+    """Hands events on."""
+
+    def __init__(self, call):
+        self.on_event = call
+
+
+def test_a_trainer_that_is_stopped_before_the_recording_ends_holds_nobody_up(tmp_path):
+    """The other one has recorded all of its iterations, while this one stops before it has."""
+    past_recording = threading.Event()
+
+    def watch(rank, solver, event):
+        if isinstance(event, IterationDone) and rank == 0 and event.iteration == 12:
+            past_recording.set()
+        if isinstance(event, IterationDone) and rank == 1 and event.iteration == 5:
+            past_recording.wait(10)
+            solver.request_stop()
+
+    fast, slow = train_apart(tmp_path, "SHADOW_MA", watch)
+    assert fast > 12 and slow == 7
+    content = json.loads((tmp_path / "timeline.json").read_text())
+    assert content["otherData"]["iterations"] == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("sync", ["SHADOW_MA", "MA"])
+def test_rounds_that_bring_replicas_together_are_recorded(tmp_path, sync):
+    done = [0, 0]
+
+    def watch(rank, solver, event):
+        """In the background, let two rounds pass in each iteration."""
+        if isinstance(event, IterationDone) and sync == "SHADOW_MA":
+            done[rank] = solver._replicas.figures.synchronizations
+            while solver._replicas.figures.synchronizations < done[rank] + 2:
+                time.sleep(1e-4)
+
+    fields = {"sync_every": 2} if sync == "MA" else {}
+    assert train_apart(tmp_path, sync, watch, **fields) == [40, 40]
+    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    for rank in (0, 1):
+        rounds = slices(events, "synchronization", rank)
+        assert all(each["tid"] == 1 for each in rounds)
+        numbers = [each["args"]["round"] for each in rounds]
+        assert numbers == list(range(numbers[0], numbers[0] + len(rounds)))
+        gaps = [each["args"]["gap"] for each in rounds]
+        if sync == "MA":
+            assert numbers == [2, 3] and gaps == [2, 2]  # after iterations 3 and 5; recording ends with iteration 7
+        else:
+            assert len(rounds) >= 8 and 4 <= sum(gaps) <= 6
+        counters = [each for each in events if each["ph"] == "C" and each["pid"] == rank]
+        assert [each["args"]["gap"] for each in counters if each["name"] == "gap"] == gaps
+        assert len([each for each in counters if each["name"] == "distance"]) == len(rounds)
+    page = iteration_picture(read_timeline(tmp_path / "timeline.json"), 5)
+    if sync == "SHADOW_MA":
+        assert "synchronize</text>" in page
+        assert re.search(r"synchronization \d+: [\d.]+ ms, [01] iterations after the one before", page)

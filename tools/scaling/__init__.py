@@ -1,0 +1,1 @@
+"""`engine simulate --sync`: its flags, tables and plot."""
