@@ -76,9 +76,10 @@ class EmbeddingBags(FusedLayer):
 
     def release(self) -> None:
         """Drop what forward kept, wherever it is."""
+        if self.saved is None:
+            for bag in self.bags:
+                bag.release()
         super().release()
-        for bag in self.bags:
-            bag.release()
 
 
 def bags_of(nodes: Sequence[Node], index: int) -> int:
