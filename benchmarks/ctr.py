@@ -175,7 +175,7 @@ def _figures(sides: dict[str, list[float]]) -> str:
 
 def times(cases: Sequence[Case], rounds: int) -> Iterator[str]:
     """Yield the lines of the table of times."""
-    yield "| net | type | tables | rows of each | batch | ours, ms | PyTorch | ratio | processor: ours | PyTorch | ratio |"
+    yield "| net | type | tables | rows | batch | ours, ms | PyTorch | ratio | processor: ours | PyTorch | ratio |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for case in cases:
         yield compare(case, rounds)
@@ -194,7 +194,7 @@ def measure_memory(side: str, case: Case, threads: int) -> None:
 
 def peaks(cases: Sequence[Case], threads: int) -> Iterator[str]:
     """Yield the lines of the table of memory."""
-    yield "| net | type | tables | rows of each | batch | ours, MiB | PyTorch | ratio |"
+    yield "| net | type | tables | rows | batch | ours, MiB | PyTorch | ratio |"
     yield "|---|---|---|---|---|---|---|---|"
     for case in cases:
         found = [

@@ -9,6 +9,7 @@ PyTorch's side is written as in DLRM (dlrm_s_pytorch.py): nn.EmbeddingBag with s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -126,7 +127,7 @@ def weights_of(net: Net) -> list[torch.Tensor]:
 def _sequence(sizes: tuple[int, ...], logits: int = 0) -> nn.Sequential:
     """Return linear layers, each followed by a ReLU, and at the end one to `logits` outputs without."""
     modules: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in pairwise(sizes):
         modules += [nn.Linear(inputs, outputs), nn.ReLU()]
     if logits:
         modules.append(nn.Linear(sizes[-1], logits))
