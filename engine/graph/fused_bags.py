@@ -37,7 +37,10 @@ class EmbeddingBags(FusedLayer):
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Reshape each layer; see whether there is one id an item, and as many items everywhere."""
-        self._are_alike = all(shape[0] == math.prod(shape) == bottom_shapes[0][0] > 0 for shape in bottom_shapes)
+        first = bottom_shapes[0]
+        self._are_alike = (
+            bool(first) and first[0] == math.prod(first) > 0 and bottom_shapes.count(first) == len(bottom_shapes)
+        )
         return [top for bag, shape in zip(self.bags, bottom_shapes, strict=True) for top in bag.reshape([shape])]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -48,12 +51,12 @@ class EmbeddingBags(FusedLayer):
             self._stack = stack(tables)
         if self._stack is None or not self._are_alike:
             return self._one_by_one(bottoms)
-        values = torch.cat([each.reshape(1, -1) for each in bottoms])
+        values = torch.cat(list(bottoms)).view(len(bottoms), -1)
         least, most = values.aminmax(dim=1)
         if not bool(((least > -1) & (most < self._counts)).all()):  # false for nan
             return self._one_by_one(bottoms)  # which says what is wrong
         ids = values.long()
-        rows = (ids + self._stack.starts[:, None]).flatten()
+        rows = (ids + self._stack.starts[:, None]).view(-1)
         self.saved = ids if self.backward_follows else None
         found = read_rows_of(self._stack.whole, rows)
         return list(found.view(*ids.shape, found.shape[1]).unbind())

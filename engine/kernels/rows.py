@@ -55,12 +55,12 @@ class Stack:
     def rows(self, rows: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return row numbers, a vector for each part, as one vector of rows of the whole (a new tensor)."""
         joined = torch.cat(list(rows))
-        counts = [len(each) for each in rows]
+        counts = [each.numel() for each in rows]
         if counts.count(counts[0]) == len(counts):
             joined.view(len(counts), -1).add_(self.starts[:, None])
             return joined
         lengths = torch.tensor(counts, device=joined.device)
-        return joined.add_(self.starts.repeat_interleave(lengths, output_size=len(joined)))
+        return joined.add_(self.starts.repeat_interleave(lengths, output_size=joined.numel()))
 
 
 def stack(parts: Sequence[torch.Tensor]) -> Stack | None:

@@ -68,7 +68,9 @@ class DotInteraction(Layer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep the vectors."""
-        vectors = torch.cat([x.flatten(1) for x in bottoms], 1).view(len(bottoms[0]), sum(self.counts), self.size)
+        vectors = torch.cat([x if x.ndim == 2 else x.flatten(1) for x in bottoms], 1).view(
+            len(bottoms[0]), sum(self.counts), self.size
+        )
         self.saved = vectors if self.backward_follows else None
         products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)
         return [torch.cat([vectors[:, 0], products.index_select(1, self.pairs)], 1)]
