@@ -20,7 +20,9 @@ from mgcaffe.engine.types import Shape
 
 
 class EmbeddingBags(FusedLayer):
-    """Layers with one bottom each. Where an item has one id in each of them they look up together, else one by one.
+    """Layers with one bottom each, whose tables lie in this process.
+
+    Where an item has one id in each of them, and the tables lie in one storage, they look up together, else one by one.
 
     Attributes:
         bags: the layers.
@@ -65,14 +67,14 @@ class EmbeddingBags(FusedLayer):
         return [bag.forward([bottom])[0] for bag, bottom in zip(self.bags, bottoms, strict=True)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Hand over the gradients of the rows that were looked up."""
+        """Hand over the gradients of the rows that were looked up, last layer first: some may share a table."""
         if self.saved is None:
-            for number, (bag, diff) in enumerate(zip(self.bags, top_diffs, strict=True)):
+            for number, bag in reversed([*enumerate(self.bags)]):
                 bag.may_overwrite_top_diff = self.may_overwrite_top_diff[number : number + 1]
-                bag.backward([diff], [False])
+                bag.backward([top_diffs[number]], [False])
         else:
             diffs = torch.stack(list(top_diffs))
-            for bag, ids, diff in zip(self.bags, self.saved.unbind(), diffs.unbind(), strict=True):
+            for bag, ids, diff in reversed([*zip(self.bags, self.saved.unbind(), diffs.unbind(), strict=True)]):
                 if bag.table.wanted:
                     bag.table.add_rows(ids, diff)
         return [None] * len(wanted)
@@ -90,10 +92,11 @@ def bags_of(nodes: Sequence[Node], index: int) -> int:
     first = nodes[index]
     made: set[int] = set()
     for count, node in enumerate(nodes[index:]):
-        fits = isinstance(node.layer, EmbeddingBag) and len(node.bottoms) == 1
-        if not fits or node.needs_backward != first.needs_backward or id(node.bottoms[0]) in made:
+        layer = node.layer
+        if not isinstance(layer, EmbeddingBag) or len(node.bottoms) != 1 or layer.table.placement is not None:
             return count
-        if node.layer.parameters[0].shape[1] != first.layer.parameters[0].shape[1]:
+        is_like_first = layer.table.shape[1] == first.layer.parameters[0].shape[1]
+        if not is_like_first or node.needs_backward != first.needs_backward or id(node.bottoms[0]) in made:
             return count
         made.update(id(blob) for blob in node.tops)
     return len(nodes) - index
