@@ -5,8 +5,9 @@
     python benchmarks/ctr.py --write                               # put the tables into benchmarks/results/ctr.md
 
 The nets (`ctr_nets.py`): `dlrm_kaggle`, DLRM's for Criteo's data (13-512-256-64-16, 26 tables, the products of all
-pairs, 367-512-256-1); and `small`, in which there is little but the tables and the work for each layer. Every table
-gives the row of one id; a row has 16 values. Ids are drawn by Zipf's law, generated.
+pairs, 367-512-256-1), tables of as many rows as the features have values, but `--rows` at most; `dlrm`, the same with
+`--rows` rows in each table; and `small`, in which there is little but the tables and the work for each layer. Every
+table gives the row of one id; a row has 16 values. Ids are drawn by Zipf's law, generated.
 
 Both sides are in one process and take turns, a step each, on the same batch, so that whatever else the machine does
 hits both alike; batches lie in memory in the form that each side takes (ids in floats, or in int64). A step is forward,
@@ -60,8 +61,13 @@ class Case:
     net: str
     type: str
     tables: int
-    rows: int
+    most_rows: int
     batch: int
+
+    @property
+    def rows(self) -> list[int]:
+        """How many rows each table has."""
+        return FORMS[self.net].rows(self.tables, self.most_rows)
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,8 @@ def batches_of(case: Case, count: int = _BATCHES_MADE) -> list[Batch]:
     for _ in range(count):
         # The rank of a draw from Zipf's law with exponent near 1 is nearly log-uniform.
         uniform = torch.rand((case.tables, case.batch), generator=generator, dtype=torch.float64)
-        ids = list((case.rows**uniform - 1).long().clamp_(0, case.rows - 1))
+        rows = torch.tensor(case.rows, dtype=torch.float64)[:, None]
+        ids = list((rows**uniform - 1).long().clamp_(min=0))
         dense = torch.rand((case.batch, DENSE), generator=generator)
         labels = torch.randint(2, (case.batch, 1), generator=generator).float()
         made.append(Batch(dense, labels, ids, [each.float()[:, None] for each in ids]))
@@ -95,7 +102,7 @@ def our_side(case: Case) -> tuple[Solver, Step]:
     """Return the engine's solver on the net, and its step, which returns the loss."""
     fields = f'base_lr: {RATE} lr_policy: "fixed" max_iter: 1000000 random_seed: 1 solver_mode: CPU {TYPES[case.type]}'
     source = parse_solver(fields, file="solver.prototxt")
-    source.param.net_param.CopyFrom(parse_net(net_text(FORMS[case.net], case.tables, case.rows, case.batch)).param)
+    source.param.net_param.CopyFrom(parse_net(net_text(FORMS[case.net], case.rows, case.batch)).param)
     source.param.snapshot_after_train = False
     solver = Solver(source.param)
     inputs = solver.net.layers[0]
@@ -110,7 +117,7 @@ def our_side(case: Case) -> tuple[Solver, Step]:
 
 def torch_side(case: Case) -> tuple[TorchNet, Step]:
     """Return the net in PyTorch, and its step, which returns the loss."""
-    net = TorchNet(FORMS[case.net], case.tables, case.rows)
+    net = TorchNet(FORMS[case.net], case.rows)
     optimizer: torch.optim.Optimizer
     if case.type == "SGD":
         optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
@@ -165,7 +172,7 @@ def compare(case: Case, rounds: int) -> str:
             losses[name].append(loss)
     solver.close()
     figures = " | ".join(_figures(sides) for sides in (clock, cpu))
-    return f"| {case.net} | {case.type} | {case.tables} | {case.rows:,} | {case.batch} | {figures} |"
+    return f"| {case.net} | {case.type} | {case.tables} | {case.most_rows:,} | {case.batch} | {figures} |"
 
 
 def _figures(sides: dict[str, list[float]]) -> str:
@@ -177,7 +184,7 @@ def _figures(sides: dict[str, list[float]]) -> str:
 
 def times(cases: Sequence[Case], rounds: int) -> Iterator[str]:
     """Yield the lines of the table of times."""
-    yield "| net | type | tables | rows | batch | ours, ms | PyTorch | ratio | processor: ours | PyTorch | ratio |"
+    yield "| net | type | tables | rows, at most | batch | ours, ms | PyTorch | ratio | processor: ours | PyTorch | ratio |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for case in cases:
         yield compare(case, rounds)
@@ -203,7 +210,7 @@ def step_on(side: str, case: Case) -> None:
 
 def peaks(cases: Sequence[Case], threads: int) -> Iterator[str]:
     """Yield the lines of the table of memory."""
-    yield "| net | type | tables | rows | batch | ours, MiB | PyTorch | ratio |"
+    yield "| net | type | tables | rows, at most | batch | ours, MiB | PyTorch | ratio |"
     yield "|---|---|---|---|---|---|---|---|"
     for case in cases:
         found = [
@@ -217,7 +224,7 @@ def peaks(cases: Sequence[Case], threads: int) -> Iterator[str]:
         ]  # fmt: skip
         ours, other = found
         figures = f"{ours:.0f} | {other:.0f} | {ours / other:.2f}"
-        yield f"| {case.net} | {case.type} | {case.tables} | {case.rows:,} | {case.batch} | {figures} |"
+        yield f"| {case.net} | {case.type} | {case.tables} | {case.most_rows:,} | {case.batch} | {figures} |"
 
 
 def main() -> None:
@@ -230,7 +237,7 @@ def main() -> None:
     parser.add_argument("--nets", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--types", nargs="+", choices=TYPES, default=list(TYPES))
     parser.add_argument("--tables", nargs="+", type=int, help="default: 26; of the small net 1 and 8")
-    parser.add_argument("--rows", nargs="+", type=int, default=[10**5], help="of each table")
+    parser.add_argument("--rows", nargs="+", type=int, default=[10**5], help="of a table at most")
     parser.add_argument("--batches", nargs="+", type=int, default=[128, 2048])
     parser.add_argument("--rounds", type=int, default=100, help="counted steps a side")
     parser.add_argument("--threads", type=int, default=1)

@@ -8,6 +8,7 @@ PyTorch's side is written as in DLRM (dlrm_s_pytorch.py): nn.EmbeddingBag with s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -27,21 +28,34 @@ class Form:
         bottom: outputs of the bottom part's layers; the last one is the length of a row.
         top: outputs of the top part's layers before the logit.
         has_products: whether pairs of vectors are multiplied (DLRM), not only joined.
+        values: how many values each categorical feature has; none: as many as one likes.
     """
 
     bottom: tuple[int, ...]
     top: tuple[int, ...]
     has_products: bool
+    values: tuple[int, ...] = ()
+
+    def rows(self, tables: int, most: int) -> list[int]:
+        """Return how many rows each of so many tables has: a row for each value, but at most so many."""
+        return [min(most, count) for count in self.values[:tables] or (most,) * tables]
 
 
+# How many values the features of the data set have (DLRM, bench/dlrm_s_criteo_kaggle.sh).
+_KAGGLE = (
+    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652,
+    2173, 4, 7046547, 18, 15, 286181, 105, 142572,
+)  # fmt: skip
 FORMS = {
     "small": Form((64, 16), (64,), has_products=False),
-    "dlrm_kaggle": Form((512, 256, 64, 16), (512, 256), has_products=True),
+    "dlrm": Form((512, 256, 64, 16), (512, 256), has_products=True),
+    "dlrm_kaggle": Form((512, 256, 64, 16), (512, 256), has_products=True, values=_KAGGLE),
 }
 
 
-def net_text(form: Form, tables: int, rows: int, batch: int) -> str:
+def net_text(form: Form, rows: Sequence[int], batch: int) -> str:
     """Return the net as prototxt, its data as Input: dense features, labels, and the ids of each table."""
+    tables = len(rows)
     ids = [f"ids{number}" for number in range(tables)]
     tops = " ".join(f'top: "{name}"' for name in ("dense", "label", *ids))
     sizes = (f"dim: {DENSE}", "dim: 1", *["dim: 1"] * tables)
@@ -49,10 +63,10 @@ def net_text(form: Form, tables: int, rows: int, batch: int) -> str:
     lines = [f'layer {{ name: "data" type: "Input" {tops} input_param {{ {shapes} }} }}']
     dense_part, dense = _layers("bottom", "dense", form.bottom)
     lines += dense_part
-    for number in range(tables):
+    for number, count in enumerate(rows):
         lines.append(
             f'layer {{ name: "bag{number}" type: "EmbeddingBag" bottom: "ids{number}" top: "bag{number}"'
-            f" embedding_bag_param {{ input_dim: {rows} num_output: {form.bottom[-1]} }} }}"
+            f" embedding_bag_param {{ input_dim: {count} num_output: {form.bottom[-1]} }} }}"
         )
     bottoms = " ".join(f'bottom: "{name}"' for name in (dense, *(f"bag{number}" for number in range(tables))))
     kind = "DotInteraction" if form.has_products else "Concat"
@@ -87,15 +101,15 @@ class TorchNet(nn.Module):
 
     Args:
         form: its kind.
-        tables, rows: how many tables, and of how many rows each.
+        rows: how many each table has.
     """
 
-    def __init__(self, form: Form, tables: int, rows: int) -> None:
+    def __init__(self, form: Form, rows: Sequence[int]) -> None:
         super().__init__()
         length = form.bottom[-1]
         self.bottom = _sequence((DENSE, *form.bottom))
-        self.bags = nn.ModuleList(nn.EmbeddingBag(rows, length, mode="sum", sparse=True) for _ in range(tables))
-        vectors = tables + 1
+        self.bags = nn.ModuleList(nn.EmbeddingBag(count, length, mode="sum", sparse=True) for count in rows)
+        vectors = len(rows) + 1
         self.has_products = form.has_products
         self.below = torch.tril_indices(vectors, vectors, -1)
         joined = length + vectors * (vectors - 1) // 2 if form.has_products else length * vectors

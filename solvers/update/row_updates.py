@@ -63,8 +63,8 @@ class RowUpdates:
         self._stacks: dict[tuple[int, ...], tuple[Stack, Stack | None]] = {}
         self.histories: dict[int, torch.Tensor] = {}
         if solver_type == "AdaGrad":
-            for tables in self._groups:
-                self.histories.update(self._zeros(tables))
+            for group in self._groups:
+                self.histories.update(self._zeros(group))
 
     def _zeros(self, tables: Sequence[RowParameter]) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the history of each table, side by side like the tables."""
