@@ -1,38 +1,50 @@
-"""One training step of a small click-through-rate net here and in plain PyTorch, side by side.
+"""One training step of click-through-rate nets here and in plain PyTorch, side by side: time and peak memory.
 
     python benchmarks/ctr.py                                       # all cases, one thread
-    python benchmarks/ctr.py --rows 1000000 --batches 2048 --types AdaGrad --tables 26
-    python benchmarks/ctr.py --write                               # put the table into benchmarks/results/ctr.md
+    python benchmarks/ctr.py --nets small --tables 26 --rows 1000000 --batches 2048 --types AdaGrad
+    python benchmarks/ctr.py --write                               # put the tables into benchmarks/results/ctr.md
 
-The net: 13 dense features through a layer of 64 to 16; one bag of one id for each table, rows of 16; all of them
-joined, and through a layer of 64 to one logit. PyTorch has nn.EmbeddingBag with sparse gradients, and torch.optim.SGD
-or Adagrad, which makes the same updates. Ids are drawn by Zipf's law, generated.
+The nets (`ctr_nets.py`): `dlrm_kaggle`, DLRM's for Criteo's data (13-512-256-64-16, 26 tables, the products of all
+pairs, 367-512-256-1), tables of as many rows as the features have values, but `--rows` at most; `dlrm`, the same with
+`--rows` rows in each table; and `small`, in which there is little but the tables and the work for each layer. Every
+table gives the row of one id; a row has 16 values. Ids are drawn by Zipf's law, generated.
 
 Both sides are in one process and take turns, a step each, on the same batch, so that whatever else the machine does
-hits both alike. Ours copies its batch into the net, ids as floats, within the time that counts. Reported are the median
-times by the clock and of processor time (which other programs disturb less), each with the median over the rounds of
-the ratio within a round (below 1: ours is faster). After the first steps both sides have to hold the same weights (but
-for the row-wise AdaGrad, which PyTorch lacks and which is set beside its Adagrad).
+hits both alike; batches lie in memory in the form that each side takes (ids in floats, or in int64). A step is forward,
+backward and update; PyTorch has nn.EmbeddingBag with sparse gradients, and torch.optim.SGD or Adagrad, which make the
+same updates. Reported are the median times by the clock and of processor time (which other programs disturb less), each
+with the median over the rounds of the ratio within a round (below 1: ours is faster). After the first steps both sides
+have to hold the same weights and have had the same losses (but for the row-wise AdaGrad, which PyTorch lacks and which
+is set beside its Adagrad).
+
+Memory is measured in a process a side: the peak of resident memory, net and batches included, over what the process had
+after its imports and the steps of a tiny net, freed memory given back. Pages of PyTorch's own files, of which more come
+in as more operators are called, are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from itertools import product
 from pathlib import Path
 
 import torch
+from ctr_nets import DENSE, FORMS, TorchNet, net_text, weights_of
+from step import memory_kib, reset_peak
 from torch import nn
 
 from mgcaffe.prototxt import parse_net, parse_solver
 from mgcaffe.solvers import Solver
 
 RESULTS = Path(__file__).resolve().parent / "results" / "ctr.md"
-DENSE, LENGTH, HIDDEN, RATE = 13, 16, 64, 0.01
+RATE = 0.01
 TYPES = {
     "SGD": 'type: "SGD"',
     "AdaGrad": 'type: "AdaGrad" delta: 1e-4',
@@ -46,153 +58,121 @@ _WARM_UP = 5
 class Case:
     """One row of the table."""
 
+    net: str
     type: str
     tables: int
-    rows: int
+    most_rows: int
     batch: int
 
+    @property
+    def rows(self) -> list[int]:
+        """How many rows each table has."""
+        return FORMS[self.net].rows(self.tables, self.most_rows)
 
-Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-Step = Callable[[Batch], None]
+
+@dataclass(frozen=True)
+class Batch:
+    """Dense features (batch x 13), labels (batch x 1), and for each table the ids, as both sides take them."""
+
+    dense: torch.Tensor
+    labels: torch.Tensor
+    ids: list[torch.Tensor]
+    float_ids: list[torch.Tensor]
 
 
-def batches_of(case: Case) -> list[Batch]:
-    """Return batches of dense features, ids (tables x batch, int64) and labels."""
+Step = Callable[[Batch], float]
+
+
+def batches_of(case: Case, count: int = _BATCHES_MADE) -> list[Batch]:
+    """Return batches with ids by Zipf's law."""
     generator = torch.Generator().manual_seed(7)
     made = []
-    for _ in range(_BATCHES_MADE):
+    for _ in range(count):
         # The rank of a draw from Zipf's law with exponent near 1 is nearly log-uniform.
         uniform = torch.rand((case.tables, case.batch), generator=generator, dtype=torch.float64)
-        ids = (case.rows**uniform - 1).long().clamp_(0, case.rows - 1)
+        rows = torch.tensor(case.rows, dtype=torch.float64)[:, None]
+        ids = list((rows**uniform - 1).long().clamp_(min=0))
         dense = torch.rand((case.batch, DENSE), generator=generator)
-        made.append((dense, ids, torch.randint(2, (case.batch, 1), generator=generator).float()))
+        labels = torch.randint(2, (case.batch, 1), generator=generator).float()
+        made.append(Batch(dense, labels, ids, [each.float()[:, None] for each in ids]))
     return made
 
 
-def net_text(case: Case) -> str:
-    """Return the net as prototxt."""
-
-    def dense(name: str, bottom: str, outputs: int) -> str:
-        fields = f'num_output: {outputs} weight_filler {{ type: "xavier" }}'
-        return (
-            f'layer {{ name: "{name}" type: "InnerProduct" bottom: "{bottom}" top: "{name}"'
-            f" inner_product_param {{ {fields} }} }}\n"
-        )
-
-    def relu(name: str) -> str:
-        return f'layer {{ name: "relu_{name}" type: "ReLU" bottom: "{name}" top: "{name}" }}\n'
-
-    ids = [f"ids{number}" for number in range(case.tables)]
-    tops = " ".join(f'top: "{name}"' for name in ("dense", "label", *ids))
-    shapes = " ".join(f"shape {{ dim: {case.batch} {size} }}" for size in (f"dim: {DENSE}", "dim: 1", *[""] * len(ids)))
-    text = f'layer {{ name: "data" type: "Input" {tops} input_param {{ {shapes} }} }}\n'
-    text += dense("b1", "dense", HIDDEN) + relu("b1") + dense("b2", "b1", LENGTH) + relu("b2")
-    for number in range(case.tables):
-        text += (
-            f'layer {{ name: "bag{number}" type: "EmbeddingBag" bottom: "ids{number}" top: "bag{number}"'
-            f" embedding_bag_param {{ input_dim: {case.rows} num_output: {LENGTH} }} }}\n"
-        )
-    bottoms = " ".join(f'bottom: "bag{number}"' for number in range(case.tables))
-    text += f'layer {{ name: "join" type: "Concat" bottom: "b2" {bottoms} top: "join" }}\n'
-    text += dense("t1", "join", HIDDEN) + relu("t1") + dense("t2", "t1", 1)
-    return text + 'layer { name: "loss" type: "SigmoidCrossEntropyLoss" bottom: "t2" bottom: "label" top: "loss" }\n'
-
-
 def our_side(case: Case) -> tuple[Solver, Step]:
-    """Return the engine's solver on the net, and its step."""
+    """Return the engine's solver on the net, and its step, which returns the loss."""
     fields = f'base_lr: {RATE} lr_policy: "fixed" max_iter: 1000000 random_seed: 1 solver_mode: CPU {TYPES[case.type]}'
     source = parse_solver(fields, file="solver.prototxt")
-    source.param.net_param.CopyFrom(parse_net(net_text(case)).param)
+    source.param.net_param.CopyFrom(parse_net(net_text(FORMS[case.net], case.rows, case.batch)).param)
     source.param.snapshot_after_train = False
     solver = Solver(source.param)
-    inputs = solver.net.layers[0].forward([])
+    inputs = solver.net.layers[0]
 
-    def step(batch: Batch) -> None:
-        dense, ids, label = batch
-        for blob, values in zip(inputs, (dense, label, *ids), strict=True):
-            blob.copy_(values)
+    def step(batch: Batch) -> float:
+        inputs.values = [batch.dense, batch.labels, *batch.float_ids]
         solver.step(1)
+        return float(solver.net.blobs["loss"].data)
 
     return solver, step
 
 
-class TorchNet(nn.Module):
-    """The same net, with the weights of ours."""
-
-    def __init__(self, case: Case, solver: Solver) -> None:
-        super().__init__()
-        layers = {layer.name: layer for layer in solver.net.layers}
-        self.bags = nn.ModuleList(
-            nn.EmbeddingBag(case.rows, LENGTH, mode="sum", sparse=True, _weight=layer.parameters[0].data.clone())
-            for layer in solver.net.layers
-            if layer.type == "EmbeddingBag"
-        )
-        self.dense = nn.ModuleList()
-        for name in ("b1", "b2", "t1", "t2"):
-            weight, bias = (parameter.data.clone() for parameter in layers[name].parameters)
-            linear = nn.Linear(weight.shape[1], weight.shape[0])
-            linear.weight.data, linear.bias.data = weight, bias
-            self.dense.append(linear)
-
-    def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        """Return the logits."""
-        b1, b2, t1, t2 = self.dense
-        x = torch.relu(b2(torch.relu(b1(dense))))
-        offsets = torch.arange(len(dense))
-        joined = torch.cat([x, *(bag(row, offsets) for bag, row in zip(self.bags, ids, strict=True))], 1)
-        return t2(torch.relu(t1(joined)))
-
-
-def torch_side(case: Case, solver: Solver) -> tuple[TorchNet, Step]:
-    """Return the net in PyTorch, and its step."""
-    net = TorchNet(case, solver)
+def torch_side(case: Case) -> tuple[TorchNet, Step]:
+    """Return the net in PyTorch, and its step, which returns the loss."""
+    net = TorchNet(FORMS[case.net], case.rows)
+    optimizer: torch.optim.Optimizer
     if case.type == "SGD":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+        optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
     else:
         optimizer = torch.optim.Adagrad(net.parameters(), lr=RATE, eps=1e-4)
+    loss_of = nn.BCEWithLogitsLoss()
+    offsets = torch.arange(case.batch)
 
-    def step(batch: Batch) -> None:
-        dense, ids, label = batch
-        optimizer.zero_grad()
-        logits = net(dense, ids)
-        loss = nn.functional.binary_cross_entropy_with_logits(logits, label, reduction="sum") / len(label)
+    def step(batch: Batch) -> float:
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(net(batch.dense, batch.ids, offsets), batch.labels)
         loss.backward()
         optimizer.step()
-        loss.item()
+        return loss.item()
 
     return net, step
 
 
-def largest_difference(solver: Solver, net: TorchNet) -> float:
-    """Return the largest difference between both sides' weights, relative to the largest weight of the parameter."""
-    layers = {layer.name: layer for layer in solver.net.layers}
-    ours = [layer.parameters[0].data for layer in solver.net.layers if layer.type == "EmbeddingBag"]
-    ours += [parameter.data for name in ("b1", "b2", "t1", "t2") for parameter in layers[name].parameters]
-    pairs = zip(ours, (parameter.data for parameter in net.parameters()), strict=True)
-    return max(float((mine - other).abs().max() / other.abs().max()) for mine, other in pairs)
+def check_equal(case: Case, solver: Solver, net: TorchNet, losses: dict[str, list[float]]) -> None:
+    """End the program where both sides do not compute the same, to rounding."""
+    if "row-wise" in case.type:
+        return
+    for mine, other in zip(losses["ours"], losses["torch"], strict=True):
+        if abs(mine - other) > 1e-5 * abs(other):
+            raise SystemExit(f"{case}: the losses of both sides are {losses['ours']} and {losses['torch']}")
+    pairs = zip(weights_of(solver.net), (parameter.data for parameter in net.parameters()), strict=True)
+    found = max(float((mine - other).abs().max() / other.abs().max()) for mine, other in pairs)
+    if found > 1e-4:
+        raise SystemExit(f"{case}: the weights of both sides differ by {found:g}")
 
 
 def compare(case: Case, rounds: int) -> str:
     """Run both sides in turns and return a row of the table."""
     batches = batches_of(case)
     solver, our_step = our_side(case)
-    net, torch_step = torch_side(case, solver)
+    net, torch_step = torch_side(case)
+    net.take_weights(solver.net)
     clock: dict[str, list[float]] = {"ours": [], "torch": []}
     cpu: dict[str, list[float]] = {"ours": [], "torch": []}
+    losses: dict[str, list[float]] = {"ours": [], "torch": []}
     for number in range(_WARM_UP + rounds):
         # Later a rounding difference at a ReLU may have grown.
-        if number == _WARM_UP and "row-wise" not in case.type and (found := largest_difference(solver, net)) > 1e-4:
-            raise SystemExit(f"{case}: the weights of both sides differ by {found:g}")
+        if number == _WARM_UP:
+            check_equal(case, solver, net, losses)
         batch = batches[number % len(batches)]
         sides = [("ours", our_step), ("torch", torch_step)]
         for name, step in sides if number % 2 else sides[::-1]:
             began, cpu_began = time.perf_counter(), time.process_time()
-            step(batch)
+            loss = step(batch)
             clock[name].append(time.perf_counter() - began)
             cpu[name].append(time.process_time() - cpu_began)
+            losses[name].append(loss)
     solver.close()
     figures = " | ".join(_figures(sides) for sides in (clock, cpu))
-    return f"| {case.type} | {case.tables} | {case.rows:,} | {case.batch} | {figures} |"
+    return f"| {case.net} | {case.type} | {case.tables} | {case.most_rows:,} | {case.batch} | {figures} |"
 
 
 def _figures(sides: dict[str, list[float]]) -> str:
@@ -202,35 +182,88 @@ def _figures(sides: dict[str, list[float]]) -> str:
     return f"{1e3 * statistics.median(ours):.3f} | {1e3 * statistics.median(other):.3f} | {ratio:.2f}"
 
 
-def table(cases: Iterator[Case], rounds: int) -> Iterator[str]:
-    """Yield the lines of the table."""
-    yield "| type | tables | rows of each | batch | ours, ms | PyTorch | ratio | processor: ours | PyTorch | ratio |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+def times(cases: Sequence[Case], rounds: int) -> Iterator[str]:
+    """Yield the lines of the table of times."""
+    yield "| net | type | tables | rows, at most | batch | ours, ms | PyTorch | ratio | processor: ours | PyTorch | ratio |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for case in cases:
         yield compare(case, rounds)
 
 
+def measure_memory(side: str, case: Case, threads: int) -> None:
+    """Make some steps of one side and print its peak of resident memory in MiB."""
+    torch.set_num_threads(threads)
+    step_on(side, Case(case.net, case.type, 1, 10, 1))  # loads what PyTorch loads on first use
+    ctypes.CDLL(None).malloc_trim(0)
+    base, files = memory_kib("VmRSS"), memory_kib("RssFile")
+    reset_peak()
+    step_on(side, case)
+    print((memory_kib("VmHWM") - base - (memory_kib("RssFile") - files)) / 1024)
+
+
+def step_on(side: str, case: Case) -> None:
+    """Make a net and some steps of one side."""
+    step = our_side(case)[1] if side == "ours" else torch_side(case)[1]
+    for batch in batches_of(case):
+        step(batch)
+
+
+def peaks(cases: Sequence[Case], threads: int) -> Iterator[str]:
+    """Yield the lines of the table of memory."""
+    yield "| net | type | tables | rows, at most | batch | ours, MiB | PyTorch | ratio |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for case in cases:
+        found = [
+            float(
+                subprocess.run(
+                    [sys.executable, __file__, "--worker", str(threads), side, *map(str, astuple(case))],
+                    check=True, stdout=subprocess.PIPE, text=True,
+                ).stdout
+            )
+            for side in ("ours", "torch")
+        ]  # fmt: skip
+        ours, other = found
+        figures = f"{ours:.0f} | {other:.0f} | {ours / other:.2f}"
+        yield f"| {case.net} | {case.type} | {case.tables} | {case.most_rows:,} | {case.batch} | {figures} |"
+
+
 def main() -> None:
     """Read the command line and run the comparison."""
+    if sys.argv[1:2] == ["--worker"]:
+        threads, side, net, kind, *sizes = sys.argv[2:]
+        measure_memory(side, Case(net, kind, *map(int, sizes)), int(threads))
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--types", nargs="+", choices=TYPES, default=list(TYPES))
-    parser.add_argument("--tables", nargs="+", type=int, default=[1, 8])
-    parser.add_argument("--rows", nargs="+", type=int, default=[10**5, 10**6])
+    parser.add_argument("--tables", nargs="+", type=int, help="default: 26; of the small net 1 and 8")
+    parser.add_argument("--rows", nargs="+", type=int, default=[10**5], help="of a table at most")
     parser.add_argument("--batches", nargs="+", type=int, default=[128, 2048])
     parser.add_argument("--rounds", type=int, default=100, help="counted steps a side")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help=f"put the table into {RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {RESULTS.name}")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    cases = (Case(*values) for values in product(options.types, options.tables, options.rows, options.batches))
-    lines = []
-    for line in table(cases, options.rounds):
-        print(line, flush=True)
-        lines.append(line)
+    tables = {net: options.tables or ([26] if FORMS[net].has_products else [1, 8]) for net in options.nets}
+    cases = [
+        Case(net, *values)
+        for net in options.nets
+        for values in product(options.types, tables[net], options.rows, options.batches)
+    ]
+    results = []
+    for lines in (times(cases, options.rounds), peaks(cases, options.threads)):
+        found = []
+        for line in lines:
+            print(line, flush=True)
+            found.append(line)
+        results.append("\n".join(found))
+        print()
     if options.write:
-        head, _, rest = RESULTS.read_text(encoding="utf-8").partition("| type |")
-        tail = rest.partition("\n\n")[2]
-        RESULTS.write_text(head + "\n".join(lines) + "\n" + (f"\n{tail}" if tail else ""), encoding="utf-8")
+        parts = RESULTS.read_text(encoding="utf-8").split("\n\n")
+        places = [index for index, part in enumerate(parts) if part.startswith("| net |")]
+        for place, result in zip(places, results, strict=True):
+            parts[place] = result
+        RESULTS.write_text("\n\n".join(parts).rstrip() + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ contiguous slice: merging them for an all-reduce, or updating them, copies nothi
 itself changes (BatchNorm's statistics), and then the frozen ones (lr_mult 0, as in a fine-tuned net's fixed layers),
 which no rank sends.
 
-Tables with row gradients (`RowParameter`) lie apart, each in a tensor of its own: flat gradients and histories have no
-place for them, so nothing that is done to those costs anything for a table's rows.
+Tables with row gradients (`RowParameter`) lie apart, those of one row length side by side: flat gradients and histories
+have no place for them, so nothing that is done to those costs anything for a table's rows.
 """
 
 from __future__ import annotations
@@ -108,8 +108,19 @@ class ParameterArena:
         for piece in self.slices:
             piece.parameter.data = self.view(self.data, piece.parameter)
             piece.parameter.diff = self.view(self.diff, piece.parameter)
+        self._allocate_tables(dtype, device)
+
+    def _allocate_tables(self, dtype: torch.dtype, device: torch.device) -> None:
+        """Lay tables of one row length and learning rate side by side, so that one call reads or updates all."""
+        alike: dict[tuple[int, float], list[RowParameter]] = {}
         for table in self.tables:
-            table.parameter.data = torch.empty(table.parameter.shape_here, dtype=dtype, device=device)
+            parameter = table.parameter
+            alike.setdefault((parameter.shape[1], parameter.lr_mult), []).append(parameter)
+        for (length, _), parameters in alike.items():
+            rows = [parameter.shape_here[0] for parameter in parameters]
+            together = torch.empty((sum(rows), length), dtype=dtype, device=device)
+            for parameter, part in zip(parameters, together.split(rows), strict=True):
+                parameter.data = part
 
     def tensors(self) -> list[torch.Tensor]:
         """Return all values: the flat ones, then each table's but those that are divided among processes."""

@@ -303,9 +303,9 @@ class Net:
 
     def _forward(self, node: Node) -> float:
         bottoms = [self._value(node, blob) for blob in node.bottoms]
-        shapes = [tuple(bottom.shape) for bottom in bottoms]
+        shapes = [bottom.shape for bottom in bottoms]
         if shapes != node.shapes:
-            self._reshape(node, shapes)
+            self._reshape(node, [tuple(shape) for shape in shapes])
         try:
             tops = node.layer.forward(bottoms)
         except (RuntimeError, MemoryError) as error:
@@ -314,7 +314,9 @@ class Net:
         node.has_run = True
         loss = 0.0
         for blob, top, weight in zip(node.tops, tops, node.loss_weights, strict=True):
-            blob.data, blob.shape = top, tuple(top.shape)
+            blob.data = top
+            if top.shape != blob.shape:
+                blob.shape = tuple(top.shape)
             if weight:
                 loss += weight * float(top.sum())
         for blob in node.dead:

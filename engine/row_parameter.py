@@ -6,7 +6,7 @@ each of which has a part of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -67,6 +67,35 @@ class RowGradient(NamedTuple):
         return self.values if self.items is None else self.values.index_select(0, self.items)
 
 
+def join(gradients: Sequence[RowGradient], rows: torch.Tensor | None = None) -> RowGradient:
+    """Return what several passes add as what one adds; `rows` takes the place of all their row numbers, if given."""
+    if len(gradients) == 1:
+        return gradients[0] if rows is None else gradients[0]._replace(rows=rows)
+    if rows is None:
+        rows = torch.cat([each.rows for each in gradients])
+    values = torch.cat([each.values for each in gradients])
+    if all(each.items is None for each in gradients):
+        return RowGradient(rows, values)
+    items, start = [], 0
+    for each in gradients:
+        mine = torch.arange(len(each.rows), device=rows.device) if each.items is None else each.items
+        items.append(mine + start)
+        start += len(each.values)
+    return RowGradient(rows, values, torch.cat(items))
+
+
+def merge(gradient: RowGradient) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the rows that a gradient is added to, ascending, and the sum for each (new tensors)."""
+    rows, order = torch.sort(gradient.rows, stable=True)
+    unique, counts = torch.unique_consecutive(rows, return_counts=True)
+    if gradient.items is not None:
+        order = gradient.items.index_select(0, order)
+    starts = counts.cumsum(0).sub_(counts)
+    # Bags of the gradients of one row each; the operator adds them up without a copy of each.
+    sums = torch.ops.aten._embedding_bag_forward_only(gradient.values, order, starts)[0]
+    return unique, sums
+
+
 @dataclass(eq=False)
 class RowParameter(Parameter):
     """A parameter of shape (rows, length) whose gradient is a list of what backward passes added to which rows.
@@ -121,22 +150,7 @@ class RowParameter(Parameter):
         length = self.shape[1]
         if not self.gradients:
             return torch.zeros(0, dtype=torch.int64, device=self.data.device), self.data.new_zeros((0, length))
-        rows, values, items = self._joined()
-        rows, order = torch.sort(rows, stable=True)
-        unique, counts = torch.unique_consecutive(rows, return_counts=True)
-        if items is not None:
-            order = items.index_select(0, order)
-        starts = counts.cumsum(0).sub_(counts)
-        # Bags of the gradients of one row each; the operator adds them up without a copy of each.
-        sums = torch.ops.aten._embedding_bag_forward_only(values, order, starts)[0]
-        return unique, sums
-
-    def _joined(self) -> RowGradient:
-        """Return all that was added as one."""
-        if len(self.gradients) == 1:
-            return self.gradients[0]
-        rows = torch.cat([each.rows for each in self.gradients])
-        return RowGradient(rows, torch.cat([each.by_lookup() for each in self.gradients]))
+        return merge(join(self.gradients))
 
     def replace_gradient(self, rows: torch.Tensor, values: torch.Tensor) -> None:
         """Put other values in the place of the gradient."""

@@ -1,8 +1,9 @@
 """Neighbouring layers that run as one, without the prototxt's layers disappearing.
 
 A training net (one that frees its blobs) runs Convolution + ReLU and BatchNorm + Scale (+ ReLU) in one pass
-over memory each. The layers stay in the net's list with their names and parameters; only the blobs between
-them never exist. The arithmetic is that of the single layers, to rounding.
+over memory each, InnerProduct + ReLU as one step, and neighbouring EmbeddingBags by one look-up (`fused_bags.py`). The
+layers stay in the net's list with their names and parameters; only the blobs between them never exist. The arithmetic
+is that of the single layers, to rounding.
 """
 
 from __future__ import annotations
@@ -11,36 +12,18 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.graph.fused_bags import EmbeddingBags, bags_of
+from mgcaffe.engine.graph.fused_layer import FusedLayer
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.kernels import batch_norm, convolution
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
+from mgcaffe.engine.layers.embedding_bag import EmbeddingBag
+from mgcaffe.engine.layers.inner_product import InnerProduct
 from mgcaffe.engine.layers.relu import ReLU
 from mgcaffe.engine.layers.scale import Scale
 from mgcaffe.engine.layers.shared.neuron import run_backward
-from mgcaffe.engine.types import Shape
-
-
-class FusedLayer(Layer):
-    """Layers that run as one.
-
-    Attributes:
-        members: the layers, in order.
-    """
-
-    def __init__(self, members: Sequence[Layer]) -> None:
-        first = members[0]
-        super().__init__(first.param, first.context, first.source)
-        self.members = list(members)
-        self.backward_follows = first.backward_follows
-
-    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """Reshape the members one after the other."""
-        shapes = list(bottom_shapes)
-        for layer in self.members:
-            shapes = layer.reshape(shapes)
-        return shapes
 
 
 class ConvolutionReLU(FusedLayer):
@@ -68,6 +51,33 @@ class ConvolutionReLU(FusedLayer):
         diffs = self.convolution.backward([dy], wanted)
         self.convolution.release()
         return diffs
+
+
+class InnerProductReLU(FusedLayer):
+    """y = max(W x + b, 0)."""
+
+    keeps_tops = True
+
+    def __init__(self, members: Sequence[Layer]) -> None:
+        super().__init__(members)
+        assert isinstance(members[0], InnerProduct)
+        self.product = members[0]
+
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keep bottom and top."""
+        # Not by oneDNN's own ReLU, which makes 0 of nan.
+        y = self.product.forward(bottoms)[0].relu_()
+        self.saved = y if self.backward_follows else None
+        return [y]
+
+    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Return the ReLU's mask, then the product's adjoints."""
+        return self.product.backward([_through_relu(top_diffs[0], self.saved, self.may_overwrite_top_diff[0])], wanted)
+
+    def release(self) -> None:
+        """Drop what forward kept, bottom and top."""
+        super().release()
+        self.product.release()
 
 
 class BatchNormScale(FusedLayer):
@@ -134,6 +144,10 @@ def fuse(nodes: Sequence[Node]) -> list[Node]:
 def _fusible(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> int:
     """Return how many nodes from `index` on run as one."""
     first = nodes[index]
+    if (bags := bags_of(nodes, index)) > 1:
+        return bags
+    if isinstance(first.layer, InnerProduct):
+        return 2 if _relu_follows(nodes, index, readers) else 1
     if isinstance(first.layer, Convolution):
         simple = len(first.bottoms) == 1 and first.layer.channel_axis == 1
         return 2 if simple and _relu_follows(nodes, index, readers) else 1
@@ -166,18 +180,45 @@ def _relu_follows(nodes: Sequence[Node], index: int, readers: dict[int, int]) ->
     return isinstance(layer, ReLU) and layer.param.relu_param.negative_slope == 0
 
 
+_CHAINS: dict[type[Layer], type[FusedLayer]] = {
+    Convolution: ConvolutionReLU,
+    InnerProduct: InnerProductReLU,
+    BatchNorm: BatchNormScale,
+}
+
+
 def _merge(members: Sequence[Node]) -> Node:
     first, last = members[0], members[-1]
-    layers = [node.layer for node in members]
-    layer = (ConvolutionReLU if isinstance(first.layer, Convolution) else BatchNormScale)(layers)
-    merged = Node(first.index, layer, first.bottoms, last.tops, last.loss_weights)
+    layer: FusedLayer
+    if isinstance(first.layer, EmbeddingBag):
+        layer, merged = _side_by_side(members)
+    else:
+        kind = next(kind for type_, kind in _CHAINS.items() if isinstance(first.layer, type_))
+        layer = kind([node.layer for node in members])
+        merged = Node(first.index, layer, first.bottoms, last.tops, last.loss_weights)
+        merged.wants, merged.shapes = first.wants, first.shapes
     merged.needs_backward = any(node.needs_backward for node in members)
-    merged.wants, merged.shapes = first.wants, first.shapes
     layer.backward_follows = merged.needs_backward
     layer.wants_bottom = merged.wants
     merged.members = [node.index for node in members]
     merged.owned = [parameter for node in members for parameter in node.owned]
     return merged
+
+
+def _side_by_side(members: Sequence[Node]) -> tuple[EmbeddingBags, Node]:
+    """Return layers that do not read each other's tops as one layer, and its node with all their blobs."""
+    layer = EmbeddingBags([node.layer for node in members])
+    merged = Node(
+        members[0].index,
+        layer,
+        [blob for node in members for blob in node.bottoms],
+        [blob for node in members for blob in node.tops],
+        [weight for node in members for weight in node.loss_weights],
+    )
+    merged.wants = [wanted for node in members for wanted in node.wants]
+    merged.shapes = [shape for node in members for shape in node.shapes]
+    layer.reshape(merged.shapes)
+    return layer, merged
 
 
 def _through_relu(dy: torch.Tensor, y: torch.Tensor, in_place: bool) -> torch.Tensor:

@@ -25,15 +25,17 @@ class GradientStore:
     def __init__(self, dtype: torch.dtype, device: torch.device, keep: bool) -> None:
         self.keep = keep
         self._dtype, self._device = dtype, device
-        self._alive: Counter[int] = Counter()
+        self._alive: dict[int, int] = {}  # how many gradients lie in a storage
 
     def backward(self, node: Node) -> None:
         """Run one layer backward: take its tops' gradients, store its bottoms'."""
         diffs = [self._take(blob, weight) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
-        storages = Counter(_storage(diff) for diff in diffs)
-        node.layer.may_overwrite_top_diff = [
-            not self.keep and not self._alive[_storage(diff)] and storages[_storage(diff)] == 1 for diff in diffs
-        ]
+        if self.keep:
+            node.layer.may_overwrite_top_diff = [False] * len(diffs)
+        else:
+            storages = [_storage(diff) for diff in diffs]
+            counts = Counter(storages) if len(storages) > 1 else dict.fromkeys(storages, 1)
+            node.layer.may_overwrite_top_diff = [each not in self._alive and counts[each] == 1 for each in storages]
         results = node.layer.backward(diffs, node.wants)
         del diffs
         for blob, diff, wanted in zip(node.bottoms, results, node.wants, strict=True):
@@ -45,13 +47,12 @@ class GradientStore:
 
         In a net that keeps its blobs a user may have written it.
         """
-        if blob.diff is None or tuple(blob.diff.shape) != blob.shape or (weight and not self.keep):
+        diff = blob.diff
+        if diff is None or diff.shape != blob.shape or (weight and not self.keep):
             diff = torch.full(blob.shape, weight, dtype=self._dtype, device=self._device)
             if self.keep:
                 blob.diff = diff
-            return diff
-        diff = blob.diff
-        if not self.keep:
+        elif not self.keep:
             blob.diff = None
             self._forget(diff)
         return diff
@@ -63,13 +64,16 @@ class GradientStore:
         if blob.diff is not None:
             self._forget(blob.diff)
         blob.diff = diff
-        self._alive[_storage(diff)] += 1
+        storage = _storage(diff)
+        self._alive[storage] = self._alive.get(storage, 0) + 1
 
     def _forget(self, diff: torch.Tensor) -> None:
         storage = _storage(diff)
-        self._alive[storage] -= 1
-        if not self._alive[storage]:
-            del self._alive[storage]
+        left = self._alive.get(storage, 0) - 1
+        if left > 0:
+            self._alive[storage] = left
+        else:
+            self._alive.pop(storage, None)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -8,6 +8,10 @@ Below some 500 rows the plain operators are faster.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 
 _MANY_TO_READ = 1024
@@ -28,3 +32,51 @@ def add_to_rows(matrix: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) 
         matrix.index_put_((rows,), values, accumulate=True)
     else:
         matrix.scatter_add_(0, rows[:, None].expand_as(values), values)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Matrices of one row length that lie in one storage, as one of which each is some rows.
+
+    Attributes:
+        parts: the matrices, or vectors of single numbers.
+        whole: all rows from the first part's to the last one's, whatever lies between.
+        starts: where the parts begin in it.
+    """
+
+    parts: tuple[torch.Tensor, ...]
+    whole: torch.Tensor
+    starts: torch.Tensor
+
+    def is_of(self, parts: Sequence[torch.Tensor]) -> bool:
+        """Return whether these tensors are its parts."""
+        return len(parts) == len(self.parts) and all(map(operator.is_, parts, self.parts))
+
+    def rows(self, rows: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return row numbers, a vector for each part, as one vector of rows of the whole (a new tensor)."""
+        joined = torch.cat(list(rows))
+        counts = [each.numel() for each in rows]
+        if counts.count(counts[0]) == len(counts):
+            joined.view(len(counts), -1).add_(self.starts[:, None])
+            return joined
+        lengths = torch.tensor(counts, device=joined.device)
+        return joined.add_(self.starts.repeat_interleave(lengths, output_size=joined.numel()))
+
+
+def stack(parts: Sequence[torch.Tensor]) -> Stack | None:
+    """Return the matrices as one, of which nothing is copied; None where they do not lie in one storage."""
+    first = parts[0]
+    shape = first.shape[1:]
+    length = shape.numel()
+    storage = first.untyped_storage().data_ptr()
+    for each in parts:
+        fits = each.shape[1:] == shape and each.dtype == first.dtype and each.is_contiguous()
+        if not fits or each.untyped_storage().data_ptr() != storage:
+            return None
+    offsets = [each.storage_offset() for each in parts]
+    low, high = min(offsets), max(offset + each.numel() for offset, each in zip(offsets, parts, strict=True))
+    if not length or any((offset - low) % length for offset in offsets):
+        return None
+    whole = first.as_strided(((high - low) // length, *shape), first.stride(), low)
+    starts = torch.tensor([(offset - low) // length for offset in offsets], device=first.device)
+    return Stack(tuple(parts), whole, starts)

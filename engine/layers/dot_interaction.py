@@ -29,6 +29,7 @@ class DotInteraction(Layer):
         counts: how many vectors each bottom has.
         size: their size d.
         pairs: the places in Z (F x F, row by row) that count.
+        columns: for every place in dZ + dZ' the column of dy that it comes from (on the diagonal, any or twice).
     """
 
     bottoms = at_least(1)
@@ -55,15 +56,21 @@ class DotInteraction(Layer):
         self.size = first[-1]
         self.joined = [len(shape) == 3 for shape in bottom_shapes]
         vectors = sum(self.counts)
-        below = torch.ones(vectors, vectors).tril(0 if self.param.dot_interaction_param.diagonal else -1)
-        self.pairs = below.flatten().nonzero().flatten().to(self.context.device)
+        self.has_diagonal: bool = self.param.dot_interaction_param.diagonal
+        first_row, second_row = torch.tril_indices(vectors, vectors, 0 if self.has_diagonal else -1)
+        self.pairs = (first_row * vectors + second_row).to(self.context.device)
+        columns = torch.zeros(vectors, vectors, dtype=torch.int64)
+        columns[first_row, second_row] = columns[second_row, first_row] = self.size + torch.arange(len(self.pairs))
+        self.columns = columns.flatten().to(self.context.device)
         if not len(self.pairs):
             self.fail(f"the bottoms hold {vectors} vector(s) an item, of which there are no pairs", "bottom")
         return [(first[0], self.size + len(self.pairs))]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep the vectors."""
-        vectors = torch.cat([x if x.ndim == 3 else x.unsqueeze(1) for x in bottoms], 1)
+        vectors = torch.cat([x if x.ndim == 2 else x.flatten(1) for x in bottoms], 1).view(
+            len(bottoms[0]), sum(self.counts), self.size
+        )
         self.saved = vectors if self.backward_follows else None
         products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)
         return [torch.cat([vectors[:, 0], products.index_select(1, self.pairs)], 1)]
@@ -71,14 +78,17 @@ class DotInteraction(Layer):
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Put the pairs' gradients into both halves of a matrix."""
         vectors, (dy,) = self.saved, top_diffs
-        items, count, _ = vectors.shape
-        half = dy.new_zeros(items, count * count).index_copy_(1, self.pairs, dy[:, self.size :])
-        half = half.view(items, count, count)
-        diff = torch.bmm(half + half.transpose(1, 2), vectors)
-        diff[:, 0] += dy[:, : self.size]
-        parts = torch.split(diff, self.counts, 1)
+        both = dy.index_select(1, self.columns).view(len(dy), vectors.shape[1], vectors.shape[1])
+        on_diagonal = both.diagonal(dim1=1, dim2=2)
+        if self.has_diagonal:
+            on_diagonal.mul_(2)
+        else:
+            on_diagonal.zero_()
+        diff = torch.bmm(both, vectors)
+        diff[:, 0].add_(dy[:, : self.size])
+        parts = torch.split(diff, self.counts, 1) if any(self.joined) else diff.unbind(1)
         return [
-            (part if joined else part.squeeze(1)) if wants else None
+            (part if joined or part.ndim == 2 else part.squeeze(1)) if wants else None
             for part, joined, wants in zip(parts, self.joined, wanted, strict=True)
         ]
 

@@ -1,9 +1,9 @@
 """Non-finite losses and gradients: found before any rank updates its weights, and traced to a blob.
 
 The check costs next to nothing: the loss, which the ranks exchange anyway, and with it one sum over each rank's
-own gradients, taken layer by layer as they become ready. So the ranks know before the first means come
-back, and each merged group can be updated as soon as it is there. Only when that is not finite is the pass run again,
-from the same records and random numbers, with every blob looked at as it is made.
+own gradients, taken layer by layer as they become ready (by one rank, which exchanges nothing, at once). So the ranks
+know before the first means come back, and each merged group can be updated as soon as it is there. Only when that is
+not finite is the pass run again, from the same records and random numbers, with every blob looked at as it is made.
 
 Caffe goes on with non-finite weights, and shows a loss of 87.3365, which is -log(FLT_MIN): the softmax gave
 the label a probability of 0.
@@ -12,7 +12,7 @@ the label a probability of 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,6 +29,8 @@ from mgcaffe.solvers.training_iteration import TrainingIteration
 
 SKIPS_IN_A_ROW = 10
 """After so many iterations in a row without an update `nan_effect: SKIP` stops as well."""
+
+_FEW_VALUES = 1 << 18
 
 LOSS_OF_NO_PROBABILITY = -math.log(torch.finfo(torch.float32).tiny)
 
@@ -72,12 +74,15 @@ class FiniteCheck:
 
     def gradients_ready(self, offset: int, count: int) -> None:
         """Add up gradients that are complete on this rank, before they are exchanged."""
+        if self._communicator.size == 1:
+            return
         self._sums.append(self._net.arena.diff[offset : offset + count].sum())
 
     def probe(self) -> float:
         """Return the sum of this rank's gradients: not finite if one of them is not."""
-        rows = [each.values for table in self._tables() for each in table.gradients]
-        sums = [*self._sums, *(torch._foreach_norm(rows) if rows else ())]
+        sums = [*self._sums, *_sums([each.values for table in self._tables() for each in table.gradients])]
+        if self._communicator.size == 1:
+            sums.append(self._net.arena.diff[: self._net.arena.trainable].sum())
         return float(torch.stack(sums).sum()) if sums else 0.0
 
     def _tables(self) -> list[RowParameter]:
@@ -159,6 +164,13 @@ class FiniteCheck:
         after.restore()
         findings = self._communicator.allgather(_Finding(self._communicator.host, own_loss, tracer.found))
         return _describe(findings, iteration, self._rank - self._communicator.rank)
+
+
+def _sums(values: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Return numbers that are finite if all values are. Many small tensors are copied into one first, in less time."""
+    if sum(each.numel() for each in values) > _FEW_VALUES:
+        return torch._foreach_norm(values)
+    return [torch.cat([each.flatten() for each in values]).sum()] if values else []
 
 
 class _Tracer:

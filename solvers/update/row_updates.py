@@ -11,14 +11,14 @@ that nobody looked up (momentum, weight decay), or needs all gradients together 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import torch
 
 from mgcaffe.engine.arena import Table
-from mgcaffe.engine.kernels.rows import add_to_rows, read_rows_of
-from mgcaffe.engine.row_parameter import HISTORY, RowParameter, WholeRows
+from mgcaffe.engine.kernels.rows import Stack, add_to_rows, read_rows_of, stack
+from mgcaffe.engine.row_parameter import HISTORY, RowParameter, WholeRows, join, merge
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source
@@ -53,13 +53,27 @@ class RowUpdates:
         training = [each for each in tables if each.parameter.lr_mult != 0]
         for each in training:
             _check(param, solver_type, each, source)
-        self._tables = [each.parameter for each in training]
         self._is_row_wise = solver_type == "AdaGrad" and param.row_wise_adagrad
+        alike: dict[tuple[float, ...], list[RowParameter]] = {}
+        for number, table in enumerate(each.parameter for each in training):
+            # With snapshot_diff each table keeps its own steps.
+            key = (number,) if param.snapshot_diff else (table.shape[1], table.lr_mult)
+            alike.setdefault(key, []).append(table)
+        self._groups = list(alike.values())
+        self._stacks: dict[tuple[int, ...], tuple[Stack, Stack | None]] = {}
         self.histories: dict[int, torch.Tensor] = {}
         if solver_type == "AdaGrad":
-            for table in self._tables:
-                shape = self._history_shape(table.shape_here)
-                self.histories[id(table)] = torch.zeros(shape, dtype=table.data.dtype, device=table.data.device)
+            for group in self._groups:
+                self.histories.update(self._zeros(group))
+
+    def _zeros(self, tables: Sequence[RowParameter]) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the history of each table, side by side like the tables."""
+        like = tables[0].data
+        rows = [len(table.data) for table in tables]
+        shape = self._history_shape((sum(rows), like.shape[1]))
+        together = torch.zeros(shape, dtype=like.dtype, device=like.device)
+        for table, part in zip(tables, together.split(rows), strict=True):
+            yield id(table), part
 
     def history_blob(self, table: RowParameter) -> torch.Tensor | WholeRows | None:
         """Return a table's history as it is stored, for all rows, or None where there is none."""
@@ -73,33 +87,52 @@ class RowUpdates:
 
     def apply(self, numbers: Numbers, scale: float) -> None:
         """Make one update of all tables; `scale` is a factor on every gradient."""
-        for table in self._tables:
-            if table.fresh:
-                continue
-            eta = numbers.rate * table.lr_mult
-            if self.histories or self._param.snapshot_diff:
-                self._update(table, numbers, eta, scale)
-                continue
-            # A sum needs no merging first.
-            for rows, step in ((each.rows, each.by_lookup()) for each in table.gradients):
-                add_to_rows(table.data, rows, step * (-eta * scale))
+        for group in self._groups:
+            tables = [table for table in group if not table.fresh]
+            if tables:
+                self._update(tables, numbers, scale)
 
-    def _update(self, table: RowParameter, numbers: Numbers, eta: float, scale: float) -> None:
-        rows, gradient = table.merged()
+    def _update(self, tables: Sequence[RowParameter], numbers: Numbers, scale: float) -> None:
+        """Update tables that have the same rate, as one where they lie side by side."""
+        found = self._stacks_of(tables)
+        if found is None:
+            for table in tables:
+                self._update([table], numbers, scale)
+            return
+        weights, history = found
+        eta = numbers.rate * tables[0].lr_mult
+        gradients = [join(table.gradients) for table in tables]
+        gradient = join(gradients, weights.rows([each.rows for each in gradients]))
+        if history is None and not self._param.snapshot_diff:
+            # A sum needs no merging first.
+            add_to_rows(weights.whole, gradient.rows, gradient.by_lookup() * (-eta * scale))
+            return
+        rows, values = merge(gradient)
         if scale != 1:
-            gradient.mul_(scale)
-        step = self._step(table, rows, gradient, numbers, eta)
-        table.data.index_copy_(0, rows, read_rows_of(table.data, rows).sub_(step))
+            values.mul_(scale)
+        step = values.mul_(eta) if history is None else self._step(history.whole, rows, values, numbers, eta)
+        weights.whole.index_copy_(0, rows, read_rows_of(weights.whole, rows).sub_(step))
         if self._param.snapshot_diff:
-            table.replace_gradient(rows, step)
+            tables[0].replace_gradient(rows, step)
+
+    def _stacks_of(self, tables: Sequence[RowParameter]) -> tuple[Stack, Stack | None] | None:
+        """Return the tables as one, and their histories, if any; None where they do not lie side by side alike."""
+        weights = [table.data for table in tables]
+        histories = [self.histories[id(table)] for table in tables] if self.histories else []
+        key = tuple(map(id, tables))
+        known = self._stacks.get(key)
+        if known is not None and known[0].is_of(weights) and (known[1] is None or known[1].is_of(histories)):
+            return known
+        stacked, history = stack(weights), stack(histories) if histories else None
+        if stacked is None or (histories and (history is None or not torch.equal(history.starts, stacked.starts))):
+            return None
+        self._stacks[key] = stacked, history
+        return self._stacks[key]
 
     def _step(
-        self, table: RowParameter, rows: torch.Tensor, gradient: torch.Tensor, numbers: Numbers, eta: float
+        self, history: torch.Tensor, rows: torch.Tensor, gradient: torch.Tensor, numbers: Numbers, eta: float
     ) -> torch.Tensor:
-        """Return what is taken off each row, and bring the rows' histories up to date."""
-        history = self.histories.get(id(table))
-        if history is None:
-            return gradient.mul_(eta)
+        """Return what AdaGrad takes off each row, and bring the rows' histories up to date."""
         part = read_rows_of(history, rows)
         if self._is_row_wise:
             part.add_(gradient.square().mean(1))

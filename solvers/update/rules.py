@@ -65,6 +65,8 @@ def sgd(numbers: Numbers, eta: float, gradient: torch.Tensor, history: torch.Ten
 
     The rate stands inside the history, so a change of rate leaves the speed gathered so far as it is.
     """
+    if not numbers.history_momentum:
+        return torch.mul(gradient, eta, out=history)
     return history.mul_(numbers.history_momentum).add_(gradient, alpha=eta)
 
 

@@ -1,0 +1,29 @@
+"""The base of layers that run as one (`fusion.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.types import Shape
+
+
+class FusedLayer(Layer):
+    """Layers that run as one.
+
+    Attributes:
+        members: the layers, in order.
+    """
+
+    def __init__(self, members: Sequence[Layer]) -> None:
+        first = members[0]
+        super().__init__(first.param, first.context, first.source)
+        self.members = list(members)
+        self.backward_follows = first.backward_follows
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """Reshape the members one after the other."""
+        shapes = list(bottom_shapes)
+        for layer in self.members:
+            shapes = layer.reshape(shapes)
+        return shapes
