@@ -50,13 +50,17 @@ class DividedTables:
         """Whether the training net has tables."""
         return bool(self.place.tables)
 
-    def attach(self, net: Net) -> None:
-        """Let a net look its tables up: the training net, or one that shares them."""
+    def attach(self, net: Net) -> list[str]:
+        """Let a net look its tables up: the training net, or one that shares them; return warnings."""
         if not self.are_there:
-            return
+            return []
         if self._access is None:
             self._access = AllToAllAccess(self._communicator, self.place.assignment, self._parameters)
         net.look_up_by(self._access)
+        return []
+
+    def update(self, rate: float, scale: float) -> None:
+        """Do nothing: each rank updates its own rows."""
 
     def lead(self, work: Callable[[], T]) -> T | None:
         """Run `work` on rank 0, where whole tables can be fetched and stored meanwhile; collective."""
