@@ -171,6 +171,8 @@ class Solver:
             self._warn([f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"])
         self.step(self.param.max_iter - self.iteration)
         self.finish_training()
+        if self._tables is not None:
+            self._tables.display(self.iteration, self._emit)
         if self.param.snapshot_after_train and not (self.iteration and self._is_due(self.param.snapshot)):
             self._take_snapshot()
         if not self._stopped and self._is_due(self.param.display):
@@ -309,6 +311,8 @@ class Solver:
         outputs = tester.label_outputs(self.net, self.ranks.mean(tester.output_numbers(self.net)))
         self._meter.display(iteration, self.param.display, outputs)
         self._replicas.display(iteration.number, self._trainer.records_per_iteration)
+        if self._tables is not None:
+            self._tables.display(iteration.number, self._emit)
         self._emit(events.LearningRate(iteration.number, iteration.rate))
 
     def _update(self, iteration: TrainingIteration) -> None:

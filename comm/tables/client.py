@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy
 
 from mgcaffe.comm.tables.assignment import Assignment, RowRange
+from mgcaffe.comm.tables.figures import LookUpFigures
 from mgcaffe.comm.tables.messages import (
     DONE,
     LOOK_UP,
@@ -42,24 +43,6 @@ from mgcaffe.errors import CommError
 _POLL_S = 200e-6
 _SPIN_S = 50e-6
 _BYTES_AT_ONCE = 64 << 20
-
-
-@dataclass
-class ClientFigures:
-    """What a trainer's look-ups have come to.
-
-    Attributes:
-        look_ups: of whole batches that were answered.
-        latency_s: from asking for each to its answer, added up.
-        waited_s: of which the trainer waited.
-        sent, received: bytes.
-    """
-
-    look_ups: int = 0
-    latency_s: float = 0.0
-    waited_s: float = 0.0
-    sent: int = 0
-    received: int = 0
 
 
 class PendingLookUp:
@@ -138,7 +121,7 @@ class TableClient:
         servers: Sequence[int],
         dtype: numpy.dtype,
     ) -> None:
-        self.figures = ClientFigures()
+        self.figures = LookUpFigures()
         self._communicator = communicator
         self._shapes = shapes
         self._dtype = numpy.dtype(dtype)

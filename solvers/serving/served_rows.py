@@ -31,8 +31,8 @@ class ServedRows:
 
     def __init__(self, param: SolverParameter, tables: Sequence[RowParameter], updates: RowUpdates) -> None:
         self.dtype = np.dtype(str(tables[0].data.dtype).removeprefix("torch."))
-        self.rows = [table.data.shape[0] for table in tables]
-        self.widths = [table.shape[1] for table in tables]
+        self.rows: Sequence[int] = [table.data.shape[0] for table in tables]
+        self.widths: Sequence[int] = [table.shape[1] for table in tables]
         self._param = param
         self._tables = tables
         self._owned = OwnedRows(tables)
@@ -99,8 +99,8 @@ class ServedRows:
             self._owned.add_gradients(table, _tensors(bags), torch.from_numpy(values))
         numbers = Numbers(self._param, rate, iteration=0, momentum=0.0, weight_decay=0.0, history_momentum=0.0)
         self._updates.apply(numbers, scale)
-        for table in self._tables:
-            table.fresh = True
+        for parameter in self._tables:
+            parameter.fresh = True
 
     def numbers(self, table: int, what: int) -> np.ndarray:
         """Return the values (`what` 0) or the history of all rows, themselves."""

@@ -15,6 +15,7 @@ from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.engine import Net
 from mgcaffe.engine.row_parameter import HISTORY, STEPS, RowParameter
 from mgcaffe.prototxt import SolverParameter
+from mgcaffe.solvers.events import Emit
 from mgcaffe.solvers.tables.all_to_all_access import AllToAllAccess
 from mgcaffe.solvers.tables.placing import TablePlacer
 
@@ -58,6 +59,9 @@ class DividedTables:
             self._access = AllToAllAccess(self._communicator, self.place.assignment, self._parameters)
         net.look_up_by(self._access)
         return []
+
+    def display(self, iteration: int, emit: Emit) -> None:
+        """Do nothing."""
 
     def update(self, rate: float, scale: float) -> None:
         """Do nothing: each rank updates its own rows."""

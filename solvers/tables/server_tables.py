@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from mgcaffe.comm import Communicator
-from mgcaffe.comm.tables.client import ClientFigures, TableClient
+from mgcaffe.comm.tables.client import TableClient
 from mgcaffe.engine import Net
 from mgcaffe.engine.row_parameter import HISTORY, STEPS, VALUES
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.prototxt import SolverParameter
+from mgcaffe.solvers.events import Emit, TablesLookedUp
 from mgcaffe.solvers.tables.placing import TablePlacer
 from mgcaffe.solvers.tables.server_access import ServerAccess
 
@@ -93,10 +94,9 @@ class ServerTables:
             )
         return self.place.client
 
-    @property
-    def figures(self) -> ClientFigures:
-        """What look-ups have come to so far."""
-        return self.client.figures
+    def display(self, iteration: int, emit: Emit) -> None:
+        """Emit what look-ups have come to so far."""
+        emit(TablesLookedUp(iteration, replace(self.client.figures)))
 
     def attach(self, net: Net) -> list[str]:
         """Let a net look its tables up: first the training net, then those that share them.

@@ -11,13 +11,13 @@ import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import SolverError
-from mgcaffe.solvers.events import Tested, Warned
+from mgcaffe.solvers.events import Noted, TablesLookedUp, Tested, Warned
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
 from tests.support.solverkit import Recorder, make_solver, solver_source
 from tests.support.tablekit import (
     BATCH,
     KINDS,
-    assert_close,
+    differences,
     table_net,
     train_tables,
     whole_tensors,
@@ -82,7 +82,9 @@ MODES = {"SGD": "SUM", "AdaGrad": "MEAN", "row_wise": "SUM"}
 def test_training_without_looking_ahead_equals_that_of_one_process(folder, alone, kind, servers, iterations):
     net = table_net(folder, 1, mode=MODES[kind])
     (served,), figures = train_with_servers(servers, folder, net, KINDS[kind], iterations)
-    assert_close(served[:3], alone(net, KINDS[kind], iterations))
+    assert not differences(served[:3], alone(net, KINDS[kind], iterations))
+    (placed,) = [event.text for event in served[3].of(Noted) if "embedding servers" in event.text]
+    assert ("1 divided by rows" in placed) == (servers == 3)
     assert [each.look_ups for each in figures] == [iterations] * servers
     assert [each.updates for each in figures] == [iterations] * servers
 
@@ -91,7 +93,7 @@ def test_tests_micro_batches_rates_and_a_frozen_table_are_those_of_one_process(f
     net = table_net(folder, 1, micro=2, param="param { lr_mult: 0.5 }", shared="lr_mult: 0")
     fields = KINDS["row_wise"] + " iter_size: 2 test_iter: 3 test_interval: 4"
     (served,), figures = train_with_servers(2, folder, net, fields, 10)
-    assert_close(served[:3], alone(net, fields, 10))
+    assert not differences(served[:3], alone(net, fields, 10))
     assert len(served[2]) == 3
     assert figures[0].updates == 10
 
@@ -117,7 +119,7 @@ def test_looking_ahead_is_exact_where_a_batch_looks_up_no_row_of_the_one_before(
     parity_data(tmp_path)
     net = table_net(tmp_path, 1)
     (served,), figures = train_with_servers(2, tmp_path, net, KINDS["AdaGrad"], 30, ahead=1)
-    assert_close(served[:3], train_tables(1, tmp_path, net, KINDS["AdaGrad"], 30))
+    assert not differences(served[:3], train_tables(1, tmp_path, net, KINDS["AdaGrad"], 30))
     assert figures[0].look_ups == 31  # the last is of a batch that was not trained
     (stale,), _ = train_with_servers(2, tmp_path, net, KINDS["AdaGrad"], 30, ahead=2)
     assert stale[1][:2] == served[1][:2]
@@ -131,7 +133,7 @@ def test_a_run_goes_on_from_its_snapshot_as_if_it_had_not_stopped_on_other_serve
     (resumed,), _ = train_with_servers(
         2, folder, net, fields, 6, restore=f"{folder}/ahead{ahead}_iter_5.solverstate", ahead=ahead
     )
-    assert_close(resumed[:1], whole[:1])
+    assert not differences(resumed[:1], whole[:1])
     assert resumed[1] == pytest.approx(whole[1][5:], rel=1e-12)
 
 
@@ -140,10 +142,10 @@ def test_a_snapshot_goes_on_in_one_process_and_its_weights_fill_tables_of_server
     train_with_servers(2, folder, net, fields, 5, snapshot=True)
     resumed = train_tables(1, folder, net, fields, 6, restore=f"{folder}/one_iter_5.solverstate")
     expected = alone(net, fields, 11)
-    assert_close(resumed[:1], expected[:1])
+    assert not differences(resumed[:1], expected[:1])
     weights = [f"{folder}/one_iter_5.caffemodel"]
     (filled,), _ = train_with_servers(1, folder, net, KINDS["SGD"], 1, weights=weights)
-    assert_close(filled[:1], train_tables(1, folder, net, KINDS["SGD"], 1, weights=weights)[:1])
+    assert not differences(filled[:1], train_tables(1, folder, net, KINDS["SGD"], 1, weights=weights)[:1])
 
 
 def test_trainers_with_replicas_of_their_own_share_the_tables(folder):
@@ -151,6 +153,9 @@ def test_trainers_with_replicas_of_their_own_share_the_tables(folder):
     fields = KINDS["SGD"] + ' base_lr: 0.3 lr_policy: "fixed" max_iter: 120'
     trainers, (figures,) = train_with_servers(1, folder, net, fields, None, trainers=2, sync="SHADOW_MA", ahead=1)
     assert figures.updates == 240
+    shown = [event.figures for _, _, _, recorder in trainers for event in recorder.of(TablesLookedUp)]
+    assert all(each.look_ups in (120, 121) for each in shown)  # with the one ahead, if it was answered by then
+    assert all(0 < each.waited_s <= each.latency_s for each in shown)
     for _, losses, _, _ in trainers:
         assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
 
@@ -163,7 +168,7 @@ def test_no_table_is_updated_by_gradients_that_are_not_finite(tmp_path):
     (served,), (figures,) = train_with_servers(1, tmp_path, table_net(tmp_path, 1), fields, 6)
     assert figures.updates == 4
     assert all(bool(tensor.isfinite().all()) for tensor in served[0])
-    assert_close(served[:1], train_tables(1, tmp_path, table_net(tmp_path, 1), fields, 6)[:1])
+    assert not differences(served[:1], train_tables(1, tmp_path, table_net(tmp_path, 1), fields, 6)[:1])
 
 
 def test_ids_that_are_computed_are_looked_up_when_they_are_there_and_a_warning_says_so(folder, alone):
