@@ -84,7 +84,7 @@ def test_training_without_looking_ahead_equals_that_of_one_process(folder, alone
     (served,), figures = train_with_servers(servers, folder, net, KINDS[kind], iterations)
     assert not differences(served[:3], alone(net, KINDS[kind], iterations))
     (placed,) = [event.text for event in served[3].of(Noted) if "embedding servers" in event.text]
-    assert ("1 divided by rows" in placed) == (servers == 3)
+    assert ("divided by rows" in placed) == (servers == 3)
     assert [each.look_ups for each in figures] == [iterations] * servers
     assert [each.updates for each in figures] == [iterations] * servers
 
