@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 
+import torch
+
 from mgcaffe.comm.replicas.centre_server import CentreServer
 from mgcaffe.comm.replicas.control import Control, serve
 from mgcaffe.comm.replicas.roles import Role, RoleGroups, Roles, assign_roles, make_groups
@@ -19,7 +21,7 @@ from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
 from mgcaffe.solvers.source import locate
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.listeners.glog import log_line
-from mgcaffe.tools.running.process import dtype_named, set_threads, speed_up_memory
+from mgcaffe.tools.running.process import dtype_named, speed_up_memory
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.signals import MPIRUN_KILLS_AFTER_S
 
@@ -120,7 +122,7 @@ def _sync_server(flags: Flags, source: SolverSource, groups: RoleGroups) -> Step
 def _embedding_server(flags: Flags, source: SolverSource, groups: RoleGroups) -> Step:
     assert groups.embedding is not None
     speed_up_memory()
-    set_threads(flags.threads, groups.embedding.local_size)
+    torch.set_num_threads(1)
     server = EmbeddingServer(
         source.param,
         groups.embedding,
