@@ -11,6 +11,7 @@ answered while this one is computed. It works in order: a look-up after an updat
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -190,11 +191,15 @@ class TableClient:
         self._wait_until_done(lambda: self._write(table, what, width, start, values))
 
     def close(self) -> None:
-        """Tell the servers that this trainer is done, once all that was asked for has come; harmless when repeated."""
+        """Tell the servers that this trainer is done, once all that was asked for has come; harmless when repeated.
+
+        Raises:
+            Exception: what went wrong on the thread that communicates, unless another error is on its way.
+        """
         if not self._ended.is_set():
             self._jobs.put(None)
             self._thread.join()
-        if self._error is not None:
+        if self._error is not None and sys.exc_info()[0] is None:
             raise self._error
 
     def wait_for(self, event: threading.Event) -> None:
