@@ -280,9 +280,14 @@ class Net:
             for blob, values in zip(node.tops, node.layer.first_values(), strict=False):
                 blob.data = values
 
-    def look_up_by(self, access: TableAccess) -> None:
-        """Look up the rows of all tables that `place_tables` placed, here or elsewhere, by `access` from now on."""
-        self.table_look_ups = TableLookUps(self.nodes, access)
+    def look_up_by(self, access: TableAccess, ahead: int = 0) -> None:
+        """Look up the rows of all tables that `place_tables` placed, here or elsewhere, by `access` from now on.
+
+        Args:
+            access: where the tables are.
+            ahead: for how many passes look-ups are begun ahead, where ids come from data layers.
+        """
+        self.table_look_ups = TableLookUps(self.nodes, access, ahead)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -410,6 +415,8 @@ class Net:
         """Forget all parameter gradients: the next one computed for a parameter replaces what is there."""
         for parameter in self.parameters:
             parameter.fresh = True
+        if self.table_look_ups is not None:
+            self.table_look_ups.forget_gradients()
 
     def reseed(self, *numbers: int) -> None:
         """Restart the net's random stream from these numbers (say seed, rank and iteration)."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mgcaffe.comm.planning.cost import Cost
     from mgcaffe.comm.planning.plan import Plan
     from mgcaffe.comm.replicas.figures import SyncFigures
+    from mgcaffe.comm.tables.figures import LookUpFigures
     from mgcaffe.comm.tuning.decision import Decision
     from mgcaffe.engine.weights.by_name import CopyReport
 
@@ -332,6 +333,19 @@ class Synchronized(Event):
     iterations: tuple[int, ...]
     examples_per_s: float
     figures: SyncFigures
+
+
+@dataclass(frozen=True)
+class TablesLookedUp(Event):
+    """How this trainer's look-ups on embedding servers stand, at a displayed iteration and at the end.
+
+    Attributes:
+        iteration: updates that this trainer has done.
+        figures: totals so far.
+    """
+
+    iteration: int
+    figures: LookUpFigures
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ class Solver:
         strict: whether an unknown field in a net's file is an error.
         keep_blobs: whether the nets' values and gradients stay readable after a pass, at the cost of memory.
         sync_servers: the same ranks and, behind them, the synchronization servers; None: there are none.
+        embedding_servers: the same ranks and, behind them, the embedding servers; None: there are none.
 
     Attributes:
         iteration: how many times the weights have been updated, always.
@@ -94,6 +95,7 @@ class Solver:
         strict: bool = False,
         keep_blobs: bool = False,
         sync_servers: Communicator | None = None,
+        embedding_servers: Communicator | None = None,
     ) -> None:
         self.param = param
         self.listeners = list(listeners)
@@ -108,11 +110,13 @@ class Solver:
         self._policy = LearningRatePolicy(param, source)
         self._warn(self._policy.warnings)
         self._warn(sync_warnings(param, self.world.size, source))
-        check_embeddings(param, source)
+        self._warn(check_embeddings(param, self.world.size, embedding_servers is not None, source))
         check_prefix(param, source, self.world.rank)
         with ExitStack() as opened:
             reader = NetReader(param, source, strict)
-            nets = build_nets(param, reader, self.world, self.ranks, self._emit, opened, dtype, device, keep_blobs)
+            nets = build_nets(
+                param, reader, self.world, self.ranks, self._emit, opened, dtype, device, keep_blobs, embedding_servers
+            )
             self.net, self.test_nets, self.seed = nets.train, nets.tests, nets.seed
             self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit, sync_servers)
             self._build(nets, source, schedule, opened)
@@ -127,6 +131,7 @@ class Solver:
         self._tables = nets.tables
         if self._tables is not None:
             self._tables.histories = self._updater.table_histories
+            self._updater.update_elsewhere = self._tables.update
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
@@ -166,6 +171,8 @@ class Solver:
             self._warn([f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"])
         self.step(self.param.max_iter - self.iteration)
         self.finish_training()
+        if self._tables is not None:
+            self._tables.display(self.iteration, self._emit)
         if self.param.snapshot_after_train and not (self.iteration and self._is_due(self.param.snapshot)):
             self._take_snapshot()
         if not self._stopped and self._is_due(self.param.display):
@@ -304,6 +311,8 @@ class Solver:
         outputs = tester.label_outputs(self.net, self.ranks.mean(tester.output_numbers(self.net)))
         self._meter.display(iteration, self.param.display, outputs)
         self._replicas.display(iteration.number, self._trainer.records_per_iteration)
+        if self._tables is not None:
+            self._tables.display(iteration.number, self._emit)
         self._emit(events.LearningRate(iteration.number, iteration.rate))
 
     def _update(self, iteration: TrainingIteration) -> None:

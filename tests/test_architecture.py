@@ -34,7 +34,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "render_stubs", "build_schema", "messages", "wire_format", "blobs", "lexer", "scalars", "binary", "source",
         "text_writer", "text_reader", "upgrade_v0", "upgrade_v1", "upgrade", "files", "stored",
     ),
-    "comm": ("transport", "planning", "exchange.sums", "exchange", "tables", "tuning", "supervision", "replicas"),
+    "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision", "tables", "replicas"),
     "engine": (
         "types", "parameter", "row_parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob",
         "user_layer", "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
@@ -43,7 +43,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "solvers": (
         "source", "events", "training_iteration", "carried_state", "monitor.stopwatch", "exchange", "replicas",
-        "monitor", "tables", "update.rules", "rates", "update", "setup", "testing", "snapshots", "trainer", "solver",
+        "monitor", "tables", "update.rules", "rates", "update", "setup", "serving", "testing", "snapshots", "trainer",
+        "solver",
     ),
     "tools": (
         "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import time
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
@@ -19,10 +20,11 @@ import torch
 from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import BatchForm, Reader
 from mgcaffe.engine.data.prefetcher import Prefetcher
-from mgcaffe.engine.layer import Layer, between, exactly
+from mgcaffe.engine.layer import Layer, LayerContext, between, exactly
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError
+from mgcaffe.prototxt import LayerParameter, Source
 
 _NUMPY_TYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
@@ -57,6 +59,11 @@ class DataLayer(Layer):
     _reader: Reader | None = None
     _prefetcher: Prefetcher[list[torch.Tensor]] | None = None
     _forget: weakref.finalize[..., DataLayer] | None = None
+
+    def __init__(self, param: LayerParameter, context: LayerContext, source: Source | None = None) -> None:
+        """Take what every layer takes."""
+        super().__init__(param, context, source)
+        self._peeked: deque[list[torch.Tensor]] = deque()
 
     # -- for subclasses ----------------------------------------------------------------------------------
 
@@ -117,15 +124,25 @@ class DataLayer(Layer):
         Raises:
             DataError: a record could not be read; located, also where it happened in the thread.
         """
+        self.peek(0)
+        self._batches += 1
+        return [top.to(self.context.device, non_blocking=True) for top in self._peeked.popleft()]
+
+    def peek(self, ahead: int) -> list[torch.Tensor]:
+        """Return the tops, in the host's memory, that forward gives after so many others; nothing else changes.
+
+        Raises:
+            DataError: as forward.
+        """
         started = time.perf_counter()
         try:
-            tops = self._next_batch()
+            while len(self._peeked) <= ahead:
+                self._peeked.append(self._next_batch())
         except DataError as error:
             self._fail_located(error)
         finally:
             self.wait_s += time.perf_counter() - started
-        self._batches += 1
-        return [top.to(self.context.device, non_blocking=True) for top in tops]
+        return self._peeked[ahead]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Nothing: there are no bottoms."""
@@ -181,7 +198,7 @@ class DataLayer(Layer):
             self.context.device,
         )
         if self.prefetch == 0:
-            return produce(self._batches)
+            return produce(self._batches + len(self._peeked))
         self._prefetcher = Prefetcher(produce, self.prefetch)
         self._forget = weakref.finalize(self, self._prefetcher.close)
         return self._prefetcher.get()
@@ -197,6 +214,7 @@ class DataLayer(Layer):
         if self._forget is not None:
             self._forget()  # runs the close that would otherwise run when the layer is forgotten
         self._prefetcher = self._forget = None
+        self._peeked.clear()
 
     def _fail_located(self, error: DataError) -> NoReturn:
         named = f" (layer '{self.name}', type {self.type})"

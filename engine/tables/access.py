@@ -71,12 +71,21 @@ class LookedUp(Protocol):
     def add_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Hand over the gradients of the sums, None for each look-up that doesn't train; called once or not at all."""
 
+    def drop(self) -> None:
+        """Take note that no gradients will come, and that sums are not waited for."""
+
 
 class TableAccess(Protocol):
     """Reads tables wherever their rows lie."""
 
     def look_up(self, look_ups: Sequence[LookUp]) -> LookedUp:
         """Begin look-ups; every process that takes part names the same tables in the same order."""
+
+    def gradients(self) -> Sequence[torch.Tensor]:
+        """Return the gradients that wait here to be taken to the tables with the update; others lie in the tables."""
+
+    def forget_gradients(self) -> None:
+        """Forget them: there will be no update by them."""
 
 
 class PassLookUps(Protocol):

@@ -37,6 +37,12 @@ class Bags(NamedTuple):
             return None
         return torch.repeat_interleave(self.lengths, output_size=self.ids.numel())
 
+    def equals(self, other: Bags) -> bool:
+        """Return whether the other bags hold the same ids."""
+        if (self.lengths is None) != (other.lengths is None) or not torch.equal(self.ids, other.ids):
+            return False
+        return self.lengths is None or other.lengths is None or torch.equal(self.lengths, other.lengths)
+
     def averaged(self, sums: torch.Tensor) -> torch.Tensor:
         """Return sums over bags (bags x any length) divided by how many ids each bag has; empty bags stay 0."""
         return sums if self.lengths is None else sums / self.lengths.clamp(min=1)[:, None]

@@ -80,13 +80,19 @@ class FiniteCheck:
 
     def probe(self) -> float:
         """Return the sum of this rank's gradients: not finite if one of them is not."""
-        sums = [*self._sums, *_sums([each.values for table in self._tables() for each in table.gradients])]
+        rows = [each.values for table in self._tables() for each in table.gradients]
+        sums = [*self._sums, *_sums([*rows, *self._on_their_way()])]
         if self._communicator.size == 1:
             sums.append(self._net.arena.diff[: self._net.arena.trainable].sum())
         return float(torch.stack(sums).sum()) if sums else 0.0
 
     def _tables(self) -> list[RowParameter]:
         return [table.parameter for table in self._net.arena.tables if table.parameter.wanted]
+
+    def _on_their_way(self) -> Sequence[torch.Tensor]:
+        """Return the gradients that wait to be taken to tables elsewhere."""
+        look_ups = self._net.table_look_ups
+        return () if look_ups is None else look_ups.gradients()
 
     def refuses(self, iteration: TrainingIteration, seed: int, snapshot: Callable[[], None]) -> bool:
         """Decide whether the update must not be made; collective where the numbers are not finite.
@@ -110,6 +116,7 @@ class FiniteCheck:
             return False
         gradients = [self._net.arena.diff[: self._net.arena.trainable]]
         gradients += [table.gradient_values() for table in self._tables()]
+        gradients += self._on_their_way()
         is_finite = all(bool(torch.isfinite(each).all()) for each in gradients)
         # A sum of finite numbers can overflow.
         if math.isfinite(loss) and all(self._communicator.allgather(is_finite)):

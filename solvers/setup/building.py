@@ -25,6 +25,8 @@ from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import watch_tests
 from mgcaffe.solvers.setup.nets import NetChoice, NetReader
 from mgcaffe.solvers.tables.divided_tables import DividedTables
+from mgcaffe.solvers.tables.server_tables import ServerTables
+from mgcaffe.solvers.tables.settings import refuse_no_tables
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,13 @@ class BuiltNets:
         train: the training net.
         tests: the test nets, which share its weights.
         seed: what every random number of the run derives from.
-        tables: those of the training net, where they are divided among the ranks; else None.
+        tables: those of the training net, where they are divided among ranks; else None.
     """
 
     train: Net
     tests: list[Net]
     seed: int
-    tables: DividedTables | None = None
+    tables: DividedTables | ServerTables | None = None
 
 
 def build_nets(
@@ -54,6 +56,7 @@ def build_nets(
     dtype: torch.dtype,
     device: str | torch.device | None,
     keep_blobs: bool,
+    embedding_servers: Communicator | None = None,
 ) -> BuiltNets:
     """Build the nets that a solver names; collective.
 
@@ -67,6 +70,7 @@ def build_nets(
         dtype: float32 or float64.
         device: where to train; None: as solver_mode says.
         keep_blobs: whether the nets' values and gradients stay readable after a pass.
+        embedding_servers: the same ranks and, behind them, the embedding servers; None: there are none.
 
     Raises:
         PrototxtError, NetError, DataError, SolverError: an input that cannot be trained, with its place.
@@ -79,16 +83,26 @@ def build_nets(
     seed = choose_seed(param, world.communicator)
     divisors = Ranks(ranks.communicator.duplicate())
     keep_blobs = keep_blobs or param.debug_info
-    tables = divide_tables(param, ranks, dtype, torch.device(device), opened)
+    tables: DividedTables | ServerTables | None
+    if embedding_servers is not None:
+        agree_on_inputs(param, [train], dtype, embedding_servers)
+        embedding_servers.broadcast_object(seed)
+        tables = ServerTables(param, embedding_servers, world.size, dtype, torch.device(device))
+        opened.callback(tables.close)
+    else:
+        tables = divide_tables(param, ranks, dtype, torch.device(device), opened)
     place = None if tables is None else tables.place
     train_net = build_train_net(train, world, divisors, seed, dtype, torch.device(device), keep_blobs, place)
     opened.callback(train_net.close)
     test_nets = build_test_nets(tests, train_net, ranks, opened)
+    if embedding_servers is not None:
+        refuse_no_tables(len(train_net.arena.tables), param, reader.source)
     if tables is not None and not tables.are_there:
         tables = None
     if tables is not None:
         for net in (train_net, *test_nets):
-            tables.attach(net)
+            for warning in tables.attach(net):
+                emit(Warned(warning))
         emit(Noted(tables.place.describe()))
         if param.debug_info:
             emit(Warned("debug_info shows of tables the rows that lie in rank 0, and their gradients as they come"))
@@ -142,6 +156,12 @@ def choose_seed(param: SolverParameter, communicator: Communicator) -> int:
     """Return random_seed, or a number that rank 0 draws; the same on every rank."""
     drawn = int.from_bytes(os.urandom(4), "little")
     return communicator.broadcast_object(param.random_seed if param.random_seed >= 0 else drawn)
+
+
+def receive_seed(communicator: Communicator) -> int:
+    """Return the seed that the trainers have chosen; on servers, collective."""
+    seed: int = communicator.broadcast_object(0)
+    return seed
 
 
 def agree_on_inputs(
@@ -208,8 +228,8 @@ def refuse_tables_of_replicas(net: Net, param: SolverParameter, trainers: int) -
             net.layers[table.layer].fail(
                 f"the table of an EmbeddingBag cannot be trained by {trainers} trainers with sync {sync}: each would"
                 " have a table of its own",
-                hint="average gradients in step (sync GRADIENTS), which divides tables among the ranks, or freeze the"
-                " table with param { lr_mult: 0 }",
+                hint="hold it on an embedding server (--embedding_servers=1), average gradients in step (sync"
+                " GRADIENTS), which divides tables among the ranks, or freeze it with param { lr_mult: 0 }",
             )
 
 

@@ -61,11 +61,14 @@ class NetReader:
         param: the SolverParameter message.
         source: where its fields stand, if that is known.
         strict: whether an unknown field in a net is an error.
+
+    Attributes:
+        source: the same.
     """
 
     def __init__(self, param: SolverParameter, source: SolverSource | None = None, strict: bool = False) -> None:
         self._param = param
-        self._source = source
+        self.source = source
         self._strict = strict
         self._files: dict[str, NetSource] = {}
 
@@ -150,7 +153,7 @@ class NetReader:
             value = value[index]
         if not isinstance(value, str):
             hand_down(self._param, value)
-            return value, self._source.inline_net(name, index) if self._source is not None else None
+            return value, self.source.inline_net(name, index) if self.source is not None else None
         if value not in self._files:
             self._files[value] = self._read(value, name, index)
         source = self._files[value]
@@ -161,13 +164,13 @@ class NetReader:
         if not Path(path).is_file():
             raise PrototxtError(
                 f"{name} names '{path}', and there is no such file",
-                location=locate(self._source, name, index),
+                location=locate(self.source, name, index),
                 hint=f"paths are relative to the folder where the command runs, now {Path.cwd()}",
             )
         return read_net_source(path, strict=self._strict)
 
     def _fail(self, message: str, field: str | None, hint: str | None, index: int = 0) -> None:
-        raise SolverError(message, location=locate(self._source, field, index), hint=hint)
+        raise SolverError(message, location=locate(self.source, field, index), hint=hint)
 
 
 def _choice(

@@ -46,6 +46,13 @@ class AllToAllAccess:
         """Exchange the ids of all look-ups, and the sums."""
         return _Exchange(self, look_ups)
 
+    def gradients(self) -> Sequence[torch.Tensor]:
+        """Return none: they lie in the tables of their owners."""
+        return ()
+
+    def forget_gradients(self) -> None:
+        """Do nothing."""
+
     def routes(self, look_ups: Sequence[LookUp]) -> list[list[tuple[int, int]]]:
         """Return for each owner the look-ups that concern it, and which of the table's ranges it has."""
         tables = tuple(each.table for each in look_ups)
@@ -173,6 +180,9 @@ class _Exchange:
         for each, values in zip(training, zip(*by_rank, strict=True), strict=True):
             gradient = torch.cat(values).view(-1, each.length).to(access.device)
             access.owned.add_gradients(each.table, each.bags, gradient)
+
+    def drop(self) -> None:
+        """Do nothing."""
 
     def _ask(self) -> list[_Asked]:
         """Exchange counts, lengths and ids; return what is asked of this rank, look-up by look-up."""

@@ -15,6 +15,7 @@ from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.engine import Net
 from mgcaffe.engine.row_parameter import HISTORY, STEPS, RowParameter
 from mgcaffe.prototxt import SolverParameter
+from mgcaffe.solvers.events import Emit
 from mgcaffe.solvers.tables.all_to_all_access import AllToAllAccess
 from mgcaffe.solvers.tables.placing import TablePlacer
 
@@ -50,13 +51,20 @@ class DividedTables:
         """Whether the training net has tables."""
         return bool(self.place.tables)
 
-    def attach(self, net: Net) -> None:
-        """Let a net look its tables up: the training net, or one that shares them."""
+    def attach(self, net: Net) -> list[str]:
+        """Let a net look its tables up: the training net, or one that shares them; return warnings."""
         if not self.are_there:
-            return
+            return []
         if self._access is None:
             self._access = AllToAllAccess(self._communicator, self.place.assignment, self._parameters)
         net.look_up_by(self._access)
+        return []
+
+    def display(self, iteration: int, emit: Emit) -> None:
+        """Do nothing."""
+
+    def update(self, rate: float, scale: float) -> None:
+        """Do nothing: each rank updates its own rows."""
 
     def lead(self, work: Callable[[], T]) -> T | None:
         """Run `work` on rank 0, where whole tables can be fetched and stored meanwhile; collective."""

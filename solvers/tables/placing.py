@@ -10,8 +10,9 @@ import torch
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.tables.assignment import RowRange, TableLoad, TooLargeError, assign_tables
 from mgcaffe.engine.checks.memory import device_memory, gib
-from mgcaffe.engine.row_parameter import Placement
+from mgcaffe.engine.row_parameter import Placement, WholeRows
 from mgcaffe.engine.tables.access import TableToPlace
+from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.tables.loads import read_loads
 from mgcaffe.solvers.tables.whole_tables import WholeTables, WholeTensor
@@ -25,6 +26,7 @@ class TablePlacer:
         communicator: the ranks.
         dtype, device: of the tables.
         tensor_of: as for `WholeTables`.
+        owners: the ranks that rows are assigned to, by their numbers in the assignment; None: all ranks.
 
     Attributes:
         tables: those that were placed.
@@ -39,7 +41,9 @@ class TablePlacer:
         dtype: torch.dtype,
         device: torch.device,
         tensor_of: Callable[[int, str], torch.Tensor],
+        owners: Sequence[int] | None = None,
     ) -> None:
+        self._owners = range(communicator.size) if owners is None else owners
         self._param = param
         self._communicator = communicator
         self._value_bytes = dtype.itemsize
@@ -59,33 +63,40 @@ class TablePlacer:
         """
         self.tables = tables
         self.loads = self._read_loads(tables)
-        memory = self._communicator.allgather(_memory_of(self._communicator, self._device))
+        of_ranks = self._communicator.allgather(_memory_of(self._communicator, self._device))
+        memory = [of_ranks[rank] for rank in self._owners]
         try:
             self.assignment = assign_tables(self.loads, memory)
         except TooLargeError as error:
             self._refuse(error, sum(memory))
         self.whole = WholeTables(self._communicator, self.assignment, self._tensor_of)
-        return [
-            Placement(number, self._rows_here(number), partial(WholeTensor, self.whole, number))
-            for number in range(len(tables))
-        ]
+        return [Placement(number, self._rows_here(number), self._whole_of(number)) for number in range(len(tables))]
+
+    def _whole_of(self, number: int) -> Callable[[str, Shape], WholeRows]:
+        """Return what gives all rows of a table's tensors."""
+        assert self.whole is not None
+        return partial(WholeTensor, self.whole, number)
+
+    @property
+    def _whom(self) -> str:
+        return "ranks" if len(self._owners) == self._communicator.size else "embedding servers"
 
     def describe(self) -> str:
         """Return how many tables, rows and bytes of them each rank has."""
         parts = []
-        for rank in range(self._communicator.size):
+        for owner, rank in enumerate(self._owners):
             mine = [
                 (load, part)
                 for load, ranges in zip(self.loads, self.assignment, strict=True)
                 for part in ranges
-                if part.owner == rank
+                if part.owner == owner
             ]
             size = sum((part.last - part.first) * load.row_bytes for load, part in mine)
             of_tables = f"{len(mine)} table{'' if len(mine) == 1 else 's'}"
             parts.append(f"rank {rank} {of_tables}, {size / 2**20:,.1f} MiB")
         divided = sum(len(ranges) > 1 for ranges in self.assignment)
         extra = f" ({divided} divided by rows)" if divided else ""
-        return f"Tables divided among ranks{extra}: {'; '.join(parts)}"
+        return f"Tables divided among {self._whom}{extra}: {'; '.join(parts)}"
 
     def _read_loads(self, tables: Sequence[TableToPlace]) -> list[TableLoad]:
         names = [table.layer.name for table in tables]
@@ -111,7 +122,7 @@ class TablePlacer:
         return (length + sums) * self._value_bytes
 
     def _rows_here(self, number: int) -> range:
-        mine = [part for part in self.assignment[number] if part.owner == self._communicator.rank]
+        mine = [part for part in self.assignment[number] if self._owners[part.owner] == self._communicator.rank]
         return range(mine[0].first, mine[0].last) if mine else range(0)
 
     def _refuse(self, error: TooLargeError, memory: int) -> None:
@@ -121,8 +132,8 @@ class TablePlacer:
         with_sums = " with AdaGrad's sums" if load.row_bytes > length * self._value_bytes else ""
         others = f", of which other tables leave {gib(error.free)}" if error.free < memory else ""
         table.layer.fail(
-            f"the table of {rows} x {length} would take {gib(load.bytes)}{with_sums}, and the {self._communicator.size}"
-            f" ranks have {gib(memory)} of memory together{others}",
+            f"the table of {rows} x {length} would take {gib(load.bytes)}{with_sums}, and the {len(self._owners)}"
+            f" {self._whom} have {gib(memory)} of memory together{others}",
             hint="lower input_dim (ids modulo a smaller number) or num_output, or start ranks on more hosts",
         )
 

@@ -1,13 +1,87 @@
-"""Which ways of exchanging the rows of tables fit which ways of training together."""
+"""What `comm_param` says of tables: who holds their rows, and which ways of training together fit that."""
 
 from __future__ import annotations
+
+from typing import NoReturn
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import CommParameter, SolverParameter, Source
 from mgcaffe.solvers.source import locate
 
 
-def check_embeddings(param: SolverParameter, source: Source | None = None) -> None:
+def check_embeddings(
+    param: SolverParameter, trainers: int = 1, has_servers: bool = False, source: Source | None = None
+) -> list[str]:
+    """Check the fields that say where the rows of tables lie.
+
+    Args:
+        param: the SolverParameter message.
+        trainers: how many there are.
+        has_servers: whether the solver was given embedding servers.
+        source: where the fields stand, for errors.
+
+    Returns:
+        Warnings: fields without effect.
+
+    Raises:
+        SolverError: fields that exclude each other, or are not offered.
+    """
+    _check_exchange(param, source)
+    comm = param.comm_param
+
+    def refuse(problem: str, hint: str, field: str = "comm_param") -> NoReturn:
+        raise SolverError(problem, location=locate(source, field), hint=hint)
+
+    if comm.lookahead < 0:
+        refuse(f"lookahead is {comm.lookahead} and must be at least 0", "0 looks up when rows are needed")
+    if not has_servers:
+        if comm.embedding_servers:
+            refuse(
+                f"embedding_servers is {comm.embedding_servers}, and this solver was given none",
+                "start it by engine train under mpirun, or leave embedding_servers out",
+            )
+        return ["lookahead has no effect: there are no embedding servers"] if comm.HasField("lookahead") else []
+    if comm.HasField("embeddings"):
+        refuse(
+            "embeddings ALLTOALL divides tables among trainers, and embedding_servers has servers hold them",
+            "leave one of the two out",
+        )
+    if comm.sync == CommParameter.GRADIENTS and trainers > 1:
+        refuse(
+            f"embedding_servers are for trainers with replicas of their own, and sync GRADIENTS lets {trainers}"
+            " trainers train in step",
+            "choose another sync (--sync=shadow_ma), or leave embedding_servers out: tables are then divided among"
+            " the trainers",
+        )
+    if comm.hogwild_threads > 1:
+        refuse(
+            f"hogwild_threads is {comm.hogwild_threads}, and workers do not look up tables of embedding servers",
+            "remove hogwild_threads, and start more trainers",
+        )
+    for field in ("snapshot_diff", "debug_info"):
+        if getattr(param, field):
+            refuse(
+                f"{field} asks for what embedding servers do not give: each row's last step", f"remove {field}", field
+            )
+    return []
+
+
+def refuse_no_tables(count: int, param: SolverParameter, source: Source | None = None) -> None:
+    """Make sure that embedding servers have something to hold.
+
+    Raises:
+        SolverError: the training net has no table.
+    """
+    if not count:
+        raise SolverError(
+            f"embedding_servers is {param.comm_param.embedding_servers or 1}, and the training net has no layer of type"
+            " EmbeddingBag",
+            location=locate(source, "comm_param"),
+            hint="leave embedding_servers out",
+        )
+
+
+def _check_exchange(param: SolverParameter, source: Source | None = None) -> None:
     """Refuse `comm_param.embeddings` where it doesn't fit `comm_param.sync`.
 
     Raises:
@@ -30,4 +104,10 @@ def check_embeddings(param: SolverParameter, source: Source | None = None) -> No
             f"embeddings ALLTOALL exchanges rows in step, and with sync {sync} each trainer goes at its own pace",
             location=location,
             hint="remove sync (gradients are then averaged in step), or embeddings",
+        )
+    if comm.embeddings == CommParameter.ASYNC:
+        raise SolverError(
+            "embeddings ASYNC is not offered: trainers do not answer look-ups of each other",
+            location=location,
+            hint="hold the tables on embedding servers (--embedding_servers=1)",
         )

@@ -18,7 +18,7 @@ ms, one by one 0.4 ms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -82,6 +82,7 @@ class Updater:
         name: the rule's name (`SGD`).
         histories: flat tensors laid out as the arena, as many as the rule keeps; those of tables lie apart.
         warnings: what the user should know of the fields that the rule reads.
+        update_elsewhere: updates tables of other processes; called with the rate and the factor on gradients.
 
     Raises:
         SolverError: an unknown type or regularization_type, a field outside the rule's range, or one that a table with
@@ -103,6 +104,7 @@ class Updater:
         self._momentum_and_decay = MomentumAndDecay(param, self.name, source)
         self._local_rates = LocalRates(param, self.name, arena, source) if LocalRates.wanted(param) else None
         self.warnings += self._momentum_and_decay.warnings + (self._local_rates.warnings if self._local_rates else [])
+        self.update_elsewhere: Callable[[float, float], None] = lambda rate, scale: None
         self._tables = RowUpdates(param, self.name, arena.tables, source)
         if param.row_wise_adagrad and self.name == "AdaGrad" and not arena.tables:
             self.warnings.append("row_wise_adagrad has no effect: the net has no layer of type EmbeddingBag")
@@ -123,9 +125,10 @@ class Updater:
         self.apply_to_tables(rate, iteration, scale)
 
     def apply_to_tables(self, rate: float, iteration: int, scale: float = 1.0) -> None:
-        """Update the tables alone, by the gradients of the rows that lie in this process."""
+        """Update the tables alone, by the gradients of the rows that lie in this process or were handed on."""
         if self._arena.tables:
             self._tables.apply(self._momentum_and_decay.numbers(rate, iteration), scale)
+            self.update_elsewhere(rate, scale)
 
     def apply_part(self, offset: int, count: int, rate: float, iteration: int, scale: float = 1.0) -> None:
         """Update elements `offset` to `offset + count` alone, whole layers; all parts make one update."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.prototxt import parse_net, parse_solver
+from mgcaffe.prototxt import SolverSource, parse_net, parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Displayed, IterationDone
 
@@ -95,6 +95,17 @@ def make_solver(
     **options,
 ) -> Solver:
     """A solver on a net given as text; `fields` wins over the defaults here."""
+    return Solver(
+        solver_source(net, fields, folder).param,
+        listeners=[recorder] if recorder is not None else [],
+        communicator=communicator,
+        dtype=dtype,
+        **options,
+    )
+
+
+def solver_source(net: str, fields: str, folder: Path) -> SolverSource:
+    """What `make_solver` reads."""
     text = "\n".join(
         [
             'base_lr: 0.05 lr_policy: "fixed"' if "lr_policy" not in fields else "",
@@ -108,13 +119,7 @@ def make_solver(
     )
     source = parse_solver(text, file=str(folder / "solver.prototxt"))
     source.param.net_param.CopyFrom(parse_net(net).param)
-    return Solver(
-        source.param,
-        listeners=[recorder] if recorder is not None else [],
-        communicator=communicator,
-        dtype=dtype,
-        **options,
-    )
+    return source
 
 
 def weights_of(solver: Solver) -> torch.Tensor:

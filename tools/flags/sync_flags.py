@@ -66,6 +66,10 @@ def add_sync_flags(parser: FlagParser) -> None:
         type=number_from(0), metavar="N",
     )  # fmt: skip
     parser.flag(
+        "lookahead", "batches whose rows embedding servers look up before they are needed; 0 is exact (default: 1)",
+        type=number_from(0), metavar="N",
+    )  # fmt: skip
+    parser.flag(
         "sync_servers", "so many of the last ranks hold the centre of easgd and shadow_easgd (default: 0)",
         type=number_from(0), metavar="N",
     )  # fmt: skip

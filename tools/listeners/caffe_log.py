@@ -15,6 +15,7 @@ from mgcaffe.tools.listeners.communication_lines import (
     closing_lines,
     comm_line,
     data_line,
+    look_up_line,
     plan_lines,
     sync_text,
     trainers_text,
@@ -72,6 +73,10 @@ class CaffeLogListener:
     @on_event.register
     def _(self, event: events.Synchronized) -> None:
         log_line(f"Replicas: {sync_text(event.figures)}; {trainers_text(event)}")
+
+    @on_event.register
+    def _(self, event: events.TablesLookedUp) -> None:
+        log_line(look_up_line(event.figures))
 
     @on_event.register
     def _(self, event: events.IterationDone) -> None:

@@ -10,6 +10,7 @@ from mgcaffe.tools.table import format_bytes, format_table
 
 if TYPE_CHECKING:
     from mgcaffe.comm.replicas.figures import SyncFigures
+    from mgcaffe.comm.tables.figures import LookUpFigures
     from mgcaffe.comm.tuning.decision import Decision
 
 # From here on the reason for a plan mentions contention.
@@ -52,6 +53,15 @@ def trainers_text(event: Synchronized) -> str:
     first, last = min(event.iterations), max(event.iterations)
     uneven = f", trainers at iterations {first} to {last}" if first < last else ""
     return f"{number(event.examples_per_s)} examples/s in all{uneven}"
+
+
+def look_up_line(figures: LookUpFigures) -> str:
+    """Return one line on the look-ups on embedding servers."""
+    each = 1e3 / max(1, figures.look_ups)
+    return (
+        f"Look-ups: {figures.look_ups} batches, {figures.latency_s * each:.3f} ms each, {figures.waited_s * each:.3f}"
+        f" ms of them waited for; {format_bytes(figures.sent)} sent, {format_bytes(figures.received)} received"
+    )
 
 
 def plan_lines(event: PlanChosen) -> list[str]:

@@ -135,6 +135,16 @@ class JsonLog:
         )  # fmt: skip
 
     @on_event.register
+    def _(self, event: events.TablesLookedUp) -> None:
+        figures = event.figures
+        self._write(
+            "look_ups", iter=event.iteration, look_ups=figures.look_ups,
+            latency_ms=1e3 * figures.latency_s / figures.look_ups if figures.look_ups else None,
+            waited_ms=1e3 * figures.waited_s / figures.look_ups if figures.look_ups else None,
+            sent_bytes=figures.sent, received_bytes=figures.received,
+        )  # fmt: skip
+
+    @on_event.register
     def _(self, event: events.Finished) -> None:
         values = dict(
             iter=event.iteration, stopped_early=event.stopped_early, seconds=event.seconds,

@@ -32,6 +32,7 @@ _SAME_NAMES = (
     "embedding_loads",
     "snapshot_replicas",
     "embedding_servers",
+    "lookahead",
     "sync_servers",
 )
 # Flags that are called as their fields and give the name of an enum's value.

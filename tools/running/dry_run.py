@@ -72,7 +72,7 @@ def dry_run(flags: Flags, path: str, communicator: Communicator, watch: RankWatc
     """
     start_logging(speaks=communicator.rank == 0, rank=communicator.rank)
     source = read_solver(flags, path)
-    return run_in_role(source, communicator, watch, lambda groups: _try_out(flags, source, groups))
+    return run_in_role(flags, source, communicator, watch, lambda groups: _try_out(flags, source, groups))
 
 
 def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
@@ -106,6 +106,7 @@ def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
                 device=device,
                 strict=flags.strict,
                 sync_servers=groups.sync,
+                embedding_servers=groups.embedding,
             )
         )
         built_s = time.perf_counter() - began

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 
+import torch
+
 from mgcaffe.comm.replicas.centre_server import CentreServer
 from mgcaffe.comm.replicas.control import Control, serve
 from mgcaffe.comm.replicas.roles import Role, RoleGroups, Roles, assign_roles, make_groups
@@ -15,8 +17,11 @@ from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL, EngineError, SolverE
 from mgcaffe.prototxt import CommParameter, print_text
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.replicas.sync_settings import check_servers, sync_settings
+from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
 from mgcaffe.solvers.source import locate
+from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.listeners.glog import log_line
+from mgcaffe.tools.running.process import dtype_named, speed_up_memory
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.signals import MPIRUN_KILLS_AFTER_S
 
@@ -24,10 +29,17 @@ Step = Callable[[float], bool]
 """Waits for a request for so many seconds and serves it; returns whether there was one."""
 
 
-def run_in_role(source: SolverSource, world: Communicator, watch: RankWatch, train: Callable[[RoleGroups], int]) -> int:
+def run_in_role(
+    flags: Flags,
+    source: SolverSource,
+    world: Communicator,
+    watch: RankWatch,
+    train: Callable[[RoleGroups], int],
+) -> int:
     """Do what this rank's role is; every rank calls it.
 
     Args:
+        flags: of `engine train`.
         source: the solver, with what the flags change in it.
         world: all ranks.
         watch: what keeps an eye on this one.
@@ -59,7 +71,7 @@ def run_in_role(source: SolverSource, world: Communicator, watch: RankWatch, tra
     if role is Role.TRAINER:
         return _train_with_servers(control, watch, lambda: train(groups))
     requests.attach(_NoSolver())
-    serve(_SERVERS[role](source, groups), control)
+    serve(_SERVERS[role](flags, source, groups), control)
     log_line(f"All trainers have left this {role.value}")
     return EXIT_STOPPED_BY_SIGNAL if control.stopped_early else EXIT_OK
 
@@ -71,9 +83,6 @@ def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
     comm = source.param.comm_param
     roles = assign_roles(world.size, comm.embedding_servers, comm.sync_servers)
     check_servers(source.param, source)
-    for role in Role:
-        if roles.ranks(role) and role is not Role.TRAINER and role not in _SERVERS:
-            raise SolverError(f"{role.value}s are not supported yet", location=locate(source, "comm_param"))
     if comm.on_trainer_loss == CommParameter.CONTINUE:
         raise SolverError(
             "on_trainer_loss CONTINUE is not supported: when a rank dies MPI ends the others, or makes calls fail that"
@@ -103,14 +112,32 @@ def _train_with_servers(control: Control, watch: RankWatch, train: Callable[[], 
     return code
 
 
-def _sync_server(source: SolverSource, groups: RoleGroups) -> Step:
+def _sync_server(flags: Flags, source: SolverSource, groups: RoleGroups) -> Step:
     settings = sync_settings(source.param, source)
     assert settings is not None and groups.sync is not None
     trainers = groups.roles.trainers
     return CentreServer(groups.sync, trainers, settings.alpha(trainers)).step
 
 
-_SERVERS: dict[Role, Callable[[SolverSource, RoleGroups], Step]] = {Role.SYNC_SERVER: _sync_server}
+def _embedding_server(flags: Flags, source: SolverSource, groups: RoleGroups) -> Step:
+    assert groups.embedding is not None
+    speed_up_memory()
+    torch.set_num_threads(1)
+    server = EmbeddingServer(
+        source.param,
+        groups.embedding,
+        groups.roles.trainers,
+        source=source,
+        dtype=dtype_named(flags.dtype),
+        strict=flags.strict,
+    )
+    return server.step
+
+
+_SERVERS: dict[Role, Callable[[Flags, SolverSource, RoleGroups], Step]] = {
+    Role.EMBEDDING_SERVER: _embedding_server,
+    Role.SYNC_SERVER: _sync_server,
+}
 
 
 class _NoSolver:

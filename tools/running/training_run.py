@@ -61,7 +61,7 @@ def train(flags: Flags, path: str, communicator: Communicator, watch: RankWatch)
     with ExitStack() as stack:
         stack.callback(close_log_file)
         source = read_solver(flags, path)
-        return run_in_role(source, communicator, watch, lambda groups: _train(flags, source, groups, watch))
+        return run_in_role(flags, source, communicator, watch, lambda groups: _train(flags, source, groups, watch))
 
 
 def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWatch) -> int:
@@ -96,6 +96,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
                 device=device,
                 strict=flags.strict,
                 sync_servers=groups.sync,
+                embedding_servers=groups.embedding,
             )
         )
         keep_memory_of_small_net(solver.net)

@@ -91,6 +91,31 @@ def test_seek_goes_on_exactly_there_whatever_was_prefetched(source, prefetch):
     layer.close()
 
 
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+def test_peeking_ahead_changes_neither_what_forward_gives_nor_positions(source, prefetch):
+    text = (
+        'name: "d" type: "Data" top: "data" top: "label"'
+        f' data_param {{ source: "{source}" batch_size: 4 prefetch: {prefetch} }}'
+    )
+    layer = make(text, shard=Shard(0, 2))
+    expected = labels(layer, 6)
+    position = layer.position()
+    layer.seek(0)
+    found = []
+    for _ in range(2):
+        assert layer.peek(1)[1].tolist() == expected[len(found) + 1]
+        assert layer.peek(0)[1].tolist() == expected[len(found)]
+        assert layer.position() == len(found) * 8
+        found += labels(layer, 1)
+    layer.peek(2)
+    assert found + labels(layer, 4) == expected
+    assert layer.position() == position
+    layer.peek(1)
+    layer.seek(0)
+    assert labels(layer, 6) == expected
+    layer.close()
+
+
 def test_augmentation_follows_the_record_not_the_ranks_or_the_restart(tmp_path):
     source = write_lmdb(tmp_path / "db", [datum(image) for image in images(5, (1, 12, 12))])
     transform = "transform_param { crop_size: 5 mirror: true }"

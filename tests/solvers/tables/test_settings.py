@@ -12,15 +12,21 @@ from mgcaffe.solvers.tables.settings import check_embeddings
     [
         ("embeddings: ASYNC", "embeddings ASYNC answers .* and with sync GRADIENTS"),
         ("sync: MA embeddings: ALLTOALL", "embeddings ALLTOALL exchanges .* and with sync MA"),
+        ("sync: MA embeddings: ASYNC", "embeddings ASYNC is not offered"),
     ],
 )
 def test_ways_that_do_not_fit_are_refused_at_their_place(fields, message):
     source = parse_solver(f"comm_param {{ {fields} }}", file="solver.prototxt")
     with pytest.raises(SolverError, match=message) as caught:
-        check_embeddings(source.param, source)
+        check_embeddings(source.param, source=source)
     assert caught.value.hint and str(caught.value.location).startswith("solver.prototxt:1:")
 
 
 def test_ways_that_fit_pass():
-    for fields in ("", "embeddings: ALLTOALL", "sync: SHADOW_MA embeddings: ASYNC"):
-        check_embeddings(parse_solver(f"comm_param {{ {fields} }}").param)
+    for fields in ("", "embeddings: ALLTOALL", "sync: SHADOW_MA"):
+        assert not check_embeddings(parse_solver(f"comm_param {{ {fields} }}").param)
+
+
+def test_looking_ahead_without_servers_warns():
+    (warning,) = check_embeddings(parse_solver("comm_param { lookahead: 2 }").param)
+    assert "lookahead has no effect" in warning

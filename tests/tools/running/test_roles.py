@@ -1,6 +1,7 @@
 """What trainers and servers do under `engine train`, with threads as ranks; tests/mpi has the same under mpirun."""
 
 import time
+from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -34,12 +35,13 @@ def _run(ranks, fields, train, before=lambda rank, watch: None):
         before(world.rank, watch)
         text = fields if isinstance(fields, str) else fields[world.rank]
         source = parse_solver(f"comm_param {{ {text} }}", file="solver.prototxt")
-        code = run_in_role(source, world, watch, lambda groups: train(groups, watch))
+        code = run_in_role(FLAGS, source, world, watch, lambda groups: train(groups, watch))
         return code, watch.status.read().role
 
     return run_ranks(ranks, rank)
 
 
+FLAGS = Namespace(dtype="float64", strict=False)
 SERVED = "sync: EASGD sync_servers: 2 alpha: 0.5"
 
 
@@ -88,7 +90,7 @@ def test_servers_end_by_the_trainers_error():
     def rank(world):
         source = parse_solver(f"comm_param {{ {SERVED.replace('2', '1')} }}")
         try:
-            run_in_role(source, world, _Watch(), lambda groups: train(groups, None))
+            run_in_role(FLAGS, source, world, _Watch(), lambda groups: train(groups, None))
         except (NetError, PeerFailure) as error:
             return error.exit_code
 

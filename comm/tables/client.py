@@ -1,0 +1,385 @@
+"""A trainer's side of tables that lie with embedding servers.
+
+    ahead = client.look_up([Request(table, bags, trains=True), ...])    returns at once
+    vectors = ahead.wait()                                              the sum of each bag's rows
+    client.update([(ahead, gradients of the sums)], rate, scale)
+
+A thread of its own sends and receives, on a communicator of its own, so that the look-ups of the next batch are
+answered while this one is computed. It works in order: a look-up after an update is answered with the updated rows.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy
+
+from mgcaffe.comm.tables.assignment import Assignment, RowRange
+from mgcaffe.comm.tables.figures import LookUpFigures
+from mgcaffe.comm.tables.messages import (
+    DONE,
+    LOOK_UP,
+    READ,
+    REPLY,
+    UPDATE,
+    WRITE,
+    Bags,
+    Block,
+    LookUp,
+    Request,
+    encode_block,
+    encode_look_up,
+    encode_update,
+)
+from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.comm.transport.messages import Sending
+from mgcaffe.errors import CommError
+
+_POLL_S = 200e-6
+_SPIN_S = 50e-6
+_BYTES_AT_ONCE = 64 << 20
+
+
+class PendingLookUp:
+    """The look-ups of one batch; see `TableClient.look_up`.
+
+    Attributes:
+        wanted: what is looked up.
+    """
+
+    def __init__(self, client: TableClient, wanted: Sequence[Request], number: int) -> None:
+        self.wanted = wanted
+        self.number = number
+        self.asked_at = time.perf_counter()
+        self.shares: dict[int, list[_Share]] = {}
+        self.missing: dict[int, numpy.ndarray] = {}
+        self.vectors: list[numpy.ndarray] = [numpy.empty(0)] * len(wanted)
+        self.answered = threading.Event()
+        self._client = client
+
+    def wait(self) -> list[numpy.ndarray]:
+        """Return the sums over the bags, for each that was wanted: bags x width.
+
+        Raises:
+            Exception: what went wrong on the thread that communicates.
+        """
+        began = time.perf_counter()
+        self._client.wait_for(self.answered)
+        self._client.figures.waited_s += time.perf_counter() - began
+        return self.vectors
+
+
+@dataclass
+class _Share:
+    """What one server answers of a look-up in one part.
+
+    Attributes:
+        place: which of what was wanted this is of.
+        bags: those in the server's rows.
+        bag_numbers: which of the wanted bags they are; None: all.
+        size: of the answer, in numbers.
+    """
+
+    place: int
+    bags: Bags
+    bag_numbers: numpy.ndarray | None
+    size: int
+
+
+@dataclass
+class _Job:
+    """What the thread is to do, and when it is done."""
+
+    work: Callable[[], None]
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class TableClient:
+    """Looks up and updates tables that servers hold; its methods are called by one thread.
+
+    Args:
+        communicator: of trainers and servers, for this alone.
+        shapes: rows and width of each table.
+        assignment: which rows of each table lie where.
+        servers: the ranks of the owners that the assignment names.
+        dtype: of the tables.
+
+    Attributes:
+        figures: what look-ups have come to.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        shapes: Sequence[tuple[int, int]],
+        assignment: Assignment,
+        servers: Sequence[int],
+        dtype: numpy.dtype,
+    ) -> None:
+        self.figures = LookUpFigures()
+        self._communicator = communicator
+        self._shapes = shapes
+        self._dtype = numpy.dtype(dtype)
+        self._held: dict[int, dict[int, RowRange]] = {server: {} for server in servers}
+        for table, ranges in enumerate(assignment):
+            for rows in ranges:
+                self._held[servers[rows.owner]][table] = rows
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._unanswered: dict[int, deque[PendingLookUp]] = {server: deque() for server in self._held}
+        self._sendings: list[tuple[Sending, numpy.ndarray]] = []
+        self._numbers = 0
+        self._open: list[int] = []
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mgcaffe look-ups", daemon=True)
+        self._thread.start()
+
+    # -- for the thread that trains ----------------------------------------------------------------------
+
+    def look_up(self, wanted: Sequence[Request]) -> PendingLookUp:
+        """Ask for the sums over bags of rows; where one of them trains, `update` or `forget` has to follow."""
+        pending = PendingLookUp(self, wanted, self._numbers)
+        self._numbers += 1
+        if any(each.trains for each in wanted):
+            self._open.append(pending.number)
+        oldest = self._open[0] if self._open else pending.number
+        self._do(lambda: self._ask(pending, oldest))
+        return pending
+
+    def update(
+        self,
+        gradients: Sequence[tuple[PendingLookUp, Sequence[numpy.ndarray | None]]],
+        rate: float,
+        scale: float = 1.0,
+    ) -> None:
+        """Update the tables by what backward passes made of look-ups; it does not wait.
+
+        Args:
+            gradients: the look-ups of an iteration, answered, each with the gradients of its sums, None for those that
+                do not train. It keeps the arrays.
+            rate: the solver's learning rate.
+            scale: a factor on every gradient.
+        """
+        self._do(lambda: self._give(gradients, rate, scale))
+        for look_up, _ in gradients:
+            self.forget(look_up)
+
+    def forget(self, look_up: PendingLookUp) -> None:
+        """Let the servers forget a look-up that no update will follow; harmless when repeated."""
+        if look_up.number in self._open:
+            self._open.remove(look_up.number)
+
+    def read(self, table: int, what: int, into: numpy.ndarray) -> None:
+        """Fill an array by all values (`what` 0) of a table, or by a history; one entry of the first axis a row."""
+        self._wait_until_done(lambda: self._read(table, what, into))
+
+    def write(self, table: int, what: int, width: int, start: int, values: numpy.ndarray) -> None:
+        """Replace values (`what` 0) of a table, or of a history.
+
+        Args:
+            table, what: which.
+            width: how many numbers a row has of that.
+            start: the first element.
+            values: flat.
+        """
+        self._wait_until_done(lambda: self._write(table, what, width, start, values))
+
+    def close(self) -> None:
+        """Tell the servers that this trainer is done, once all that was asked for has come; harmless when repeated.
+
+        Raises:
+            Exception: what went wrong on the thread that communicates, unless another error is on its way.
+        """
+        if not self._ended.is_set():
+            self._jobs.put(None)
+            self._thread.join()
+        if self._error is not None and sys.exc_info()[0] is None:
+            raise self._error
+
+    def wait_for(self, event: threading.Event) -> None:
+        """Wait for something that the other thread does.
+
+        Raises:
+            Exception: what went wrong there.
+        """
+        while not event.wait(0.1):
+            if self._ended.is_set() and not event.is_set():
+                raise self._error or CommError("tables were looked up after the look-ups had been ended")
+
+    def _do(self, work: Callable[[], None]) -> _Job:
+        if self._error is not None:
+            raise self._error
+        job = _Job(work)
+        self._jobs.put(job)
+        return job
+
+    def _wait_until_done(self, work: Callable[[], None]) -> None:
+        self.wait_for(self._do(work).done)
+
+    # -- the thread that communicates --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (job := self._next_job()) is not None:
+                job.work()
+                job.done.set()
+            self._await_answers()
+            for server in self._held:
+                self._send(numpy.empty(0, numpy.uint8), server, DONE)
+            for sending, _ in self._sendings:
+                sending.wait()
+        except BaseException as error:
+            self._error = error  # of any kind: the training thread raises it
+        finally:
+            self._ended.set()
+
+    def _next_job(self) -> _Job | None:
+        """Return the next job; until there is one, receive answers and let messages go out."""
+        quiet_since = time.perf_counter()
+        while True:
+            came = self._receive_answers()
+            if not (self._sendings or any(self._unanswered.values())):
+                return self._jobs.get()
+            try:
+                if came or time.perf_counter() - quiet_since < _SPIN_S:
+                    return self._jobs.get_nowait()
+                return self._jobs.get(timeout=_POLL_S)
+            except queue.Empty:
+                if came:
+                    quiet_since = time.perf_counter()
+
+    def _ask(self, pending: PendingLookUp, oldest: int) -> None:
+        for server, held in self._held.items():
+            shares = [
+                self._share(place, table, bags, held[table])
+                for place, (table, bags, _) in enumerate(pending.wanted)
+                if table in held
+            ]
+            if not shares:
+                continue
+            pending.shares[server] = shares
+            requests = [pending.wanted[each.place]._replace(bags=each.bags) for each in shares]
+            self._send(encode_look_up(LookUp(pending.number, oldest, requests)), server, LOOK_UP)
+            self._unanswered[server].append(pending)
+            pending.missing[server] = numpy.empty(sum(each.size for each in shares), self._dtype)
+        if not pending.missing:
+            self._complete(pending)
+
+    def _share(self, place: int, table: int, bags: Bags, held: RowRange) -> _Share:
+        """Return what of a table's bags lies in a server's rows."""
+        rows, width = self._shapes[table]
+        if held.last - held.first == rows:
+            return _Share(place, bags, None, bags.count * width)
+        mine = (bags.rows >= held.first) & (bags.rows < held.last)
+        if bags.lengths is None:
+            bag_numbers, lengths = numpy.flatnonzero(mine), None
+        else:
+            of_ids = numpy.repeat(numpy.arange(bags.count), bags.lengths)[mine]
+            counts = numpy.bincount(of_ids, minlength=bags.count)
+            bag_numbers = numpy.flatnonzero(counts)
+            lengths = counts[bag_numbers].astype(numpy.int64, copy=False)
+        local = Bags(bags.rows[mine] - held.first, lengths)
+        return _Share(place, local, bag_numbers, len(bag_numbers) * width)
+
+    def _receive_answers(self) -> bool:
+        """Receive what has come; return whether anything has."""
+        came = False
+        for server, waiting in self._unanswered.items():
+            while waiting and self._communicator.probe(server, REPLY, 0) is not None:
+                pending = waiting.popleft()
+                self._receive(pending, server)
+                came = True
+        self._reclaim()
+        return came
+
+    def _await_answers(self) -> None:
+        """Receive all that is still to come."""
+        for server, waiting in self._unanswered.items():
+            while waiting:
+                self._receive(waiting.popleft(), server)
+
+    def _receive(self, pending: PendingLookUp, server: int) -> None:
+        answer = pending.missing.pop(server)
+        self._communicator.receive(answer, server, REPLY)
+        self.figures.received += answer.nbytes
+        at = 0
+        for share in pending.shares[server]:
+            self._put(pending, share, answer[at : at + share.size])
+            at += share.size
+        if not pending.missing:
+            self._complete(pending)
+
+    def _put(self, pending: PendingLookUp, share: _Share, answer: numpy.ndarray) -> None:
+        table, bags, _ = pending.wanted[share.place]
+        vectors = answer.reshape(-1, self._shapes[table][1])
+        if share.bag_numbers is None:
+            pending.vectors[share.place] = vectors
+            return
+        if not pending.vectors[share.place].ndim == 2:
+            pending.vectors[share.place] = numpy.zeros((bags.count, vectors.shape[1]), self._dtype)
+        pending.vectors[share.place][share.bag_numbers] += vectors
+
+    def _complete(self, pending: PendingLookUp) -> None:
+        self.figures.look_ups += 1
+        self.figures.latency_s += time.perf_counter() - pending.asked_at
+        pending.answered.set()
+
+    def _give(
+        self, gradients: Sequence[tuple[PendingLookUp, Sequence[numpy.ndarray | None]]], rate: float, scale: float
+    ) -> None:
+        for server in self._held:
+            numbers: list[int] = []
+            pieces: list[numpy.ndarray] = []
+            for look_up, given in gradients:
+                shares = [each for each in look_up.shares.get(server, ()) if look_up.wanted[each.place].trains]
+                if shares:
+                    numbers.append(look_up.number)
+                    pieces += [self._gradient(share, given[share.place]) for share in shares]
+            if numbers:
+                self._send(encode_update(numbers, rate, scale, pieces, self._dtype), server, UPDATE)
+
+    def _gradient(self, share: _Share, values: numpy.ndarray | None) -> numpy.ndarray:
+        """Return the gradient of what a share has answered; zeros where none was given."""
+        if values is None:
+            return numpy.zeros(share.size, self._dtype)
+        return values if share.bag_numbers is None else values[share.bag_numbers]
+
+    def _read(self, table: int, what: int, into: numpy.ndarray) -> None:
+        self._await_answers()
+        flat = into.reshape(-1)
+        for server, block, at in self._blocks(table, what, flat.size // len(into), 0, flat.size):
+            self._send(encode_block(block), server, READ)
+            self._communicator.receive(flat[at : at + block.count], server, REPLY)
+
+    def _write(self, table: int, what: int, width: int, start: int, values: numpy.ndarray) -> None:
+        self._await_answers()
+        for server, block, at in self._blocks(table, what, width, start, len(values)):
+            part = numpy.ascontiguousarray(values[at : at + block.count], self._dtype)
+            self._send(encode_block(block, part), server, WRITE)
+            self._communicator.receive(numpy.empty(0, self._dtype), server, REPLY)
+
+    def _blocks(self, table: int, what: int, width: int, start: int, count: int) -> Iterator[tuple[int, Block, int]]:
+        """Yield (server, its block, where that begins in what is read or written), in pieces that can be copied."""
+        at_once = _BYTES_AT_ONCE // self._dtype.itemsize
+        for server, held in self._held.items():
+            if table not in held:
+                continue
+            first, last = held[table].first * width, held[table].last * width
+            for begin in range(max(first, start), min(last, start + count), at_once):
+                end = min(last, start + count, begin + at_once)
+                yield server, Block(table, what, begin - first, end - begin), begin - start
+
+    def _send(self, content: numpy.ndarray, server: int, tag: int) -> None:
+        self._sendings.append((self._communicator.start_send(content, server, tag), content))
+        self.figures.sent += content.nbytes
+
+    def _reclaim(self) -> None:
+        """Let go of what has been sent."""
+        if self._sendings:
+            self._sendings = [(sending, content) for sending, content in self._sendings if not sending.is_done()]

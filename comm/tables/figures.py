@@ -1,0 +1,23 @@
+"""What a trainer's look-ups on embedding servers have come to, for logs and reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class LookUpFigures:
+    """Totals since the start, of one trainer.
+
+    Attributes:
+        look_ups: of whole batches, that were answered; those of tests among them.
+        latency_s: from asking for each to its answer.
+        waited_s: of which the trainer waited for the answer.
+        sent, received: bytes of all messages.
+    """
+
+    look_ups: int = 0
+    latency_s: float = 0.0
+    waited_s: float = 0.0
+    sent: int = 0
+    received: int = 0

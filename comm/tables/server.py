@@ -1,0 +1,258 @@
+"""An embedding server: holds rows of tables once, and answers the look-ups of many trainers at once.
+
+One thread takes message after message from whoever sends one. What one trainer sends is answered in its order, so a
+trainer whose look-up follows its update sees the updated rows. Nothing waits for a trainer that is slow to receive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy
+
+from mgcaffe.comm.supervision import status
+from mgcaffe.comm.tables.messages import (
+    DONE,
+    LOOK_UP,
+    READ,
+    REPLY,
+    UPDATE,
+    WRITE,
+    Bags,
+    Block,
+    Request,
+    decode_block,
+    decode_look_up,
+    decode_update,
+)
+from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.comm.transport.messages import Message, Sending
+from mgcaffe.errors import CommError
+
+_PATIENCE_S = 0.1
+_POLL_S = 100e-6
+
+
+class HeldTables(Protocol):
+    """The rows of tables that a server holds, by the tables' numbers; used by its thread alone.
+
+    Attributes:
+        dtype: of all their numbers.
+        rows: how many rows of each table it holds; 0 of those that it has no part in.
+        widths: how many numbers a row has.
+    """
+
+    dtype: numpy.dtype
+    rows: Sequence[int]
+    widths: Sequence[int]
+
+    def look_up(self, requests: Sequence[Request]) -> numpy.ndarray:
+        """Return the sums of the rows of all bags, request after request, flat; the rows are in range."""
+
+    def update(self, gradients: Sequence[tuple[int, Bags, numpy.ndarray]], rate: float, scale: float) -> None:
+        """Update tables by what all of an iteration's look-ups add up to.
+
+        Args:
+            gradients: (table, bags, the gradients of their sums, bags x width); kept no longer than the call.
+            rate: the solver's learning rate.
+            scale: a factor on every gradient.
+        """
+
+    def numbers(self, table: int, what: int) -> numpy.ndarray:
+        """Return the values (`what` 0) or a history of all rows, themselves; `Block` says what `what` means.
+
+        Raises:
+            CommError: there is no such history.
+        """
+
+
+@dataclass
+class ServerFigures:
+    """What a server has done so far.
+
+    Attributes:
+        look_ups: batches' look-ups that it has answered.
+        ids: in all of them together.
+        updates: that it has made.
+        received, sent: bytes of all messages.
+    """
+
+    look_ups: int = 0
+    ids: int = 0
+    updates: int = 0
+    received: int = 0
+    sent: int = 0
+
+
+@dataclass
+class _Client:
+    """What a server knows of a trainer: whose ids it keeps, by the look-up's number."""
+
+    kept: dict[int, list[tuple[int, Bags]]] = field(default_factory=dict)
+    done: bool = False
+
+
+class TableServer:
+    """Serves trainers until all of them are done.
+
+    Args:
+        communicator: of trainers and servers, for this alone.
+        trainers: the trainers' ranks.
+        tables: what is served.
+
+    Attributes:
+        figures: what it has done so far.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        trainers: Iterable[int],
+        tables: HeldTables,
+    ) -> None:
+        self.figures = ServerFigures()
+        self._communicator = communicator
+        self._tables = tables
+        self._serving = [status.encode(f"serving rank {rank}") for rank in range(communicator.size)]
+        self._clients = {rank: _Client() for rank in trainers}
+        self._sendings: list[tuple[Sending, numpy.ndarray]] = []
+
+    def run(self) -> ServerFigures:
+        """Answer messages until every trainer is done.
+
+        Raises:
+            CommError: a message makes no sense; names who sent it.
+            PeerFailure: a rank is gone.
+        """
+        while not all(client.done for client in self._clients.values()):
+            self.step(_PATIENCE_S)
+        for sending, _ in self._sendings:
+            sending.wait()
+        self._sendings.clear()
+        return self.figures
+
+    def step(self, patience_s: float) -> bool:
+        """Wait for a message for so many seconds and answer it; return whether there was one.
+
+        Raises:
+            CommError, PeerFailure: as `run`.
+        """
+        message = self._communicator.receive_any(patience_s=0 if self._sendings else patience_s)
+        if message is not None:
+            status.current().doing(self._serving[message.source])
+            self._take(message)
+        elif self._sendings:
+            time.sleep(_POLL_S)  # messages go out while this looks whether they have
+        self._reclaim()
+        return message is not None
+
+    def forget(self, trainer: int) -> None:
+        """Go on without a trainer that is gone."""
+        self._clients[trainer].done = True
+        self._clients[trainer].kept.clear()
+
+    def _take(self, message: Message) -> None:
+        client = self._clients.get(message.source)
+        try:
+            if client is None or client.done:
+                raise CommError("it is no trainer" if client is None else "it has said that it is done")
+            self._act(message, client)
+        except CommError as error:
+            raise CommError(
+                f"embedding server, rank {self._communicator.rank}: a message of rank {message.source} makes no sense:"
+                f" {error.message}"
+            ) from error
+        self.figures.received += len(message.content)
+
+    def _act(self, message: Message, client: _Client) -> None:
+        if message.tag == LOOK_UP:
+            self._look_up(message, client)
+        elif message.tag == UPDATE:
+            self._update(message, client)
+        elif message.tag == READ:
+            block, _ = decode_block(message.content)
+            self._send(self._numbers(block).copy(), message.source)
+        elif message.tag == WRITE:
+            self._write(message.content)
+            self._send(numpy.empty(0, self._tables.dtype), message.source)
+        elif message.tag == DONE:
+            client.done = True
+            client.kept.clear()
+        else:
+            raise CommError(f"there is no message with tag {message.tag}")
+
+    def _look_up(self, message: Message, client: _Client) -> None:
+        look_up = decode_look_up(message.content)
+        for request in look_up.requests:
+            self._check(request)
+            self.figures.ids += len(request.bags.rows)
+        self._send(self._tables.look_up(look_up.requests), message.source)
+        self.figures.look_ups += 1
+        for number in [number for number in client.kept if number < look_up.oldest]:
+            del client.kept[number]
+        if training := [(table, bags) for table, bags, trains in look_up.requests if trains]:
+            client.kept[look_up.number] = training
+
+    def _check(self, request: Request) -> None:
+        """Make sure that rows exist."""
+        table, rows = request.table, request.bags.rows
+        if not 0 <= table < len(self._tables.rows):
+            raise CommError(f"it looks up table {table}, and there are {len(self._tables.rows)}")
+        # As a number without a sign a negative one is larger than all others.
+        if len(rows) and int(rows.view(numpy.uint64).max()) >= self._tables.rows[table]:
+            raise CommError(
+                f"it looks up rows {int(rows.min())} to {int(rows.max())} of table {table}, of which"
+                f" {self._tables.rows[table]} are here"
+            )
+
+    def _update(self, message: Message, client: _Client) -> None:
+        update = decode_update(message.content, self._tables.dtype)
+        gradients: list[tuple[int, Bags, numpy.ndarray]] = []
+        at = 0
+        for number in update.numbers:
+            if number not in client.kept:
+                raise CommError(f"it gives gradients of look-up {number}, which is not waited for")
+            for table, bags in client.kept.pop(number):
+                width = self._tables.widths[table]
+                values = update.gradients[at : at + bags.count * width]
+                at += bags.count * width
+                if len(values) != bags.count * width:
+                    raise CommError(f"its update has {len(update.gradients)} number(s), too few for its look-ups")
+                gradients.append((table, bags, values.reshape(-1, width)))
+        if at != len(update.gradients):
+            raise CommError(f"its update has {len(update.gradients)} number(s), and its look-ups take {at}")
+        self._tables.update(gradients, update.rate, update.scale)
+        self.figures.updates += 1
+
+    def _write(self, content: numpy.ndarray) -> None:
+        block, values = decode_block(content)
+        target = self._numbers(block)
+        if values.nbytes != target.nbytes:
+            raise CommError(f"it writes {values.nbytes} bytes into {block.count} number(s) of {target.nbytes}")
+        target[...] = values.view(self._tables.dtype)
+
+    def _numbers(self, block: Block) -> numpy.ndarray:
+        """Return a view of a block's numbers."""
+        if not 0 <= block.table < len(self._tables.rows):
+            raise CommError(f"it asks for table {block.table}, and there are {len(self._tables.rows)}")
+        numbers = self._tables.numbers(block.table, block.what).reshape(-1)
+        if not (0 <= block.start and 0 <= block.count <= len(numbers) - block.start):
+            raise CommError(
+                f"it asks for {block.count} number(s) from {block.start} on of table {block.table}, of which"
+                f" {len(numbers)} are here"
+            )
+        return numbers[block.start : block.start + block.count]
+
+    # -- sending -----------------------------------------------------------------------------------------
+
+    def _send(self, values: numpy.ndarray, to: int) -> None:
+        self._sendings.append((self._communicator.start_send(values, to, REPLY), values))
+        self.figures.sent += values.nbytes
+
+    def _reclaim(self) -> None:
+        """Let go of what has been sent."""
+        if self._sendings:
+            self._sendings = [(sending, values) for sending, values in self._sendings if not sending.is_done()]

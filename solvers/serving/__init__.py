@@ -1,0 +1,1 @@
+"""What ranks do that train nothing but hold something for those that do."""

@@ -1,0 +1,245 @@
+"""Embedding servers and their trainers, as threads: what is looked up, updated, split, refused, and when it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy
+import pytest
+
+from mgcaffe.comm.tables.assignment import RowRange
+from mgcaffe.comm.tables.client import TableClient
+from mgcaffe.comm.tables.messages import LOOK_UP, UPDATE, Bags, LookUp, Request, encode_look_up, encode_update
+from mgcaffe.comm.tables.server import TableServer
+from mgcaffe.comm.transport.threaded import ThreadedCommunicator, run_ranks
+from mgcaffe.errors import CommError
+
+FLOAT64 = numpy.dtype(numpy.float64)
+ROWS, WIDTH = (7, 5), (3, 2)
+
+
+def start(table: int) -> numpy.ndarray:
+    """Return a table's first values."""
+    return numpy.arange(ROWS[table] * WIDTH[table], dtype=numpy.float64).reshape(ROWS[table], -1) * 0.5 + 10 * table
+
+
+class Held:
+    """Parts of the two tables, updated by plain SGD; a history counts the updates of each row."""
+
+    dtype = FLOAT64
+
+    def __init__(self, assignment: list[list[RowRange]], owner: int) -> None:
+        held = [next((each for each in ranges if each.owner == owner), None) for ranges in assignment]
+        self.values = [start(t)[each.first : each.last] if each else start(t)[:0] for t, each in enumerate(held)]
+        self.counts = [numpy.zeros((len(values), 1)) for values in self.values]
+        self.rows = [len(values) for values in self.values]
+        self.widths = WIDTH
+
+    def look_up(self, requests) -> numpy.ndarray:
+        found = []
+        for table, bags, _ in requests:
+            sums = numpy.zeros((bags.count, WIDTH[table]))
+            lengths = numpy.ones(len(bags.rows), int) if bags.lengths is None else bags.lengths
+            numpy.add.at(sums, numpy.repeat(numpy.arange(bags.count), lengths), self.values[table][bags.rows])
+            found.append(sums.reshape(-1))
+        return numpy.concatenate(found)
+
+    def update(self, gradients, rate, scale) -> None:
+        for table, bags, values in gradients:
+            lengths = numpy.ones(len(bags.rows), int) if bags.lengths is None else bags.lengths
+            numpy.subtract.at(self.values[table], bags.rows, rate * scale * numpy.repeat(values, lengths, axis=0))
+            numpy.add.at(self.counts[table], bags.rows, 1)
+
+    def numbers(self, table: int, what: int) -> numpy.ndarray:
+        if what > 1:
+            raise CommError(f"there is no history {what}")
+        return self.counts[table] if what else self.values[table]
+
+
+WHOLE = [[RowRange(0, 0, 7)], [RowRange(0, 0, 5)]]
+
+
+def serve(assignment, trainer, *, trainers=(0,), servers=(1,)):
+    """Run `trainer(client, communicator)` on the trainers' ranks with servers on the others; return all results."""
+
+    def rank(communicator: ThreadedCommunicator):
+        if communicator.rank in servers:
+            held = Held(assignment, servers.index(communicator.rank))
+            return held, TableServer(communicator, trainers, held).run()
+        shapes = list(zip(ROWS, WIDTH, strict=True))
+        client = TableClient(communicator, shapes, assignment, servers, FLOAT64)
+        try:
+            return trainer(client, communicator)
+        finally:
+            client.close()
+
+    return run_ranks(len(trainers) + len(servers), rank, timeout_s=5.0)
+
+
+def ids(*numbers: int) -> numpy.ndarray:
+    return numpy.array(numbers, numpy.int64)
+
+
+BAGS = Bags(ids(6, 0, 0, 2), ids(2, 0, 1, 1)), Bags(ids(4, 1))
+BATCH = [Request(table, bags, True) for table, bags in enumerate(BAGS)]
+TEST_BATCH = [Request(table, bags, False) for table, bags in enumerate(BAGS)]
+
+
+def sums(values: list[numpy.ndarray]) -> list[numpy.ndarray]:
+    """What the batch's bags are of tables with these values."""
+    first, second = values
+    return [numpy.stack([first[6] + first[0], numpy.zeros(3), first[0], first[2]]), second[[4, 1]]]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "servers"),
+    [
+        (WHOLE, (1,)),
+        ([[RowRange(0, 0, 7)], [RowRange(1, 0, 5)]], (2, 1)),
+        ([[RowRange(0, 0, 2), RowRange(1, 2, 7)], [RowRange(1, 0, 4), RowRange(0, 4, 5)]], (1, 2)),
+        ([[RowRange(0, 0, 1), RowRange(1, 1, 7)], [RowRange(0, 0, 5)]], (1, 2)),
+    ],
+)
+def test_bags_are_summed_and_rows_updated_wherever_they_lie(assignment, servers):
+    gradients = [numpy.arange(12.0).reshape(4, 3), numpy.array([[1.0, 2], [3, 4]])]
+
+    def trainer(client, _):
+        first = client.look_up(BATCH)
+        before = [each.copy() for each in first.wait()]
+        client.update([(first, gradients)], 0.5, scale=2.0)
+        after = client.look_up(TEST_BATCH).wait()
+        values, counts = [start(0) * 0, start(1) * 0], numpy.zeros((7, 1))
+        for table in range(2):
+            client.read(table, 0, values[table])
+        client.read(0, 1, counts)
+        return before, after, values, counts
+
+    (before, after, values, counts), *_ = serve(assignment, trainer, servers=servers)
+    expected = [start(0), start(1)]
+    for found, wanted in zip(before, sums(expected), strict=True):
+        numpy.testing.assert_array_equal(found, wanted)
+    expected[0][6] -= gradients[0][0]
+    expected[0][0] -= gradients[0][0] + gradients[0][2]
+    expected[0][2] -= gradients[0][3]
+    expected[1][[4, 1]] -= gradients[1]
+    for found, wanted in zip([*values, *after], [*expected, *sums(expected)], strict=True):
+        numpy.testing.assert_allclose(found, wanted, rtol=1e-15)
+    assert counts[:, 0].tolist() == [2, 0, 1, 0, 0, 0, 1]
+
+
+def test_an_update_holds_the_gradients_of_several_look_ups_of_what_trains_alone():
+    def trainer(client, _):
+        look_ups = [
+            client.look_up([Request(0, Bags(ids(n)), True), Request(1, Bags(ids(n)), False)]) for n in (1, 1, 3)
+        ]
+        for each in look_ups:
+            each.wait()
+        client.update([(each, [numpy.ones((1, 3)) * n, None]) for n, each in enumerate(look_ups, 1)], 1.0)
+        values = [start(0), start(1)]
+        for table in range(2):
+            client.read(table, 0, values[table])
+        return values
+
+    values, (_, figures) = serve(WHOLE, trainer)
+    expected = start(0)
+    expected[1] -= 3
+    expected[3] -= 3
+    numpy.testing.assert_array_equal(values[0], expected)
+    numpy.testing.assert_array_equal(values[1], start(1))
+    assert (figures.look_ups, figures.ids, figures.updates) == (3, 6, 1)
+
+
+def test_what_is_written_is_looked_up_also_twice_in_a_table():
+    def trainer(client, _):
+        client.write(1, 0, 2, 1, start(1).reshape(-1)[1:] + 100)
+        return client.look_up([Request(1, Bags(ids(3, 0)), False), Request(1, Bags(ids(1)), False)]).wait()
+
+    (first, second), *_ = serve([[], [RowRange(0, 0, 2), RowRange(1, 2, 5)]], trainer, servers=(1, 2))
+    numpy.testing.assert_array_equal(first, start(1)[[3, 0]] + [[100, 100], [0, 100]])
+    numpy.testing.assert_array_equal(second, start(1)[[1]] + 100)
+
+
+def test_a_look_up_that_no_update_follows_is_forgotten():
+    def trainer(client, _):
+        first = client.look_up(BATCH)
+        first.wait()
+        client.forget(first)
+        second = client.look_up(BATCH)
+        second.wait()
+        client.update([(first, [numpy.zeros((4, 3)), numpy.zeros((2, 2))])], 1.0)
+        client.look_up(TEST_BATCH).wait()
+
+    with pytest.raises(CommError, match=r"rank 1: a message of rank 0 .* gradients of look-up 0, which is not waited"):
+        serve(WHOLE, trainer)
+
+
+def test_trainers_at_their_own_pace_update_one_copy_and_a_slow_one_holds_nobody_up():
+    """Rank 0 asks and doesn't take its answer until rank 1 has finished."""
+    finished = threading.Event()
+
+    def trainer(client, communicator):
+        rounds = 1 if communicator.rank == 0 else 30
+        for _ in range(rounds):
+            look_up = client.look_up([Request(0, Bags(ids(2)), True)])
+            if communicator.rank == 0:
+                assert finished.wait(5)
+            look_up.wait()
+            client.update([(look_up, [numpy.ones((1, 3))])], 1.0)
+        if communicator.rank == 1:
+            finished.set()
+
+    *_, (held, figures) = serve(WHOLE, trainer, trainers=(0, 1), servers=(2,))
+    numpy.testing.assert_array_equal(held.values[0][2], start(0)[2] - 31)
+    assert figures.updates == 31
+
+
+def test_look_ups_are_answered_while_the_trainer_computes():
+    def trainer(client, _):
+        look_up = client.look_up(TEST_BATCH)
+        time.sleep(0.2)
+        assert look_up.answered.is_set()
+        look_up.wait()
+        return client.figures
+
+    figures, _ = serve(WHOLE, trainer)
+    assert figures.look_ups == 1
+    assert figures.waited_s < 0.1
+    assert figures.received == 8 * (12 + 4)
+
+
+@pytest.mark.parametrize(
+    ("tag", "content", "problem"),
+    [
+        (LOOK_UP, numpy.zeros(3, numpy.uint8), "3 bytes is cut short"),
+        (LOOK_UP, ids(0, 0, 9), r"45 word\(s\) follow"),
+        (LOOK_UP, encode_look_up(LookUp(0, 0, [Request(2, Bags(ids(0)), True)])), "table 2, and there are 2"),
+        (
+            LOOK_UP,
+            encode_look_up(LookUp(0, 0, [Request(0, Bags(ids(3, 7)), True)])),
+            "rows 3 to 7 of table 0, of which 7",
+        ),
+        (LOOK_UP, encode_look_up(LookUp(0, 0, [Request(0, Bags(ids(1), ids(2)), True)])), "do not have its 1 ids"),
+        (UPDATE, encode_update([], 1.0, 1.0, [numpy.ones(1)], FLOAT64), r"1 number\(s\), and its look-ups take 0"),
+        (77, ids(), "no message with tag 77"),
+    ],
+)
+def test_a_message_that_makes_no_sense_ends_the_server_and_names_who_sent_it(tag, content, problem):
+    def trainer(client, communicator):
+        communicator.send(content, 1, tag)
+
+    with pytest.raises(CommError, match=f"embedding server, rank 1: a message of rank 0 makes no sense: .*{problem}"):
+        serve(WHOLE, trainer)
+
+
+def test_a_trainer_that_fails_ends_the_others():
+    def trainer(client, communicator):
+        if communicator.rank == 0:
+            raise ValueError("this one")
+        time.sleep(0.1)
+        client.look_up(TEST_BATCH).wait()
+
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="this one"):
+        serve(WHOLE, trainer, trainers=(0, 1), servers=(2,))
+    assert time.monotonic() - began < 4

@@ -1,0 +1,224 @@
+"""Tables on embedding servers: equal to one process, ahead or not, split over servers, written and read whole."""
+
+from __future__ import annotations
+
+import functools
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from mgcaffe.comm import run_ranks
+from mgcaffe.errors import SolverError
+from mgcaffe.solvers.events import Noted, TablesLookedUp, Tested, Warned
+from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
+from tests.support.solverkit import Recorder, make_solver, solver_source
+from tests.support.tablekit import (
+    BATCH,
+    KINDS,
+    differences,
+    table_net,
+    train_tables,
+    whole_tensors,
+    write_table_data,
+)
+
+ITERATIONS = 200
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with data."""
+    folder = tmp_path_factory.mktemp("tables")
+    write_table_data(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(folder):
+    """What one process makes of a net, computed once."""
+    return functools.cache(lambda net, fields, iterations: train_tables(1, folder, net, fields, iterations))
+
+
+def train_with_servers(servers, folder, net, fields, iterations, *, trainers=1, sync="NONE", ahead=0, **options):
+    """Do as `train_tables` with trainers and embedding servers as threads.
+
+    Returns:
+        What each trainer has come to, a recorder last, and each server's figures.
+    """
+    fields = f"{fields} comm_param {{ sync: {sync} embedding_servers: {servers} lookahead: {ahead} }}"
+
+    def rank(communicator):
+        group = communicator.split(0 if communicator.rank < trainers else None)
+        if group is None:
+            param = solver_source(net, fields, folder).param
+            return EmbeddingServer(param, communicator, trainers, dtype=torch.float64).run()
+        recorder = Recorder()
+        with make_solver(
+            net, fields, folder, recorder=recorder, communicator=group, embedding_servers=communicator,
+            weights=options.get("weights", []),
+        ) as solver:  # fmt: skip
+            if "restore" in options:
+                solver.restore(options["restore"])
+            if iterations is None:
+                solver.solve()
+            for count in iterations if isinstance(iterations, list) else [iterations or 0]:
+                solver.step(count)
+                if options.get("snapshot"):
+                    solver.snapshot()
+            scores = [score.value for event in recorder.of(Tested) for score in event.scores]
+            return whole_tensors(solver), recorder.losses, scores, recorder
+
+    found = run_ranks(trainers + servers, rank, timeout_s=60)
+    return found[:trainers], found[trainers:]
+
+
+MODES = {"SGD": "SUM", "AdaGrad": "MEAN", "row_wise": "SUM"}
+
+
+@pytest.mark.parametrize(("servers", "iterations"), [(1, ITERATIONS), (3, 20)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_without_looking_ahead_equals_that_of_one_process(folder, alone, kind, servers, iterations):
+    net = table_net(folder, 1, mode=MODES[kind])
+    (served,), figures = train_with_servers(servers, folder, net, KINDS[kind], iterations)
+    assert not differences(served[:3], alone(net, KINDS[kind], iterations))
+    (placed,) = [event.text for event in served[3].of(Noted) if "embedding servers" in event.text]
+    assert ("divided by rows" in placed) == (servers == 3)
+    assert [each.look_ups for each in figures] == [iterations] * servers
+    assert [each.updates for each in figures] == [iterations] * servers
+
+
+def test_tests_micro_batches_rates_and_a_frozen_table_are_those_of_one_process(folder, alone):
+    net = table_net(folder, 1, micro=2, param="param { lr_mult: 0.5 }", shared="lr_mult: 0")
+    fields = KINDS["row_wise"] + " iter_size: 2 test_iter: 3 test_interval: 4"
+    (served,), figures = train_with_servers(2, folder, net, fields, 10)
+    assert not differences(served[:3], alone(net, fields, 10))
+    assert len(served[2]) == 3
+    assert figures[0].updates == 10
+
+
+def parity_data(folder):
+    """Data of which even and odd batches look up different rows, so that no row is looked up twice in a row."""
+    random, records = np.random.default_rng(2), 4 * BATCH
+    odd = np.repeat(np.arange(4) % 2, BATCH)[:, np.newaxis]
+    values = {
+        "a": 20 * odd + random.integers(0, 20, (records, 4)),
+        "lengths": np.tile([1, 0, 3], (records, 1)),
+        "b": 3 * odd + random.integers(0, 3, (records, 5)),
+        "c": 3 * odd + random.integers(0, 3, (records, 1)),
+        "label": random.standard_normal((records, 1)),
+    }
+    with h5py.File(folder / "data.h5", "w") as file:
+        for name, each in values.items():
+            file[name] = each.astype(np.float32)
+    (folder / "data.txt").write_text(f"{folder}/data.h5\n")
+
+
+def test_looking_ahead_is_exact_where_a_batch_looks_up_no_row_of_the_one_before(tmp_path, folder):
+    parity_data(tmp_path)
+    net = table_net(tmp_path, 1)
+    (served,), figures = train_with_servers(2, tmp_path, net, KINDS["AdaGrad"], 30, ahead=1)
+    assert not differences(served[:3], train_tables(1, tmp_path, net, KINDS["AdaGrad"], 30))
+    assert figures[0].look_ups == 31  # the last is of a batch that was not trained
+    (stale,), _ = train_with_servers(2, tmp_path, net, KINDS["AdaGrad"], 30, ahead=2)
+    assert stale[1][:2] == served[1][:2]
+    assert stale[1][2] != served[1][2]
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_run_goes_on_from_its_snapshot_as_if_it_had_not_stopped_on_other_servers(folder, ahead):
+    net, fields = table_net(folder, 1), KINDS["AdaGrad"] + f' snapshot_prefix: "{folder}/ahead{ahead}"'
+    (whole,), _ = train_with_servers(1, folder, net, fields, [5, 6], snapshot=True, ahead=ahead)
+    (resumed,), _ = train_with_servers(
+        2, folder, net, fields, 6, restore=f"{folder}/ahead{ahead}_iter_5.solverstate", ahead=ahead
+    )
+    assert not differences(resumed[:1], whole[:1])
+    assert resumed[1] == pytest.approx(whole[1][5:], rel=1e-12)
+
+
+def test_a_snapshot_goes_on_in_one_process_and_its_weights_fill_tables_of_servers(folder, alone):
+    net, fields = table_net(folder, 1), KINDS["row_wise"] + f' snapshot_prefix: "{folder}/one"'
+    train_with_servers(2, folder, net, fields, 5, snapshot=True)
+    resumed = train_tables(1, folder, net, fields, 6, restore=f"{folder}/one_iter_5.solverstate")
+    expected = alone(net, fields, 11)
+    assert not differences(resumed[:1], expected[:1])
+    weights = [f"{folder}/one_iter_5.caffemodel"]
+    (filled,), _ = train_with_servers(1, folder, net, KINDS["SGD"], 1, weights=weights)
+    assert not differences(filled[:1], train_tables(1, folder, net, KINDS["SGD"], 1, weights=weights)[:1])
+
+
+def test_trainers_with_replicas_of_their_own_share_the_tables(folder):
+    net = table_net(folder, 2)
+    fields = KINDS["SGD"] + ' base_lr: 0.3 lr_policy: "fixed" max_iter: 120'
+    trainers, (figures,) = train_with_servers(1, folder, net, fields, None, trainers=2, sync="SHADOW_MA", ahead=1)
+    assert figures.updates == 240
+    shown = [event.figures for _, _, _, recorder in trainers for event in recorder.of(TablesLookedUp)]
+    assert all(each.look_ups in (120, 121) for each in shown)  # with the one ahead, if it was answered by then
+    assert all(0 < each.waited_s <= each.latency_s for each in shown)
+    for _, losses, _, _ in trainers:
+        assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+
+
+def test_no_table_is_updated_by_gradients_that_are_not_finite(tmp_path):
+    write_table_data(tmp_path)
+    with h5py.File(tmp_path / "data.h5", "r+") as file:
+        file["label"][1] = np.nan
+    fields = KINDS["SGD"] + " nan_effect: SKIP"
+    (served,), (figures,) = train_with_servers(1, tmp_path, table_net(tmp_path, 1), fields, 6)
+    assert figures.updates == 4
+    assert all(bool(tensor.isfinite().all()) for tensor in served[0])
+    assert not differences(served[:1], train_tables(1, tmp_path, table_net(tmp_path, 1), fields, 6)[:1])
+
+
+def test_ids_that_are_computed_are_looked_up_when_they_are_there_and_a_warning_says_so(folder, alone):
+    net = table_net(folder, 1).replace(
+        'layer { name: "b" type', 'layer { name: "same" type: "Power" bottom: "b" top: "b" }\nlayer { name: "b" type'
+    )
+    (served,), _ = train_with_servers(1, folder, net, KINDS["SGD"], 5, ahead=1)
+    expected = alone(net, KINDS["SGD"], 5)
+    warnings = [event.text for event in served[3].of(Warned) if "ahead" in event.text]
+    assert len(warnings) == 1
+    assert "layer 'b' cannot look up ahead: layer 'same' of type Power makes its ids" in warnings[0]
+    assert served[1][0] == pytest.approx(expected[1][0], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ("comm_param { lookahead: -1 sync: NONE }", "lookahead is -1"),
+        ("comm_param { embeddings: ALLTOALL }", "divides tables among trainers"),
+        ("", "sync GRADIENTS lets 2 trainers train in step"),
+        ("snapshot_diff: true comm_param { sync: NONE }", "snapshot_diff asks for what embedding servers"),
+        ("comm_param { hogwild_threads: 2 sync: NONE }", "hogwild_threads is 2"),
+    ],
+)
+def test_what_does_not_go_with_servers_is_refused_by_trainers_and_servers(folder, fields, problem):
+    def rank(communicator):
+        with pytest.raises(SolverError, match=problem):
+            if communicator.rank == 2:
+                EmbeddingServer(solver_source(table_net(folder, 2), fields, folder).param, communicator, 2)
+            else:
+                group = communicator if communicator.size == 2 else _Two(communicator)
+                make_solver(table_net(folder, 2), fields, folder, communicator=group, embedding_servers=communicator)
+
+    run_ranks(3, rank)
+
+
+class _Two:
+    """Two trainers, before they call each other."""
+
+    size = 2
+
+    def __init__(self, communicator):
+        self.rank = communicator.rank
+
+
+def test_servers_without_tables_and_servers_that_are_not_there_are_refused(folder):
+    net = 'layer { name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 2 dim: 3 } } }\n'
+    net += 'layer { name: "l" type: "InnerProduct" bottom: "d" top: "l" inner_product_param { num_output: 1 } }\n'
+    net += 'layer { name: "loss" type: "EuclideanLoss" bottom: "l" bottom: "l" top: "loss" }'
+    with pytest.raises(SolverError, match="the training net has no layer of type EmbeddingBag"):
+        train_with_servers(1, folder, net, KINDS["SGD"], 1)
+    with pytest.raises(SolverError, match="embedding_servers is 1, and this solver was given none"):
+        make_solver(table_net(folder, 1), "comm_param { embedding_servers: 1 }", folder)
