@@ -19,6 +19,8 @@ import torch
 
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
+from mgcaffe.engine.types import Shape
+from mgcaffe.errors import NetError
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class ParameterArena:
         dtype: of data and gradients.
         device: where they live.
         rarely_diff: gradients will hardly be needed (a net to test): on a CPU, their memory is not taken before that.
+        beside: the arena of a net with the same layers, whose values are these parameters' too, but for those that the
+            forward pass changes (`measured`): each net has its own, which begin with that one's.
 
     Attributes:
         data, diff: flat tensors of all values and all gradients.
@@ -76,6 +80,9 @@ class ParameterArena:
         kept_together: how many at the front change in training: those, and the statistics that forward changes.
         slices: one a parameter, ascending by offset.
         tables: the parameters that lie apart, in layer order; no other attribute or method counts them.
+
+    Raises:
+        NetError: the arena beside it holds other parameters.
     """
 
     def __init__(
@@ -85,6 +92,7 @@ class ParameterArena:
         device: torch.device,
         *,
         rarely_diff: bool = False,
+        beside: ParameterArena | None = None,
     ) -> None:
         self.tables = [Table(index, name, each) for index, name, each in owned if isinstance(each, RowParameter)]
         dense = [entry for entry in owned if not isinstance(entry[2], RowParameter)]
@@ -98,7 +106,9 @@ class ParameterArena:
             offset += parameter.count
         self.trainable = sum(parameter.count for _, _, parameter in training)
         self.kept_together = self.trainable + sum(each.count for _, _, each in frozen if each.measured)
-        self.data = torch.zeros(offset, dtype=dtype, device=device)
+        if beside is not None and self._layout() != beside._layout():
+            raise NetError("two nets made of one prototxt have different parameters, so they cannot train one replica")
+        self.data: torch.Tensor = torch.zeros(offset, dtype=dtype, device=device) if beside is None else beside.data
         if rarely_diff and device.type == "cpu":
             # NumPy's zeros are pages that the system hands out on the first write; PyTorch writes its own at once.
             self.diff = torch.from_numpy(np.zeros(offset, np.float64 if dtype == torch.float64 else np.float32))
@@ -108,7 +118,21 @@ class ParameterArena:
         for piece in self.slices:
             piece.parameter.data = self.view(self.data, piece.parameter)
             piece.parameter.diff = self.view(self.diff, piece.parameter)
-        self._allocate_tables(dtype, device)
+            if beside is not None and piece.parameter.measured:
+                piece.parameter.data = piece.parameter.data.clone()
+        if beside is None:
+            self._allocate_tables(dtype, device)
+        else:
+            for mine, theirs in zip(self.tables, beside.tables, strict=True):
+                mine.parameter.data = theirs.parameter.data
+
+    def _layout(self) -> list[tuple[str, Shape, float, float]]:
+        """Return what arenas that share their values have in common: whose parameters they hold, and in which order."""
+        pieces: list[ArenaSlice | Table] = [*self.slices, *self.tables]
+        return [
+            (each.layer_name, each.parameter.shape, each.parameter.lr_mult, each.parameter.decay_mult)
+            for each in pieces
+        ]
 
     def _allocate_tables(self, dtype: torch.dtype, device: torch.device) -> None:
         """Lay tables of one row length and learning rate side by side, so that one call reads or updates all."""

@@ -62,6 +62,8 @@ class Net:
         sources: the prototxt's locations, for errors.
         input_shapes: shapes of data layers whose sources are absent, by layer name or "*".
         share_with: a net whose layers of the same name lend their parameters (a test net's train net).
+        train_beside: a net of the same prototxt and state that trains the same weights (Hogwild): this one's values are
+            that one's, its gradients, activations and measured statistics its own.
         outline: the net is only looked at: blobs may be larger than this machine's memory.
         before_setup: called with each layer before it is set up.
         place_tables: says which rows of the tables of EmbeddingBag layers lie in this process; None: all of them.
@@ -99,6 +101,7 @@ class Net:
         sources: NetSource | None = None,
         input_shapes: Mapping[str, Shape] | None = None,
         share_with: Net | None = None,
+        train_beside: Net | None = None,
         outline: bool = False,
         before_setup: Callable[[Layer], None] | None = None,
         place_tables: PlaceTables | None = None,
@@ -136,7 +139,7 @@ class Net:
         self.layers: list[Layer] = []
         state = rules.make_state(phase, level, stages, param.state if param.HasField("state") else None)
         try:
-            self._build(state, sources, share_with)
+            self._build(state, sources, share_with, train_beside)
         except EngineError:
             self.close()
             raise
@@ -156,7 +159,9 @@ class Net:
 
     # -- construction ------------------------------------------------------------------------------------
 
-    def _build(self, state: NetState, sources: NetSource | None, share_with: Net | None) -> None:
+    def _build(
+        self, state: NetState, sources: NetSource | None, share_with: Net | None, train_beside: Net | None
+    ) -> None:
         """Make the layers of a state and their parameters, and work out which gradients are needed."""
         check_names(self.param, sources)
         unused_fields.check_net(self.param, sources)
@@ -166,7 +171,7 @@ class Net:
         ]
         for spec in rules.insert_splits(rules.filter_layers(specs, state)):
             self._append(spec)
-        self._bind_parameters(share_with)
+        self._bind_parameters(share_with, train_beside)
         self._find_needs()
 
     def _find_ends(self) -> None:
@@ -217,7 +222,7 @@ class Net:
             except NetError as error:
                 layer.fail(f"parameter {index}: {error.message}", hint=error.hint)
 
-    def _bind_parameters(self, share_with: Net | None) -> None:
+    def _bind_parameters(self, share_with: Net | None, train_beside: Net | None) -> None:
         lenders = {layer.name: layer for layer in reversed(share_with.layers)} if share_with else {}
         lent = sharing.bind_to_net(self.layers, lenders)
         owned = sharing.share_by_name(self.layers)
@@ -226,7 +231,13 @@ class Net:
             table_look_ups.place(self.layers, mine, self._place_tables)
         sizes.check_all(self.layers, mine)
         try:
-            self.arena = ParameterArena(mine, self.dtype, self.device, rarely_diff=self.phase == TEST)
+            self.arena: ParameterArena = ParameterArena(
+                mine,
+                self.dtype,
+                self.device,
+                rarely_diff=self.phase == TEST,
+                beside=train_beside.arena if train_beside is not None else None,
+            )
         except (RuntimeError, MemoryError) as error:
             largest, _, _ = max(mine, key=lambda entry: entry[2].count)
             sizes.explain(self.layers[largest], "allocating all parameters, this layer's being the largest", error)
@@ -235,7 +246,10 @@ class Net:
         for index, _, parameter in owned:
             self.nodes[index].owned.append(parameter)
         for index, _, parameter in mine:
-            self._fill(self.layers[index], parameter)
+            if train_beside is None:
+                self._fill(self.layers[index], parameter)
+            else:
+                parameter.initial = None  # the values are there
         sharing.bind_shared(self.layers)
 
     def _fill(self, layer: Layer, parameter: Parameter) -> None:

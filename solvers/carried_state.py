@@ -39,36 +39,47 @@ def carries_state(net: NetParameter) -> bool:
     return any(layer.type in _TYPES and not layer.recurrent_param.expose_hidden for layer in net.layer)
 
 
-def gather(train_net: Net, test_nets: Sequence[Net], communicator: Communicator) -> list[RankState]:
-    """Gather the state of all ranks, by rank, on rank 0 (empty elsewhere, and where nothing is carried); collective."""
-    mine = {name: [_to_array(part) for part in layer.state()] for name, layer in _named(train_net, test_nets)}
-    return (communicator.gather(mine) or []) if mine else []
+def gather(train_nets: Sequence[Net], test_nets: Sequence[Net], communicator: Communicator) -> list[RankState]:
+    """Gather the state of all ranks, by rank, on rank 0 (empty elsewhere, and where nothing is carried); collective.
+
+    Args:
+        train_nets: the training nets of a rank's workers, worker 0's first. Each counts as a rank in what is returned.
+        test_nets: the test nets, which are worker 0's.
+        communicator: the ranks.
+    """
+    mine = [
+        {name: [_to_array(part) for part in layer.state()] for name, layer in layers}
+        for layers in _of_workers(train_nets, test_nets)
+    ]
+    if not any(mine):
+        return []
+    return [state for states in communicator.gather(mine) or [] for state in states]
 
 
 def put_back(
-    train_net: Net, test_nets: Sequence[Net], states: Sequence[RankState], rank: int, ranks: int, emit: Emit
+    train_nets: Sequence[Net], test_nets: Sequence[Net], states: Sequence[RankState], rank: int, ranks: int, emit: Emit
 ) -> None:
     """Give this rank's layers the state that they had; those whose state is not known begin with zeros.
 
     Args:
-        train_net, test_nets: the nets.
+        train_nets, test_nets: the nets, as for `gather`.
         states: what `gather` gave; empty in a snapshot that Caffe wrote.
         rank, ranks: this rank and how many there are.
         emit: takes the warning that some begin with zeros, and why.
     """
-    layers = dict(_named(train_net, test_nets))
-    if not layers:
-        return
-    mine = states[rank] if len(states) == ranks else {}
+    workers = len(train_nets)
     zeros: dict[str, None] = {}
-    for name, layer in layers.items():
-        layer.reset_state()
-        if not layer.set_state([torch.from_numpy(np.array(values)) for values in mine.get(name, ())]):
-            zeros[f"'{layer.name}'"] = None
+    for worker, layers in enumerate(_of_workers(train_nets, test_nets)):
+        mine = states[rank * workers + worker] if len(states) == ranks * workers else {}
+        for name, layer in layers:
+            layer.reset_state()
+            if not layer.set_state([torch.from_numpy(np.array(values)) for values in mine.get(name, ())]):
+                zeros[f"'{layer.name}'"] = None
     if not zeros:
         return
-    if states and len(states) != ranks:
-        reason = f"the snapshot holds the recurrent state of {len(states)} rank(s), and now there are {ranks}"
+    if states and len(states) != ranks * workers:
+        kind = "rank(s)" if workers == 1 else "worker(s)"
+        reason = f"the snapshot holds the recurrent state of {len(states)} {kind}, and now there are {ranks * workers}"
     else:
         reason = "the snapshot holds no recurrent state that fits"
     emit(Warned(f"{reason}: zeros for {', '.join(zeros)}"))
@@ -93,13 +104,14 @@ def put(states: Sequence[tuple[RecurrentLayer, Sequence[torch.Tensor]]]) -> None
         layer.set_state(state)
 
 
-def warn_of_ranks(net: NetParameter, ranks: int, emit: Emit) -> None:
-    """Warn of what several ranks do to a training net (a NetParameter message) that carries state."""
-    if ranks > 1 and carries_state(net):
+def warn_of_ranks(net: NetParameter, ranks: int, workers: int, emit: Emit) -> None:
+    """Warn of what several ranks, or workers of each, do to a training net (a NetParameter message) with state."""
+    readers, kind = ranks * workers, "rank" if workers == 1 else "worker"
+    if readers > 1 and carries_state(net):
         emit(
             Warned(
-                "recurrent layers carry their state from batch to batch, and each rank reads one batch in"
-                f" {ranks}: a sequence must not go on beyond its batch (cont 0 in each batch's first step)"
+                f"recurrent layers carry their state from batch to batch, and each {kind} reads one batch in"
+                f" {readers}: a sequence must not go on beyond its batch (cont 0 in each batch's first step)"
             )
         )
 
@@ -129,6 +141,12 @@ def from_entries(entries: Iterable[tuple[str, bytes]]) -> list[RankState]:
     if any(rank >= len(found) for rank in found):
         raise PrototxtError(f"there is recurrent state of rank {max(found)}, and only of {len(found)} rank(s) in all")
     return [found[rank] for rank in range(len(found))]
+
+
+def _of_workers(train_nets: Sequence[Net], test_nets: Sequence[Net]) -> Iterator[list[tuple[str, RecurrentLayer]]]:
+    """Yield what `_named` does for each worker's training net; the test nets are worker 0's."""
+    for worker, net in enumerate(train_nets):
+        yield list(_named(net, () if worker else test_nets))
 
 
 def _named(train_net: Net, test_nets: Sequence[Net]) -> Iterator[tuple[str, RecurrentLayer]]:

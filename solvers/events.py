@@ -57,10 +57,11 @@ class Started(Event):
         policy: the learning-rate policy.
         iteration: how many updates the weights have seen already.
         max_iter: where training ends.
-        batch_size: records in one iteration, over all ranks and micro-batches; 0 if no data layer says.
+        batch_size: records in one iteration, over all ranks, workers and micro-batches; 0 if no data layer says.
         parameters: number of learnable values.
         ranks: how many ranks train in step.
         test_nets: how many test nets there are.
+        workers: how many Hogwild workers each rank has.
     """
 
     net: str
@@ -72,6 +73,7 @@ class Started(Event):
     parameters: int
     ranks: int
     test_nets: int
+    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,10 @@ class IterationDone(Event):
 
     Attributes:
         iteration: updates done before this one (counted from 0, as in Displayed).
-        loss: of this iteration alone, mean over micro-batches and ranks.
+        loss: of this iteration alone, mean over micro-batches and ranks; with several Hogwild workers, worker 0's.
         smoothed_loss: over the last `average_loss` iterations.
         rate: the learning rate used.
-        images: records read by all ranks.
+        images: records read by all ranks; Hogwild's other workers count with what they have read since the last one.
         seconds: wall time of the iteration.
         data_wait_s: time spent waiting for data.
         comm_hidden_s, comm_exposed_s: communication hidden behind the backward pass, and waited for.

@@ -35,6 +35,7 @@ from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
 from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, refuse_tables_of_replicas
 from mgcaffe.solvers.setup.checks import check_fields
+from mgcaffe.solvers.setup.hogwild import check_net_of_workers, check_workers
 from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.snapshots.reading import restore_snapshot
 from mgcaffe.solvers.snapshots.replica_files import restore_replica
@@ -46,6 +47,7 @@ from mgcaffe.solvers.testing.test_runs import TestRuns
 from mgcaffe.solvers.trainer import IterationObserver, Trainer
 from mgcaffe.solvers.training_iteration import TrainingIteration
 from mgcaffe.solvers.update.updater import Updater
+from mgcaffe.solvers.workers.hogwild import HogwildWorkers
 
 T = TypeVar("T")
 
@@ -68,8 +70,9 @@ class Solver:
         embedding_servers: the same ranks and, behind them, the embedding servers; None: there are none.
 
     Attributes:
-        iteration: how many times the weights have been updated, always.
+        iteration: how many times the weights have been updated, always; with several Hogwild workers, by worker 0.
         net, test_nets: the training net, and the test nets, which share its weights.
+        worker_nets: the training nets of all Hogwild workers, `net` first.
         seed: what every random number of the run derives from.
         world: all ranks.
         ranks: those that train in step: all of them, or, where each is a trainer with a replica of its own
@@ -106,7 +109,9 @@ class Solver:
         self._on_start: list[Callable[[], None]] = []
         self._on_gradients_ready: list[Callable[[], None]] = []
         self._stop_requested = self._snapshot_requested = self._stopped = False
+        self._snapshot_at: int | None = None
         self._warn(check_fields(param, source))
+        self._warn(check_workers(param, source, self.ranks.size))
         self._policy = LearningRatePolicy(param, source)
         self._warn(self._policy.warnings)
         self._warn(sync_warnings(param, self.world.size, source))
@@ -118,6 +123,7 @@ class Solver:
                 param, reader, self.world, self.ranks, self._emit, opened, dtype, device, keep_blobs, embedding_servers
             )
             self.net, self.test_nets, self.seed = nets.train, nets.tests, nets.seed
+            self.worker_nets = nets.workers
             self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit, sync_servers)
             self._build(nets, source, schedule, opened)
             self.load_weights(param.weights if weights is None else weights)
@@ -127,6 +133,7 @@ class Solver:
         """Make the parts that an iteration, a test and a snapshot go through."""
         param, net, ranks, rank = self.param, self.net, self.ranks, self.world.rank
         refuse_tables_of_replicas(net, param, self.world.size)
+        check_net_of_workers(param, source, net)
         self._updater = Updater(param, net.arena, source)
         self._tables = nets.tables
         if self._tables is not None:
@@ -135,9 +142,16 @@ class Solver:
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
-        self._trainer = Trainer(net, self._updater, self._averaging, param, rank)
-        self._meter = Meter(self._emit, self._trainer.records_per_iteration * ranks.size)
-        self._finite = FiniteCheck(net, ranks.communicator, param, self._emit, rank)
+        replica_lock = self._replicas.lock if self._replicas.is_one_of_several else None
+        self._workers = HogwildWorkers(
+            nets.workers, rank, self._updater, param, self._policy.rate, replica_lock, self._emit
+        )
+        self._workers.announce()
+        workers = self._workers.count
+        self._trainer = Trainer(net, self._updater, self._averaging, param, rank * workers)
+        records = self._trainer.records_per_iteration * ranks.size
+        self._meter = Meter(self._emit, records, workers, lambda: self._workers.records)
+        self._finite = FiniteCheck(net, ranks.communicator, param, self._emit, rank, workers=workers)
         self._averaging.on_ready = self._finite.gradients_ready
         self._debug = DebugInfo(net, param, rank, self._emit)
         self._smoothed = SmoothedLoss(param.average_loss)
@@ -161,10 +175,11 @@ class Solver:
                 policy=self._policy.name,
                 iteration=self.iteration,
                 max_iter=self.param.max_iter,
-                batch_size=self._trainer.records_per_iteration * self.world.size,
+                batch_size=self._trainer.records_per_iteration * self.world.size * self._workers.count,
                 parameters=sum(parameter.count for parameter in self.net.parameters),
                 ranks=self.world.size,
                 test_nets=len(self.test_nets),
+                workers=self._workers.count,
             )
         )
         if self.iteration >= self.param.max_iter:
@@ -191,13 +206,15 @@ class Solver:
         self._smoothed.restart()
         self._stopped = False
         self._meter.start_display(self.iteration)
-        end = self.iteration + iterations
-        while self.iteration < end and not self._stopped:
-            if self._is_test_due and (self.iteration or self.param.test_initialization):
-                self.test_all()
-                if self._stopped:
-                    break
-            self._iterate()
+        with self._workers.running(self.iteration, self.iteration + iterations, self.seed):
+            # After a stop worker 0 may have to catch up with others.
+            while self.iteration < self._workers.end:
+                is_due = self._is_test_due and (self.iteration or self.param.test_initialization)
+                if is_due and not self._stopped:
+                    self.test_all()
+                    if self._stopped:
+                        continue
+                self._iterate()
         self.complete_update()
         self._snapshots.wait()
 
@@ -267,6 +284,7 @@ class Solver:
     def _compute_gradients(self) -> TrainingIteration:
         """Run the forward and backward passes; communication of the gradients goes on after them."""
         began = time.perf_counter()
+        self._workers.begin(self.iteration)
         for callback in self._on_start:
             callback()
         self._debug.begin(self._is_due(self.param.display))
@@ -310,7 +328,7 @@ class Solver:
     def _display(self, iteration: TrainingIteration) -> None:
         outputs = tester.label_outputs(self.net, self.ranks.mean(tester.output_numbers(self.net)))
         self._meter.display(iteration, self.param.display, outputs)
-        self._replicas.display(iteration.number, self._trainer.records_per_iteration)
+        self._replicas.display(iteration.number, self._trainer.records_per_iteration * self._workers.count)
         if self._tables is not None:
             self._tables.display(iteration.number, self._emit)
         self._emit(events.LearningRate(iteration.number, iteration.rate))
@@ -320,7 +338,7 @@ class Solver:
             callback()
         self._debug.before_update()
         if not iteration.is_updated:
-            with self._replicas.lock:
+            with self._workers.lock:
                 self._trainer.apply_update(iteration.rate, iteration.number)
         self._debug.after_update()
 
@@ -329,15 +347,23 @@ class Solver:
         self.iteration += 1
         self._finite.end()
         self._replicas.iteration_done()
-        if iteration.snapshot or self._is_due(self.param.snapshot):
+        if iteration.snapshot:
             self._snapshot_requested = False
+            self._snapshot_at = self._workers.call_meeting()
+        if self.iteration == self._snapshot_at or self._is_due(self.param.snapshot):
+            self._snapshot_requested, self._snapshot_at = False, None
             self._take_snapshot()
         if iteration.stop:
-            self._stop_requested, self._stopped = False, True
+            self._stop()
         if iteration.is_skipped:
             self._averaging.iteration_skipped()
         else:
             self._averaging.after_update(self.iteration)
+
+    def _stop(self) -> None:
+        """End training as soon as all workers have made as many iterations."""
+        self._stop_requested, self._stopped = False, True
+        self._workers.stop()
 
     @property
     def _is_first(self) -> bool:
@@ -385,14 +411,19 @@ class Solver:
     def test_all(self) -> None:
         """Test every test net on all ranks; `snapshot_best` then keeps the best weights."""
         self.complete_update()
-        self.ranks.average_statistics(self.net)
+        if self._snapshots.keeps_best:
+            self._workers.meet(self.iteration)
+        self._workers.average_statistics(self.ranks)
         before = self._state.progress(self.iteration, self.seed) if self._snapshots.keeps_best else None
-        if not self._tests.run(
-            self.seed, self.iteration, lambda: self._stop_requested or self._replicas.stop_requested
-        ):
-            self._stop_requested, self._stopped = False, True
+        if not self._tests.run(self.seed, self.iteration, self._wants_stop):
+            self._stop()
         elif before is not None:
             self._on_rank0(lambda: self._snapshots.take_if_best(self._tests.scores, before))
+
+    def _wants_stop(self) -> bool:
+        """Return whether this rank wants to leave a test; raise what has ended one of its workers meanwhile."""
+        self._workers.check()
+        return self._stop_requested or self._replicas.stop_requested
 
     def load_weights(self, paths: Sequence[str]) -> None:
         """Copy weights by layer name into all nets; later files win. Entries may be comma-separated lists.
@@ -403,6 +434,7 @@ class Solver:
         self._on_rank0(lambda: copy_weights(paths, self.net, self.test_nets, self._emit))
         nets = (self.net, *self.test_nets)
         self.world.broadcast_from_rank0([tensor for net in nets for tensor in net.arena.tensors()])
+        self._workers.take_statistics()
 
     def snapshot(self) -> None:
         """Write `<prefix>_iter_<N>.caffemodel` and `.solverstate`; rank 0 writes, all ranks take part.
@@ -420,7 +452,8 @@ class Solver:
         status.doing("snapshot")
         self.complete_update()
         _ = self._snapshots.prefix  # a missing one is an error on every rank
-        self.ranks.average_statistics(self.net)
+        self._workers.meet(self.iteration)
+        self._workers.average_statistics(self.ranks)
         progress = self._state.progress(self.iteration, self.seed)
 
         def take() -> None:
@@ -445,6 +478,7 @@ class Solver:
             own = restore_replica(path, progress, self.net, self._updater, self.world.communicator, self._emit)
         self.seed = progress.seed if progress.seed is not None else self.seed
         self.iteration = self._state.resume(progress, own)
+        self._workers.take_statistics()
         self._snapshots.resume(path, progress)
 
     def rescue(self) -> str | None:

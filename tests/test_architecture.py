@@ -44,6 +44,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "solvers": (
         "source", "events", "training_iteration", "carried_state", "monitor.stopwatch", "exchange", "replicas",
         "monitor", "tables", "update.rules", "rates", "update", "setup", "serving", "testing", "snapshots", "trainer",
+        "workers",
         "solver",
     ),
     "tools": (

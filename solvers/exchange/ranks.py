@@ -65,5 +65,4 @@ class Ranks:
 
 def changed_by_forward(net: Net) -> list[torch.Tensor]:
     """Return the values of the parameters that the forward pass changes: the statistics of BatchNorm and BN layers."""
-    pieces = (piece for piece in net.arena.slices if piece.parameter.measured)
-    return [net.arena.data[piece.offset : piece.offset + piece.count] for piece in pieces]
+    return [piece.parameter.data.view(-1) for piece in net.arena.slices if piece.parameter.measured]

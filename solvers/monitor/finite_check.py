@@ -53,12 +53,25 @@ class FiniteCheck:
         param: the SolverParameter message; reads nan_effect and iter_size.
         emit: takes the events.
         rank: this rank's number among all, from which its random numbers derive.
+        worker: the number of the Hogwild worker whose net it is.
+        workers: how many each rank has.
     """
 
-    def __init__(self, net: Net, communicator: Communicator, param: SolverParameter, emit: Emit, rank: int) -> None:
+    def __init__(
+        self,
+        net: Net,
+        communicator: Communicator,
+        param: SolverParameter,
+        emit: Emit,
+        rank: int,
+        worker: int = 0,
+        workers: int = 1,
+    ) -> None:
         self._net = net
         self._communicator = communicator
         self._rank = rank
+        self._stream = rank * workers + worker
+        self._worker = worker if workers > 1 else None
         self._iter_size: int = param.iter_size
         self._effect = NanEffect.Name(param.nan_effect)
         self._emit = emit
@@ -164,13 +177,13 @@ class FiniteCheck:
         with _Tracer(self._net).watching() as tracer:
             self._net.clear_param_diffs()
             for micro_batch in range(self._iter_size):
-                self._net.reseed(seed, self._rank, iteration, micro_batch)
+                self._net.reseed(seed, self._stream, iteration, micro_batch)
                 self._net.forward()
                 self._net.backward()
         self.rewind()
         after.restore()
         findings = self._communicator.allgather(_Finding(self._communicator.host, own_loss, tracer.found))
-        return _describe(findings, iteration, self._rank - self._communicator.rank)
+        return _describe(findings, iteration, self._rank - self._communicator.rank, self._worker)
 
 
 def _sums(values: list[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -234,12 +247,17 @@ class _Tracer:
             self.found = f"{name}: {bad} of {values.numel()} values are not finite ({nans} nan, {bad - nans} infinite)"
 
 
-def _describe(findings: list[_Finding], iteration: int, first_rank: int) -> str:
+def _describe(findings: list[_Finding], iteration: int, first_rank: int, worker: int | None) -> str:
     guilty = [rank for rank, each in enumerate(findings) if each.blob or not math.isfinite(each.loss)]
-    lines = [f"iteration {iteration}: a loss or gradient is not finite; no rank has updated its weights"]
+    whose, who = "", "no rank has updated its weights"
+    if worker is not None:
+        whose, who = f" of worker {worker}", "it has not updated the weights"
+    lines = [f"iteration {iteration}{whose}: a loss or gradient is not finite; {who}"]
     for rank in guilty:
         each = findings[rank]
         blob = each.blob or "run again, the pass was finite throughout"
+        if worker is not None and not each.blob:
+            blob += " (by the weights that other workers have made meanwhile)"
         lines.append(f"  rank {first_rank + rank} ({each.host}), loss {each.loss:g}: {blob}")
     if not guilty:
         lines.append("  every rank's own numbers are finite: their sum over the ranks or micro-batches overflows")

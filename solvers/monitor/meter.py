@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from mgcaffe.comm import CommReport
 from mgcaffe.solvers.events import Displayed, Emit, Finished, IterationDone, OutputValue
@@ -33,12 +34,16 @@ class Meter:
 
     Args:
         emit: takes the events.
-        images: records that all ranks which train in step read in an iteration.
+        images: records that one worker of all ranks which train in step reads in an iteration.
+        workers: how many Hogwild workers each rank has.
+        others: gives the records that the other workers of this one have trained on so far; they go their own way.
     """
 
-    def __init__(self, emit: Emit, images: int) -> None:
+    def __init__(self, emit: Emit, images: int, workers: int = 1, others: Callable[[], int] = int) -> None:
         self._emit = emit
         self._images = images
+        self._workers = workers
+        self._others = others
         self.start_run()
         self.start_display(0)
 
@@ -47,6 +52,7 @@ class Meter:
         self._run = _Stretch()
         self._total_images = 0
         self._training_s = 0.0
+        self._of_others = self._others()
 
     def start_display(self, iteration: int) -> None:
         """Count what the next display shows from this iteration on."""
@@ -79,7 +85,8 @@ class Meter:
 
     def iteration_done(self, iteration: TrainingIteration) -> None:
         """Emit the figures of an iteration with its update."""
-        self._total_images += self._images
+        images = self._images + self._new_of_others()
+        self._total_images += images
         comm = iteration.comm
         self._emit(
             IterationDone(
@@ -87,7 +94,7 @@ class Meter:
                 loss=iteration.loss,
                 smoothed_loss=iteration.smoothed_loss,
                 rate=iteration.rate,
-                images=self._images,
+                images=images,
                 seconds=time.perf_counter() - iteration.began,
                 data_wait_s=iteration.data_wait_s,
                 comm_hidden_s=comm.hidden_s,
@@ -109,9 +116,9 @@ class Meter:
         mean_scores: tuple[tuple[OutputValue, ...], ...],
     ) -> None:
         """Emit the totals of the run; arguments as for `Finished`."""
-        images = self._total_images
+        images = self._total_images + self._new_of_others()
         if replicas.is_one_of_several:
-            images = sum(replicas.iterations_here(iteration)) * self._images
+            images = sum(replicas.iterations_here(iteration)) * self._images * self._workers
         self._emit(
             Finished(
                 iteration=iteration,
@@ -128,3 +135,8 @@ class Meter:
                 mean_scores=mean_scores,
             )
         )
+
+    def _new_of_others(self) -> int:
+        """Return how many records the other workers have trained on since this was last asked."""
+        before, self._of_others = self._of_others, self._others()
+        return self._of_others - before

@@ -36,12 +36,14 @@ class BuiltNets:
     Attributes:
         train: the training net.
         tests: the test nets, which share its weights.
+        workers: the training nets of all Hogwild workers, `train` first; the others train its weights too.
         seed: what every random number of the run derives from.
         tables: those of the training net, where they are divided among ranks; else None.
     """
 
     train: Net
     tests: list[Net]
+    workers: list[Net]
     seed: int
     tables: DividedTables | ServerTables | None = None
 
@@ -92,8 +94,17 @@ def build_nets(
     else:
         tables = divide_tables(param, ranks, dtype, torch.device(device), opened)
     place = None if tables is None else tables.place
-    train_net = build_train_net(train, world, divisors, seed, dtype, torch.device(device), keep_blobs, place)
-    opened.callback(train_net.close)
+    workers = param.comm_param.hogwild_threads
+    worker_nets: list[Net] = []
+    for worker in range(workers):
+        beside = worker_nets[0] if worker_nets else None
+        worker_nets.append(
+            build_train_net(
+                train, world, divisors, seed, dtype, torch.device(device), keep_blobs, place, workers, worker, beside
+            )
+        )
+        opened.callback(worker_nets[-1].close)
+    train_net = worker_nets[0]
     test_nets = build_test_nets(tests, train_net, ranks, opened)
     if embedding_servers is not None:
         refuse_no_tables(len(train_net.arena.tables), param, reader.source)
@@ -110,8 +121,8 @@ def build_nets(
         emit(Warned("comm_param.embedding_loads has no effect: there are no tables that are divided among ranks"))
     watch_tests(test_nets, param, world.rank, emit)
     agree_on_shapes(train_net, world.communicator)
-    carried_state.warn_of_ranks(train.param, world.size, emit)
-    return BuiltNets(train_net, test_nets, seed, tables)
+    carried_state.warn_of_ranks(train.param, world.size, workers, emit)
+    return BuiltNets(train_net, test_nets, worker_nets, seed, tables)
 
 
 def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net], emit: Emit) -> None:
@@ -242,16 +253,21 @@ def build_train_net(
     device: torch.device,
     keep_blobs: bool = False,
     place_tables: PlaceTables | None = None,
+    workers: int = 1,
+    worker: int = 0,
+    beside: Net | None = None,
 ) -> Net:
-    """Build the training net, which reads this rank's records.
+    """Build the training net, which reads this rank's records, or that of a Hogwild worker, which reads its share.
 
     Args:
         choice: what the solver asks for.
         world: all ranks, which share out the data.
         divisors: those that train in step, with a communicator of their own for the numbers that loss layers add up.
         seed, dtype, device, keep_blobs, place_tables: as for Net.
+        workers, worker: how many workers each rank has, and the number of this one.
+        beside: worker 0's net, whose weights this one trains too; None: it is worker 0's.
     """
-    statuses.doing("setting up: building the training net")
+    statuses.doing("setting up: building the training net" + (f" of worker {worker}" if worker else ""))
     shard = BatchShard if carried_state.reads_sequences(choice.param) else Shard
     return Net(
         choice.param,
@@ -262,10 +278,11 @@ def build_train_net(
         seed=seed,
         dtype=dtype,
         device=device,
-        shard=shard(world.rank, world.size),
+        shard=shard(world.rank * workers + worker, world.size * workers),
         sum_over_ranks=divisors.sum_of,
         solver_ranks=divisors.size,
         keep_blobs=keep_blobs,
+        train_beside=beside,
         before_setup=partial(_record_setup, "setting up"),
         place_tables=place_tables,
     )

@@ -65,13 +65,14 @@ class RunState:
             current_step=self.policy.current_step(iteration),
             seed=seed,
             world_size=self.world.size,
+            workers=len(self.nets.workers),
             records=data_positions(self.nets.train, self.nets.tests),
             smoothed_losses=self.smoothed.losses,
             plateau=self.policy.state,
             solver_type=self.updater.name,
             correlations=self.updater.correlations,
             plan=plan.to_json() if plan is not None else "",
-            recurrent=carried_state.gather(self.nets.train, self.nets.tests, communicator),
+            recurrent=carried_state.gather(self.nets.workers, self.nets.tests, communicator),
             trainers=list(self.replicas.iterations(iteration)) if self.replicas.is_one_of_several else [],
             synchronization=self.replicas.state,
         )
@@ -106,9 +107,11 @@ class RunState:
         for text in (missing, self.updater.resume(progress.correlations)):
             if text is not None:
                 self.emit(Warned(text))
-        self._warn_of_world_size(progress.world_size)
+        self._warn_of_world_size(progress.world_size, progress.workers)
         recurrent = progress.recurrent if own is not None or self.world.rank == self.ranks.rank else []
-        carried_state.put_back(self.nets.train, self.nets.tests, recurrent, self.ranks.rank, self.ranks.size, self.emit)
+        carried_state.put_back(
+            self.nets.workers, self.nets.tests, recurrent, self.ranks.rank, self.ranks.size, self.emit
+        )
         if progress.world_size == self.ranks.size:
             self.averaging.adopt(progress.plan)
         self._seek_data(progress.records, iteration, iteration - progress.iteration)
@@ -120,11 +123,19 @@ class RunState:
             self.emit(
                 Warned(f"going on with the snapshot's seed {seed}, not with random_seed {self.param.random_seed}")
             )
-        for net in (self.nets.train, *self.nets.tests):
+        for net in (*self.nets.workers, *self.nets.tests):
             net.seed = net.context.seed = seed
 
-    def _warn_of_world_size(self, before: int | None) -> None:
-        """Warn that another number of ranks makes another batch."""
+    def _warn_of_world_size(self, before: int | None, workers_before: int) -> None:
+        """Warn that another number of ranks, or workers, makes another batch."""
+        workers = len(self.nets.workers)
+        if before is not None and workers_before != workers:
+            self.emit(
+                Warned(
+                    f"the snapshot was taken with {workers_before} Hogwild worker(s) a rank and training goes on with"
+                    f" {workers}: the records that all read in an iteration change with them"
+                )
+            )
         if before is not None and before != self.world.size:
             self.emit(
                 Warned(
@@ -170,6 +181,9 @@ class RunState:
             else:
                 layer.seek(_tests_done(self.param, iteration) * self.param.test_iter[test] * layer.batch_size)
             computed.append(f"'{layer.name}' at record {layer.position()}")
+        for net in self.nets.workers[1:]:
+            for theirs, mine in zip(net.data_layers, self.nets.train.data_layers, strict=True):
+                theirs.seek(mine.position())
         if computed:
             self.emit(
                 Warned(
@@ -179,8 +193,8 @@ class RunState:
             )
 
     def _records_per_iteration(self, layer: DataLayer) -> int:
-        """Return how many records all ranks read in an iteration."""
-        return int(self.param.iter_size * self.world.size * layer.batch_size)
+        """Return how many records all workers of all ranks read in an iteration."""
+        return int(self.param.iter_size * self.world.size * len(self.nets.workers) * layer.batch_size)
 
 
 def data_positions(train_net: Net, test_nets: Sequence[Net]) -> dict[str, int]:

@@ -34,6 +34,7 @@ _PLATEAU = "plateau"
 _CORRELATIONS = "larc_turbo"
 _TRAINERS = "trainers"
 _SYNCHRONIZATION = "synchronization/"
+_WORKERS = "hogwild_threads"
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Progress:
         current_step: steps that the learning rate has gone down.
         seed: the run's seed; None in a state that Caffe wrote, as are the next three.
         world_size: ranks that trained in step.
+        workers: Hogwild workers of each rank.
         records: global records consumed, by data layer (a test net's are named `<number>:<layer>`).
         smoothed_losses: the latest losses, as many as average_loss spans, oldest first.
         solver_type: the update rule.
@@ -61,6 +63,7 @@ class Progress:
     current_step: int = 0
     seed: int | None = None
     world_size: int | None = None
+    workers: int = 1
     records: dict[str, int] | None = None
     smoothed_losses: list[float] = field(default_factory=list)
     solver_type: str | None = None
@@ -164,6 +167,8 @@ def engine_state(progress: Progress) -> EngineState:
     )
     for layer, records in (progress.records or {}).items():
         message.records.add(layer=layer, records=records)
+    if progress.workers > 1:
+        message.extra.add(key=_WORKERS, value=str(progress.workers).encode())
     message.extra.add(key=_SOLVER_TYPE, value=(progress.solver_type or "").encode())
     if progress.best is not None:
         message.extra.add(key=_BEST_SCORE, value=progress.best.encode())
@@ -191,6 +196,7 @@ def add_engine_state(progress: Progress, message: EngineState) -> None:
     entries = {entry.key: entry.value for entry in message.extra}
     progress.seed = message.random_seed
     progress.world_size = message.world_size
+    progress.workers = int(entries.get(_WORKERS, b"1"))
     progress.records = {position.layer: position.records for position in message.records}
     progress.smoothed_losses = list(message.smoothed_losses)
     progress.solver_type = entries.get(_SOLVER_TYPE, b"").decode() or None
@@ -208,8 +214,8 @@ def add_engine_state(progress: Progress, message: EngineState) -> None:
         for key, value in entries.items()
         if key.startswith(_SYNCHRONIZATION)
     }
-    if progress.world_size < 1 or any(records < 0 for records in progress.records.values()):
-        raise ValueError("a number of ranks or records is negative")
+    if progress.world_size < 1 or progress.workers < 1 or any(records < 0 for records in progress.records.values()):
+        raise ValueError("a number of ranks, workers or records is negative")
     if progress.plan:
         try:
             Plan.from_json(progress.plan)

@@ -11,6 +11,7 @@ that nobody looked up (momentum, weight decay), or needs all gradients together 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
@@ -54,8 +55,9 @@ class RowUpdates:
         for each in training:
             _check(param, solver_type, each, source)
         self._is_row_wise = solver_type == "AdaGrad" and param.row_wise_adagrad
+        self._tables = [each.parameter for each in training]
         alike: dict[tuple[float, ...], list[RowParameter]] = {}
-        for number, table in enumerate(each.parameter for each in training):
+        for number, table in enumerate(self._tables):
             # With snapshot_diff each table keeps its own steps.
             key = (number,) if param.snapshot_diff else (table.shape[1], table.lr_mult)
             alike.setdefault(key, []).append(table)
@@ -84,6 +86,20 @@ class RowUpdates:
 
     def _history_shape(self, shape: Shape) -> Shape:
         return shape[:1] if self._is_row_wise else shape
+
+    def beside(self, tables: Iterable[Table]) -> RowUpdates:
+        """Return the updates of the same tables by the gradients of another net, with these histories.
+
+        Args:
+            tables: those of an arena made beside the one that these are from.
+        """
+        other = copy.copy(self)
+        other._tables = [each.parameter for each in tables if each.parameter.lr_mult != 0]
+        theirs = dict(zip(map(id, self._tables), other._tables, strict=True))
+        other._groups = [[theirs[id(mine)] for mine in group] for group in self._groups]
+        other._stacks = {}
+        other.histories = {id(theirs[mine]): history for mine, history in self.histories.items()}
+        return other
 
     def apply(self, numbers: Numbers, scale: float) -> None:
         """Make one update of all tables; `scale` is a factor on every gradient."""

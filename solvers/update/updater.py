@@ -18,6 +18,7 @@ ms, one by one 0.4 ms.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -112,6 +113,18 @@ class Updater:
         self._parts: dict[tuple[int, int], list[Group]] = {}
         plain = self.name == "SGD" and param.regularization_type == "L2"
         self._fused = plain and fused_sgd_works(arena.data)
+
+    def beside(self, arena: ParameterArena) -> Updater:
+        """Return an updater of the same weights by the gradients of another arena, with these histories (Hogwild).
+
+        Args:
+            arena: one made beside this updater's (`ParameterArena`).
+        """
+        other = copy.copy(self)
+        other._arena = arena
+        other._parts = {}
+        other._tables = self._tables.beside(arena.tables)
+        return other
 
     def apply(self, rate: float, iteration: int, scale: float = 1.0) -> None:
         """Make one update of all trainable weights, tables included.

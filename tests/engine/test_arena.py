@@ -3,6 +3,7 @@ import torch
 
 from mgcaffe.engine.arena import ParameterArena, Run
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.errors import NetError
 from tests.support.netkit import inputs, make_net
 
 CPU = torch.device("cpu")
@@ -139,3 +140,36 @@ def test_gradients_that_are_rarely_needed_are_zeros_that_can_be_written(dtype):
     assert flat.diff.dtype == weight.diff.dtype == dtype and not flat.diff.any()
     weight.diff[1, 2] = 7
     assert flat.diff.tolist() == [0, 0, 0, 0, 0, 7]
+
+
+def beside(arena: ParameterArena, *entries: tuple[int, str, Parameter]) -> ParameterArena:
+    return ParameterArena(entries, torch.float32, CPU, beside=arena)
+
+
+def test_beside_another_arena_values_are_shared_but_for_what_is_measured():
+    def entries() -> list[tuple[int, str, Parameter]]:
+        frozen, measured = parameter(2, lr=0), parameter(2, lr=0)
+        measured.measured = True
+        return [(0, "a", parameter(3)), (1, "b", frozen), (1, "b", measured)]
+
+    mine, theirs = entries(), entries()
+    first = arena(*mine)
+    first.data.copy_(torch.arange(7.0))
+    other = beside(first, *theirs)
+    assert [each.data.tolist() for _, _, each in theirs] == [[0, 1, 2], [5, 6], [3, 4]]
+    first.data.add_(10)
+    assert [each.data.tolist() for _, _, each in theirs] == [[10, 11, 12], [15, 16], [3, 4]]
+    theirs[0][2].data[1] = 7
+    assert mine[0][2].data.tolist() == [10, 7, 12]
+    assert mine[2][2].data.tolist() == [13, 14]
+    other.diff.fill_(1)
+    assert not first.diff.any()
+
+
+@pytest.mark.parametrize("other", [parameter(2), parameter(3, lr=2), parameter(3, decay=0)])
+def test_an_arena_of_other_parameters_does_not_fit_beside(other):
+    first = arena((0, "a", parameter(3)))
+    with pytest.raises(NetError, match="cannot train one replica"):
+        beside(first, (0, "a", other))
+    with pytest.raises(NetError, match="cannot train one replica"):
+        beside(first, (0, "b", parameter(3)))

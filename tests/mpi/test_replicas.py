@@ -33,11 +33,15 @@ def test_a_signal_to_one_trainer_stops_all_and_they_go_on_from_there(tmp_path):
     states = sorted(tmp_path.glob("net_iter_*.solverstate"), key=lambda path: path.stat().st_mtime)
     stopped_at = int(states[-1].stem.rpartition("_")[2])
 
-    more = ["--snapshot=auto", f"--max_iter={stopped_at + 200}", "--json_log=log.json"]
+    more = ["--snapshot=auto", f"--max_iter={stopped_at + 200}", "--json_log=log.json", "--hogwild_threads=2"]
     result = run_mpi([*command, *more], timeout=120, cwd=tmp_path)
     assert result.returncode == 0, result.describe()
     lines = [json.loads(line) for line in (tmp_path / "log.json").read_text().splitlines()]
     assert any("2 trainers go on at iteration" in line.get("text", "") for line in lines)
+    assert any(
+        "taken with 1 Hogwild worker(s) a rank and training goes on with 2" in line.get("text", "") for line in lines
+    )
+    assert any("2 workers update one replica without a lock" in line.get("text", "") for line in lines)
     finish = lines[-1]
     assert finish["event"] == "finish" and finish["iterations"] == [stopped_at + 200] * 2
     assert finish["synchronizations"] > 0 and finish["gap"] > 0

@@ -10,6 +10,7 @@ from mgcaffe.prototxt import BlobProto, SolverState
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Displayed, Restored, Tested, Warned
 from tests.support.solverkit import Recorder, make_solver, weights_of
+from tests.support.worker_order import take_turns
 
 STEPS, STREAMS, FEATURES = 4, 2, 3
 FIELDS = "momentum: 0.9"
@@ -122,6 +123,35 @@ def test_another_number_of_ranks_begins_with_zeros_and_says_so(tmp_path):
         assert not any(layer.state()[0].any() for layer in solver.net.layers if hasattr(layer, "state"))
     expected = "the snapshot holds the recurrent state of 2 rank(s), and now there are 1: zeros for 'a/b', 'c'"
     assert expected in warnings(recorder)
+
+
+def test_each_worker_has_its_own_and_a_snapshot_holds_all(tmp_path):
+    text, fields = net(write_sequences(tmp_path)), FIELDS + " snapshot: 4 comm_param { hogwild_threads: 2 }"
+
+    def train(restore=None):
+        with make_solver(text, fields, tmp_path) as solver:
+            if restore:
+                solver.restore(restore)
+            take_turns(solver)
+            solver.step(7 - solver.iteration)
+            states = [
+                [layer.state()[0].clone() for layer in each.layers if hasattr(layer, "state")]
+                for each in solver.worker_nets
+            ]
+            return weights_of(solver), states
+
+    weights, states = train()
+    resumed, states_resumed = train(f"{tmp_path}/net_iter_4.solverstate")
+    assert torch.equal(weights, resumed)
+    assert not torch.equal(states[0][0], states[1][0])
+    for mine, theirs in zip(states, states_resumed, strict=True):
+        assert all(map(torch.equal, mine, theirs))
+    recorder = Recorder()
+    with make_solver(text, FIELDS + " comm_param { hogwild_threads: 3 }", tmp_path, recorder=recorder) as solver:
+        solver.restore(f"{tmp_path}/net_iter_4.solverstate")
+    texts = warnings(recorder)
+    assert any("each worker reads one batch in 3: a sequence must not go on beyond its batch" in each for each in texts)
+    assert any("recurrent state of 2 worker(s), and now there are 3: zeros for 'a/b', 'c'" in each for each in texts)
 
 
 def _snapshot(text, folder, communicator):

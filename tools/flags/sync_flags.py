@@ -76,6 +76,13 @@ def add_sync_flags(parser: FlagParser) -> None:
     parser.flag(
         "on_trainer_loss", "whether the others go on when a trainer dies (default: stop)", choices=("stop", "continue")
     )
+    parser.flag(
+        "hogwild_threads",
+        "worker threads of each rank, which update one replica without locks; each reads batches of its own, and "
+        "iterations count for each. Several ranks need a --sync other than gradients (default: 1)",
+        type=number_from(1), metavar="M",
+    )  # fmt: skip
+    parser.setting("hogwild_lock", "let these workers update one at a time, for comparison")
 
 
 def _number_from_zero(text: str) -> float:

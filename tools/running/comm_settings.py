@@ -34,6 +34,8 @@ _SAME_NAMES = (
     "embedding_servers",
     "lookahead",
     "sync_servers",
+    "hogwild_threads",
+    "hogwild_lock",
 )
 # Flags that are called as their fields and give the name of an enum's value.
 _ENUMS: dict[str, Any] = {

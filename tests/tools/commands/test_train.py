@@ -10,7 +10,11 @@ import subprocess
 import sys
 import time
 
+import h5py
+import numpy as np
 import pytest
+
+from tests.support.solverkit import CLASSIFIER, data_layer, write_data
 
 _PREFIX = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \S+:\d+\] (.*)")
 
@@ -139,3 +143,28 @@ def test_flags_stand_for_fields_of_our_own(tmp_path, field):
     for flags, expected in ([], False), ([f"--{field}"], True):
         read = read_solver(parser().parse([str(path), *flags]), str(path))
         assert getattr(read.param, field) is expected
+
+
+def test_several_workers_are_logged_and_counted(engine, run_json):
+    listing = write_data(engine.folder, records=16, classes=3)
+    engine.write("net.prototxt", data_layer(listing, 2) + CLASSIFIER)
+    engine.write("solver.prototxt", re.sub("test_i.*", "", engine.solver))
+    flags = ["--hogwild_threads=3", "--hogwild_lock", "--json_log=run.json"]
+    result = engine.run("train", "solver.prototxt", *flags)
+    assert result.returncode == 0, result.stderr
+    assert any(line.startswith("Hogwild: 3 workers update one replica one at a time") for line in _log(result))
+    start, finish = run_json()[1], run_json()[-1]
+    assert (start["event"], start["workers"], start["batch_size"]) == ("start", 3, 6)
+    assert (finish["event"], finish["images"], finish["iterations"]) == ("finish", 20 * 6, [20])
+
+
+def test_a_workers_loss_that_is_not_finite_ends_the_run_with_code_71(engine):
+    listing = write_data(engine.folder, records=8, classes=3)
+    with h5py.File(engine.folder / "data.h5", "r+") as file:
+        file["data"][3] = np.inf
+    engine.write("net.prototxt", data_layer(listing, 2) + CLASSIFIER)
+    engine.write("solver.prototxt", re.sub("test_i.*", "", engine.solver))
+    result = engine.run("train", "solver.prototxt", "--hogwild_threads=2")
+    assert result.returncode == 71, result.stderr
+    assert "iteration 0 of worker 1: a loss or gradient is not finite" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,1 @@
+"""Hogwild: several worker threads of a trainer that update one replica of the parameters."""
