@@ -43,6 +43,7 @@ from mgcaffe.solvers.snapshots.resuming import RunState
 from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
 from mgcaffe.solvers.tables.settings import check_embeddings
 from mgcaffe.solvers.testing import tester
+from mgcaffe.solvers.testing.mean_of_all import score_mean_of_all
 from mgcaffe.solvers.testing.test_runs import TestRuns
 from mgcaffe.solvers.trainer import IterationObserver, Trainer
 from mgcaffe.solvers.training_iteration import TrainingIteration
@@ -109,7 +110,6 @@ class Solver:
         self._on_start: list[Callable[[], None]] = []
         self._on_gradients_ready: list[Callable[[], None]] = []
         self._stop_requested = self._snapshot_requested = self._stopped = False
-        self._snapshot_at: int | None = None
         self._warn(check_fields(param, source))
         self._warn(check_workers(param, source, self.ranks.size))
         self._policy = LearningRatePolicy(param, source)
@@ -122,8 +122,7 @@ class Solver:
             nets = build_nets(
                 param, reader, self.world, self.ranks, self._emit, opened, dtype, device, keep_blobs, embedding_servers
             )
-            self.net, self.test_nets, self.seed = nets.train, nets.tests, nets.seed
-            self.worker_nets = nets.workers
+            self.net, self.test_nets, self.worker_nets, self.seed = nets.train, nets.tests, nets.workers, nets.seed
             self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit, sync_servers)
             self._build(nets, source, schedule, opened)
             self.load_weights(param.weights if weights is None else weights)
@@ -142,12 +141,8 @@ class Solver:
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
-        replica_lock = self._replicas.lock if self._replicas.is_one_of_several else None
-        self._workers = HogwildWorkers(
-            nets.workers, rank, self._updater, param, self._policy.rate, replica_lock, self._emit
-        )
-        self._workers.announce()
-        workers = self._workers.count
+        rates, workers = self._policy.rate, len(nets.workers)
+        self._workers = HogwildWorkers(nets.workers, rank, self._updater, param, rates, self._replicas, self._emit)
         self._trainer = Trainer(net, self._updater, self._averaging, param, rank * workers)
         records = self._trainer.records_per_iteration * ranks.size
         self._meter = Meter(self._emit, records, workers, lambda: self._workers.records)
@@ -194,7 +189,8 @@ class Solver:
             self._display_last()
         if not self._stopped and self._is_test_due:
             self.test_all()
-        mean_scores = self._test_mean_of_replicas()
+        due = not self._stopped and self._is_test_due
+        mean_scores = score_mean_of_all(self.test_nets, self.world, self._replicas, self.seed, self.iteration, due)
         failure, last_state = self._snapshots.end(self.world.communicator)
         self._meter.finish(self.iteration, self._stopped, last_state, self._tests.scores, self._replicas, mean_scores)
         if failure is not None:
@@ -209,12 +205,10 @@ class Solver:
         with self._workers.running(self.iteration, self.iteration + iterations, self.seed):
             # After a stop worker 0 may have to catch up with others.
             while self.iteration < self._workers.end:
-                is_due = self._is_test_due and (self.iteration or self.param.test_initialization)
-                if is_due and not self._stopped:
+                if not self._stopped and self._is_test_due and (self.iteration or self.param.test_initialization):
                     self.test_all()
-                    if self._stopped:
-                        continue
-                self._iterate()
+                if self.iteration < self._workers.end:
+                    self._iterate()
         self.complete_update()
         self._snapshots.wait()
 
@@ -348,10 +342,9 @@ class Solver:
         self._finite.end()
         self._replicas.iteration_done()
         if iteration.snapshot:
+            self._workers.call_meeting()
+        if self._workers.is_called_to(self.iteration) or self._is_due(self.param.snapshot):
             self._snapshot_requested = False
-            self._snapshot_at = self._workers.call_meeting()
-        if self.iteration == self._snapshot_at or self._is_due(self.param.snapshot):
-            self._snapshot_requested, self._snapshot_at = False, None
             self._take_snapshot()
         if iteration.stop:
             self._stop()
@@ -385,25 +378,13 @@ class Solver:
             self._warn([f"the trainers ended after different numbers of iterations: {shown}"])
         self._meter.training_done()
 
-    def _test_mean_of_replicas(self) -> tuple[tuple[events.OutputValue, ...], ...]:
-        """Return the scores of the mean of all replicas, where a test of one is due at the end; collective."""
-        due = not self._stopped and self._is_test_due and bool(self.test_nets) and self._replicas.is_one_of_several
-        if not self.world.communicator.broadcast_object(due):
-            return ()
-        with self._replicas.mean_of_all():
-            tests = TestRuns(self.test_nets, self.ranks, self.param.test_compute_loss, lambda event: None)
-            if self._is_first:
-                tests.run(self.seed, self.iteration, lambda: False)
-        return tests.scores
-
     def _is_due(self, interval: int) -> bool:
         return interval > 0 and self.iteration % interval == 0
 
     def _display_last(self) -> None:
         """Show the loss after the last update."""
         loss = self._trainer.loss_without_trace(self.seed, self.iteration)
-        smoothed = SmoothedLoss(self.param.average_loss, self._smoothed.losses)
-        shown = smoothed.add(float(self.ranks.mean([loss])[0]))
+        shown = self._smoothed.copy().add(float(self.ranks.mean([loss])[0]))
         self._emit(events.Displayed(self.iteration, shown, None, None, None, ()))
 
     # -- tests, weights and snapshots --------------------------------------------------------------------

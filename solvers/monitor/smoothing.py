@@ -23,6 +23,10 @@ class SmoothedLoss:
         """The losses in the window, oldest first."""
         return list(self._losses)
 
+    def copy(self) -> SmoothedLoss:
+        """Return another window with these losses."""
+        return SmoothedLoss(self._losses.maxlen or 0, self._losses)
+
     def restart(self) -> None:
         """Empty the window, unless nothing has happened since it was restored."""
         if not self._is_restored:

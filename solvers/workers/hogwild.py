@@ -25,6 +25,7 @@ from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Event, Noted, Warned
 from mgcaffe.solvers.exchange.ranks import Ranks, changed_by_forward
+from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.update.updater import Updater
 from mgcaffe.solvers.workers.progress import WorkerProgress
 from mgcaffe.solvers.workers.worker import Worker
@@ -42,8 +43,7 @@ class HogwildWorkers:
         updater: worker 0's; the others share its histories.
         param: the SolverParameter message.
         rate: gives the learning rate of an iteration.
-        replica_lock: is held by those who keep the replica together with that of other trainers, while they read or
-            change it; None: there are none.
+        replicas: the replica among those of other trainers; who keeps them together holds its lock.
         emit: takes the events, on the thread that trains.
 
     Attributes:
@@ -59,16 +59,16 @@ class HogwildWorkers:
         updater: Updater,
         param: SolverParameter,
         rate: Callable[[int], float],
-        replica_lock: AbstractContextManager[object] | None,
+        replicas: Replicas,
         emit: Emit,
     ) -> None:
         self._is_locked = bool(param.comm_param.hogwild_lock)
-        self._replica_lock = replica_lock or nullcontext()
+        self._replica_lock: AbstractContextManager[object] = replicas.lock
         self.lock: AbstractContextManager[object] = nullcontext()
-        if len(nets) == 1:
+        if len(nets) == 1 or (self._is_locked and replicas.is_one_of_several):
             self.lock = self._replica_lock
         elif self._is_locked:
-            self.lock = replica_lock or threading.Lock()
+            self.lock = threading.Lock()
         self.end = 0
         self._nets = list(nets)
         # All stand still where a snapshot is taken, and where the weights of a test may have to be written.
@@ -86,6 +86,7 @@ class HogwildWorkers:
         self._meeting: int | None = None
         self._seed = 0
         self._threads: list[threading.Thread] = []
+        self._announce()
 
     @property
     def count(self) -> int:
@@ -96,14 +97,6 @@ class HogwildWorkers:
     def records(self) -> int:
         """How many records the other workers' updates came from, since they were made."""
         return sum(worker.records for worker in self._others)
-
-    def announce(self) -> None:
-        """Say how many workers there are, if there are several."""
-        if self._others:
-            how = "one at a time" if self._is_locked else "without a lock"
-            threads = self._share(torch.get_num_threads())
-            text = f"Hogwild: {self.count} workers update one replica {how}, each with {threads} computing thread"
-            self._emit(Noted(text + "s" * (threads > 1)))
 
     # -- a run -------------------------------------------------------------------------------------------
 
@@ -151,13 +144,13 @@ class HogwildWorkers:
         """Raise what has ended a worker's thread."""
         self._progress.check()
 
-    def call_meeting(self) -> int:
-        """Let all meet as soon as they can; return after how many iterations, at least those that worker 0 has begun.
-
-        Worker 0 has to run up to there.
-        """
+    def call_meeting(self) -> None:
+        """Let all meet as soon as they can, where the one that is furthest has ended its iteration."""
         self._meeting = self._progress.halt()
-        return self._meeting
+
+    def is_called_to(self, iteration: int) -> bool:
+        """Return whether that meeting, if one was called, is after so many iterations."""
+        return self._meeting == iteration
 
     def stop(self) -> None:
         """Let the run end as soon as all workers can have completed one number of iterations (`end`)."""
@@ -226,6 +219,14 @@ class HogwildWorkers:
         finally:
             if share != threads:
                 torch.set_num_threads(threads)
+
+    def _announce(self) -> None:
+        """Say how many workers there are, if there are several."""
+        if self._others:
+            how = "one at a time" if self._is_locked else "without a lock"
+            threads = self._share(torch.get_num_threads())
+            text = f"Hogwild: {self.count} workers update one replica {how}, each with {threads} computing thread"
+            self._emit(Noted(text + "s" * (threads > 1)))
 
     def _share(self, threads: int) -> int:
         return max(1, threads // self.count)
