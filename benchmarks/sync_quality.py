@@ -1,0 +1,244 @@
+"""What a net learns in one pass over generated data when trainers keep their replicas together in different ways.
+
+    python benchmarks/sync_quality.py --write           # goes on with what build/sync_quality/runs.json holds already
+    python benchmarks/sync_quality.py --only MA --seeds 1
+
+Every run sees as many examples, each of them once, shared out over the trainers: a small DLRM (models/dlrm_small) whose
+tables are part of each trainer's replica (Embed layers), so that the rule that brings replicas together has all that is
+learned in its hands. SGD at a rate that falls to zero, low enough that a pass at half of it ends visibly worse:
+interpolation of a replica that trains meanwhile works like a smaller rate, and the runs without synchronization at a
+half and a quarter of the rate show how that looks. A synchronization in the background takes at least --link_ms (an
+emulated link). The seed decides on the start and the order of the rows; data is made by examples/ctr/generate.py.
+
+Scores are those of the first trainer's replica on generated test rows, lower normalized entropy is better. Each run is
+kept as soon as it is done, so an interrupted benchmark goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mgcaffe.prototxt import TEST, print_text, read_net
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "sync_quality.md"
+NET = ROOT / "models" / "dlrm_small" / "train_val.prototxt"
+ROWS, TEST_ROWS, BATCH, TEST_BATCH = 200_000, 40_000, 128, 1000
+VALUES, ZIPF, TABLE_ROWS = 300, 1.5, 1024
+RATE = 0.1
+LIMIT_S = 1800
+
+Run = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to train.
+
+    Attributes:
+        name: in the table; each has another one.
+        flags: of `engine train`.
+        rate: factor on the learning rate.
+        trainers: how many.
+        against: the case that it should come out like.
+    """
+
+    name: str
+    flags: tuple[str, ...] = ()
+    rate: float = 1.0
+    trainers: int = 2
+    against: str = ""
+
+
+def every(rule: str, k: int, trainers: int = 2, against: str = "") -> Case:
+    """Return a rule in the foreground."""
+    flags = (f"--sync={rule.lower()}", f"--sync_every={k}")
+    more = "" if trainers == 2 else f", {trainers} trainers"
+    return Case(f"{rule} every {k}{more}", flags, trainers=trainers, against=against)
+
+
+def shadow(rule: str, *flags: str, name: str = "", against: str = "") -> Case:
+    """Return a rule in the background."""
+    return Case(name or f"shadow {rule}", (f"--sync=shadow_{rule.lower()}", *flags), against=against)
+
+
+CASES = (
+    Case("one process", trainers=1),
+    Case("none", ("--sync=none",)),
+    Case("none, half the rate", ("--sync=none",), rate=0.5),
+    Case("none, a quarter of the rate", ("--sync=none",), rate=0.25),
+    every("MA", 1),
+    every("MA", 5),
+    every("MA", 30),
+    every("EASGD", 5),
+    every("BMUF", 5),
+    shadow("MA", against="MA every 5"),
+    shadow("EASGD", against="EASGD every 5"),
+    shadow("BMUF", against="BMUF every 5"),
+    shadow(
+        "MA", "--merge=interpolate", "--alpha=0.5", name="shadow MA, interpolated, a = 0.5", against="MA every 5"
+    ),
+    Case("none, 4 trainers", ("--sync=none",), trainers=4),
+    every("MA", 1, trainers=4),
+    Case("DS-Sync, 4 trainers", ("--sync=ds_sync",), trainers=4, against="MA every 1, 4 trainers"),
+)  # fmt: skip
+
+
+class Runs:
+    """The runs that are done, in a file.
+
+    Args:
+        path: the file; made with the first run.
+        settings: runs with other ones do not count.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self._path, self._settings = path, dict(settings)
+        self._runs: list[Run] = json.loads(path.read_text()) if path.exists() else []
+
+    def find(self, case: Case, seed: int) -> Run | None:
+        """Return a run."""
+        wanted = self._settings | {"case": case.name, "seed": seed}
+        return next((run for run in self._runs if all(run.get(name) == value for name, value in wanted.items())), None)
+
+    def add(self, case: Case, seed: int, found: Mapping[str, Any]) -> None:
+        """Keep a run."""
+        self._runs.append({**self._settings, "case": case.name, "seed": seed, **found})
+        partial = self._path.with_suffix(".partial")
+        partial.write_text(json.dumps(self._runs, indent=1) + "\n")
+        partial.replace(self._path)
+
+
+def make_data(folder: Path, rows: int) -> None:
+    """Generate the rows, unless they are there."""
+    if (folder / "rows").exists() and (folder / "rows").read_text() == f"{rows}":
+        return
+    words = [f"--rows={rows}", f"--test_rows={TEST_ROWS}", f"--values={VALUES}", f"--zipf={ZIPF}"]
+    subprocess.run([sys.executable, str(ROOT / "examples/ctr/generate.py"), str(folder), *words], check=True)
+    (folder / "rows").write_text(f"{rows}")
+
+
+def net_text(folder: Path) -> str:
+    """Return models/dlrm_small with tables that are part of the replica, its data in the folder."""
+    net = read_net(NET)
+    for layer in net.layer:
+        if layer.type == "CriteoData":
+            param = layer.criteo_data_param
+            is_test = any(rule.phase == TEST for rule in layer.include)
+            param.source[0] = str(folder / f"generated_{'test' if is_test else 'train'}.tsv")
+            param.table_size[0] = TABLE_ROWS
+            param.batch_size = TEST_BATCH if is_test else BATCH
+            param.shuffle = not is_test
+        elif layer.type == "EmbeddingBag":
+            layer.type = "Embed"
+            param = layer.embed_param
+            param.input_dim, param.num_output = TABLE_ROWS, layer.embedding_bag_param.num_output
+            param.bias_term = False
+            bound = TABLE_ROWS**-0.5
+            param.weight_filler.type, param.weight_filler.min, param.weight_filler.max = "uniform", -bound, bound
+            layer.ClearField("embedding_bag_param")
+    return print_text(net)
+
+
+def train(case: Case, seed: int, folder: Path, rows: int, link_ms: float) -> Run:
+    """Train once; return the scores."""
+    iterations = rows // (BATCH * case.trainers)
+    with tempfile.TemporaryDirectory() as temporary:
+        there = Path(temporary)
+        (there / "net.prototxt").write_text(net_text(folder))
+        (there / "solver.prototxt").write_text(
+            f'net: "{there / "net.prototxt"}" test_iter: {TEST_ROWS // TEST_BATCH} test_interval: {iterations}'
+            f' test_initialization: false type: "SGD" base_lr: {RATE * case.rate} lr_policy: "poly" power: 1'
+            f" max_iter: {iterations} random_seed: {seed} snapshot_after_train: false solver_mode: CPU\n"
+        )
+        command = [
+            sys.executable, "-m", "mgcaffe.tools.main", "train", str(there / "solver.prototxt"), "--threads=1",
+            f"--json_log={there / 'log.json'}", *case.flags,
+        ]  # fmt: skip
+        if case.trainers > 1:
+            command = ["mpirun", "-n", str(case.trainers), "--oversubscribe", "--bind-to", "none", *command]
+            command += [f"--emulate_link=a={link_ms / 1e3},b=0"] if "shadow" in case.flags[0] else []
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )  # fmt: skip
+        if done.returncode:
+            raise SystemExit(f"{case.name} ended with exit code {done.returncode}:\n{done.stderr[-3000:]}")
+        events = [json.loads(line) for line in (there / "log.json").read_text().splitlines()]
+    (end,) = (event for event in events if event["event"] == "finish")
+    wanted = ("normalized_entropy", "auc", "gap", "synchronizations", "sync_ms", "distance", "examples_per_s")
+    mean = end["mean_scores"][0]["normalized_entropy"] if end["mean_scores"] else None
+    return {name: end.get(name) for name in wanted} | {"mean_of_replicas": mean}
+
+
+def table(cases: Sequence[Case], runs: Runs, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield the lines of the table: means over the seeds, and the largest distance of a seed from the mean."""
+    yield (
+        "| | normalized entropy | of the mean of all replicas | AUC | gap | less that of its counterpart, seed by seed |"
+    )
+    yield "|---|---|---|---|---|---|"
+    for case in cases:
+        done = [run for seed in seeds if (run := runs.find(case, seed))]
+        if not done:
+            continue
+        cells = [_spread([run[name] for run in done]) for name in ("normalized_entropy", "mean_of_replicas", "auc")]
+        gaps = [run["gap"] for run in done if run["synchronizations"]]
+        cells.append(f"{statistics.mean(gaps):.1f}" if gaps else "")
+        pairs = [(run, runs.find(_by_name(case.against), run["seed"])) for run in done] if case.against else []
+        less = [run["normalized_entropy"] - other["normalized_entropy"] for run, other in pairs if other]
+        cells.append(f"{_spread(less, '+.4f')} ({case.against})" if less else "")
+        yield f"| {case.name} | {' | '.join(cells)} |"
+
+
+def _by_name(name: str) -> Case:
+    return next(case for case in CASES if case.name == name)
+
+
+def _spread(values: Sequence[float | None], form: str = ".4f") -> str:
+    there = [value for value in values if value is not None]
+    if not there:
+        return ""
+    mean = statistics.mean(there)
+    return f"{mean:{form}} ± {max(abs(value - mean) for value in there):.4f}"
+
+
+def main() -> None:
+    """Read the command line and run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="cases whose names begin so")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--rows", type=int, default=ROWS, help=f"examples of a run ({ROWS})")
+    parser.add_argument("--link_ms", type=float, default=100.0, help="least time of a synchronization in the background (100)")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "sync_quality", help="of data and runs.json")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {RESULTS.name}")
+    options = parser.parse_args()
+    os.nice(10)
+    folder = options.folder.resolve()
+    make_data(folder, options.rows)
+    settings = {"rows": options.rows, "link_ms": options.link_ms, "rate": RATE}
+    runs = Runs(folder / "runs.json", settings)
+    cases = [case for case in CASES if not options.only or case.name.startswith(tuple(options.only))]
+    for seed in options.seeds:
+        for case in cases:
+            if runs.find(case, seed) is None:
+                runs.add(case, seed, found := train(case, seed, folder, options.rows, options.link_ms))
+                print(f"seed {seed}, {case.name}: {found}", file=sys.stderr, flush=True)
+    lines = list(table(cases, runs, options.seeds))
+    print("\n".join(lines))
+    if options.write:
+        head, _, rest = RESULTS.read_text(encoding="utf-8").partition("| | normalized entropy |")
+        tail = rest.partition("\n\n")[2]
+        RESULTS.write_text(head + "\n".join(lines) + "\n" + (f"\n{tail}" if tail else ""), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
