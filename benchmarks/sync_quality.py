@@ -37,6 +37,7 @@ ROWS, TEST_ROWS, BATCH, TEST_BATCH = 200_000, 40_000, 128, 1000
 VALUES, ZIPF, TABLE_ROWS = 300, 1.5, 1024
 RATE = 0.1
 LIMIT_S = 1800
+_FIRST_CELL = "| | normalized entropy |"
 
 Run = dict[str, Any]
 
@@ -168,9 +169,8 @@ def train(case: Case, seed: int, folder: Path, rows: int, link_ms: float) -> Run
         if case.trainers > 1:
             command = ["mpirun", "-n", str(case.trainers), "--oversubscribe", "--bind-to", "none", *command]
             command += [f"--emulate_link=a={link_ms / 1e3},b=0"] if "shadow" in case.flags[0] else []
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, env={**os.environ, "OMP_NUM_THREADS": "1"}
-        )  # fmt: skip
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, env=environment)
         if done.returncode:
             raise SystemExit(f"{case.name} ended with exit code {done.returncode}:\n{done.stderr[-3000:]}")
         events = [json.loads(line) for line in (there / "log.json").read_text().splitlines()]
@@ -182,9 +182,7 @@ def train(case: Case, seed: int, folder: Path, rows: int, link_ms: float) -> Run
 
 def table(cases: Sequence[Case], runs: Runs, seeds: Sequence[int]) -> Iterator[str]:
     """Yield the lines of the table: means over the seeds, and the largest distance of a seed from the mean."""
-    yield (
-        "| | normalized entropy | of the mean of all replicas | AUC | gap | less that of its counterpart, seed by seed |"
-    )
+    yield f"{_FIRST_CELL} of the mean of all replicas | AUC | gap | less that of its counterpart, seed by seed |"
     yield "|---|---|---|---|---|---|"
     for case in cases:
         done = [run for seed in seeds if (run := runs.find(case, seed))]
@@ -217,7 +215,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="cases whose names begin so")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--rows", type=int, default=ROWS, help=f"examples of a run ({ROWS})")
-    parser.add_argument("--link_ms", type=float, default=100.0, help="least time of a synchronization in the background (100)")
+    parser.add_argument("--link_ms", type=float, default=100.0, help="least time of a background round (100)")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "sync_quality", help="of data and runs.json")
     parser.add_argument("--write", action="store_true", help=f"put the table into {RESULTS.name}")
     options = parser.parse_args()
@@ -235,7 +233,7 @@ def main() -> None:
     lines = list(table(cases, runs, options.seeds))
     print("\n".join(lines))
     if options.write:
-        head, _, rest = RESULTS.read_text(encoding="utf-8").partition("| | normalized entropy |")
+        head, _, rest = RESULTS.read_text(encoding="utf-8").partition(_FIRST_CELL)
         tail = rest.partition("\n\n")[2]
         RESULTS.write_text(head + "\n".join(lines) + "\n" + (f"\n{tail}" if tail else ""), encoding="utf-8")
 
