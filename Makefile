@@ -66,11 +66,11 @@ tour: $(STAMP)  ## trains the digits net under four schedules on an emulated 10 
 	$(VENV)/bin/python examples/tour/tour.py --ranks $(RANKS) $(TOUR_ARGS)
 
 CTR := build/ctr
-ctr: $(STAMP)  ## trains a click-through-rate net on generated data by ShadowSync on two ranks, and prints its scores
+ctr: $(STAMP)  ## trains a click-through-rate net by ShadowSync on generated data, and prints its scores
 	@$(VENV)/bin/python examples/ctr/generate.py $(CTR) --rows $(CTR_ROWS)
 	@rm -f $(CTR)/run.json
-	$(MPIRUN) -n $(RANKS) $(MPIRUN_ARGS) engine train examples/ctr/solver.prototxt --sync=shadow_ma \
-	  --json_log=$(CTR)/run.json $(CTR_ARGS)
+	$(MPIRUN) -n $$(($(RANKS) + 1)) $(MPIRUN_ARGS) engine train examples/ctr/solver.prototxt --sync=shadow_ma \
+	  --sync_interval_ms=20 --embedding_servers=1 --json_log=$(CTR)/run.json $(CTR_ARGS)
 	@$(VENV)/bin/python examples/ctr/scores.py $(CTR)/run.json
 
 test: $(STAMP)  ## the whole test suite: what starts no MPI jobs, then what does
