@@ -1,14 +1,15 @@
 """What a net learns in one pass over generated data when trainers keep their replicas together in different ways.
 
     python benchmarks/sync_quality.py --write           # goes on with what build/sync_quality/runs.json holds already
-    python benchmarks/sync_quality.py --only MA --seeds 1
+    python benchmarks/sync_quality.py --only MA shadow --seeds 1
 
-Every run sees as many examples, each of them once, shared out over the trainers: a small DLRM (models/dlrm_small) whose
-tables are part of each trainer's replica (Embed layers), so that the rule that brings replicas together has all that is
-learned in its hands. SGD at a rate that falls to zero, low enough that a pass at half of it ends visibly worse:
-interpolation of a replica that trains meanwhile works like a smaller rate, and the runs without synchronization at a
-half and a quarter of the rate show how that looks. A synchronization in the background takes at least --link_ms (an
-emulated link). The seed decides on the start and on the first of the rows; data is made by examples/ctr/generate.py.
+The trainers are threads of one process. Every run sees as many examples, each of them once, shared out over the
+trainers: a small DLRM (models/dlrm_small) whose tables are part of each trainer's replica (Embed layers), so that the
+rule that brings replicas together has all that is learned in its hands. SGD at a rate that falls to zero, low enough
+that a pass at half of it ends visibly worse: interpolation of a replica that trains meanwhile works like a smaller rate,
+and the runs without synchronization at a half and a quarter of the rate show how that looks. A synchronization in the
+background takes at least --link_ms (an emulated link). The seed decides on the start and on the first of the rows; data
+is made by examples/ctr/generate.py.
 
 Scores are those of the first trainer's replica on generated test rows, lower normalized entropy is better. Each run is
 kept as soon as it is done, so an interrupted benchmark goes on where it was.
@@ -23,13 +24,17 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.prototxt import TEST, print_text, read_net
+import torch
+
+from mgcaffe.comm import Communicator, run_ranks
+from mgcaffe.prototxt import TEST, NetParameter, parse_solver, read_net
+from mgcaffe.solvers import Solver
+from mgcaffe.solvers.events import Finished
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "sync_quality.md"
@@ -37,7 +42,6 @@ NET = ROOT / "models" / "dlrm_small" / "train_val.prototxt"
 ROWS, TEST_ROWS, BATCH, TEST_BATCH = 200_000, 20_000, 256, 1000
 VALUES, ZIPF, TABLE_ROWS = 300, 1.5, 1024
 RATE = 0.2
-LIMIT_S = 1800
 _FIRST_CELL = "| | normalized entropy |"
 
 Run = dict[str, Any]
@@ -49,50 +53,47 @@ class Case:
 
     Attributes:
         name: in the table; each has another one.
-        flags: of `engine train`.
+        comm: what stands in the solver's `comm_param`.
         rate: factor on the learning rate.
         trainers: how many.
         against: the case that it should come out like.
     """
 
     name: str
-    flags: tuple[str, ...] = ()
+    comm: str = ""
     rate: float = 1.0
     trainers: int = 2
     against: str = ""
 
 
-def every(rule: str, k: int, trainers: int = 2, against: str = "") -> Case:
+def every(rule: str, k: int, trainers: int = 2) -> Case:
     """Return a rule in the foreground."""
-    flags = (f"--sync={rule.lower()}", f"--sync_every={k}")
     more = "" if trainers == 2 else f", {trainers} trainers"
-    return Case(f"{rule} every {k}{more}", flags, trainers=trainers, against=against)
+    return Case(f"{rule} every {k}{more}", f"sync: {rule} sync_every: {k}", trainers=trainers)
 
 
-def shadow(rule: str, *flags: str, name: str = "", against: str = "") -> Case:
+def shadow(rule: str) -> Case:
     """Return a rule in the background."""
-    return Case(name or f"shadow {rule}", (f"--sync=shadow_{rule.lower()}", *flags), against=against)
+    return Case(f"shadow {rule}", f"sync: SHADOW_{rule}", against=f"{rule} every 5")
 
 
 CASES = (
     Case("one process", trainers=1),
-    Case("none", ("--sync=none",)),
-    Case("none, half the rate", ("--sync=none",), rate=0.5),
-    Case("none, a quarter of the rate", ("--sync=none",), rate=0.25),
+    Case("none", "sync: NONE"),
+    Case("none, half the rate", "sync: NONE", rate=0.5),
+    Case("none, a quarter of the rate", "sync: NONE", rate=0.25),
     every("MA", 1),
     every("MA", 5),
     every("MA", 30),
     every("EASGD", 5),
     every("BMUF", 5),
-    shadow("MA", against="MA every 5"),
-    shadow("EASGD", against="EASGD every 5"),
-    shadow("BMUF", against="BMUF every 5"),
-    shadow(
-        "MA", "--merge=interpolate", "--alpha=0.5", name="shadow MA, interpolated, a = 0.5", against="MA every 5"
-    ),
+    shadow("MA"),
+    shadow("EASGD"),
+    shadow("BMUF"),
+    Case("shadow MA, interpolated, a = 0.5", "sync: SHADOW_MA merge: INTERPOLATE alpha: 0.5", against="MA every 5"),
     every("MA", 1, trainers=4),
-    Case("DS-Sync, 4 trainers", ("--sync=ds_sync",), trainers=4, against="MA every 1, 4 trainers"),
-)  # fmt: skip
+    Case("DS-Sync, 4 trainers", "sync: DS_SYNC", trainers=4, against="MA every 1, 4 trainers"),
+)
 
 
 class Runs:
@@ -135,7 +136,7 @@ def make_data(folder: Path, rows: int) -> None:
     made.write_text(" ".join(words))
 
 
-def net_text(folder: Path, rows: int) -> str:
+def make_net(folder: Path, rows: int) -> NetParameter:
     """Return models/dlrm_small with tables that are part of the replica; its data is in the folder."""
     net = read_net(NET)
     for layer in net.layer:
@@ -148,42 +149,56 @@ def net_text(folder: Path, rows: int) -> str:
             param.rand_skip = 0 if is_test else rows
         elif layer.type == "EmbeddingBag":
             layer.type = "Embed"
-            param = layer.embed_param
-            param.input_dim, param.num_output = TABLE_ROWS, layer.embedding_bag_param.num_output
-            param.bias_term = False
+            table = layer.embed_param
+            table.input_dim, table.num_output = TABLE_ROWS, layer.embedding_bag_param.num_output
+            table.bias_term = False
             bound = TABLE_ROWS**-0.5
-            param.weight_filler.type, param.weight_filler.min, param.weight_filler.max = "uniform", -bound, bound
+            table.weight_filler.type, table.weight_filler.min, table.weight_filler.max = "uniform", -bound, bound
             layer.ClearField("embedding_bag_param")
-    return print_text(net)
+    return net
+
+
+class LastEvent:
+    """Keeps the event at the end of a run."""
+
+    finished: Finished
+
+    def on_event(self, event: object) -> None:
+        """Take an event."""
+        if isinstance(event, Finished):
+            self.finished = event
 
 
 def train(case: Case, seed: int, folder: Path, rows: int, link_ms: float) -> Run:
     """Train once; return the scores."""
     iterations = rows // (BATCH * case.trainers)
-    with tempfile.TemporaryDirectory() as temporary:
-        there = Path(temporary)
-        (there / "net.prototxt").write_text(net_text(folder, rows))
-        (there / "solver.prototxt").write_text(
-            f'net: "{there / "net.prototxt"}" test_iter: {TEST_ROWS // TEST_BATCH} test_interval: {iterations}'
-            f' test_initialization: false type: "SGD" base_lr: {RATE * case.rate} lr_policy: "poly" power: 1'
-            f" max_iter: {iterations} random_seed: {seed} snapshot_after_train: false solver_mode: CPU\n"
-        )
-        command = [
-            sys.executable, "-m", "mgcaffe.tools.main", "train", str(there / "solver.prototxt"), "--threads=1",
-            f"--json_log={there / 'log.json'}", *case.flags,
-        ]  # fmt: skip
-        if case.trainers > 1:
-            command = ["mpirun", "-n", str(case.trainers), "--oversubscribe", "--bind-to", "none", *command]
-            command += [f"--emulate_link=a={link_ms / 1e3},b=0"] if "shadow" in case.flags[0] else []
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, env=environment)
-        if done.returncode:
-            raise SystemExit(f"{case.name} ended with exit code {done.returncode}:\n{done.stderr[-3000:]}")
-        events = [json.loads(line) for line in (there / "log.json").read_text().splitlines()]
-    (end,) = (event for event in events if event["event"] == "finish")
-    wanted = ("normalized_entropy", "auc", "gap", "synchronizations", "sync_ms", "distance", "examples_per_s")
-    mean = end["mean_scores"][0]["normalized_entropy"] if end["mean_scores"] else None
-    return {name: end.get(name) for name in wanted} | {"mean_of_replicas": mean}
+    link = f'emulate_link: "a={link_ms / 1e3},b=0"' if "SHADOW" in case.comm else ""
+    param = parse_solver(
+        f'base_lr: {RATE * case.rate} lr_policy: "poly" power: 1 max_iter: {iterations} random_seed: {seed}'
+        f" test_iter: {TEST_ROWS // TEST_BATCH} test_interval: {iterations} test_initialization: false"
+        f" snapshot_after_train: false solver_mode: CPU comm_param {{ {case.comm} {link} }}",
+        file="solver.prototxt",
+    ).param
+    param.net_param.CopyFrom(make_net(folder, rows))
+
+    def trainer(communicator: Communicator | None) -> Finished:
+        last = LastEvent()
+        with Solver(param, communicator=communicator, listeners=[last]) as solver:
+            solver.solve()
+        return last.finished
+
+    end = run_ranks(case.trainers, trainer)[0] if case.trainers > 1 else trainer(None)
+    scores = {score.name: score.value for score in end.scores[0]}
+    means = {score.name: score.value for score in end.mean_scores[0]} if end.mean_scores else {}
+    figures = end.synchronization
+    return {
+        "normalized_entropy": scores["normalized_entropy"],
+        "auc": scores["auc"],
+        "mean_of_replicas": means.get("normalized_entropy"),
+        "gap": figures.gap if figures is not None and figures.synchronizations else None,
+        "distance": None if figures is None else figures.distance,
+        "seconds": end.training_s,
+    }
 
 
 def table(cases: Sequence[Case], runs: Runs, seeds: Sequence[int]) -> Iterator[str]:
@@ -195,7 +210,7 @@ def table(cases: Sequence[Case], runs: Runs, seeds: Sequence[int]) -> Iterator[s
         if not done:
             continue
         cells = [_spread([run[name] for run in done]) for name in ("normalized_entropy", "mean_of_replicas", "auc")]
-        gaps = [run["gap"] for run in done if run["synchronizations"]]
+        gaps = [run["gap"] for run in done if run["gap"]]
         cells.append(f"{statistics.mean(gaps):.1f}" if gaps else "")
         pairs = [(run, runs.find(_by_name(case.against), run["seed"])) for run in done] if case.against else []
         less = [run["normalized_entropy"] - other["normalized_entropy"] for run, other in pairs if other]
@@ -226,6 +241,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"put the table into {RESULTS.name}")
     options = parser.parse_args()
     os.nice(5)
+    torch.set_num_threads(1)
     folder = options.folder.resolve()
     make_data(folder, options.rows)
     settings = {"rows": options.rows, "link_ms": options.link_ms, "rate": RATE, "batch": BATCH}
