@@ -6,10 +6,10 @@
 The trainers are threads of one process. Every run sees as many examples, each of them once, shared out over the
 trainers: a small DLRM (models/dlrm_small) whose tables are part of each trainer's replica (Embed layers), so that the
 rule that brings replicas together has all that is learned in its hands. SGD at a rate that falls to zero, low enough
-that a pass at half of it ends visibly worse: interpolation of a replica that trains meanwhile works like a smaller rate,
-and the runs without synchronization at a half and a quarter of the rate show how that looks. A synchronization in the
-background takes at least --link_ms (an emulated link). The seed decides on the start and on the first of the rows; data
-is made by examples/ctr/generate.py.
+that a pass at half of it ends visibly worse: interpolation of a replica that trains meanwhile works like a smaller
+rate, and the runs without synchronization at a half and a quarter of the rate show how that looks. A synchronization in
+the background takes at least --link_ms (an emulated link). The seed decides on the start and on the first of the rows;
+data is made by examples/ctr/generate.py.
 
 Scores are those of the first trainer's replica on generated test rows, lower normalized entropy is better. Each run is
 kept as soon as it is done, so an interrupted benchmark goes on where it was.
@@ -196,7 +196,6 @@ def train(case: Case, seed: int, folder: Path, rows: int, link_ms: float) -> Run
         "auc": scores["auc"],
         "mean_of_replicas": means.get("normalized_entropy"),
         "gap": figures.gap if figures is not None and figures.synchronizations else None,
-        "distance": None if figures is None else figures.distance,
         "seconds": end.training_s,
     }
 
