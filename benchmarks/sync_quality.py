@@ -72,9 +72,10 @@ def every(rule: str, k: int, trainers: int = 2) -> Case:
     return Case(f"{rule} every {k}{more}", f"sync: {rule} sync_every: {k}", trainers=trainers)
 
 
-def shadow(rule: str) -> Case:
-    """Return a rule in the background."""
-    return Case(f"shadow {rule}", f"sync: SHADOW_{rule}", against=f"{rule} every 5")
+def shadow(rule: str, alpha: float | None = None) -> Case:
+    """Return a rule in the background, at its default rate or another."""
+    more, rate = ("", "") if alpha is None else (f", a = {alpha:g}", f" alpha: {alpha}")
+    return Case(f"shadow {rule}{more}", f"sync: SHADOW_{rule}{rate}", against=f"{rule} every 5")
 
 
 CASES = (
@@ -90,6 +91,10 @@ CASES = (
     shadow("MA"),
     shadow("EASGD"),
     shadow("BMUF"),
+    shadow("MA", 0.5),
+    shadow("MA", 0.25),
+    shadow("BMUF", 0.5),
+    shadow("BMUF", 0.25),
     Case("shadow MA, interpolated, a = 0.5", "sync: SHADOW_MA merge: INTERPOLATE alpha: 0.5", against="MA every 5"),
     every("MA", 1, trainers=4),
     Case("DS-Sync, 4 trainers", "sync: DS_SYNC", trainers=4, against="MA every 1, 4 trainers"),
