@@ -4,8 +4,8 @@
     python benchmarks/sync_nets.py --nets lenet --syncs SHADOW_EASGD --trainers 4
 
 The nets and solvers are those of examples/digits, models/lenet and models/cifar10_full, for fewer iterations and with
-batches of 32. Instead of MNIST and CIFAR-10 the latter two see the images of examples/digits, enlarged to their size; so
-this shows that such nets train, not how well they do on those data sets. The trainers are threads of one process.
+batches of 32. Instead of MNIST and CIFAR-10 the latter two see the images of examples/digits, enlarged to their size;
+so this shows that such nets train, not how well they do on those data sets. The trainers are threads of one process.
 """
 
 from __future__ import annotations
