@@ -11,6 +11,8 @@ PYTEST_ARGS ?=
 SOAK_ARGS ?=
 DEMO_ARGS ?=
 TOUR_ARGS ?=
+CTR_ARGS ?=
+CTR_ROWS ?= 200000
 # What `make lowest` installs as PyTorch: the lowest version that pyproject.toml admits, or another.
 TORCH ?= $(subst >=,==,$(shell grep -oE 'torch>=[0-9.]+' pyproject.toml))
 
@@ -37,7 +39,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo tour test quick lowest soak check format clean
+.PHONY: help install demo tour ctr test quick lowest soak check format clean
 
 help:  ## lists the targets
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -62,6 +64,14 @@ demo: $(STAMP)  ## trains the digits example on two MPI ranks, and writes a repo
 
 tour: $(STAMP)  ## trains the digits net under four schedules on an emulated 10 GbE link, and compares them
 	$(VENV)/bin/python examples/tour/tour.py --ranks $(RANKS) $(TOUR_ARGS)
+
+CTR := build/ctr
+ctr: $(STAMP)  ## trains a click-through-rate net by ShadowSync on generated data, and prints its scores
+	@$(VENV)/bin/python examples/ctr/generate.py $(CTR) --rows $(CTR_ROWS)
+	@rm -f $(CTR)/run.json
+	$(MPIRUN) -n $$(($(RANKS) + 1)) $(MPIRUN_ARGS) engine train examples/ctr/solver.prototxt --sync=shadow_ma \
+	  --sync_interval_ms=20 --embedding_servers=1 --json_log=$(CTR)/run.json $(CTR_ARGS)
+	@$(VENV)/bin/python examples/ctr/scores.py $(CTR)/run.json
 
 test: $(STAMP)  ## the whole test suite: what starts no MPI jobs, then what does
 	$(VENV)/bin/python -m pytest -m "not mpi" $(IN_TWO) $(PYTEST_ARGS) || $(NONE_SELECTED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -11,10 +12,15 @@ import pytest
 from sklearn.datasets import load_digits
 
 from examples.digits import make_lmdb
-from mgcaffe.prototxt import TEST, Datum, read_net, read_solver
+from mgcaffe.comm import run_ranks
+from mgcaffe.comm.replicas.figures import SyncFigures
+from mgcaffe.prototxt import TEST, CommParameter, Datum, read_net, read_solver
+from mgcaffe.solvers import Solver
+from mgcaffe.solvers.events import Finished
 from tests.support.mpirun import run_mpi
 from tests.support.paths import ROOT
 from tests.support.shapes import infer, layers_of
+from tests.support.solverkit import Recorder
 
 DIGITS = ROOT / "examples" / "digits"
 
@@ -119,3 +125,33 @@ def test_two_ranks_train_as_one_rank_does_with_twice_the_batch(tmp_path: Path) -
 @pytest.mark.slow
 def test_one_rank_learns_the_digits(tmp_path: Path) -> None:
     assert train(tmp_path, 1, 32)[1] >= 0.975
+
+
+def train_in_threads(sync: str, ranks: int) -> tuple[float, SyncFigures | None]:
+    """Runs 150 iterations of the example, a thread each rank; returns rank 0's accuracy and synchronization."""
+    param = read_solver(DIGITS / "solver.prototxt")
+    param.net = str(DIGITS / "train_test.prototxt")
+    param.max_iter = param.test_interval = 150
+    param.snapshot, param.snapshot_after_train, param.test_initialization = 0, False, False
+    param.comm_param.sync = getattr(CommParameter, sync)
+
+    def rank(communicator: Any) -> Recorder:
+        recorder = Recorder()
+        with Solver(param, communicator=communicator, listeners=[recorder]) as solver:
+            solver.solve()
+        return recorder
+
+    (finished,) = run_ranks(ranks, rank)[0].of(Finished)
+    (accuracy,) = (score.value for score in finished.scores[0] if score.name == "accuracy")
+    return accuracy, finished.synchronization
+
+
+@pytest.mark.slow
+def test_a_convolutional_net_learns_with_replicas_about_as_well_as_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    in_step, _ = train_in_threads("GRADIENTS", 2)
+    assert in_step >= 0.95
+    for sync, ranks in (("SHADOW_MA", 2), ("DS_SYNC", 4)):
+        accuracy, figures = train_in_threads(sync, ranks)
+        assert accuracy >= in_step - 0.025, sync
+        assert figures is not None and figures.synchronizations > (100 if sync == "DS_SYNC" else 5)

@@ -7,13 +7,16 @@ in models/ and examples/ use, with square kernels.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from mgcaffe.prototxt import TEST, TRAIN, LayerParameter, NetParameter, PoolingParameter
 
 Shape = tuple[int, ...]
 
-SAME_SHAPE = ("ReLU", "LRN", "Dropout", "Softmax")
+SAME_SHAPE = ("ReLU", "LRN", "Dropout", "Softmax", "Sigmoid")
+ONE_NUMBER = ("Accuracy", "SoftmaxWithLoss", "SigmoidCrossEntropyLoss", "AUC", "NormalizedEntropy")
 
 
 @dataclass
@@ -65,7 +68,10 @@ def _tops(layer: LayerParameter, bottoms: list[Shape], image: Shape, shapes: Sha
         return [tuple(shape.dim) for shape in layer.input_param.shape]
     if kind in SAME_SHAPE:
         return [bottoms[0]]
-    if kind in ("Accuracy", "SoftmaxWithLoss"):
+    if kind == "CriteoData":
+        batch = layer.criteo_data_param.batch_size
+        return [(batch,), (batch, 13), *[(batch, 1)] * 26]
+    if kind in ONE_NUMBER:
         assert len(bottoms) == 2
         return [()]
     if kind == "Concat":
@@ -80,7 +86,13 @@ def _tops(layer: LayerParameter, bottoms: list[Shape], image: Shape, shapes: Sha
     if kind == "Scale":
         shapes.parameters[layer.name] = [(bottoms[0][1],)] * (1 + layer.scale_param.bias_term)
         return [bottoms[0]]
-    with_parameters = {"Convolution": _convolution, "InnerProduct": _inner_product}
+    if kind in REARRANGING:
+        return REARRANGING[kind](layer, bottoms)
+    with_parameters = {
+        "Convolution": _convolution,
+        "InnerProduct": _inner_product,
+        "EmbeddingBag": _embedding_bag,
+    }
     if kind in with_parameters:
         return [with_parameters[kind](layer, bottoms[0], shapes)]
     assert kind == "Pooling", kind
@@ -108,6 +120,31 @@ def _inner_product(layer: LayerParameter, bottom: Shape, shapes: Shapes) -> Shap
     return (bottom[0], param.num_output)
 
 
+def _embedding_bag(layer: LayerParameter, bottom: Shape, shapes: Shapes) -> Shape:
+    param = layer.embedding_bag_param
+    shapes.parameters[layer.name] = [(param.input_dim, param.num_output)]
+    return (bottom[0], param.num_output)
+
+
+def _interaction(layer: LayerParameter, bottoms: list[Shape]) -> list[Shape]:
+    assert len(set(bottoms)) == 1 and not layer.dot_interaction_param.diagonal
+    batch, size = bottoms[0]
+    return [(batch, size + math.comb(len(bottoms), 2))]
+
+
+def _slice(layer: LayerParameter, bottoms: list[Shape]) -> list[Shape]:
+    (shape,), param = bottoms, layer.slice_param
+    cuts = [0, *param.slice_point, shape[param.axis]]
+    return [(*shape[: param.axis], end - begin, *shape[param.axis + 1 :]) for begin, end in pairwise(cuts)]
+
+
+def _reshape(layer: LayerParameter, bottoms: list[Shape]) -> list[Shape]:
+    (shape,) = bottoms
+    wanted = tuple(size or shape[axis] for axis, size in enumerate(layer.reshape_param.shape.dim))
+    assert math.prod(wanted) == math.prod(shape)
+    return [wanted]
+
+
 def _pooling(param: PoolingParameter, bottom: Shape) -> Shape:
     assert param.round_mode == PoolingParameter.CEIL
     sizes = []
@@ -118,5 +155,14 @@ def _pooling(param: PoolingParameter, bottom: Shape) -> Shape:
         sizes.append(pooled)
     return (*bottom[:2], *sizes)
 
+
+REARRANGING: dict[str, Callable[[LayerParameter, list[Shape]], list[Shape]]] = {
+    "DotInteraction": _interaction,
+    "Slice": _slice,
+    "Reshape": _reshape,
+    "Permute": lambda layer, bottoms: [tuple(bottoms[0][axis] for axis in layer.permute_param.order)],
+    "Reduction": lambda layer, bottoms: [bottoms[0][: layer.reduction_param.axis]],
+    "Flatten": lambda layer, bottoms: [(bottoms[0][0], math.prod(bottoms[0][1:]))],
+}
 
 __all__ = ["TEST", "TRAIN", "Shape", "Shapes", "infer", "layers_of"]

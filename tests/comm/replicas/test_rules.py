@@ -55,6 +55,21 @@ def test_progress_since_the_snapshot_stays_whole_by_increment_and_shrinks_by_int
         np.testing.assert_allclose(replicas, kept * np.array(progress), rtol=1e-14)
 
 
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+@pytest.mark.parametrize("kept", [0.9, 0.0, -0.5])
+def test_by_increment_beside_training_that_keeps_a_share_of_deviations_the_rate_is_taken_off_that_share(kept, rate):
+    """With a rate of 1, what training has levelled out already (0) comes back with the other sign, for ever."""
+    replicas = _replicas()
+    mean = np.mean(replicas, axis=0)
+    deviations = [replica - mean for replica in replicas]
+    rules = _begun(lambda: ModelAveraging(rate))
+    for number in range(1, ROUNDS + 1):
+        _round(rules, replicas, [(kept - 1) * replica for replica in replicas])  # towards 0
+        for replica, deviation in zip(replicas, deviations, strict=True):
+            expected = kept**number * mean + (kept - rate) ** number * deviation
+            np.testing.assert_allclose(replica, expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("rate", [0.1, 0.25])
 def test_elastic_averaging_conserves_the_sum_of_replicas_and_centre(rate):
     replicas, start = _replicas(), np.full(SIZE, 0.5)

@@ -26,7 +26,8 @@ DEPLOY_NETS = [pytest.param(path, id=path.parent.name) for path in sorted(MODELS
 @pytest.mark.parametrize("path", DEPLOY_NETS)
 def test_a_deploy_net_gives_the_same_values(path, tmp_path):
     source = read_net_source(path)
-    source.param.layer[0].input_param.shape[0].dim[0] = 2
+    for shape in source.param.layer[0].input_param.shape:
+        shape.dim[0] = 2
     net = Net(source.param, phase=TEST, sources=source, seed=1)
     fill_at_random(net)
     ours = CaffeSide(net).run(fitting_inputs(net))
