@@ -184,7 +184,8 @@ def _figures(sides: dict[str, list[float]]) -> str:
 
 def times(cases: Sequence[Case], rounds: int) -> Iterator[str]:
     """Yield the lines of the table of times."""
-    yield "| net | type | tables | rows, at most | batch | ours, ms | PyTorch | ratio | processor: ours | PyTorch | ratio |"
+    head = "net | type | tables | rows, at most | batch | ours, ms | PyTorch | ratio"
+    yield f"| {head} | processor: ours | PyTorch | ratio |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for case in cases:
         yield compare(case, rounds)
