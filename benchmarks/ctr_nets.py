@@ -47,9 +47,9 @@ _KAGGLE = (
     2173, 4, 7046547, 18, 15, 286181, 105, 142572,
 )  # fmt: skip
 FORMS = {
-    "small": Form((64, 16), (64,), has_products=False),
-    "dlrm": Form((512, 256, 64, 16), (512, 256), has_products=True),
     "dlrm_kaggle": Form((512, 256, 64, 16), (512, 256), has_products=True, values=_KAGGLE),
+    "dlrm": Form((512, 256, 64, 16), (512, 256), has_products=True),
+    "small": Form((64, 16), (64,), has_products=False),
 }
 
 

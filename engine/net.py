@@ -28,6 +28,7 @@ from mgcaffe.engine.host_blob import resized
 from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
+from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.shard import Shard, TestShard
@@ -452,6 +453,11 @@ class Net:
         from mgcaffe.engine.data.data_layer import DataLayer
 
         return [layer for layer in self.layers if isinstance(layer, DataLayer)]
+
+    @functools.cached_property
+    def recurrent_layers(self) -> list[tuple[int, RecurrentLayer]]:
+        """The recurrent layers with their numbers, in order."""
+        return [(number, layer) for number, layer in enumerate(self.layers) if isinstance(layer, RecurrentLayer)]
 
     @property
     def bottom_blobs(self) -> list[list[Blob]]:

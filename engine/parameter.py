@@ -75,6 +75,14 @@ class Parameter:
         else:
             self.diff.add_(gradient)
 
+    def accumulate_sum(self, gradients: torch.Tensor) -> None:
+        """Add the sum of `gradients`, (any number, *shape), to `diff`."""
+        if self.fresh:
+            torch.sum(gradients, 0, out=self.diff)
+            self.fresh = False
+        else:
+            self.diff.add_(gradients.sum(0))
+
     def beta(self) -> float:
         """0.0 if the next gradient replaces `diff`, else 1.0; marks `diff` as written.
 

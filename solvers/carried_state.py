@@ -152,8 +152,8 @@ def _of_workers(train_nets: Sequence[Net], test_nets: Sequence[Net]) -> Iterator
 def _named(train_net: Net, test_nets: Sequence[Net]) -> Iterator[tuple[str, RecurrentLayer]]:
     """Yield (name in a snapshot, layer) of all layers that carry state; layers may share a name."""
     for place, net in [("train", train_net), *((f"test {index}", net) for index, net in enumerate(test_nets))]:
-        for number, layer in enumerate(net.layers):
-            if isinstance(layer, RecurrentLayer) and layer.carries_state:
+        for number, layer in net.recurrent_layers:
+            if layer.carries_state:
                 yield f"{place}/{number}/{layer.name}", layer
 
 

@@ -34,7 +34,8 @@ class EmbeddingBags(FusedLayer):
         super().__init__(members)
         self.bags = [layer for layer in members if isinstance(layer, EmbeddingBag)]
         self._stack: Stack | None = None
-        self._counts = torch.tensor([bag.table.shape[0] for bag in self.bags], device=self.context.device)
+        self._last = torch.tensor([[bag.table.shape[0] - 1] for bag in self.bags], device=self.context.device)
+        self._first = torch.zeros_like(self._last)
         self._are_alike = False
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
@@ -53,11 +54,9 @@ class EmbeddingBags(FusedLayer):
             self._stack = stack(tables)
         if self._stack is None or not self._are_alike:
             return self._one_by_one(bottoms)
-        values = torch.cat(list(bottoms)).view(len(bottoms), -1)
-        least, most = values.aminmax(dim=1)
-        if not bool(((least > -1) & (most < self._counts)).all()):  # false for nan
+        ids = torch.cat(list(bottoms)).view(len(bottoms), -1).long()
+        if not torch.equal(ids.clamp(self._first, self._last), ids):
             return self._one_by_one(bottoms)  # which says what is wrong
-        ids = values.long()
         rows = (ids + self._stack.starts[:, None]).view(-1)
         self.saved = ids if self.backward_follows else None
         found = read_rows_of(self._stack.whole, rows)

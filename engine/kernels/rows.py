@@ -8,6 +8,7 @@ Below some 500 rows the plain operators are faster.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +23,14 @@ def read_rows_of(matrix: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Return a copy of the rows with these numbers (int64)."""
     if matrix.device.type != "cpu" or rows.numel() < _MANY_TO_READ or matrix.dim() != 2:
         return matrix.index_select(0, rows)
-    bags: tuple[torch.Tensor, ...] = torch.ops.aten._embedding_bag_forward_only(matrix, rows, torch.arange(len(rows)))
+    bags: tuple[torch.Tensor, ...] = torch.ops.aten._embedding_bag_forward_only(matrix, rows, _numbers(rows.numel()))
     return bags[0]
+
+
+@functools.lru_cache(maxsize=4)
+def _numbers(count: int) -> torch.Tensor:
+    """Return 0 to `count` - 1; a batch has mostly as many rows as the one before."""
+    return torch.arange(count)
 
 
 def add_to_rows(matrix: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:

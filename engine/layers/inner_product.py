@@ -67,7 +67,7 @@ class InnerProduct(Layer):
         dy = top_diffs[0].reshape(len(x), self.outputs)
         weight = self.parameters[0]
         if len(self.parameters) > 1 and self.parameters[1].wanted:
-            self.parameters[1].accumulate(dy.sum(0))
+            self.parameters[1].accumulate_sum(dy)
         if weight.wanted:
             left, right = (x, dy) if self.transpose else (dy, x)
             linear.add_product(weight.diff, left, right, weight.beta())

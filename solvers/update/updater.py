@@ -65,6 +65,9 @@ class Group:
     def pieces(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]]:
         """(weights, gradient, histories) in pieces of at most `size` elements."""
         for index, weights in enumerate(self.weights):
+            if len(weights) <= size:
+                yield weights, self.gradients[index], [history[index] for history in self.histories]
+                continue
             for start in range(0, len(weights), size):
                 part = slice(start, start + size)
                 histories = [history[index][part] for history in self.histories]
