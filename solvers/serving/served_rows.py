@@ -40,16 +40,16 @@ class ServedRows:
         self._updates = updates
         self._matrices, self._places = _side_by_side([table.data for table in tables])
 
-    def look_up(self, requests: Sequence[messages.Request]) -> np.ndarray:
+    def look_up(self, requests: Sequence[messages.Request], rows: np.ndarray) -> np.ndarray:
         """Return the sums of the rows of all bags, request after request, flat."""
         of = [self._places[each.table][0] for each in requests]
         if len(set(of)) == 1:
-            sums: np.ndarray = self._sums(of[0], requests).numpy().reshape(-1)
+            sums: np.ndarray = self._sums(of[0], requests, rows).numpy().reshape(-1)
             return sums
         parts: dict[int, np.ndarray] = {}
         for matrix in set(of):
             mine = [each for each, other in zip(requests, of, strict=True) if other == matrix]
-            parts[matrix] = self._sums(matrix, mine).numpy()
+            parts[matrix] = self._sums(matrix, mine, np.concatenate([each.bags.rows for each in mine])).numpy()
         at = dict.fromkeys(parts, 0)
         found = [np.empty(0, self.dtype)]
         for each, matrix in zip(requests, of, strict=True):
@@ -57,14 +57,14 @@ class ServedRows:
             at[matrix] += each.bags.count
         return np.concatenate(found)
 
-    def _sums(self, matrix: int, requests: Sequence[messages.Request]) -> torch.Tensor:
+    def _sums(self, matrix: int, requests: Sequence[messages.Request], rows: np.ndarray) -> torch.Tensor:
         """Return the sums of tables that lie in one matrix."""
-        ids = np.empty(sum(len(each.bags.rows) for each in requests), np.int64)
-        at = 0
-        for each in requests:
-            _, start = self._places[each.table]
-            np.add(each.bags.rows, start, out=ids[at : at + len(each.bags.rows)])
-            at += len(each.bags.rows)
+        starts = np.array([self._places[each.table][1] for each in requests])
+        counts = [len(each.bags.rows) for each in requests]
+        if counts.count(counts[0]) == len(counts):
+            ids = (rows.reshape(len(counts), -1) + starts[:, np.newaxis]).reshape(-1)
+        else:
+            ids = rows + np.repeat(starts, counts)
         lengths = None
         if any(each.bags.lengths is not None for each in requests):
             lengths = np.concatenate(
