@@ -26,7 +26,7 @@ from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.connect import connect
 from mgcaffe.engine.arena import Table
-from mgcaffe.engine.kernels.rows import read_rows_of
+from mgcaffe.engine.kernels.rows import read_rows_of, stack
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.serving.served_rows import ServedRows
@@ -44,8 +44,8 @@ PARAM = SolverParameter(type="SGD")
 def make_tables() -> tuple[list[RowParameter], RowUpdates]:
     """Return tables in this process, and what updates them."""
     parameters = [RowParameter((ROWS, WIDTH)) for _ in range(TABLES)]
-    for parameter in parameters:
-        parameter.data = torch.randn(ROWS, WIDTH)
+    for parameter, values in zip(parameters, torch.randn(TABLES, ROWS, WIDTH).unbind(), strict=True):
+        parameter.data = values
     tables = [Table(number, str(number), parameter) for number, parameter in enumerate(parameters)]
     return parameters, RowUpdates(PARAM, "SGD", tables)
 
@@ -55,13 +55,15 @@ class Local:
 
     def __init__(self) -> None:
         self._parameters, self._updates = make_tables()
+        stacked = stack([parameter.data for parameter in self._parameters])
+        assert stacked is not None
+        self._stack = stacked
 
     def run(self, batches: list[list[Request]], gradients: list[np.ndarray] | None) -> None:
         """Look all batches up, and update the rows of each."""
         for batch in batches:
             ids = [torch.from_numpy(each.bags.rows) for each in batch]
-            for parameter, rows in zip(self._parameters, ids, strict=True):
-                read_rows_of(parameter.data, rows)
+            read_rows_of(self._stack.whole, self._stack.rows(ids))
             if gradients is not None:
                 for parameter, rows, gradient in zip(self._parameters, ids, gradients, strict=True):
                     parameter.add_rows(rows, torch.from_numpy(gradient))

@@ -18,7 +18,7 @@ has `trains` alone. The tag says what a message is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy
@@ -72,11 +72,13 @@ class LookUp:
         number: of the look-up, ascending.
         oldest: the smallest number that an update may still name.
         requests: what is looked up.
+        rows: of all requests, one after another, once it is decoded.
     """
 
     number: int
     oldest: int
     requests: Sequence[Request]
+    rows: numpy.ndarray = field(default_factory=lambda: numpy.empty(0, numpy.int64))
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def decode_look_up(content: numpy.ndarray) -> LookUp:
         elif bags != ids:
             raise CommError(f"table {table} in a look-up has {bags} bags of one id each, and {ids} ids")
         requests.append(Request(table, Bags(rows, lengths), bool(trains)))
-    return LookUp(number, oldest, requests)
+    return LookUp(number, oldest, requests, all_rows)
 
 
 def encode_update(

@@ -6,6 +6,7 @@ trainer whose look-up follows its update sees the updated rows. Nothing waits fo
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from mgcaffe.comm.tables.messages import (
     WRITE,
     Bags,
     Block,
+    LookUp,
     Request,
     decode_block,
     decode_look_up,
@@ -49,8 +51,13 @@ class HeldTables(Protocol):
     rows: Sequence[int]
     widths: Sequence[int]
 
-    def look_up(self, requests: Sequence[Request]) -> numpy.ndarray:
-        """Return the sums of the rows of all bags, request after request, flat; the rows are in range."""
+    def look_up(self, requests: Sequence[Request], rows: numpy.ndarray) -> numpy.ndarray:
+        """Return the sums of the rows of all bags, request after request, flat.
+
+        Args:
+            requests: what is looked up; the rows are in range.
+            rows: of all of them, one after another.
+        """
 
     def update(self, gradients: Sequence[tuple[int, Bags, numpy.ndarray]], rate: float, scale: float) -> None:
         """Update tables by what all of an iteration's look-ups add up to.
@@ -186,27 +193,34 @@ class TableServer:
 
     def _look_up(self, message: Message, client: _Client) -> None:
         look_up = decode_look_up(message.content)
-        for request in look_up.requests:
-            self._check(request)
-            self.figures.ids += len(request.bags.rows)
-        self._send(self._tables.look_up(look_up.requests), message.source)
+        self._check(look_up)
+        self._send(self._tables.look_up(look_up.requests, look_up.rows), message.source)
         self.figures.look_ups += 1
+        self.figures.ids += len(look_up.rows)
         for number in [number for number in client.kept if number < look_up.oldest]:
             del client.kept[number]
         if training := [(table, bags) for table, bags, trains in look_up.requests if trains]:
             client.kept[look_up.number] = training
 
-    def _check(self, request: Request) -> None:
+    def _check(self, look_up: LookUp) -> None:
         """Make sure that rows exist."""
-        table, rows = request.table, request.bags.rows
-        if not 0 <= table < len(self._tables.rows):
-            raise CommError(f"it looks up table {table}, and there are {len(self._tables.rows)}")
+        held = self._tables.rows
+        for table, _, _ in look_up.requests:
+            if not 0 <= table < len(held):
+                raise CommError(f"it looks up table {table}, and there are {len(held)}")
+        asked = [(each.table, len(each.bags.rows)) for each in look_up.requests if len(each.bags.rows)]
+        if not asked:
+            return
+        starts = list(itertools.accumulate((count for _, count in asked[:-1]), initial=0))
         # As a number without a sign a negative one is larger than all others.
-        if len(rows) and int(rows.view(numpy.uint64).max()) >= self._tables.rows[table]:
-            raise CommError(
-                f"it looks up rows {int(rows.min())} to {int(rows.max())} of table {table}, of which"
-                f" {self._tables.rows[table]} are here"
-            )
+        most = numpy.maximum.reduceat(look_up.rows.view(numpy.uint64), starts).tolist()
+        for (table, count), start, largest in zip(asked, starts, most, strict=True):
+            if largest >= held[table]:
+                rows = look_up.rows[start : start + count]
+                raise CommError(
+                    f"it looks up rows {int(rows.min())} to {int(rows.max())} of table {table}, of which"
+                    f" {held[table]} are here"
+                )
 
     def _update(self, message: Message, client: _Client) -> None:
         update = decode_update(message.content, self._tables.dtype)

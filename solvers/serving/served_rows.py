@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from mgcaffe.comm.tables import messages
+from mgcaffe.engine.kernels.rows import stack
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.tables.access import OwnedRows
 from mgcaffe.engine.tables.bags import Bags, pooled
@@ -20,12 +21,12 @@ from mgcaffe.solvers.update.rules import Numbers
 class ServedRows:
     """What a `TableServer` serves; see `HeldTables`.
 
-    Tables of one row length are laid side by side, so that one operator looks up in all of them: a third of the time
-    that one for each takes.
+    One operator looks up in all tables that lie side by side, as those of one row length and rate do
+    (`ParameterArena`): a third of the time that one for each takes.
 
     Args:
         param: the SolverParameter message.
-        tables: by number, with the rows that lie here; they are given other memory.
+        tables: by number, with the rows that lie here.
         updates: updates them.
     """
 
@@ -37,46 +38,33 @@ class ServedRows:
         self._tables = tables
         self._owned = OwnedRows(tables)
         self._updates = updates
-        self._starts = [0] * len(tables)
-        self._side_by_side = {width: self._lay(width) for width in dict.fromkeys(self.widths)}
+        self._matrices, self._places = _side_by_side([table.data for table in tables])
 
-    def _lay(self, width: int) -> torch.Tensor:
-        """Lay the tables of a row length side by side, one at a time so as to need memory for one more only."""
-        numbers = [number for number, each in enumerate(self.widths) if each == width]
-        together = self._tables[numbers[0]].data.new_empty((sum(self.rows[number] for number in numbers), width))
-        start = 0
-        for number in numbers:
-            part = together[start : start + self.rows[number]]
-            part.copy_(self._tables[number].data)
-            self._tables[number].data = part
-            self._starts[number] = start
-            start += self.rows[number]
-        return together
-
-    def look_up(self, requests: Sequence[messages.Request]) -> np.ndarray:
+    def look_up(self, requests: Sequence[messages.Request], rows: np.ndarray) -> np.ndarray:
         """Return the sums of the rows of all bags, request after request, flat."""
-        by_width = {
-            width: [each for each in requests if self.widths[each.table] == width] for width in self._side_by_side
-        }
-        if len(by_width) == 1:
-            sums: np.ndarray = self._sums(*by_width.popitem()).numpy().reshape(-1)
+        of = [self._places[each.table][0] for each in requests]
+        if len(set(of)) == 1:
+            sums: np.ndarray = self._sums(of[0], requests, rows).numpy().reshape(-1)
             return sums
-        parts = {width: self._sums(width, each).numpy() for width, each in by_width.items()}
+        parts: dict[int, np.ndarray] = {}
+        for matrix in set(of):
+            mine = [each for each, other in zip(requests, of, strict=True) if other == matrix]
+            parts[matrix] = self._sums(matrix, mine, np.concatenate([each.bags.rows for each in mine])).numpy()
         at = dict.fromkeys(parts, 0)
         found = [np.empty(0, self.dtype)]
-        for table, bags, _ in requests:
-            width = self.widths[table]
-            found.append(parts[width][at[width] : at[width] + bags.count].reshape(-1))
-            at[width] += bags.count
+        for each, matrix in zip(requests, of, strict=True):
+            found.append(parts[matrix][at[matrix] : at[matrix] + each.bags.count].reshape(-1))
+            at[matrix] += each.bags.count
         return np.concatenate(found)
 
-    def _sums(self, width: int, requests: Sequence[messages.Request]) -> torch.Tensor:
-        """Return the sums of tables of one row length."""
-        ids = np.empty(sum(len(each.bags.rows) for each in requests), np.int64)
-        at = 0
-        for each in requests:
-            np.add(each.bags.rows, self._starts[each.table], out=ids[at : at + len(each.bags.rows)])
-            at += len(each.bags.rows)
+    def _sums(self, matrix: int, requests: Sequence[messages.Request], rows: np.ndarray) -> torch.Tensor:
+        """Return the sums of tables that lie in one matrix."""
+        starts = np.array([self._places[each.table][1] for each in requests])
+        counts = [len(each.bags.rows) for each in requests]
+        if counts.count(counts[0]) == len(counts):
+            ids = (rows.reshape(len(counts), -1) + starts[:, np.newaxis]).reshape(-1)
+        else:
+            ids = rows + np.repeat(starts, counts)
         lengths = None
         if any(each.bags.lengths is not None for each in requests):
             lengths = np.concatenate(
@@ -85,7 +73,7 @@ class ServedRows:
                     for each in requests
                 ]
             )
-        return pooled(self._side_by_side[width], _tensors(messages.Bags(ids, lengths)))
+        return pooled(self._matrices[matrix], _tensors(messages.Bags(ids, lengths)))
 
     def update(self, gradients: Sequence[tuple[int, messages.Bags, np.ndarray]], rate: float, scale: float) -> None:
         """Update tables by the gradients of sums.
@@ -110,6 +98,22 @@ class ServedRows:
             raise CommError(f"there is no history {what} of table {table}")
         values: np.ndarray = tensor.numpy()
         return values
+
+
+def _side_by_side(tables: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[tuple[int, int]]]:
+    """Return matrices that tables are rows of, and for each table its matrix and where it begins there."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, table in enumerate(tables):
+        groups.setdefault((table.untyped_storage().data_ptr(), table.shape[1]), []).append(number)
+    matrices: list[torch.Tensor] = []
+    places = [(0, 0)] * len(tables)
+    for numbers in groups.values():
+        stacked = stack([tables[number] for number in numbers])
+        for place, number in enumerate(numbers):
+            if stacked is None or place == 0:
+                matrices.append(tables[number] if stacked is None else stacked.whole)
+            places[number] = len(matrices) - 1, 0 if stacked is None else int(stacked.starts[place])
+    return matrices, places
 
 
 def _tensors(bags: messages.Bags) -> Bags:

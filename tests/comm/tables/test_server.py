@@ -36,7 +36,8 @@ class Held:
         self.rows = [len(values) for values in self.values]
         self.widths = WIDTH
 
-    def look_up(self, requests) -> numpy.ndarray:
+    def look_up(self, requests, rows) -> numpy.ndarray:
+        numpy.testing.assert_array_equal(rows, numpy.concatenate([each.bags.rows for each in requests]))
         found = []
         for table, bags, _ in requests:
             sums = numpy.zeros((bags.count, WIDTH[table]))
@@ -84,6 +85,9 @@ def ids(*numbers: int) -> numpy.ndarray:
 BAGS = Bags(ids(6, 0, 0, 2), ids(2, 0, 1, 1)), Bags(ids(4, 1))
 BATCH = [Request(table, bags, True) for table, bags in enumerate(BAGS)]
 TEST_BATCH = [Request(table, bags, False) for table, bags in enumerate(BAGS)]
+
+
+NOTHING = Request(0, Bags(ids()), False)
 
 
 def sums(values: list[numpy.ndarray]) -> list[numpy.ndarray]:
