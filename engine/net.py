@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from mgcaffe.engine import fillers, registry
@@ -22,6 +21,7 @@ from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.checks import sizes, unused_fields
 from mgcaffe.engine.graph import fusion, lifetimes, needs, rules, sharing, table_look_ups
 from mgcaffe.engine.graph.gradients import GradientStore
+from mgcaffe.engine.graph.initial_values import fill, mix
 from mgcaffe.engine.graph.node import Node, connect
 from mgcaffe.engine.graph.table_look_ups import TableLookUps
 from mgcaffe.engine.host_blob import resized
@@ -30,7 +30,6 @@ from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.engine.parameter import Parameter
-from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.engine.tables.access import PlaceTables, TableAccess
 from mgcaffe.engine.types import Shape
@@ -248,31 +247,10 @@ class Net:
             self.nodes[index].owned.append(parameter)
         for index, _, parameter in mine:
             if train_beside is None:
-                self._fill(self.layers[index], parameter)
+                fill(self.layers[index], parameter, self.seed)
             else:
                 parameter.initial = None  # the values are there
         sharing.bind_shared(self.layers)
-
-    def _fill(self, layer: Layer, parameter: Parameter) -> None:
-        """Fill on the CPU, so that a seed gives the same values on every device."""
-        if parameter.initial is not None:
-            parameter.data.copy_(parameter.initial)
-            parameter.initial = None
-            return
-        generator = self.context.generator
-        values = parameter.data
-        if self.device.type != "cpu":
-            generator = torch.Generator().manual_seed(self._mix(self.seed, len(parameter.shape), parameter.count))
-            values = torch.empty(parameter.shape_here, dtype=self.dtype)
-        try:
-            if isinstance(parameter, RowParameter) and parameter.placement is not None:
-                fillers.fill_rows(values, parameter.placement.rows, parameter.shape, parameter.filler, generator)
-            else:
-                fillers.fill(values, parameter.filler, generator)
-        except NetError as error:
-            layer.fail(error.message, hint=error.hint)
-        if values is not parameter.data:
-            parameter.data.copy_(values)
 
     def _reshape(self, node: Node, shapes: Sequence[Shape]) -> None:
         if node.shapes != list(shapes):
@@ -435,11 +413,7 @@ class Net:
 
     def reseed(self, *numbers: int) -> None:
         """Restart the net's random stream from these numbers (say seed, rank and iteration)."""
-        self.context.generator.manual_seed(self._mix(*numbers))
-
-    @staticmethod
-    def _mix(*numbers: int) -> int:
-        return int(np.random.SeedSequence([number & 0xFFFFFFFF for number in numbers]).generate_state(1)[0])
+        self.context.generator.manual_seed(mix(*numbers))
 
     # -- looking -----------------------------------------------------------------------------------------
 

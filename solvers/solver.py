@@ -110,11 +110,9 @@ class Solver:
         self._on_start: list[Callable[[], None]] = []
         self._on_gradients_ready: list[Callable[[], None]] = []
         self._stop_requested = self._snapshot_requested = self._stopped = False
-        self._warn(check_fields(param, source))
-        self._warn(check_workers(param, source, self.ranks.size))
+        self._warn([*check_fields(param, source), *check_workers(param, source, self.ranks.size)])
         self._policy = LearningRatePolicy(param, source)
-        self._warn(self._policy.warnings)
-        self._warn(sync_warnings(param, self.world.size, source))
+        self._warn([*self._policy.warnings, *sync_warnings(param, self.world.size, source)])
         self._warn(check_embeddings(param, self.world.size, embedding_servers is not None, source))
         check_prefix(param, source, self.world.rank)
         with ExitStack() as opened:
@@ -289,8 +287,7 @@ class Solver:
     def _agree(self, iteration: TrainingIteration) -> None:
         """Exchange all that the ranks have to agree on before the update, in one small all-reduce."""
         self._snapshots.poll()
-        stop = self._stop_requested or self._snapshots.wants_stop
-        stop = self._replicas.pass_on_stop(stop)
+        stop = self._replicas.pass_on_stop(self._stop_requested or self._snapshots.wants_stop)
         mine = [iteration.own_loss, float(stop), float(self._snapshot_requested), self._finite.probe()]
         iteration.loss, stops, snapshots, iteration.probe = self.ranks.mean(mine).tolist()
         iteration.stop, iteration.snapshot = stops > 0, snapshots > 0
@@ -370,12 +367,8 @@ class Solver:
 
     def finish_training(self) -> None:
         """Return when all trainers have ended theirs; warn where a stop has left some behind."""
-        self._replicas.finish()
+        self._replicas.finish(self.iteration)
         self._stopped = self._stopped or self._replicas.stop_requested
-        iterations = self._replicas.iterations(self.iteration)
-        if len(set(iterations)) > 1:
-            shown = ", ".join(map(str, iterations))
-            self._warn([f"the trainers ended after different numbers of iterations: {shown}"])
         self._meter.training_done()
 
     def _is_due(self, interval: int) -> bool:
@@ -413,8 +406,7 @@ class Solver:
             NetError, PrototxtError: on rank 0, which alone reads them.
         """
         self._on_rank0(lambda: copy_weights(paths, self.net, self.test_nets, self._emit))
-        nets = (self.net, *self.test_nets)
-        self.world.broadcast_from_rank0([tensor for net in nets for tensor in net.arena.tensors()])
+        self.world.broadcast_from_rank0([t for net in (self.net, *self.test_nets) for t in net.arena.tensors()])
         self._workers.take_statistics()
 
     def snapshot(self) -> None:

@@ -165,10 +165,18 @@ class Replicas:
         """Return whether another trainer has asked for a snapshot since this was called last."""
         return self._sync is not None and self._sync.take_snapshot_request()
 
-    def finish(self) -> None:
-        """Return when all trainers have ended their training; their rounds go on until then."""
+    def finish(self, own: int) -> None:
+        """Return when all trainers have ended their training, whose rounds go on until then; warn of unequal ends.
+
+        Args:
+            own: iterations that this one has made.
+        """
         if self._sync is not None and self._is_started:
             self._sync.finish()
+        iterations = self.iterations(own)
+        if len(set(iterations)) > 1:
+            shown = ", ".join(map(str, iterations))
+            self._emit(Warned(f"the trainers ended after different numbers of iterations: {shown}"))
 
     def display(self, iteration: int, records: int) -> None:
         """Emit the figures; `records` are those that a trainer reads in an iteration."""

@@ -1,0 +1,48 @@
+"""The values that a net's parameters begin with, and the numbers that its random streams begin from."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from mgcaffe.engine import fillers
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
+from mgcaffe.errors import NetError
+
+
+def fill(layer: Layer, parameter: Parameter, seed: int) -> None:
+    """Fill a parameter on the CPU, so that a seed gives the same values on every device.
+
+    Args:
+        layer: whose it is; its context's random stream goes on.
+        parameter: with its filler, or with values that were given.
+        seed: the net's.
+
+    Raises:
+        NetError: the filler cannot fill it, at its place.
+    """
+    if parameter.initial is not None:
+        parameter.data.copy_(parameter.initial)
+        parameter.initial = None
+        return
+    generator = layer.context.generator
+    values = parameter.data
+    if values.device.type != "cpu":
+        generator = torch.Generator().manual_seed(mix(seed, len(parameter.shape), parameter.count))
+        values = torch.empty(parameter.shape_here, dtype=values.dtype)
+    try:
+        if isinstance(parameter, RowParameter) and parameter.placement is not None:
+            fillers.fill_rows(values, parameter.placement.rows, parameter.shape, parameter.filler, generator)
+        else:
+            fillers.fill(values, parameter.filler, generator)
+    except NetError as error:
+        layer.fail(error.message, hint=error.hint)
+    if values is not parameter.data:
+        parameter.data.copy_(values)
+
+
+def mix(*numbers: int) -> int:
+    """Return one number that a random stream begins from, made of several."""
+    return int(np.random.SeedSequence([number & 0xFFFFFFFF for number in numbers]).generate_state(1)[0])
