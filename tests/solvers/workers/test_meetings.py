@@ -214,7 +214,7 @@ def test_an_error_of_a_worker_ends_a_test(tmp_path, listing):
         nets_of(solver)[1].before_forward.append(lambda index: break_now(testing))
         began = time.monotonic()
         with pytest.raises(Broken):
-            solver.step(10)
+            solver.step(100000)  # worker 1 may be ahead of the test
         assert time.monotonic() - began < 5
 
 
