@@ -24,6 +24,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "sync_quality.md"
 NET = ROOT / "models" / "dlrm_small" / "train_val.prototxt"
 ROWS, TEST_ROWS, BATCH, TEST_BATCH = 200_000, 20_000, 256, 1000
 VALUES, ZIPF, TABLE_ROWS = 300, 1.5, 1024
-RATE = 0.2
+RATE, LATE = 0.2, 5
 _FIRST_CELL = "| | normalized entropy |"
 
 Run = dict[str, Any]
@@ -57,6 +58,8 @@ class Case:
         rate: factor on the learning rate.
         trainers: how many.
         against: the case that it should come out like.
+        late: trainers in lockstep without `sync` get the increment of MA by hand, at this rate, exactly five iterations
+            after the copy; 0: they don't.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Case:
     rate: float = 1.0
     trainers: int = 2
     against: str = ""
+    late: float = 0.0
 
 
 def every(rule: str, k: int, trainers: int = 2) -> Case:
@@ -95,7 +99,10 @@ CASES = (
     shadow("MA", 0.25),
     shadow("BMUF", 0.5),
     shadow("BMUF", 0.25),
+    Case("shadow BMUF, a = 0.6, mu = 0.83", "sync: SHADOW_BMUF alpha: 0.6 block_momentum: 0.8333", against="BMUF every 5"),
     Case("shadow MA, interpolated, a = 0.5", "sync: SHADOW_MA merge: INTERPOLATE alpha: 0.5", against="MA every 5"),
+    Case("MA by hand, 5 iterations late", "sync: NONE", against="MA every 5", late=1.0),
+    Case("MA by hand, 5 iterations late, a = 0.5", "sync: NONE", against="MA every 5", late=0.5),
     every("MA", 1, trainers=4),
     Case("DS-Sync, 4 trainers", "sync: DS_SYNC", trainers=4, against="MA every 1, 4 trainers"),
 )
@@ -174,6 +181,39 @@ class LastEvent:
             self.finished = event
 
 
+class LateIncrement:
+    """MA by increment without chance: between iterations of trainers that wait for each other.
+
+    Args:
+        trainers: how many.
+        every: iterations from a copy of the replicas to its merge, which is when the next copy is made.
+        rate: how much of the increment is added.
+    """
+
+    def __init__(self, trainers: int, every: int, rate: float) -> None:
+        self._every, self._rate, self._iteration = every, rate, 0
+        self._replicas: list[torch.Tensor] = []
+        self._copies: list[torch.Tensor] = []
+        self._barrier = threading.Barrier(trainers, self._between)
+
+    def attach(self, solver: Solver) -> None:
+        """Take part with a solver's replica."""
+        self._replicas.append(solver.net.arena.data)
+        solver.add_callback(self._meet, lambda: None)
+
+    def _meet(self) -> None:
+        self._barrier.wait()
+
+    def _between(self) -> None:
+        if self._iteration % self._every == 0:
+            if self._copies:
+                mean = sum(self._copies[1:], self._copies[0]) / len(self._copies)
+                for replica, copy in zip(self._replicas, self._copies, strict=True):
+                    replica += self._rate * (mean - copy)
+            self._copies = [replica.clone() for replica in self._replicas]
+        self._iteration += 1
+
+
 def train(case: Case, seed: int, folder: Path, rows: int, link_ms: float) -> Run:
     """Train once; return the scores."""
     iterations = rows // (BATCH * case.trainers)
@@ -186,9 +226,13 @@ def train(case: Case, seed: int, folder: Path, rows: int, link_ms: float) -> Run
     ).param
     param.net_param.CopyFrom(make_net(folder, rows))
 
+    late = LateIncrement(case.trainers, LATE, case.late)
+
     def trainer(communicator: Communicator | None) -> Finished:
         last = LastEvent()
         with Solver(param, communicator=communicator, listeners=[last]) as solver:
+            if case.late:
+                late.attach(solver)
             solver.solve()
         return last.finished
 
