@@ -99,7 +99,6 @@ CASES = (
     shadow("MA", 0.25),
     shadow("BMUF", 0.5),
     shadow("BMUF", 0.25),
-    Case("shadow BMUF, a = 0.6, mu = 0.83", "sync: SHADOW_BMUF alpha: 0.6 block_momentum: 0.8333", against="BMUF every 5"),
     Case("shadow MA, interpolated, a = 0.5", "sync: SHADOW_MA merge: INTERPOLATE alpha: 0.5", against="MA every 5"),
     Case("MA by hand, 5 iterations late", "sync: NONE", against="MA every 5", late=1.0),
     Case("MA by hand, 5 iterations late, a = 0.5", "sync: NONE", against="MA every 5", late=0.5),
