@@ -128,10 +128,10 @@ def test_one_rank_learns_the_digits(tmp_path: Path) -> None:
 
 
 def train_in_threads(sync: str, ranks: int) -> tuple[float, SyncFigures | None]:
-    """Runs 150 iterations of the example, a thread each rank; returns rank 0's accuracy and synchronization."""
+    """Runs 80 iterations of the example, a thread each rank; returns rank 0's accuracy and synchronization."""
     param = read_solver(DIGITS / "solver.prototxt")
     param.net = str(DIGITS / "train_test.prototxt")
-    param.max_iter = param.test_interval = 150
+    param.max_iter = param.test_interval = 80
     param.snapshot, param.snapshot_after_train, param.test_initialization = 0, False, False
     param.comm_param.sync = getattr(CommParameter, sync)
 
@@ -150,8 +150,8 @@ def train_in_threads(sync: str, ranks: int) -> tuple[float, SyncFigures | None]:
 def test_a_convolutional_net_learns_with_replicas_about_as_well_as_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     in_step, _ = train_in_threads("GRADIENTS", 2)
-    assert in_step >= 0.95
+    assert in_step >= 0.92
     for sync, ranks in (("SHADOW_MA", 2), ("DS_SYNC", 4)):
         accuracy, figures = train_in_threads(sync, ranks)
-        assert accuracy >= in_step - 0.025, sync
-        assert figures is not None and figures.synchronizations > (100 if sync == "DS_SYNC" else 5)
+        assert accuracy >= in_step - 0.04, sync
+        assert figures is not None and figures.synchronizations > (70 if sync == "DS_SYNC" else 5)
