@@ -10,8 +10,8 @@ the median of the ratio to one worker with one thread within a round:
 
     by the clock            examples/s as a user sees them; on a busy machine two threads also get more of it than one
     with a core each        examples/s of each worker, added up, without the time in which its thread was ready and the
-                            system had no core for it (/proc/thread-self/schedstat). A worker may still wait for
-                            Python's lock while the one that holds it has no core, so this is a lower bound
+                            system had no core for it (/proc/thread-self/schedstat): an estimate, since a worker may
+                            still wait for Python's lock while the one that holds it has no core
     of processor time       examples per second on a core: what a worker's updates cost the others
 """
 
