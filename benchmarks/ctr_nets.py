@@ -19,6 +19,8 @@ from mgcaffe.engine import Net
 
 DENSE = 13
 
+torch.sparse.check_sparse_tensor_invariants.disable()  # as by default, but without a warning
+
 
 @dataclass(frozen=True)
 class Form:
