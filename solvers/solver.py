@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -40,6 +41,7 @@ from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.snapshots.reading import restore_snapshot
 from mgcaffe.solvers.snapshots.replica_files import restore_replica
 from mgcaffe.solvers.snapshots.resuming import RunState
+from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
 from mgcaffe.solvers.tables.settings import check_embeddings
 from mgcaffe.solvers.testing import tester
@@ -149,7 +151,9 @@ class Solver:
         self._debug = DebugInfo(net, param, rank, self._emit)
         self._smoothed = SmoothedLoss(param.average_loss)
         self._tests = TestRuns(self.test_nets, ranks, param.test_compute_loss, self._emit)
-        self._snapshots = Snapshots(param, source, net, self.test_nets, self._updater, self._emit, rank)
+        self._snapshots = Snapshots(
+            param, source, net, self.test_nets, self._updater, self._emit, rank if self._replicas.are_all_saved else 0
+        )
         opened.callback(self._snapshots.close)
         self._state = RunState(
             param, nets, self.world, ranks, self._updater, self._policy, self._smoothed, self._averaging,
@@ -181,13 +185,15 @@ class Solver:
         self.finish_training()
         if self._tables is not None:
             self._tables.display(self.iteration, self._emit)
-        if self.param.snapshot_after_train and not (self.iteration and self._is_due(self.param.snapshot)):
+        # Rounds that were still served have changed this replica since a snapshot of the same iteration.
+        is_taken = self.iteration and self._is_due(self.param.snapshot) and not self._replicas.is_one_of_several
+        if self.param.snapshot_after_train and not is_taken:
             self._take_snapshot()
         if not self._stopped and self._is_due(self.param.display):
             self._display_last()
-        if not self._stopped and self._is_test_due:
+        due = not self._stopped and (self._is_test_due or (self._is_first and self._replicas.are_tested(self.param)))
+        if due:
             self.test_all()
-        due = not self._stopped and self._is_test_due
         mean_scores = score_mean_of_all(self.test_nets, self.world, self._replicas, self.seed, self.iteration, due)
         failure, last_state = self._snapshots.end(self.world.communicator)
         self._meter.finish(self.iteration, self._stopped, last_state, self._tests.scores, self._replicas, mean_scores)
@@ -291,10 +297,7 @@ class Solver:
         mine = [iteration.own_loss, float(stop), float(self._snapshot_requested), self._finite.probe()]
         iteration.loss, stops, snapshots, iteration.probe = self.ranks.mean(mine).tolist()
         iteration.stop, iteration.snapshot = stops > 0, snapshots > 0
-        if not self._is_first:
-            self._replicas.pass_on_snapshot(iteration.snapshot)
-        elif self._replicas.take_snapshot_request():
-            iteration.snapshot = True
+        iteration.snapshot = self._replicas.wants_snapshot(iteration.snapshot)
 
     def _refuses_update(self, iteration: TrainingIteration) -> bool:
         """Check that loss and gradients are finite on all ranks; raise, or skip the update, as `nan_effect` says."""
@@ -367,7 +370,7 @@ class Solver:
 
     def finish_training(self) -> None:
         """Return when all trainers have ended theirs; warn where a stop has left some behind."""
-        self._replicas.finish(self.iteration)
+        self._replicas.finish(self.iteration, lambda: self._stop_requested)
         self._stopped = self._stopped or self._replicas.stop_requested
         self._meter.training_done()
 
@@ -392,7 +395,11 @@ class Solver:
         if not self._tests.run(self.seed, self.iteration, self._wants_stop):
             self._stop()
         elif before is not None:
-            self._on_rank0(lambda: self._snapshots.take_if_best(self._tests.scores, before))
+            self._on_rank0(partial(self._take_if_best, before))
+
+    def _take_if_best(self, before: Progress) -> None:
+        with self._replicas.lock:
+            self._snapshots.take_if_best(self._tests.scores, before)
 
     def _wants_stop(self) -> bool:
         """Return whether this rank wants to leave a test; raise what has ended one of its workers meanwhile."""
@@ -410,10 +417,10 @@ class Solver:
         self._workers.take_statistics()
 
     def snapshot(self) -> None:
-        """Write `<prefix>_iter_<N>.caffemodel` and `.solverstate`; rank 0 writes, all ranks take part.
+        """Write `<prefix>_iter_<N>.caffemodel` and `.solverstate`; rank 0 writes, all ranks in step take part.
 
         Raises:
-            SnapshotError: on every rank: a file cannot be written.
+            SnapshotError: on every rank in step: a file cannot be written.
         """
         self._take_snapshot()
         failure, _ = self._snapshots.end(self.ranks.communicator)

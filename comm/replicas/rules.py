@@ -114,6 +114,8 @@ class BlockMomentum(ModelAveraging):
         momentum: mu, from 0 to below 1.
         learning_rate: eta, above 0.
         nesterov: look ahead.
+        trained: how many elements at the front are trained; the others, which are statistics of BatchNorm, are averaged
+            without momentum, which could make a variance negative. None: all are.
 
     Raises:
         CommError: a value out of its range.
@@ -127,6 +129,7 @@ class BlockMomentum(ModelAveraging):
         momentum: float = 0.875,
         learning_rate: float = 1.0,
         nesterov: bool = False,
+        trained: int | None = None,
     ) -> None:
         super().__init__(rate, interpolates=interpolates)
         if not 0 <= momentum < 1:
@@ -136,6 +139,7 @@ class BlockMomentum(ModelAveraging):
         self._momentum = momentum
         self._learning_rate = learning_rate
         self._nesterov = nesterov
+        self._statistics = slice(trained, None) if trained is not None else slice(0, 0)
         self._model = self._velocity = numpy.empty(0)
 
     @property
@@ -151,6 +155,7 @@ class BlockMomentum(ModelAveraging):
 
     def receive(self, mean: numpy.ndarray, trainers: int) -> None:
         """Move the global model, and make it, or what lies ahead of it, what replicas move towards."""
+        statistics = mean[self._statistics].copy()
         mean -= self._model
         mean *= self._learning_rate
         self._velocity *= self._momentum
@@ -159,6 +164,8 @@ class BlockMomentum(ModelAveraging):
         self._target[:] = self._model
         if self._nesterov:
             self._target += self._momentum * self._velocity
+        self._velocity[self._statistics] = 0
+        self._model[self._statistics] = self._target[self._statistics] = statistics
 
 
 class ElasticAveraging:

@@ -38,6 +38,7 @@ class Servers:
     """
 
     rounds = 1
+    notices = None
 
     def __init__(self, communicator: Communicator, trainers: int) -> None:
         self.rank = communicator.rank

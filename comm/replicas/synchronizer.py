@@ -9,16 +9,18 @@
 In the background a thread of its own (ShadowSync's shadow thread) goes from round to round. A round takes the lock for
 a copy of the replica and for the merge, never while it communicates.
 
-Before each period of rounds the trainers agree on what all have to know: who is done, whether somebody asks for the end
-of the training or for a snapshot, and how many iterations each has trained.
+Before each period of rounds the trainers agree on who is done. A second thread exchanges beside the rounds, which may
+be long in coming, what all have to know soon: whether somebody asks for the end of the training or for a snapshot, and
+how far each has come. Where servers hold the centre, no trainer waits for another, and one exchange does for both.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -91,9 +93,13 @@ class ParameterSynchronizer:
         self._earlier_iterations = 0
         self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
         self._figures = SyncFigures()
+        self._known = _Known()
+        self._served = 0  # rounds since this trainer is done, for the others
+        self._asks_for_stop: Callable[[], bool] = lambda: False
+        self._notices: threading.Thread | None = None
         self._agreements = self._beats = 0
         self._sampled_at = float("-inf")
-        self._wants_stop = self._wants_snapshot = False
+        self._wants_stop = self._wants_snapshot = self._own_request = False
         self._snapshot_asked_for = False
         self._done = threading.Event()
         self._error: BaseException | None = None
@@ -118,14 +124,22 @@ class ParameterSynchronizer:
             for name, values in (state or {}).items():
                 self._rule.state[name][:] = values
             self._topology.begin(self._rule.target)
+        if self._topology.notices is not None:
+            self._notices = self._started(self._exchange_notices, "mgcaffe notices")
         if self._every is None:
-            self._thread = threading.Thread(target=self._run, name="mgcaffe shadow", daemon=True)
-            self._thread.start()
+            self._thread = self._started(self._run, "mgcaffe shadow")
 
     @property
     def figures(self) -> SyncFigures:
         """What it has come to so far."""
-        return replace(self._figures, iterations=self._iterations)
+        known = self._known
+        return replace(
+            self._figures,
+            iterations=self._iterations,
+            trainers=known.trainers,
+            rounds=known.rounds,
+            distances=known.distances,
+        )
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:
@@ -166,20 +180,24 @@ class ParameterSynchronizer:
             status.doing("synchronizing replicas")
             self._serve()
 
-    def finish(self) -> SyncFigures:
+    def finish(self, wants_stop: Callable[[], bool] = lambda: False) -> SyncFigures:
         """Serve the rounds of the others until every trainer is done; harmless when repeated.
+
+        Args:
+            wants_stop: whether the others are to be asked to end their training meanwhile.
 
         Raises:
             Exception: what went wrong in a round, also on the background's thread.
         """
         if not self._done.is_set():
+            self._asks_for_stop = wants_stop
             self._done.set()
             status.current().background_beat = None
-            if self._thread is not None:
-                self._await_others(self._thread)
-            else:
-                while self._error is None and self._serve():
-                    pass
+            if self._thread is None and self._error is None:
+                self._thread = self._started(self._serve_to_the_end, "mgcaffe rounds")
+            for thread in (self._thread, self._notices):
+                if thread is not None and self._error is None:
+                    self._await_others(thread)
             self._topology.close()
         if self._error is not None:
             raise self._error
@@ -188,11 +206,36 @@ class ParameterSynchronizer:
     def _await_others(self, thread: threading.Thread) -> None:
         """Wait for the end of the background's thread; while it gets on, this trainer does not count as stalled."""
         seen = -1
-        while thread.is_alive():
+        while thread.is_alive() and self._error is None:
             if self._agreements != seen:
                 seen = self._agreements
                 status.doing("waiting for the other trainers, whose replicas are still trained")
             thread.join(_REPORT_EVERY_S)
+
+    def _started(self, work: Callable[[], None], name: str) -> threading.Thread:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _serve_to_the_end(self) -> None:
+        """Serve the others' rounds in the foreground, after this trainer's own training; `finish` waits for it."""
+        with contextlib.suppress(Exception):  # kept by `_serve`
+            while self._serve():
+                pass
+
+    def _exchange_notices(self) -> None:
+        """Exchange with the others, beside the rounds, what all have to know; until all are done."""
+        communicator = self._topology.notices
+        assert communicator is not None
+        try:
+            while True:
+                facts = self._facts(with_requests=True)
+                communicator.allreduce(facts)
+                if self._take(facts):
+                    return
+                time.sleep(_AGREE_EVERY_S)
+        except BaseException as error:
+            self._error = self._error or error  # of any kind: the training thread raises it
 
     def _run(self) -> None:
         """Go from round to round; the background's thread."""
@@ -226,7 +269,8 @@ class ParameterSynchronizer:
     def _round(self) -> bool:
         """Run one round, unless all trainers are done; return whether it was run."""
         began, on_core = self._clock(), time.thread_time()
-        number = self._figures.synchronizations
+        number = self._figures.synchronizations + self._served
+        is_served = self._done.is_set()
         if number % self._topology.rounds == 0 and self._agree():
             if self._rule is not None:
                 self._topology.complete(self._rule.target)
@@ -245,14 +289,16 @@ class ParameterSynchronizer:
         distance = self._sampled_distance(self._rule)
         with self.lock:
             self._rule.merge(self._replica, self._snapshot)
+        if is_served:  # no synchronization of this trainer's training
+            self._served += 1
+            return True
         figures, taken = self._figures, self._clock() - began
-        is_waited_for = self._every is not None and not self._done.is_set()
         self._figures = replace(
             figures,
-            synchronizations=number + 1,
+            synchronizations=figures.synchronizations + 1,
             bytes=figures.bytes + offered.nbytes,
             seconds=figures.seconds + taken,
-            exposed_s=figures.exposed_s + (taken if is_waited_for else 0.0),
+            exposed_s=figures.exposed_s + (taken if self._every is not None else 0.0),
             processor_s=figures.processor_s + time.thread_time() - on_core,
             distance=distance,
         )
@@ -261,25 +307,35 @@ class ParameterSynchronizer:
         return True
 
     def _agree(self) -> bool:
-        """Exchange what all trainers have to know; return whether all are done.
+        """Return whether all trainers are done.
 
         That is agreed on before each period of the topology: a trainer that left earlier than the others would leave
         them waiting.
         """
+        return self._take(self._topology.agree(self._facts(with_requests=self._notices is None)))
+
+    def _facts(self, *, with_requests: bool) -> numpy.ndarray:
+        """Return what the others have to know of this trainer; a request for a snapshot is given once."""
         size, rank = self._topology.size, self._topology.rank
         facts = numpy.zeros(FLAGS + 3 * size)
-        asks_for_snapshot, self._wants_snapshot = self._wants_snapshot, False
-        facts[:FLAGS] = self._done.is_set(), self._wants_stop, asks_for_snapshot
+        facts[DONE] = self._done.is_set()
+        facts[STOP] = self._wants_stop or self._asks_for_stop()
+        if with_requests:
+            self._own_request, self._wants_snapshot = self._wants_snapshot, False
+            facts[SNAPSHOT] = self._own_request
         facts[FLAGS + rank] = self._iterations
         facts[FLAGS + size + rank] = self._figures.synchronizations
         facts[FLAGS + 2 * size + rank] = self._figures.distance
-        facts = self._topology.agree(facts)
+        return facts
+
+    def _take(self, facts: numpy.ndarray) -> bool:
+        """Take the sums over all trainers; return whether all are done."""
+        size = self._topology.size
         self._agreements += 1
-        self.stop_requested = bool(facts[STOP] > 0)
-        if facts[SNAPSHOT] > asks_for_snapshot:
+        self.stop_requested = self.stop_requested or bool(facts[STOP] > 0)
+        if facts[SNAPSHOT] > self._own_request:
             self._snapshot_asked_for = True
-        self._figures = replace(
-            self._figures,
+        self._known = _Known(
             trainers=tuple(map(int, facts[FLAGS : FLAGS + size])),
             rounds=tuple(map(int, facts[FLAGS + size : FLAGS + 2 * size])),
             distances=tuple(facts[FLAGS + 2 * size :].tolist()),
@@ -294,3 +350,12 @@ class ParameterSynchronizer:
         self._sampled_at = now
         length = float(numpy.linalg.norm(rule.target))
         return float(numpy.linalg.norm(self._snapshot - rule.target)) / length if length else 0.0
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of each trainer, as of the latest exchange: iterations, completed rounds and distance."""
+
+    trainers: tuple[int, ...] = ()
+    rounds: tuple[int, ...] = ()
+    distances: tuple[float, ...] = ()

@@ -7,10 +7,13 @@ from typing import Protocol
 import numpy
 
 from mgcaffe.comm.replicas.groups import group_of, radices
-from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.comm.transport.communicator import Communicator, Waiting
 
 DONE, STOP, SNAPSHOT, FLAGS = 0, 1, 2, 3
 """The first facts of `Topology.agree`: whether a trainer is done, and asks for the end or a snapshot; their number."""
+
+
+_PATIENT = Waiting(spin_s=0.0, busy_spin_s=0.0, sleep_s=2e-3, max_sleep_s=10e-3)
 
 
 class Topology(Protocol):
@@ -19,11 +22,13 @@ class Topology(Protocol):
     Attributes:
         rank, size: this trainer and how many there are.
         rounds: after how many rounds every trainer has met every other, by way of others or directly.
+        notices: the trainers, for what they exchange beside the rounds; None where `agree` waits for none of them.
     """
 
     rank: int
     size: int
     rounds: int
+    notices: Communicator | None
 
     def begin(self, target: numpy.ndarray) -> None:
         """Take what replicas move towards (`Rule.target`) before the first round; collective."""
@@ -52,6 +57,7 @@ class AllTrainers:
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator.duplicate()
+        self.notices = communicator.duplicate(_PATIENT)
         self.rank, self.size = communicator.rank, communicator.size
 
     def begin(self, target: numpy.ndarray) -> None:

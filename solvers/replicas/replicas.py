@@ -14,8 +14,12 @@ from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
 from mgcaffe.engine import Net
 from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, Synchronized, Warned
 from mgcaffe.solvers.replicas.sync_settings import SyncSettings
+
+_ONE_REQUEST_S = 2.0
+"""Requests for a snapshot that come within so many seconds are one."""
 
 
 class Replicas:
@@ -53,10 +57,14 @@ class Replicas:
         self._resumed: dict[str, NDArray[Any]] = {}
         self._begun_at = [0] * world.size
         self._displayed = time.perf_counter(), 0
+        self._asked_at = float("-inf")
         self._is_started = False
         self._sync: ParameterSynchronizer | None = None
         self._saves_all = settings is not None and settings.comm.snapshot_replicas
-        if settings is None or world.size == 1:
+        if settings is None:
+            return
+        if world.size == 1:
+            settings.synchronizer(world)  # checks the values
             return
         if net.device.type != "cpu":
             raise SolverError(
@@ -64,13 +72,17 @@ class Replicas:
                 location=settings.location,
                 hint="train on the CPU (solver_mode: CPU), or leave sync out to average gradients in step",
             )
-        self._sync = settings.synchronizer(world, servers)
+        self._sync = settings.synchronizer(world, net.arena.trainable, servers)
         emit(Noted(settings.describe(world.size)))
 
     @property
     def is_one_of_several(self) -> bool:
         """Whether there are other replicas beside this one."""
         return self._sync is not None
+
+    def are_tested(self, param: SolverParameter) -> bool:
+        """Return whether one replica, and the mean of all, is tested at the end, whatever iteration that is."""
+        return self.is_one_of_several and param.test_interval > 0
 
     @property
     def are_all_saved(self) -> bool:
@@ -156,23 +168,33 @@ class Replicas:
             self._sync.request_stop()
         return is_wanted or self._sync.stop_requested
 
-    def pass_on_snapshot(self, is_wanted: bool) -> None:
-        """Ask trainer 0 for a snapshot, if it is wanted here."""
-        if self._sync is not None and is_wanted:
-            self._sync.request_snapshot()
+    def wants_snapshot(self, is_wanted: bool) -> bool:
+        """Return whether this trainer is to take a snapshot: of its own request, or of another trainer's.
 
-    def take_snapshot_request(self) -> bool:
-        """Return whether another trainer has asked for a snapshot since this was called last."""
-        return self._sync is not None and self._sync.take_snapshot_request()
+        Trainer 0 takes it, and the others pass their requests on to it; where all replicas are saved, each takes its
+        own as well. A signal to all ranks asks each of them: trainer 0 has met a request that follows its own.
+        """
+        if self._sync is None:
+            return is_wanted
+        if self._world.rank != 0:
+            if is_wanted:
+                self._sync.request_snapshot()
+            return is_wanted
+        now = time.perf_counter()
+        asked = self._sync.take_snapshot_request() and now > self._asked_at + _ONE_REQUEST_S
+        if is_wanted or asked:
+            self._asked_at = now
+        return is_wanted or asked
 
-    def finish(self, own: int) -> None:
+    def finish(self, own: int, wants_stop: Callable[[], bool]) -> None:
         """Return when all trainers have ended their training, whose rounds go on until then; warn of unequal ends.
 
         Args:
             own: iterations that this one has made.
+            wants_stop: whether this rank has been asked to stop meanwhile, which is then passed on to the others.
         """
         if self._sync is not None and self._is_started:
-            self._sync.finish()
+            self._sync.finish(wants_stop)
         iterations = self.iterations(own)
         if len(set(iterations)) > 1:
             shown = ", ".join(map(str, iterations))

@@ -18,12 +18,15 @@ from mgcaffe.comm.replicas.servers import Servers
 from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
 from mgcaffe.comm.replicas.topology import AllTrainers, Groups, Topology
 from mgcaffe.errors import CommError, Location, SolverError
-from mgcaffe.prototxt import CommParameter, SolverParameter, Source
+from mgcaffe.prototxt import CommParameter, NanEffect, SolverParameter, Source
 from mgcaffe.solvers.source import locate
 
 _EVERY = 5
 _EVERY_BY_GROUPS = 1
 _ELASTIC_RATE = 0.2
+# An increment that comes late by a round overshoots at 1: what separates replicas changes its sign with each round and
+# does not fade where training keeps little of it (benchmarks/sync_quality.py).
+_BACKGROUND_RATE = 0.5
 
 _MA, _BMUF, _EASGD = ({kind, f"SHADOW_{kind}"} for kind in ("MA", "BMUF", "EASGD"))
 _FOREGROUND = {"MA", "BMUF", "EASGD", "DS_SYNC"}
@@ -41,6 +44,7 @@ _READ_BY: dict[str, set[str]] = {
     "block_nesterov": _BMUF,
     "sync_groups": {"DS_SYNC"},
     "snapshot_replicas": _REPLICAS,
+    "emulate_link": _REPLICAS - {"NONE"} | {"GRADIENTS"},
     "schedule": {"GRADIENTS"},
     "bucket_mb": {"GRADIENTS"},
     "calibration_iterations": {"GRADIENTS"},
@@ -96,24 +100,29 @@ class SyncSettings:
         """Return the rate at which replicas move."""
         if self.comm.HasField("alpha"):
             return float(self.comm.alpha)
-        return min(_ELASTIC_RATE, 1 / trainers) if self.kind in _EASGD else 1.0
+        if self.kind in _EASGD:
+            return min(_ELASTIC_RATE, 1 / trainers)
+        return _BACKGROUND_RATE if self.kind == "SHADOW_MA" else 1.0
 
     def block_momentum(self, trainers: int) -> float:
         """Return the momentum of BMUF's global model."""
         return float(self.comm.block_momentum) if self.comm.HasField("block_momentum") else 1 - 1 / trainers
 
-    def synchronizer(self, communicator: Communicator, servers: Communicator | None = None) -> ParameterSynchronizer:
+    def synchronizer(
+        self, communicator: Communicator, trained: int | None = None, servers: Communicator | None = None
+    ) -> ParameterSynchronizer:
         """Make the trainer's part; collective.
 
         Args:
             communicator: the trainers.
+            trained: how many of a replica's elements are trained, the others being statistics; None: all.
             servers: the trainers and, behind them, the synchronization servers; None: there are none.
 
         Raises:
             SolverError: a value out of its range, or a number of trainers that the groups are not for.
         """
         try:
-            rule, topology = self._rule(communicator.size), self._topology(communicator, servers)
+            rule, topology = self._rule(communicator.size, trained), self._topology(communicator, servers)
             return ParameterSynchronizer(
                 rule,
                 topology,
@@ -144,7 +153,7 @@ class SyncSettings:
         more = f" ({', '.join(details)})" if details else ""
         return f"{trainers} trainers, whose replicas are synchronized by {self.kind} {pace}{more}"
 
-    def _rule(self, trainers: int) -> Rule | None:
+    def _rule(self, trainers: int, trained: int | None) -> Rule | None:
         elastic = SequentialElasticAveraging if self.comm.sync_servers else ElasticAveraging
         rules: dict[str, Callable[[], Rule]] = {
             "MA": lambda: ModelAveraging(self.alpha(trainers), interpolates=self.interpolates),
@@ -155,6 +164,7 @@ class SyncSettings:
                 momentum=self.block_momentum(trainers),
                 learning_rate=self.comm.block_lr,
                 nesterov=self.comm.block_nesterov,
+                trained=trained,
             ),
             "DS_SYNC": lambda: ModelAveraging(interpolates=self.interpolates),
         }
@@ -203,6 +213,10 @@ def sync_warnings(param: SolverParameter, trainers: int, source: Source | None =
     settings = sync_settings(param, source)
     if settings is None:
         return warnings
+    if settings.kind in _FOREGROUND and trainers > 1 and settings.every > param.max_iter > 0:
+        warnings.append(f"{place}: sync_every is {settings.every}, above max_iter: replicas are never synchronized")
+    if trainers > 1 and param.nan_effect == NanEffect.SNAPSHOT and not comm.snapshot_replicas:
+        warnings.append(f"{place}: nan_effect SNAPSHOT writes trainer 0's replica alone; snapshot_replicas writes all")
     if trainers == 1:
         warnings.append(f"{place}: sync {kind} has no effect: there is one trainer")
     elif settings.interpolates and kind in (_MA | _BMUF) & _BACKGROUND:

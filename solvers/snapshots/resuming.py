@@ -137,10 +137,16 @@ class RunState:
                 )
             )
         if before is not None and before != self.world.size:
+            apart = self.replicas.is_one_of_several
+            changed = (
+                "the share of the data that each trainer reads changes"
+                if apart
+                else ("the batch over all ranks changes")
+            )
             self.emit(
                 Warned(
                     f"the snapshot was taken with {before} rank(s) and training goes on with {self.world.size}:"
-                    " the batch over all ranks changes with them"
+                    f" {changed} with them"
                 )
             )
 
@@ -156,9 +162,16 @@ class RunState:
         places = f"iteration {iterations[0]}"
         if len(set(iterations)) > 1:
             places = f"iterations {', '.join(map(str, iterations))}"
-        whose = "each from its own" if own is not None else "from the snapshot's"
-        more = "" if own is not None else ", which are trainer 0's"
-        self.emit(Noted(f"all {self.world.size} trainers go on at {places} {whose} replica and histories{more}"))
+        whose = "each from its own replica and histories" if own is not None else "from the snapshot's one replica"
+        self.emit(Noted(f"all {self.world.size} trainers go on at {places} {whose}"))
+        if len(set(progress.trainers)) > 1 and len(progress.trainers) != self.world.size:
+            counts = ", ".join(map(str, progress.trainers))
+            self.emit(
+                Warned(
+                    f"the snapshot's {len(progress.trainers)} trainers had made {counts} iterations: data of those that"
+                    f" had not come to {progress.iteration} are passed over, of those beyond it read again"
+                )
+            )
 
     def _seek_data(self, records: dict[str, int] | None, iteration: int, ahead: int) -> None:
         """Move every data layer to where a run stood that has made `iteration` updates.

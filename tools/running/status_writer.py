@@ -30,7 +30,8 @@ class DoingListener:
 
 def follow(solver: Solver, status: statuses.Status) -> None:
     """Have a solver write into a record what it does, layer by layer."""
-    waiting = statuses.encode("waiting for the other ranks' gradients and updating the weights")
+    what = "waiting for the other ranks' gradients and updating" if solver.ranks is solver.world else "updating"
+    waiting = statuses.encode(f"{what} the weights")
     _follow_net(solver.net, status, "")
 
     def backward_is_done(index: int) -> None:

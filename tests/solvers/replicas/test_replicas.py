@@ -112,9 +112,7 @@ def test_stopped_at_a_round_and_resumed_equals_never_stopped(tmp_path, sync):
     for (one, *_), (two, *_) in zip(whole, resumed, strict=True):
         assert torch.equal(one, two)
     (text,) = [each.text for each in resumed[0][1].of(Noted) if "go on" in each.text]
-    assert text == (
-        "all 2 trainers go on at iteration 6 from the snapshot's replica and histories, which are trainer 0's"
-    )
+    assert text == ("all 2 trainers go on at iteration 6 from the snapshot's one replica")
 
 
 def test_another_number_of_trainers_goes_on_and_says_what_was_merged(tmp_path):
@@ -154,7 +152,7 @@ def test_a_snapshot_that_another_trainer_asks_for_is_taken(tmp_path):
         if rank == 1:
             solver.add_callback(lambda: solver.request_snapshot() if solver.iteration == 3 else None, lambda: None)
 
-    _train(2, tmp_path, "max_iter: 12 comm_param { sync: MA sync_every: 2 }", before=before)
+    _train(2, tmp_path, "max_iter: 600 comm_param { sync: MA sync_every: 200 }", before=before)
     assert len(list(tmp_path.glob("net_iter_*.solverstate"))) == 1
 
 
@@ -189,4 +187,68 @@ def test_snapshots_of_all_replicas_go_on_as_if_never_stopped(tmp_path):
     merged = _train(3, tmp_path, fields, restore=f"{tmp_path}/net_iter_7.solverstate")
     (said,) = [event.text for event in merged[1][1].of(Warned) if "cannot be put back" in event.text]
     assert "there is no" in said and "net.trainer_2_iter_7.solverstate" in said
-    assert any("which are trainer 0's" in event.text for event in merged[0][1].of(Noted))
+    assert any("one replica" in event.text for event in merged[0][1].of(Noted))
+
+
+@pytest.mark.parametrize("sync", ["MA sync_every: 100000000", "SHADOW_MA sync_interval_ms: 1e6"])
+def test_a_stop_does_not_wait_for_the_next_round(tmp_path, sync):
+    """Nor for a trainer's own training: trainer 0 has done its part when it is asked."""
+
+    def before(solver, rank):
+        if rank == 0:
+            solver.param.max_iter = 5
+            finish = solver.finish_training
+            solver.finish_training = lambda: (solver.request_stop(), finish())
+
+    results = _train(2, tmp_path, f"max_iter: 100000000 comm_param {{ sync: {sync} }}", before=before)
+    assert results[0][2].iteration == 5
+    assert all(recorder.of(Finished)[0].stopped_early for _, recorder, _ in results)
+
+
+def test_rounds_that_are_served_for_others_are_no_synchronizations(tmp_path):
+    def before(solver, rank):
+        solver.param.max_iter = 4 if rank == 0 else 40
+
+    results = _train(2, tmp_path, "max_iter: 40 comm_param { sync: MA sync_every: 2 }", before=before)
+    finished = [recorder.of(Finished)[0] for _, recorder, _ in results]
+    assert [each.synchronization.gap for each in finished] == [2, 2]
+    assert [each.synchronization.synchronizations for each in finished] == [2, 20]
+    assert finished[0].iterations == (4, 40)
+
+
+def test_the_last_snapshot_is_of_the_replica_that_is_tested(tmp_path):
+    """Trainer 0 is done early, and its replica is still synchronized with the other one's."""
+    listing = write_data(tmp_path)
+    net = data_layer(listing, 2, "TRAIN") + data_layer(listing, 11, "TEST") + LEAST_SQUARES
+    fields = (
+        "max_iter: 40 snapshot: 4 snapshot_after_train: true test_iter: 2 test_interval: 1000"
+        " test_initialization: false comm_param { sync: MA sync_every: 2 }"
+    )
+
+    def rank(communicator):
+        with make_solver(net, fields, tmp_path, communicator=communicator) as solver:
+            solver.param.max_iter = 4 if communicator.rank == 0 else 40
+            solver.solve()
+            return weights_of(solver), solver.scores
+
+    (weights, scores), _ = run_ranks(2, rank)
+    assert scores  # though no test is due at iteration 4
+    with make_solver(net, "max_iter: 40", tmp_path, dtype=torch.float32) as solver:
+        solver.restore(f"{tmp_path}/net_iter_4.solverstate")
+        np.testing.assert_allclose(weights_of(solver), weights, rtol=1e-6)
+
+
+def test_statistics_of_batch_norm_have_no_block_momentum(tmp_path):
+    """With it a falling variance becomes negative."""
+    fields = "max_iter: 12 comm_param { sync: BMUF sync_every: 3 block_momentum: 0.9 }"
+    (one, _, solver), _ = _train(2, tmp_path, fields, net=NORMALIZED)
+    arena, state = solver.net.arena, solver._replicas.state
+    assert not state["velocity"][arena.trainable :].any() and state["velocity"][: arena.trainable].any()
+    np.testing.assert_array_equal(state["model"][arena.trainable :], one[arena.trainable : arena.kept_together])
+
+
+def test_settings_that_leave_replicas_apart_are_warned_about(tmp_path):
+    results = _train(2, tmp_path, "max_iter: 3 nan_effect: SNAPSHOT comm_param { sync: MA sync_every: 7 }")
+    said = " ".join(event.text for event in results[0][1].of(Warned))
+    assert "sync_every is 7, above max_iter: replicas are never synchronized" in said
+    assert "nan_effect SNAPSHOT writes trainer 0's replica alone" in said
