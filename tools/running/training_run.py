@@ -39,7 +39,7 @@ from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.requeueing import requeue
 from mgcaffe.tools.running.rescuing import rescued
 from mgcaffe.tools.running.restarting import snapshot_after_restart
-from mgcaffe.tools.running.roles import run_in_role
+from mgcaffe.tools.running.roles import loss_listeners, run_in_role
 from mgcaffe.tools.running.status_writer import DoingListener, follow
 from mgcaffe.tools.timeline.file import check_writable
 from mgcaffe.tools.timeline.recorder import Timeline
@@ -78,6 +78,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
         listeners: list[SolverListener] = [
             ending,
             DoingListener(watch.status),
+            *loss_listeners(source.param, groups),
             *_listeners(flags, source.param, communicator, shows_progress, stack),
         ]
         if communicator.rank == 0:
