@@ -7,10 +7,12 @@ Each trainer has one request under way at a time. Answers are sent without waiti
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy
 
 from mgcaffe.comm.replicas.servers import AGREE, EXCHANGE, FETCH, START, TYPE
-from mgcaffe.comm.replicas.topology import FLAGS
+from mgcaffe.comm.replicas.topology import DONE, FLAGS
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.messages import Envelope, Sending
@@ -83,7 +85,7 @@ class CentreServer:
         facts = numpy.empty(found.bytes // 8)
         self._communicator.receive(facts, found.source, AGREE)
         self._finish_answer(found.source)
-        known = self._agreement.exchange(found.source, facts)
+        known = self._agreement.exchange(found.source, facts, self._communicator.lost)
         self._sendings[found.source] = self._communicator.start_send(known, found.source, AGREE)
 
     def _finish_answer(self, trainer: int) -> None:
@@ -100,12 +102,13 @@ class _Agreement:
         self._latest: list[numpy.ndarray | None] = [None] * trainers
         self._raised = numpy.zeros((trainers, trainers, FLAGS))
 
-    def exchange(self, trainer: int, facts: numpy.ndarray) -> numpy.ndarray:
-        """Take the facts of a trainer, and return the sum over all for it."""
+    def exchange(self, trainer: int, facts: numpy.ndarray, lost: Iterable[int]) -> numpy.ndarray:
+        """Take the facts of a trainer, and return the sum over all for it; those that are lost count as done."""
         self._latest[trainer] = facts
         numpy.maximum(self._raised[:, trainer], facts[:FLAGS], out=self._raised[:, trainer])
         said = [each for each in self._latest if each is not None]
         total: numpy.ndarray = numpy.sum(said, axis=0)
+        self._raised[trainer, list(lost), DONE] = 1
         total[:FLAGS] = self._raised[trainer].sum(axis=0)
         for other, each in enumerate(self._latest):
             self._raised[trainer, other] = 0 if each is None else each[:FLAGS]

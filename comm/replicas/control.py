@@ -32,22 +32,30 @@ class Control:
         roles: who is what.
         wanted: returns why this rank is asked to stop; empty: it is not.
         on_stop: takes why another rank is asked to stop; on trainers.
+        on_loss: takes the rank of a trainer that has died, where the others go on.
 
     Attributes:
         stopped_early: whether a trainer that has left was stopped.
     """
 
     def __init__(
-        self, communicator: Communicator, roles: Roles, wanted: Callable[[], str], on_stop: Callable[[str], None]
+        self,
+        communicator: Communicator,
+        roles: Roles,
+        wanted: Callable[[], str],
+        on_stop: Callable[[str], None],
+        on_loss: Callable[[int], None] = lambda rank: None,
     ) -> None:
         self.stopped_early = False
         self._communicator = communicator
         self._roles = roles
         self._wanted = wanted
         self._on_stop = on_stop
+        self._on_loss = on_loss
         self._has_told = False
         self._left: set[int] = set()
         self._failed: set[int] = set()
+        self._lost: set[int] = set()
         self._sent: list[Sending] = []
         self._lock = threading.Lock()
         self._is_closed = False
@@ -61,6 +69,9 @@ class Control:
                 self._tell_trainers(cause)
             while (message := self._communicator.receive_any(patience_s=0.0)) is not None:
                 self._take(message)
+            for rank in self._communicator.lost - self._lost:
+                self._lost.add(rank)
+                self._on_loss(rank)
 
     def trainers_have_left(self) -> bool:
         """Return whether all trainers have left, as of the latest look.
@@ -68,7 +79,7 @@ class Control:
         Raises:
             PeerFailure: they have, and some by an error, which they report.
         """
-        if len(self._left) < self._roles.trainers:
+        if len(self._left | self._lost) < self._roles.trainers:
             return False
         if self._failed:
             raise PeerFailure("the trainers have failed")
@@ -126,5 +137,11 @@ def serve(step: Callable[[float], bool], control: Control) -> None:
         control.look()
         has_left = control.trainers_have_left()
         record.doing(_WAITING)
-        if not step(POLL_S) and has_left:
+        try:
+            was_asked = step(POLL_S)
+        except PeerFailure as failure:
+            if not failure.failed or not failure.failed <= record.tolerated:
+                raise
+            was_asked = True
+        if not was_asked and has_left:
             return

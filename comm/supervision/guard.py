@@ -45,6 +45,7 @@ PATIENCE_S = 0.5
 """How long a failed rank waits to see whether all fail alike."""
 
 _ALONE_PATIENCE_S = 1.0
+_LAST_CALL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,13 @@ def _end_together(
     code = common_code(outcomes)
     if not any(each.raised for each in outcomes):
         # mpirun calls every code but 0 a failure; the launcher reads the real one in the record.
-        return EXIT_OK if status.launcher_pid() is not None else code
+        code = EXIT_OK if status.launcher_pid() is not None else code
+        if ranks.has_shrunk:
+            # MPI_Finalize may wait for the dead for ever. Who is gone too early would fail the others' last call.
+            _flush()
+            time.sleep(_LAST_CALL_S)
+            leave(code)
+        return code
     # No rank leaves before rank 0 has printed its message. MPI_Finalize might then wait for calls that were cut short.
     ranks.meet(b"", patience_s)
     _flush()

@@ -117,6 +117,7 @@ class Status:
         beat: how often it was written.
         background_beat: how often a thread beside training, which keeps replicas together, has got on; None: there is
             none. It is not part of the record.
+        tolerated: the ranks whose death does not end this one. Not part of the record either.
     """
 
     def __init__(self, path: Path | None = None, rank: int = 0, size: int = 1) -> None:
@@ -126,6 +127,7 @@ class Status:
         self.host = socket.gethostname()
         self.beat = 0
         self.background_beat: int | None = None
+        self.tolerated: frozenset[int] = frozenset()
         self._buffer = bytearray(SIZE) if path is None else _map(path)
         self._buffer[_HOST_AT : _HOST_AT + _HOST_SIZE] = _padded(self.host, _HOST_SIZE)
         self._buffer[_DOING_AT : _DOING_AT + _DOING_SIZE] = encode(STARTING)

@@ -104,14 +104,19 @@ class JobEnd:
 
 
 class PeerWatch:
-    """Ends the job when another rank of this host has died without finishing its record.
+    """Ends the job when another rank of this host has died without finishing its record, unless that is tolerated.
+
+    Args:
+        status: this rank's record.
+        end: ends this process.
 
     Attributes:
         lost: the last record of the first one.
     """
 
-    def __init__(self, end: JobEnd) -> None:
+    def __init__(self, status: Status, end: JobEnd) -> None:
         self.lost: Place | None = None
+        self._status = status
         self._end = end
 
     def check(self, ended: Sequence[Place], now: float) -> None:
@@ -119,6 +124,8 @@ class PeerWatch:
         for place in ended:
             # One that was sent SIGTERM is a consequence, not the cause.
             if place.state != RUNNING or place.terminated or self.lost is not None or self._end.is_near:
+                continue
+            if place.rank in self._status.tolerated:
                 continue
             self.lost = place
             if self._end.launcher is None and self._end.is_lowest():
@@ -252,7 +259,7 @@ class JobWatch:
         self._patience_s = patience_s
         self._peers = Peers(status.path.parent if status.path else None, status.size)
         self._end = JobEnd(status, self._peers, print_message, leave, patience_s)
-        self._peer_watch = PeerWatch(self._end)
+        self._peer_watch = PeerWatch(status, self._end)
         self._parent_watch = ParentWatch(status, self._end, parent)
         self._stall_watch = StallWatch(status, self._peers, self._end, stall_timeout_s)
         self._closing = threading.Event()

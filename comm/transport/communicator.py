@@ -60,6 +60,9 @@ class Communicator(Protocol):
     Messages go from one rank to another one (`messages.py`), with tags from 0 to 32767. What one rank sends another
     with one tag arrives in that order. Who answers requests does it by `start_send`, and receives on: two ranks that
     `send` each other large messages wait for ever.
+
+    `lost` are the ranks that have died and whose death is tolerated (`tolerate`), as far as was noticed; `has_shrunk`
+    says whether `shrink` has left some behind.
     """
 
     rank: int
@@ -68,6 +71,8 @@ class Communicator(Protocol):
     local_size: int
     host: str
     library: str
+    lost: frozenset[int]
+    has_shrunk: bool
 
     def allreduce(self, buffer: Any, op: Operation = "sum") -> None:
         """Replace the buffer by the sum (or maximum, minimum) over the ranks, equal to the bit on all."""
@@ -125,6 +130,16 @@ class Communicator(Protocol):
     ) -> Envelope | None:
         """Do as `receive_any`, but leave the message to be received by its source and tag."""
 
+    def tolerate(self, ranks: Iterable[int]) -> None:
+        """Let messages go on when one of these ranks dies, where MPI survives that (`ulfm.py`).
+
+        What is sent to it is dropped, and who receives from any rank passes over it. To receive from it alone fails as
+        before, and so does every collective call. Not collective.
+        """
+
+    def shrink(self) -> None:
+        """Go on without the ranks that have died, with new numbers in the same order; collective, of those alive."""
+
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Return the messages of all ranks, or None if one has not come within `patience_s` (None: for ever).
 
@@ -161,6 +176,8 @@ class SingleCommunicator:
     local_rank = 0
     local_size = 1
     library = "none"
+    lost: frozenset[int] = frozenset()
+    has_shrunk = False
 
     def __init__(self) -> None:
         self.host = socket.gethostname()
@@ -226,6 +243,12 @@ class SingleCommunicator:
         """Do as `receive_any`."""
         self.receive_any(source, tag, patience_s)
         return None
+
+    def tolerate(self, ranks: Iterable[int]) -> None:
+        """Do nothing: there is no other rank."""
+
+    def shrink(self) -> None:
+        """Do nothing: there is no other rank."""
 
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Return [message]."""

@@ -17,7 +17,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -28,7 +28,7 @@ from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
 from mgcaffe.comm.transport.messages import Envelope, Message
 from mgcaffe.comm.transport.mpi_messages import MpiMessages, MpiSending
-from mgcaffe.errors import CommError
+from mgcaffe.errors import CommError, PeerFailure
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -126,6 +126,9 @@ class MpiCommunicator:
         self._serialized = MPI.Query_thread() < MPI.THREAD_MULTIPLE
         self.waiting = waiting or Waiting()
         self._polls_busily = False
+        self._tolerated: frozenset[int] = frozenset()
+        self.lost: frozenset[int] = frozenset()
+        self.has_shrunk = False
         self._messages = MpiMessages(MPI, self)
         self._operations = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
         self.rank = comm.Get_rank()
@@ -225,6 +228,32 @@ class MpiCommunicator:
         """Return what the next message is."""
         return self._messages.probe(self._open(), source, tag, patience_s)
 
+    def tolerate(self, ranks: Iterable[int]) -> None:
+        """Let messages go on when one of these ranks dies."""
+        self._tolerated = frozenset(ranks)
+
+    def tolerates(self, failure: PeerFailure) -> bool:
+        """Return whether a failure is the death of ranks that is tolerated."""
+        return bool(failure.failed) and failure.failed <= self._tolerated
+
+    def passes_over(self, error: MPI.Exception) -> bool:
+        """Note the death of ranks that is tolerated, if it made a look for messages fail; return whether it did."""
+        found = ulfm.acknowledge(self._mpi, error, self._open(), self._tolerated)
+        self.lost |= found
+        return bool(found)
+
+    def shrink(self) -> None:
+        """Replace the communicator by one of the ranks that are alive."""
+        if not ulfm.is_enabled():
+            return
+        comm: Any = self.call(self._open().Shrink)
+        self._comm, self._meeting = comm, self.call(comm.Dup)
+        ulfm.remember(comm)
+        ulfm.remember(self._meeting)
+        self.has_shrunk = self.has_shrunk or comm.Get_size() < self.size
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self._tolerated = self.lost = frozenset()
+
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Exchange messages on a channel of its own, giving up after `patience_s`."""
         return self._exchange(self._meeting, message, patience_s)
@@ -303,7 +332,7 @@ class MpiCommunicator:
         try:
             return call()
         except self._mpi.Exception as error:
-            if failure := ulfm.peer_failure(self._mpi, error, self._comm):
+            if failure := ulfm.peer_failure(self._mpi, error, self._comm, self._tolerated):
                 raise failure from None
             raise CommError(f"MPI failed on rank {self.rank} ({self.host}): {error}") from error
 

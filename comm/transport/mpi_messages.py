@@ -10,7 +10,7 @@ import numpy
 
 from mgcaffe.comm.transport import messages
 from mgcaffe.comm.transport.messages import Envelope, Message, pieces
-from mgcaffe.errors import CommError
+from mgcaffe.errors import CommError, PeerFailure
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -28,6 +28,12 @@ class Caller(Protocol):
     def poll(self, test: Callable[[], bool], patience_s: float | None = None) -> bool:
         """Call a nonblocking test until it returns True; False if it takes longer than `patience_s`."""
 
+    def tolerates(self, failure: PeerFailure) -> bool:
+        """Return whether a failure is the death of ranks that is tolerated."""
+
+    def passes_over(self, error: MPI.Exception) -> bool:
+        """Note the death of ranks that is tolerated, if it made a look for messages fail; return whether it did."""
+
 
 class MpiSending:
     """A message on its way; see `messages.Sending`."""
@@ -38,7 +44,12 @@ class MpiSending:
 
     def is_done(self) -> bool:
         """Return whether MPI has done with the buffer."""
-        self._requests = [request for request in self._requests if not self._caller.call(request.Test)]
+        try:
+            self._requests = [request for request in self._requests if not self._caller.call(request.Test)]
+        except PeerFailure as failure:
+            if not self._caller.tolerates(failure):
+                raise
+            self._requests = []
         return not self._requests
 
     def wait(self) -> None:
@@ -61,7 +72,12 @@ class MpiMessages:
     def start_send(self, comm: MPI.Intracomm, buffer: Any, to: int, tag: int) -> MpiSending:
         """Hand a buffer's pieces over to MPI."""
         _check_other(self._caller, to)
-        requests = [self._caller.call(partial(comm.Isend, part, to, tag)) for part in pieces(buffer)]
+        try:
+            requests = [self._caller.call(partial(comm.Isend, part, to, tag)) for part in pieces(buffer)]
+        except PeerFailure as failure:
+            if not self._caller.tolerates(failure):
+                raise
+            requests = []
         return MpiSending(self._caller, requests)
 
     def receive(self, comm: MPI.Intracomm, buffer: Any, source: int, tag: int) -> None:
@@ -82,12 +98,17 @@ class MpiMessages:
     ) -> Envelope | None:
         """Wait for a message without receiving it."""
         status = self._mpi.Status()
-        look = partial(
-            comm.Iprobe,
-            self._mpi.ANY_SOURCE if source is None else source,
-            self._mpi.ANY_TAG if tag is None else tag,
-            status,
-        )
+        whom = self._mpi.ANY_SOURCE if source is None else source
+        what = self._mpi.ANY_TAG if tag is None else tag
+
+        def look() -> bool:
+            try:
+                return bool(comm.Iprobe(whom, what, status))
+            except self._mpi.Exception as error:
+                if source is not None or not self._caller.passes_over(error):
+                    raise
+                return False
+
         if not self._caller.poll(lambda: self._caller.call(look), patience_s):
             return None
         return Envelope(status.Get_source(), status.Get_tag(), status.Get_count(self._mpi.BYTE))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy
@@ -35,6 +35,7 @@ class _Channel:
         self._values: list[Any] = [None] * size
         self._barrier = threading.Barrier(size)
         self.mailboxes = [Mailbox(rank, timeout_s) for rank in range(size)]
+        self.dead: set[int] = set()
         self._children: dict[Any, _Channel] = {}
         self._children_lock = threading.Lock()
 
@@ -69,6 +70,7 @@ class ThreadedCommunicator:
     """One rank of a group of threads; see `Communicator` for the methods."""
 
     library = "threads"
+    has_shrunk = False
 
     def __init__(self, rank: int, calls: _Channel, meetings: _Channel, host: str = "threads") -> None:
         self.rank = rank
@@ -77,6 +79,7 @@ class ThreadedCommunicator:
         self.local_size = calls.size
         self.host = host
         self.aborted_with: int | None = None
+        self._tolerated: frozenset[int] = frozenset()
         self._calls = calls
         self._meetings = meetings
         self._duplicates = 0
@@ -178,6 +181,22 @@ class ThreadedCommunicator:
     ) -> Envelope | None:
         """Return what the next message is."""
         return self._calls.mailboxes[self.rank].find(source, tag, patience_s)
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """Return the ranks that have left by `die`, if that is tolerated."""
+        return frozenset(self._calls.dead) & self._tolerated
+
+    def tolerate(self, ranks: Iterable[int]) -> None:
+        """Report the death of these ranks."""
+        self._tolerated = frozenset(ranks)
+
+    def die(self) -> None:
+        """Leave as a rank does that is killed; for tests."""
+        self._calls.dead.add(self.rank)
+
+    def shrink(self) -> None:
+        """Do nothing: collective calls without a rank are not simulated."""
 
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Exchange messages, giving up after `patience_s`."""

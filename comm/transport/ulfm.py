@@ -38,19 +38,37 @@ def remember(comm: MPI.Intracomm) -> None:
         _communicators.append(comm)
 
 
-def peer_failure(mpi: Any, error: Any, comm: MPI.Intracomm | None) -> PeerFailure | None:
+def peer_failure(
+    mpi: Any, error: Any, comm: MPI.Intracomm | None, tolerated: frozenset[int] = frozenset()
+) -> PeerFailure | None:
     """Return the exception to raise for an MPI error that another rank's death caused, None for any other error.
 
-    It revokes all communicators then.
+    It revokes all communicators then, unless the dead ranks are among those whose death is tolerated.
     """
     classes = [getattr(mpi, name) for name in _NAMES if hasattr(mpi, name)]
     if not is_enabled() or error.Get_error_class() not in classes:
         return None
+    if tolerated and comm is not None and error.Get_error_class() != mpi.ERR_REVOKED:
+        failed = _failed_ranks(mpi, comm)
+        if failed and failed <= tolerated:
+            return PeerFailure("another rank is gone", failed=failed)
     for each in _communicators:
         with contextlib.suppress(mpi.Exception):
             each.Revoke()
     failed = _failed_ranks(mpi, comm) if comm is not None else frozenset()
     return PeerFailure("another rank is gone", failed=failed)
+
+
+def acknowledge(mpi: Any, error: Any, comm: MPI.Intracomm, tolerated: frozenset[int]) -> frozenset[int]:
+    """Return the dead ranks because of which a look for messages from any rank failed, if all are tolerated, else none.
+
+    Later looks pass over them.
+    """
+    failure = peer_failure(mpi, error, comm, tolerated)
+    if failure is None or error.Get_error_class() == mpi.ERR_REVOKED or not failure.failed <= tolerated:
+        return frozenset()
+    comm.Ack_failed()
+    return failure.failed
 
 
 def _failed_ranks(mpi: Any, comm: MPI.Intracomm) -> frozenset[int]:

@@ -19,13 +19,20 @@ class Ranks:
 
     Attributes:
         communicator: the same.
-        rank, size: this rank and how many there are.
     """
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
-        self.rank = communicator.rank
-        self.size = communicator.size
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank."""
+        return self.communicator.rank
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are; fewer where trainers have died (`Communicator.shrink`)."""
+        return self.communicator.size
 
     def sum(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
         """Add up each value over all ranks, in float64."""

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
+from mgcaffe.comm.supervision import status
 from mgcaffe.engine import Net
 from mgcaffe.errors import SolverError
-from mgcaffe.prototxt import SolverParameter
+from mgcaffe.prototxt import CommParameter, SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, Synchronized, Warned
 from mgcaffe.solvers.replicas.sync_settings import SyncSettings
 
@@ -53,6 +54,7 @@ class Replicas:
         self.trainers = world.size
         self._net = net
         self._world = world
+        self._rank = world.rank
         self._emit = emit
         self._resumed: dict[str, NDArray[Any]] = {}
         self._begun_at = [0] * world.size
@@ -61,6 +63,7 @@ class Replicas:
         self._is_started = False
         self._sync: ParameterSynchronizer | None = None
         self._saves_all = settings is not None and settings.comm.snapshot_replicas
+        self._survives_losses = settings is not None and settings.comm.on_trainer_loss == CommParameter.CONTINUE
         if settings is None:
             return
         if world.size == 1:
@@ -123,7 +126,7 @@ class Replicas:
             return (own,) * self.trainers
         since = self.figures.trainers or (0,) * self.trainers
         counts = [begun + done for begun, done in zip(self._begun_at, since, strict=True)]
-        counts[self._world.rank] = own
+        counts[self._rank] = own
         return tuple(counts)
 
     def iterations_here(self, own: int) -> tuple[int, ...]:
@@ -195,6 +198,9 @@ class Replicas:
         """
         if self._sync is not None and self._is_started:
             self._sync.finish(wants_stop)
+        if self._survives_losses:
+            status.current().tolerated = frozenset()
+            self._world.shrink()
         iterations = self.iterations(own)
         if len(set(iterations)) > 1:
             shown = ", ".join(map(str, iterations))
@@ -216,7 +222,7 @@ class Replicas:
         replica = self._net.arena.data[: self._net.arena.kept_together]
         own = replica.clone()
         self._world.allreduce(replica)
-        replica.div_(self.trainers)
+        replica.div_(self._world.size)  # some may have died
         yield
         replica.copy_(own)
 

@@ -51,6 +51,22 @@ def test_a_stop_asked_of_a_server_stops_the_run_which_goes_on_from_there(tmp_pat
     assert finish["event"] == "finish" and finish["iterations"][0] == end and finish["synchronizations"] == 20
 
 
+def test_training_goes_on_without_a_trainer_that_is_killed(tmp_path):
+    _write(tmp_path)
+    command = [sys.executable, *COMMAND[:3], "-np", "4", *COMMAND[3:], "--on_trainer_loss=continue"]
+    with RunningJob(command, environment=AS_ROOT, cwd=tmp_path) as job:
+        assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
+        os.kill(rank_pids(job)[1], signal.SIGKILL)
+        assert job.await_(lambda: not (tmp_path / "net_iter_50.solverstate").exists(), 60)  # two newer ones are there
+        job.process.send_signal(signal.SIGTERM)
+        result = job.end(60)
+    assert result.returncode == 75 and not result.left_behind and "error: " not in result.stderr, result.describe()
+    assert (
+        "rank 1 (trainer) is gone: training goes on without it, and its share of the data (1 record of 3)"
+        in result.stderr
+    )
+
+
 def test_a_server_that_is_killed_ends_the_job_by_name(tmp_path):
     _write(tmp_path)
     command = [sys.executable, *COMMAND[:3], "-np", "3", *COMMAND[3:]]

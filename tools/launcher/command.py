@@ -52,6 +52,11 @@ def count_ranks(flags: Flags) -> int:
     return int(flags.np or places)
 
 
+def survives(flags: Flags) -> bool:
+    """Return whether ranks are to outlive another one's death."""
+    return bool(flags.rescue or flags.on_trainer_loss == "continue")
+
+
 def are_elsewhere(flags: Flags) -> bool:
     """Return whether ranks may run on other hosts than this one."""
     local = {*_LOCAL, socket.gethostname(), socket.gethostname().partition(".")[0]}
@@ -89,7 +94,7 @@ def rank_command(flags: Flags, words: Sequence[str], program: Sequence[str] = PR
     # mpirun counts a machine's cores, not their threads, and would refuse more ranks than that.
     if not flags.H and not _names(extra, "--oversubscribe", "-oversubscribe", "--map-by") and not are_elsewhere(flags):
         command.append("--oversubscribe")
-    if flags.rescue:
+    if survives(flags):
         command += ["--with-ft", "ulfm"]
     if are_elsewhere(flags):
         for name in _HANDED_ON:

@@ -94,7 +94,8 @@ def judge(
         # A rank of this host that is gone too may only have lost its connection to that one.
         return Ending(EXIT_PEER_FAILED, named)
     silent = [place for place in lost if place.state == RUNNING]
-    if silent:
+    # mpirun returns 0 where the others have gone on without it (--on_trainer_loss=continue).
+    if silent and not (is_mpirun and returncode == EXIT_OK):
         return Ending(EXIT_PEER_FAILED, lost_block(silent[0], _how(returncode)))
     if returncode == EXIT_OK:
         return Ending(max((place.code for place in places.values()), default=EXIT_OK))

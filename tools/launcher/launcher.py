@@ -26,7 +26,7 @@ from mgcaffe.comm.supervision.peers import Peers
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_FAILED, EXIT_STOPPED_BY_SIGNAL, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import Flags
-from mgcaffe.tools.launcher.command import PROGRAM, are_elsewhere, count_ranks, rank_command, rank_environment
+from mgcaffe.tools.launcher.command import PROGRAM, are_elsewhere, count_ranks, rank_command, rank_environment, survives
 from mgcaffe.tools.launcher.ending import Ending, judge, read_end_message
 from mgcaffe.tools.launcher.flags import words_for_ranks
 from mgcaffe.tools.launcher.notices import Relay, cause_named, write_some
@@ -38,7 +38,7 @@ _TICK_S = 0.25
 _UNSEEN_READY_S = 20.0
 """After how long ranks on other hosts, whose records cannot be seen, count as ready for signals."""
 _LOST_PATIENCE_S = 6.0
-"""How long mpirun has for ending the others once a rank is gone; with --rescue they end by themselves."""
+"""How long mpirun has for ending the others once a rank is gone; with --rescue and the like they end by themselves."""
 _END_PATIENCE_S = 3.0
 _RELAY_PATIENCE_S = 1.0
 
@@ -145,7 +145,7 @@ class _Job:
         self._ranks = ranks
         self._requests = requests
         self._elsewhere = are_elsewhere(flags)
-        self._rescues = flags.rescue
+        self._survives = survives(flags)
         leftovers.sweep()
         self._folder = _new_folder()
         self._peers = Peers(self._folder, ranks)
@@ -198,7 +198,7 @@ class _Job:
         if place.state == statuses.ENDED or place.terminated:
             return
         self._lost.append(place)
-        if self._force_at is None and not self._rescues:
+        if self._force_at is None and not self._survives:
             self._force_at = time.monotonic() + _LOST_PATIENCE_S
 
     def _hand_on(self) -> None:

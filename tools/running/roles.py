@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 
 import torch
@@ -11,11 +13,14 @@ import torch
 from mgcaffe.comm.replicas.centre_server import CentreServer
 from mgcaffe.comm.replicas.control import Control, serve
 from mgcaffe.comm.replicas.roles import Role, RoleGroups, Roles, assign_roles, make_groups
+from mgcaffe.comm.supervision import status as statuses
+from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.handshake import handshake
-from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL, EngineError, SolverError
-from mgcaffe.prototxt import CommParameter, print_text
+from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL, EngineError, SolverError, UsageError
+from mgcaffe.prototxt import CommParameter, SolverParameter, print_text
 from mgcaffe.prototxt.source import SolverSource
+from mgcaffe.solvers.events import Event, SolverListener, Started
 from mgcaffe.solvers.replicas.sync_settings import check_servers, sync_settings
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
 from mgcaffe.solvers.source import locate
@@ -24,6 +29,8 @@ from mgcaffe.tools.listeners.glog import log_line
 from mgcaffe.tools.running.process import dtype_named, speed_up_memory
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.signals import MPIRUN_KILLS_AFTER_S
+
+_log = logging.getLogger(__name__)
 
 Step = Callable[[float], bool]
 """Waits for a request for so many seconds and serves it; returns whether there was one."""
@@ -67,13 +74,15 @@ def run_in_role(
         roles,
         wanted=lambda: requests.cause,
         on_stop=lambda cause: None if requests.cause else requests.stop(cause, MPIRUN_KILLS_AFTER_S),
+        on_loss=partial(_report_loss, trainers=roles.trainers),
     )
     if role is Role.TRAINER:
-        return _train_with_servers(control, watch, lambda: train(groups))
-    requests.attach(_NoSolver())
-    serve(_SERVERS[role](flags, source, groups), control)
-    log_line(f"All trainers have left this {role.value}")
-    return EXIT_STOPPED_BY_SIGNAL if control.stopped_early else EXIT_OK
+        code = _train_with_servers(control, watch, lambda: train(groups))
+    else:
+        code = _serve(flags, source, groups, role, control, watch)
+    if source.param.comm_param.on_trainer_loss == CommParameter.CONTINUE:
+        world.shrink()
+    return code
 
 
 def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
@@ -84,13 +93,76 @@ def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
     roles = assign_roles(world.size, comm.embedding_servers, comm.sync_servers)
     check_servers(source.param, source)
     if comm.on_trainer_loss == CommParameter.CONTINUE:
+        _check_that_trainers_may_be_lost(source, roles)
+    return roles
+
+
+def _check_that_trainers_may_be_lost(source: SolverSource, roles: Roles) -> None:
+    location = locate(source, "comm_param")
+    if not roles.ranks(Role.SYNC_SERVER):
         raise SolverError(
-            "on_trainer_loss CONTINUE is not supported: when a rank dies MPI ends the others, or makes calls fail that"
-            " they are in",
-            location=locate(source, "comm_param"),
+            "on_trainer_loss CONTINUE needs synchronization servers: without them trainers wait for each other",
+            location=location,
+            hint="choose sync EASGD or SHADOW_EASGD with sync_servers, or leave on_trainer_loss out",
+        )
+    if roles.ranks(Role.EMBEDDING_SERVER):
+        raise SolverError(
+            "on_trainer_loss CONTINUE is not supported with embedding servers",
+            location=location,
             hint="leave it out; --max_restarts starts all ranks again from the newest snapshot",
         )
-    return roles
+    if not ulfm.is_enabled():
+        raise UsageError(
+            "on_trainer_loss CONTINUE needs an mpirun that leaves the other ranks alone when one has died",
+            hint="give the launcher --on_trainer_loss=continue, or mpirun --with-ft ulfm",
+        )
+
+
+class _TrainersMayBeLost:
+    """Lets this rank go on when another trainer than rank 0 dies, from the moment at which training begins."""
+
+    def __init__(self, groups: RoleGroups) -> None:
+        self._groups = groups
+
+    def on_event(self, event: Event) -> None:
+        """Take an event of the solver."""
+        if isinstance(event, Started):
+            self.begin()
+
+    def begin(self) -> None:
+        """Begin with it."""
+        ranks = frozenset(self._groups.roles.ranks(Role.TRAINER)) - {0}
+        for group in (self._groups.control, self._groups.embedding, self._groups.sync):
+            if group is not None:
+                group.tolerate(ranks)
+        statuses.current().tolerated = ranks
+
+
+def loss_listeners(param: SolverParameter, groups: RoleGroups) -> list[SolverListener]:
+    """Return what makes this trainer go on when another one dies, if the solver asks for that."""
+    return [_TrainersMayBeLost(groups)] if param.comm_param.on_trainer_loss == CommParameter.CONTINUE else []
+
+
+def _report_loss(rank: int, trainers: int) -> None:
+    _log.warning(
+        "rank %d (trainer) is gone: training goes on without it, and its share of the data (1 record of %d) is not seen"
+        " any more",
+        rank,
+        trainers,
+    )
+
+
+def _serve(
+    flags: Flags, source: SolverSource, groups: RoleGroups, role: Role, control: Control, watch: RankWatch
+) -> int:
+    """Serve until all trainers have left; return the exit code."""
+    watch.requests.attach(_NoSolver())
+    step = _SERVERS[role](flags, source, groups)
+    if source.param.comm_param.on_trainer_loss == CommParameter.CONTINUE:
+        _TrainersMayBeLost(groups).begin()
+    serve(step, control)
+    log_line(f"All trainers have left this {role.value}")
+    return EXIT_STOPPED_BY_SIGNAL if control.stopped_early else EXIT_OK
 
 
 def _train_with_servers(control: Control, watch: RankWatch, train: Callable[[], int]) -> int:

@@ -27,6 +27,7 @@ from mgcaffe.tools.listeners.glog import close_log_file, log_line, start_logging
 from mgcaffe.tools.listeners.json_log import JsonLog
 from mgcaffe.tools.listeners.progress import ProgressListener
 from mgcaffe.tools.listeners.tensorboard import TensorBoardListener
+from mgcaffe.tools.listeners.trainer_warnings import TrainerWarnings
 from mgcaffe.tools.running.comm_settings import apply_comm_settings
 from mgcaffe.tools.running.process import (
     dtype_named,
@@ -39,7 +40,7 @@ from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.requeueing import requeue
 from mgcaffe.tools.running.rescuing import rescued
 from mgcaffe.tools.running.restarting import snapshot_after_restart
-from mgcaffe.tools.running.roles import run_in_role
+from mgcaffe.tools.running.roles import loss_listeners, run_in_role
 from mgcaffe.tools.running.status_writer import DoingListener, follow
 from mgcaffe.tools.timeline.file import check_writable
 from mgcaffe.tools.timeline.recorder import Timeline
@@ -78,6 +79,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
         listeners: list[SolverListener] = [
             ending,
             DoingListener(watch.status),
+            *loss_listeners(source.param, groups),
             *_listeners(flags, source.param, communicator, shows_progress, stack),
         ]
         if communicator.rank == 0:
@@ -172,7 +174,9 @@ def _listeners(
     # Trainers with replicas of their own exchange no gradients.
     in_step = communicator.size if solver.comm_param.sync == CommParameter.GRADIENTS else 1
     if communicator.rank != 0:
-        return [CaffeLogListener(solver.display, in_step)] if flags.log_dir else []
+        if flags.log_dir:
+            return [CaffeLogListener(solver.display, in_step)]
+        return [TrainerWarnings()] if in_step < communicator.size else []
     listeners: list[SolverListener] = []
     if flags.tensorboard:
         listeners.append(stack.enter_context(closing(TensorBoardListener(flags.tensorboard))))

@@ -241,6 +241,39 @@ def test_a_stop_asked_of_a_server_reaches_every_trainer():
     assert run_ranks(4, rank) == [["SIGTERM at rank 3 (synchronization server)"]] * 2 + [True, True]
 
 
+def test_trainers_and_servers_go_on_without_a_trainer_that_dies():
+    roles, losses = assign_roles(5, sync_servers=2), []
+
+    def rank(world):
+        groups = make_groups(world, roles)
+        control = Control(groups.control, roles, lambda: "", lambda cause: None, losses.append)
+        for group in (groups.control, groups.sync):
+            group.tolerate({1, 2})
+        if roles.of(world.rank) is Role.SYNC_SERVER:
+            server = CentreServer(groups.sync, 3, RATE)
+            serve(server.step, control)
+            return server.centre
+        replica, sync = np.zeros(SIZE), _synchronizer(Servers(groups.sync, 3), every=1)
+        sync.start(replica)
+        for number in range(20):
+            if world.rank == 1 and number == 5:
+                groups.sync.die()
+                groups.control.die()
+                return None
+            with sync.lock:
+                replica += 1
+            sync.iteration_done()
+        figures = sync.finish()
+        control.leave()
+        return figures, sync.state["centre"]
+
+    first, dead, last, *centre = run_ranks(5, rank)
+    assert dead is None and sorted(losses) == [1, 1]  # each server noticed it
+    for figures, seen in (first, last):
+        assert figures.iterations == 20 and np.array_equal(seen, np.concatenate(centre))
+    assert first[0].synchronizations == last[0].synchronizations == 20
+
+
 def test_servers_end_with_trainers_that_fail():
     roles = assign_roles(3, sync_servers=1)
 

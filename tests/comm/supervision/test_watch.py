@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,7 +173,7 @@ def test_progress_is_no_stall(watch):
 
 
 def test_background_work_that_does_not_get_on_is_a_stall_whatever_training_does(watch):
-    record, said, left = watch(stall_timeout_s=0.4)
+    record, said, left = watch(stall_timeout_s=1.0)
 
     def trains():
         record.doing(status.encode("forward"))
@@ -185,8 +186,8 @@ def test_background_work_that_does_not_get_on_is_a_stall_whatever_training_does(
     assert said == []
     await_(trains)
     assert left[0] == 70 and len(said) == 2
-    assert said[0].startswith("warning: no synchronization of replicas for 0 s\n  rank 0: forward")
-    assert said[1].startswith("error: no synchronization of replicas for 0 s, so the job ends (--stall_timeout)")
+    assert re.match(r"warning: no synchronization of replicas for \d+ s\n  rank 0: forward", said[0])
+    assert re.match(r"error: no synchronization of replicas for \d+ s, so the job ends \(--stall_timeout\)", said[1])
 
 
 def test_without_a_timeout_nothing_is_a_stall(watch):

@@ -102,7 +102,12 @@ def test_servers_end_by_the_trainers_error():
     [
         ("embedding_servers: 3", UsageError, "--embedding_servers=3 of 3 ranks: no trainer would be left"),
         ("sync: MA sync_servers: 1", SolverError, "sync MA has no centre"),
-        ("on_trainer_loss: CONTINUE", SolverError, "on_trainer_loss CONTINUE is not supported"),
+        ("on_trainer_loss: CONTINUE", SolverError, "CONTINUE needs synchronization servers: .* wait for each other"),
+        (
+            "sync: EASGD sync_servers: 1 on_trainer_loss: CONTINUE",
+            UsageError,
+            "needs an mpirun that .*\n.* launcher --on_trainer_loss=continue, or mpirun --with-ft ulfm",
+        ),
         (
             ["sync: EASGD", "sync: EASGD", "sync: EASGD sync_servers: 1"],
             RankDisagreement,
