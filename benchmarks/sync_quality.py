@@ -95,7 +95,7 @@ CASES = (
     shadow("MA"),
     shadow("EASGD"),
     shadow("BMUF"),
-    shadow("MA", 0.5),
+    shadow("MA", 1),
     shadow("MA", 0.25),
     shadow("BMUF", 0.5),
     shadow("BMUF", 0.25),

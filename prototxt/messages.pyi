@@ -3536,8 +3536,8 @@ class CommParameter(Message):
     """Iterations from one synchronization of replicas to the next, for sync MA, EASGD, BMUF (5) and DS_SYNC
     (1). A field of mgcaffe."""
     alpha: float
-    """Rate at which replicas move towards what they share: 1 for MA and BMUF, 0.2 or 1 / trainers if that is
-    less for EASGD. A field of mgcaffe."""
+    """Rate at which replicas move towards what they share: 1, 0.5 for SHADOW_MA, 0.2 or 1 / trainers if that
+    is less for EASGD. A field of mgcaffe."""
     merge: CommParameter.Merge
     """Whether a replica gets the increment of the mean over its snapshot, or is interpolated with the mean.
     Default: INCREMENT. A field of mgcaffe."""

@@ -27,6 +27,7 @@ def test_without_sync_ranks_train_in_step():
     [
         ("sync: MA", "synchronized by MA every 5 iterations (alpha 1)"),
         ("sync: DS_SYNC", "synchronized by DS_SYNC every iteration"),
+        ("sync: SHADOW_MA", "synchronized by SHADOW_MA in the background (alpha 0.5, by increment)"),
         ("sync: EASGD sync_every: 10", "synchronized by EASGD every 10 iterations (alpha 0.2)"),
         ("sync: SHADOW_EASGD alpha: 0.125", "synchronized by SHADOW_EASGD in the background (alpha 0.125)"),
         (
