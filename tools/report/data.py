@@ -13,6 +13,9 @@ from mgcaffe.errors.checked_json import Json, parse_json
 from mgcaffe.errors.file_names import refuse_device
 
 _HINT = "give what engine train --json_log wrote"
+_SYNCHRONIZATION: dict[str, Callable[[Json], Any]] = dict.fromkeys(
+    ("examples_per_s", "gap", "sync_ms", "sync_processor_s", "sync_exposed_ms"), Json.number
+) | dict.fromkeys(("synchronizations", "sync_bytes"), Json.integer)
 # The members of each kind of line that are read, apart from lists and objects, and their types.
 _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
     "start": {"net": Json.text, "max_iter": Json.integer, "ranks": Json.integer, "parameters": Json.integer},
@@ -21,9 +24,8 @@ _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
         Json.number,
     ),
     "plan": {"plan": Json.text, "schedule": Json.text},
-    "sync": dict.fromkeys(("examples_per_s", "sync_ms", "sync_processor_s", "sync_exposed_ms"), Json.number)
-    | dict.fromkeys(("synchronizations", "sync_bytes"), Json.integer),
-    "finish": {"stopped_early": Json.flag, "examples_per_s": Json.number},
+    "sync": _SYNCHRONIZATION,
+    "finish": {"stopped_early": Json.flag} | _SYNCHRONIZATION,
     "trial": {
         "plan": Json.text,
         "blocking": Json.flag,
@@ -71,7 +73,13 @@ class RunRecord:
     @property
     def waited_for_rounds_ms(self) -> float:
         """What rank 0 waited for each iteration while replicas were synchronized; 0 in the background."""
-        return float(self.syncs[-1].get("sync_exposed_ms", 0.0)) if self.syncs else 0.0
+        return float(self.sync_totals.get("sync_exposed_ms", 0.0)) if self.syncs else 0.0
+
+    @property
+    def sync_totals(self) -> dict[str, Any]:
+        """The line with the latest totals of trainers with replicas of their own: `finish`, or else the last `sync`."""
+        finish = self.finish or {}
+        return finish if "synchronizations" in finish and finish.get("iterations") else self.syncs[-1]
 
     def median(self, name: str) -> float:
         """Return a figure's median over the iterations by the final plan, 0 where it was never given."""
@@ -126,11 +134,15 @@ def _checked(line: Json, kind: str) -> dict[str, Any]:
 
 def _sync(line: Json) -> dict[str, Any]:
     """Return a line about replicas; rounds and distances are empty lists before the trainers' first agreement."""
-    iterations = [count.integer(least=0) for count in line["iterations"].elements()]
-    rounds = [count.integer(least=0) for count in line["rounds"].elements()]
+    iterations = _counts(line["iterations"])
+    rounds = _counts(line["rounds"])
     distances = [_number_or_none(distance) for distance in line["distances"].elements()]
     more = {"iterations": iterations, "rounds": rounds or [0] * len(iterations), "distances": distances}
     return _checked(line, "sync") | more
+
+
+def _counts(counts: Json) -> list[int]:
+    return [count.integer(least=0) for count in counts.elements()]
 
 
 def _number_or_none(value: Json) -> float | None:
@@ -159,6 +171,8 @@ def _note(run: RunRecord, kind: str, line: Json) -> None:
         run.plan["trials"] = [_trial(trial) for trial in trials.elements()] if trials is not None else []
     elif kind == "finish":
         run.finish = _checked(line, kind)
+        if (iterations := line.get("iterations")) is not None:
+            run.finish["iterations"] = _counts(iterations)
         for name in ("scores", "mean_scores"):
             if (nets := line.get(name)) is not None:
                 run.finish[name] = [_scores(scores) for scores in nets.elements()]

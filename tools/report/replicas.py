@@ -34,23 +34,23 @@ def replicas_body(run: RunRecord) -> str:
 
 
 def _about(run: RunRecord) -> str:
-    last = run.syncs[-1]
-    trainers = len(last["iterations"])
+    last = run.sync_totals
     counts = last["iterations"]
+    trainers = len(counts)
     text = f"{trainers} trainers"
     if trainers > len(_PALETTE):
         text += f", of which the first {len(_PALETTE)} are drawn"
-    text += (
-        f"; {min(counts)} to {max(counts)} iterations. "
-        if min(counts) < max(counts)
-        else f"; {counts[0]} iterations each. "
-    )
+    each = f"{min(counts)} to {max(counts)} iterations" if min(counts) < max(counts) else f"{counts[0]} iterations each"
+    until = "at the end of the run" if last is run.finish else f"as of the last display, at iteration {last['iter']}"
+    text += f"; {each} {until}. "
     if synchronizations := last.get("synchronizations"):
         text += f"Rank 0 has synchronized {synchronizations} times"
         if "sync_ms" in last and "sync_bytes" in last:
             text += f", {last['sync_ms']:.2f} ms and {size_text(last['sync_bytes'] / synchronizations)} each"
         if "sync_processor_s" in last:
             text += f", with {last['sync_processor_s']:.2f} s of processor time"
+        if "gap" in last:
+            text += f"; its gap is {last['gap']:.2f}"
         text += ". "
     else:
         text += "There were no synchronizations. "

@@ -26,15 +26,14 @@ def sync(iteration, other, done, /, **values):
     return line("sync", **{"iter": iteration, "examples_per_s": 3000.0, **counts, **figures, **values})
 
 
-def log(*syncs):
+def log(*syncs, **end):
     text = line("start", net="digits", max_iter=60, ranks=2, parameters=1234, iter=0)
     for number in range(60):
         text += line("iteration", iter=number, loss=1.0, smoothed_loss=1.0, seconds=0.02, images_per_s=1600.0)
     text += "".join(syncs)
     scores = {"accuracy": 0.985, "loss": 0.1}
-    return text + line(
-        "finish", iter=60, examples_per_s=2500.0, scores=[scores], mean_scores=[scores | {"accuracy": 0.99}]
-    )
+    means = [scores | {"accuracy": 0.99}]
+    return text + line("finish", iter=60, examples_per_s=2500.0, scores=[scores], mean_scores=means, **end)
 
 
 @pytest.fixture
@@ -63,10 +62,21 @@ def test_each_trainer_has_its_lines(run):
         "examples per second": [3, 3],
         "time of a synchronization, ms": [3],
     }
-    assert "2 trainers; 50 to 60 iterations. Rank 0 has synchronized 12 times, 20.00 ms and 2 KiB each" in body
+    assert "2 trainers; 50 to 60 iterations as of the last display, at iteration 50. " in body
+    assert "Rank 0 has synchronized 12 times, 20.00 ms and 2 KiB each" in body
     assert "rank 0</text>" in body and "rank 1</text>" in body
     rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>", body)
     assert rows == [("accuracy", "0.985", "0.99"), ("loss", "0.1", "0.1")]
+
+
+def test_totals_are_those_of_the_end_of_the_run(run):
+    totals = {"synchronizations": 20, "gap": 3.0, "sync_ms": 25.0, "sync_bytes": 20 * 3072, "sync_exposed_ms": 7.0}
+    record = run(log(sync(0, 0, 0), sync(20, 10, 5, sync_exposed_ms=2.0), **totals, iterations=[60, 62]))
+    assert (
+        "2 trainers; 60 to 62 iterations at the end of the run. Rank 0 has synchronized 20 times, 25.00 ms and 3 KiB"
+        " each; its gap is 3.00. "
+    ) in replicas_body(record)
+    assert record.waited_for_rounds_ms == 7.0
 
 
 def test_gap_and_speed_are_those_since_the_display_before(run):
@@ -102,7 +112,7 @@ def test_of_many_trainers_the_first_are_drawn(run):
     lists = [{"iterations": [number] * 20, "rounds": [number] * 20, "distances": [0.1] * 20} for number in (1, 20, 40)]
     many = [sync(each["rounds"][0], 0, each["rounds"][0], **each) for each in lists]
     body = replicas_body(run(log(*many)))
-    assert "20 trainers, of which the first 8 are drawn; 40 iterations each." in body
+    assert "20 trainers, of which the first 8 are drawn; 40 iterations each as of" in body
     assert charts(body)["distance"] == [2] * 8
 
 
