@@ -11,7 +11,7 @@ from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, CommError, UsageError
 from mgcaffe.tools.flags.parsing import SCHEDULES, FlagParser, Flags, positive_float, require, words_list
 from mgcaffe.tools.flags.workers import worker_counts
 from mgcaffe.tools.running.session import Session
-from mgcaffe.tools.scaling.flags import SCALING_FLAGS, add_scaling_flags, exchange_of, syncs, training_of
+from mgcaffe.tools.scaling.flags import SCALING_FLAGS, add_scaling_flags, exchange_of, refuse_unused, syncs, training_of
 from mgcaffe.tools.table import format_table
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ def run(flags: Flags, session: Session) -> int:
     given = [word.partition("=")[0].lstrip("-") for word in flags.words]
     if flags.sync:
         _refuse(given, _SCHEDULE_FLAGS, "goes with schedules of gradients, and --sync predicts none")
-        return _run_scaling(flags)
+        names = syncs(flags)
+        refuse_unused(flags, given, names)
+        return _run_scaling(flags, names)
     _refuse(given, SCALING_FLAGS, "goes with --sync")
     path = require(flags, "trace", "the trace")
     check_schedules(flags.schedules)
@@ -136,9 +138,8 @@ def _refuse(given: Sequence[str], names: Sequence[str], why: str) -> None:
             raise UsageError(f"--{name} {why}", hint="see 'engine simulate --help' for the flags")
 
 
-def _run_scaling(flags: Flags) -> int:
-    """Do as `run` where replicas are kept together."""
-    names = syncs(flags)
+def _run_scaling(flags: Flags, names: Sequence[str]) -> int:
+    """Do as `run` where replicas are kept together, by the systems of these names."""
     from mgcaffe.comm.planning.simulator import forward_seconds
     from mgcaffe.comm.planning.trace import read_trace
     from mgcaffe.comm.replicas.scaling import scale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mgcaffe.errors import UsageError
@@ -30,7 +31,7 @@ def add_scaling_flags(flags: FlagParser) -> None:
     flags.flag(
         "sync",
         "predict trainers whose replicas are kept together, instead of gradients averaged in step: names separated by "
-        "commas of none, ma, bmuf, easgd, ds_sync, shadow_ma, shadow_bmuf and shadow_easgd, or all; see "
+        "commas of none, ma, bmuf, easgd, ds_sync, shadow_ma, shadow_bmuf and shadow_easgd; or all; see "
         "docs/shadowsync.md for the model. The flags that follow go with it",
         type=words_list,
         default=[],
@@ -111,15 +112,56 @@ def syncs(flags: Flags) -> list[str]:
     """
     from mgcaffe.comm.replicas.workload import SYNCS
 
-    names = list(dict.fromkeys(name.lower() for name in flags.sync))
-    if names == ["all"]:
-        return list(SYNCS)
+    names: list[str] = []
+    for name in flags.sync:
+        names += SYNCS if name.lower() == "all" else [name.lower()]
+    names = list(dict.fromkeys(names))
     for name in names:
         if name == "gradients":
             raise UsageError("--sync=gradients is what a trace and --network alone simulate", hint="leave --sync out")
         if name not in SYNCS:
             raise UsageError(f"--sync: unknown '{name}'", hint=f"there are {', '.join(SYNCS)}, or all")
     return names
+
+
+def refuse_unused(flags: Flags, given: Sequence[str], names: Sequence[str]) -> None:
+    """Make sure that the prediction reads each flag that is given.
+
+    Args:
+        flags: their values.
+        given: their names.
+        names: the systems to predict, as `syncs` returns them.
+
+    Raises:
+        UsageError: one would be ignored.
+    """
+    from mgcaffe.comm.replicas.workload import BACKGROUND, FOREGROUND
+
+    in_front, behind = any(name in FOREGROUND for name in names), any(name in BACKGROUND for name in names)
+    has_easgd = any(name.endswith("easgd") for name in names)
+    is_served = bool(flags.sync_servers) and has_easgd
+    is_served_alone = is_served and all(name == "none" or name.endswith("easgd") for name in names)
+    is_traced = bool(flags.trace) and not flags.iteration_ms
+    another_time = "the time of an iteration is not that of a trace"
+    no_all_reduce = "trainers exchange with servers alone, on links of --bandwidth"
+    unused = {
+        "network": (is_served_alone, no_all_reduce),
+        "sync_ms": (is_served_alone, no_all_reduce),
+        "bandwidth": (
+            bool(flags.network or flags.sync_ms) and not is_served,
+            "--network or --sync_ms says what a synchronization takes",
+        ),
+        "latency_us": (not flags.bandwidth, "it goes with --bandwidth"),
+        "sync_servers": (bool(flags.sync_servers) and not has_easgd, "--sync names neither easgd nor shadow_easgd"),
+        "sync_groups": ("ds_sync" not in names, "--sync does not name ds_sync"),
+        "sync_every": (not in_front, "--sync names nothing in the foreground"),
+        "sync_interval_ms": (not behind, "--sync names nothing in the background"),
+        "forward_ratio": (not is_traced, another_time),
+        "backward_scale": (not is_traced, another_time),
+    }
+    for name, (is_unused, why) in unused.items():
+        if name in given and is_unused:
+            raise UsageError(f"--{name} would not be used: {why}", hint="leave it out, or see docs/shadowsync.md")
 
 
 def training_of(flags: Flags, trace: Trace | None, forward_s: float, run: MeasuredRun | None) -> Training:
@@ -198,7 +240,7 @@ def _network(flags: Flags, run: MeasuredRun | None, processor_s: float) -> Netwo
 
 
 def bandwidth(text: str) -> float:
-    """Read `25gbit`, as `tc` writes bits a second, and return bytes a second."""
+    """Read `25gbit`, in bits per second as `tc` does, and return bytes per second."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]bit)", text.strip().lower())
     if not match or not float(match[1]):
         raise argparse.ArgumentTypeError(f"'{text}' is not a speed such as 25gbit or 100mbit")

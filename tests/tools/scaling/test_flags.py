@@ -95,20 +95,53 @@ def test_bandwidths_are_bits_a_second():
             bandwidth(text)
 
 
+def test_flags_that_some_of_the_systems_use_are_taken(predictions):
+    served = (
+        "--sync=ma,easgd",
+        "--sync_servers=2",
+        "--bandwidth=8gbit",
+        "--latency_us=1000",
+        "--network=affine:a=1,b=0",
+    )
+    found = predictions(*served, *TRAINER, "--trainers=2", "--sync_every=1")
+    assert found["ma", 1, 2]["round_s"] == 1
+    assert found["easgd", 1, 2]["round_s"] == pytest.approx(1e-3 + 0.02)
+
+
+def test_all_may_stand_in_a_list(predictions):
+    every = {sync for sync, _, _ in predictions("--sync=all", *TRAINER, "--sync_ms=1", "--trainers=4")}
+    found = predictions("--sync=shadow_ma,ALL", *TRAINER, "--sync_ms=1", "--trainers=4")
+    assert {sync for sync, _, _ in found} == every and next(iter(found))[0] == "shadow_ma"
+
+
 ALL = ("--sync=shadow_ma", *TRAINER)
+EASGD = ("--sync=easgd", *TRAINER)
+SERVED = ("--sync=none,easgd", *TRAINER, "--sync_servers=2", "--bandwidth=1gbit")
 
 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
         (("--sync=shadow",), 2, "--sync: unknown 'shadow'"),
+        (("--sync=all,shadow",), 2, "--sync: unknown 'shadow'"),
         (("--sync=gradients",), 2, "leave --sync out"),
         (("--sync=ma",), 2, "the time of an iteration is missing"),
         (("--sync=ma", "--iteration_ms=20"), 2, "the number of examples in an iteration is missing"),
         (("--sync=ma", "--iteration_ms=20", "--batch=8"), 2, "the size of the parameters is missing"),
         (ALL, 2, "what a synchronization takes is missing"),
         ((*ALL, "--sync_ms=1", "--network=affine:a=1,b=0"), 2, "both say what a synchronization takes"),
-        ((*ALL, "--sync_ms=1", "--sync_servers=2"), 2, "--sync_servers needs the speed of their links"),
+        ((*EASGD, "--sync_servers=2"), 2, "--sync_servers needs the speed of their links"),
+        ((*ALL, "--network=affine:a=1,b=0", "--bandwidth=1mbit", "--latency_us=9"), 2, "--bandwidth would not be used"),
+        ((*ALL, "--sync_ms=10", "--bandwidth=1mbit"), 2, "--bandwidth would not be used: --network or --sync_ms"),
+        ((*ALL, "--sync_ms=10", "--latency_us=9"), 2, "--latency_us would not be used: it goes with --bandwidth"),
+        ((*ALL, "--bandwidth=1gbit", "--sync_servers=2"), 2, "--sync_servers would not be used: --sync names neither"),
+        ((*ALL, "--sync_ms=10", "--sync_groups=grid"), 2, "--sync_groups would not be used: --sync does not name"),
+        ((*ALL, "--sync_ms=10", "--sync_every=5"), 2, "--sync_every would not be used: --sync names nothing in the"),
+        ((*EASGD, "--sync_ms=10", "--sync_interval_ms=5"), 2, "--sync_interval_ms would not be used: --sync names"),
+        ((*SERVED, "--sync_ms=10"), 2, "--sync_ms would not be used: trainers exchange with servers alone"),
+        ((*SERVED, "--network=affine:a=1,b=0"), 2, "--network would not be used: trainers exchange with servers"),
+        ((*ALL, "--sync_ms=10", "--backward_scale=2"), 2, "--backward_scale would not be used: the time of an"),
+        ((TRACE, *ALL, "--sync_ms=10", "--forward_ratio=2"), 2, "--forward_ratio would not be used: the time of an"),
         ((*ALL, "--network=affine:a=0,b=0"), 2, "a background round takes no time"),
         ((*ALL, "--bandwidth=25"), 2, "'25' is not a speed such as 25gbit"),
         ((*ALL, "--sync_ms=1", "--spread=2"), 2, "2 is above 1"),
