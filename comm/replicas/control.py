@@ -52,7 +52,7 @@ class Control:
         self._wanted = wanted
         self._on_stop = on_stop
         self._on_loss = on_loss
-        self._has_told = False
+        self._has_passed_stop_on = False
         self._left: set[int] = set()
         self._failed: set[int] = set()
         self._lost: set[int] = set()
@@ -65,8 +65,8 @@ class Control:
         with self._lock:
             if self._is_closed:
                 return
-            if not self._has_told and (cause := self._wanted()):
-                self._tell_trainers(cause)
+            if not self._has_passed_stop_on and (cause := self._wanted()):
+                self._pass_stop_on(cause)
             while (message := self._communicator.receive_any(patience_s=0.0)) is not None:
                 self._take(message)
             for rank in self._communicator.lost - self._lost:
@@ -101,8 +101,8 @@ class Control:
                 for sending in self._sent[-len(servers) :]:
                     sending.wait()
 
-    def _tell_trainers(self, cause: str) -> None:
-        self._has_told = True
+    def _pass_stop_on(self, cause: str) -> None:
+        self._has_passed_stop_on = True
         rank = self._communicator.rank
         text = f"{cause} at rank {rank} ({self._roles.of(rank).value})"
         content = numpy.frombuffer(text.encode(), numpy.uint8)
@@ -112,7 +112,7 @@ class Control:
 
     def _take(self, message: Message) -> None:
         if message.tag == _STOP:
-            self._has_told = True
+            self._has_passed_stop_on = True
             self._on_stop(message.content.tobytes().decode())
             return
         failed, stopped_early = message.content.tolist()

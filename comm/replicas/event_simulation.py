@@ -46,14 +46,14 @@ def simulate_events(
     count = max(_LEAST_ROUNDS, events // trainers)
     in_front = sync not in BACKGROUND
     work = _work(trainers, count, every if in_front else None, training, seed)
-    place = _Servers(rounds) if isinstance(rounds, ServedRounds) else _Groups(rounds, trainers)
-    left = _run(place, work, 0.0 if in_front else interval_s)
+    topology = _Servers(rounds) if isinstance(rounds, ServedRounds) else _Groups(rounds, trainers)
+    left = _run(topology, work, 0.0 if in_front else interval_s)
     # What each has done since a quarter of the rounds, when waiting times have settled.
     start = count // 4
     per_s = sum((len(times) - 1 - start) / (times[-1] - times[start]) for times in left if len(times) > start + 1)
     if in_front:
         assert every is not None
-        settled = place.taken[len(place.taken) // 4 :] if isinstance(place, _Servers) else []
+        settled = topology.taken[len(topology.taken) // 4 :] if isinstance(topology, _Servers) else []
         taken = fmean(settled) if settled else rounds.mean_s(trainers)
         found = in_foreground(sync, trainers, training, exchange, every, rounds_per_s=per_s, round_s=taken)
     else:
@@ -73,7 +73,7 @@ def _work(trainers: int, count: int, every: int | None, training: Training, seed
     return work
 
 
-def _run(place: _Servers | _Groups, work: numpy.ndarray, interval_s: float) -> list[list[float]]:
+def _run(topology: _Servers | _Groups, work: numpy.ndarray, interval_s: float) -> list[list[float]]:
     """Return for each trainer when it left each round, until one of them has done all of its work."""
     trainers, count = work.shape
     seconds = work.tolist()
@@ -82,7 +82,7 @@ def _run(place: _Servers | _Groups, work: numpy.ndarray, interval_s: float) -> l
     heapq.heapify(arrivals)
     while arrivals:
         now, trainer = heapq.heappop(arrivals)
-        for member, end in place.arrive(now, trainer, len(left[trainer])):
+        for member, end in topology.arrive(now, trainer, len(left[trainer])):
             left[member].append(end)
             number = len(left[member])
             if number == count:

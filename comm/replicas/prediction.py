@@ -7,8 +7,8 @@ With n trainers of m workers, t the time of a worker's iteration, B its batch, T
   when the slowest trainer has come: n k B / (S + T), with S the expected maximum of n sums of k times t / m. That is
   n m B / (t + m T / k) where all iterations take the same time.
 - In the background nobody waits: n m B / t, less what the shadow thread takes of the workers' cores.
-- p servers with links of W bytes a second move 2 M / p bytes each for a round of a trainer, so there are at most
-  p W / (2 M) rounds a second of all trainers, and a round takes n 2 M / (p W) where they do nothing else.
+- p servers with links of W bytes per second move 2 M / p bytes each for a round of a trainer, so there are at most
+  p W / (2 M) rounds per second of all trainers, and a round takes n 2 M / (p W) where they do nothing else.
 
 For the foreground with servers or in groups where trainers differ there is no formula: `event_simulation.py`.
 """
@@ -37,7 +37,7 @@ class Prediction:
         examples_per_s: of all trainers.
         gap: iterations of all trainers over their rounds; None where there are none.
         round_s: seconds of a round, waiting for servers included, waiting for slower trainers not.
-        bytes_per_s: what each trainer hands over for synchronization in a second, one way.
+        bytes_per_s: what each trainer hands over for synchronization per second, one way.
         server_bytes_per_s: what each server's link carries, both ways.
         is_simulated: whether event by event, instead of by a formula.
     """
@@ -116,7 +116,7 @@ def in_background(sync: str, trainers: int, training: Training, exchange: Exchan
     """
     if not round_s > 0:
         raise CommError(
-            "a background round takes no time, so any number of them fits into a second",
+            "a background round takes no time, so any number of them fits into any time",
             hint="say what a round takes, or the least interval between two of them",
         )
     share = min(exchange.processor_s / round_s / training.threads, 1 / (training.threads + 1))
@@ -127,7 +127,7 @@ def in_background(sync: str, trainers: int, training: Training, exchange: Exchan
 def in_foreground(
     sync: str, trainers: int, training: Training, exchange: Exchange, every: int, *, rounds_per_s: float, round_s: float
 ) -> Prediction:
-    """Return the prediction for rounds of so many seconds each; the trainers have so many rounds in a second, added."""
+    """Return the prediction for rounds of so many seconds each; rounds_per_s is added up over the trainers."""
     return _prediction(sync, every, trainers, training, exchange, (every * rounds_per_s, rounds_per_s, round_s))
 
 

@@ -59,7 +59,7 @@ class Training:
         return (self.iteration_s + self.straggler_s) / self.threads
 
     def iterations_per_s(self, trainers: int) -> float:
-        """Return the iterations of all trainers in a second."""
+        """Return the iterations of all trainers per second."""
         return (trainers - 1) / self.step_s + 1 / self.straggler_step_s
 
 
@@ -108,7 +108,7 @@ class Exchange:
         network: the cost of an all-reduce by the number of its ranks.
         processor_s: seconds of a round in which the synchronizing thread is on a core: copies, arithmetic, polling.
         servers: synchronization servers that hold the centre of EASGD, each an equal part; 0: the trainers hold it.
-        bandwidth: bytes a second of each link; the servers' links are the same in both directions together.
+        bandwidth: bytes per second of each link; the servers' links are the same in both directions together.
         latency_s: seconds that an exchange with the servers takes besides.
         groups: DS-Sync's groups (`groups.FORMS`).
 

@@ -17,7 +17,7 @@ import numpy
 
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
-from mgcaffe.comm.transport.mailbox import Letter, Mailbox
+from mgcaffe.comm.transport.message_queue import MessageQueue, PendingMessage
 from mgcaffe.comm.transport.messages import Envelope, Message, pieces
 from mgcaffe.errors import CommError, PeerFailure
 
@@ -34,7 +34,7 @@ class _Channel:
         self.timeout_s = timeout_s
         self._values: list[Any] = [None] * size
         self._barrier = threading.Barrier(size)
-        self.mailboxes = [Mailbox(rank, timeout_s) for rank in range(size)]
+        self.queues = [MessageQueue(rank, timeout_s) for rank in range(size)]
         self.dead: set[int] = set()
         self._children: dict[Any, _Channel] = {}
         self._children_lock = threading.Lock()
@@ -46,7 +46,7 @@ class _Channel:
             values = list(self._values)
             self._barrier.wait(timeout_s or self.timeout_s)
         except threading.BrokenBarrierError:
-            raise PeerFailure(f"rank {rank} waited in vain: another rank failed or never came") from None
+            raise PeerFailure(f"rank {rank} waited without success: another rank failed or never came") from None
         return values
 
     def child(self, name: Any, size: int | None = None) -> _Channel:
@@ -58,8 +58,8 @@ class _Channel:
 
     def break_off(self) -> None:
         self._barrier.abort()
-        for mailbox in self.mailboxes:
-            mailbox.break_off()
+        for queue in self.queues:
+            queue.break_off()
         with self._children_lock:
             children = list(self._children.values())
         for child in children:
@@ -149,15 +149,15 @@ class ThreadedCommunicator:
         """Send a rank a buffer, and wait until it has received it."""
         self.start_send(buffer, to, tag).wait()
 
-    def start_send(self, buffer: Any, to: int, tag: int = 0) -> Letter:
+    def start_send(self, buffer: Any, to: int, tag: int = 0) -> PendingMessage:
         """Send a rank a buffer without waiting."""
         self._check_other(to)
-        return self._calls.mailboxes[to].put(self.rank, tag, pieces(buffer))
+        return self._calls.queues[to].put(self.rank, tag, pieces(buffer))
 
     def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
         """Fill a buffer by a rank's next message."""
         self._check_other(source)
-        parts, came = pieces(buffer), self._calls.mailboxes[self.rank].take(source, tag)
+        parts, came = pieces(buffer), self._calls.queues[self.rank].take(source, tag)
         if [part.size for part in parts] != [part.size for part in came]:
             raise CommError(
                 f"rank {self.rank} expects {parts[0].size} bytes of rank {source} with tag {tag}, and "
@@ -173,14 +173,14 @@ class ThreadedCommunicator:
         found = self.probe(source, tag, patience_s)
         if found is None:
             return None
-        parts = self._calls.mailboxes[self.rank].take(found.source, found.tag)
+        parts = self._calls.queues[self.rank].take(found.source, found.tag)
         return Message(found.source, found.tag, parts[0] if len(parts) == 1 else numpy.concatenate(parts))
 
     def probe(
         self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
     ) -> Envelope | None:
         """Return what the next message is."""
-        return self._calls.mailboxes[self.rank].find(source, tag, patience_s)
+        return self._calls.queues[self.rank].find(source, tag, patience_s)
 
     @property
     def lost(self) -> frozenset[int]:

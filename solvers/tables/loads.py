@@ -37,7 +37,7 @@ def read_loads(path: str | Path, names: Sequence[str]) -> dict[str, float]:
                 hint=f"the layers with tables are {', '.join(names)}",
             )
         if name in found:
-            raise DataError(f"table '{name}' stands here a second time", location=location)
+            raise DataError(f"table '{name}' is listed twice", location=location)
         try:
             rows = float(row["rows"])
         except ValueError:

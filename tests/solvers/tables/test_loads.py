@@ -21,7 +21,7 @@ def test_rows_by_table(tmp_path):
     ("text", "message"),
     [
         ("table,rows\nfour,1\n", "no table in a layer 'four'"),
-        ("table,rows\none,1\none,2\n", "'one' stands here a second time"),
+        ("table,rows\none,1\none,2\n", "'one' is listed twice"),
         ("table,rows\none,many\n", "'many' is no number of rows"),
         ("table,rows\none,-1\n", "'-1' is no number of rows"),
         ("table,rows\none,nan\n", "'nan' is no number of rows"),

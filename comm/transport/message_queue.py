@@ -18,69 +18,69 @@ from mgcaffe.errors import PeerFailure
 T = TypeVar("T")
 
 
-class Letter:
-    """A message on its way; see `messages.Sending`."""
+class PendingMessage:
+    """A message that was sent and not received yet; see `messages.Sending`."""
 
-    def __init__(self, box: Mailbox, source: int, tag: int, parts: list[numpy.ndarray]) -> None:
+    def __init__(self, queue: MessageQueue, source: int, tag: int, parts: list[numpy.ndarray]) -> None:
         self.source = source
         self.tag = tag
         self.parts = parts
-        self._box = box
+        self._queue = queue
 
     def is_done(self) -> bool:
         """Return whether it was received."""
-        return not self._box.holds(self)
+        return not self._queue.holds(self)
 
     def wait(self) -> None:
         """Return once it was received."""
-        self._box.await_taken(self)
+        self._queue.await_received(self)
 
 
-class Mailbox:
+class MessageQueue:
     """What was sent to one rank and not received yet.
 
     Args:
-        rank: whose it is, for messages.
-        timeout_s: after how long a wait without an end is a failure.
+        rank: the one that receives, for the text of errors.
+        timeout_s: after how long waiting without a limit is a failure.
     """
 
     def __init__(self, rank: int, timeout_s: float) -> None:
         self._rank = rank
         self._timeout_s = timeout_s
         self._changed = threading.Condition()
-        self._letters: list[Letter] = []
+        self._pending: list[PendingMessage] = []
         self._is_broken = False
 
-    def put(self, source: int, tag: int, parts: list[numpy.ndarray]) -> Letter:
-        """Lay down copies of a message's pieces."""
-        letter = Letter(self, source, tag, [part.copy() for part in parts])
+    def put(self, source: int, tag: int, parts: list[numpy.ndarray]) -> PendingMessage:
+        """Add a message with copies of its pieces."""
+        message = PendingMessage(self, source, tag, [part.copy() for part in parts])
         with self._changed:
-            self._letters.append(letter)
+            self._pending.append(message)
             self._changed.notify_all()
-        return letter
+        return message
 
     def find(self, source: int | None, tag: int | None, patience_s: float | None) -> Envelope | None:
-        """Return what says of the first message from a rank (None: any), with a tag (None: any); None: none came."""
-        letter = self._await(lambda: self._first(source, tag), patience_s)
-        return None if letter is None else Envelope(letter.source, letter.tag, letter.parts[0].size)
+        """Return the envelope of the first message from a rank (None: any) with a tag (None: any); None: none came."""
+        message = self._await(lambda: self._first(source, tag), patience_s)
+        return None if message is None else Envelope(message.source, message.tag, message.parts[0].size)
 
     def take(self, source: int, tag: int) -> list[numpy.ndarray]:
         """Return the pieces of the first message from a rank with a tag, once it has come."""
-        letter = self._await(lambda: self._first(source, tag), None)
-        assert letter is not None
+        message = self._await(lambda: self._first(source, tag), None)
+        assert message is not None
         with self._changed:
-            self._letters.remove(letter)
+            self._pending.remove(message)
             self._changed.notify_all()
-        return letter.parts
+        return message.parts
 
-    def holds(self, letter: Letter) -> bool:
+    def holds(self, message: PendingMessage) -> bool:
         """Return whether a message has not been received yet."""
         with self._changed:
-            return letter in self._letters
+            return message in self._pending
 
-    def await_taken(self, letter: Letter) -> None:
+    def await_received(self, message: PendingMessage) -> None:
         """Return once a message was received."""
-        self._await(lambda: True if letter not in self._letters else None, None)
+        self._await(lambda: True if message not in self._pending else None, None)
 
     def break_off(self) -> None:
         """End all waiting with `PeerFailure`."""
@@ -88,8 +88,8 @@ class Mailbox:
             self._is_broken = True
             self._changed.notify_all()
 
-    def _first(self, source: int | None, tag: int | None) -> Letter | None:
-        return next((each for each in self._letters if source in (None, each.source) and tag in (None, each.tag)), None)
+    def _first(self, source: int | None, tag: int | None) -> PendingMessage | None:
+        return next((each for each in self._pending if source in (None, each.source) and tag in (None, each.tag)), None)
 
     def _await(self, look: Callable[[], T | None], patience_s: float | None) -> T | None:
         """Return what `look` finds; None if it finds nothing within `patience_s`."""
@@ -98,5 +98,5 @@ class Mailbox:
             self._changed.wait_for(lambda: look() is not None or self._is_broken, seconds)
             found = look()
             if found is None and (self._is_broken or patience_s is None):
-                raise PeerFailure(f"a message to or from rank {self._rank} was waited for in vain")
+                raise PeerFailure(f"waited without success for a message to or from rank {self._rank}")
             return found
