@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy
 
 from mgcaffe.comm.replicas.servers import AGREE, EXCHANGE, FETCH, START, TYPE
-from mgcaffe.comm.replicas.topology import DONE, FLAGS
+from mgcaffe.comm.replicas.topology import DONE, FLAGS, SNAPSHOT
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.messages import Envelope, Sending
@@ -112,4 +112,5 @@ class _Agreement:
         total[:FLAGS] = self._raised[trainer].sum(axis=0)
         for other, each in enumerate(self._latest):
             self._raised[trainer, other] = 0 if each is None else each[:FLAGS]
+        self._raised[trainer, :, SNAPSHOT] = 0  # asked for once, and now this trainer has heard it
         return total

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy
 
-from mgcaffe.comm.replicas.topology import DONE
+from mgcaffe.comm.replicas.topology import DONE, SNAPSHOT
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport.communicator import Communicator
 
@@ -64,11 +64,18 @@ class Servers:
         return self.size
 
     def agree(self, facts: numpy.ndarray) -> numpy.ndarray:
-        """Add up what each trainer has said last; one that is done returns when all are."""
+        """Add up what each trainer has said last; one that is done returns when all are.
+
+        A request for a snapshot goes to each trainer once.
+        """
+        said, snapshots = facts.copy(), 0.0
         while True:
-            known = self._ask(facts)
+            known = self._ask(said)
+            snapshots += known[SNAPSHOT]
             if not facts[DONE] or known[DONE] == self.size:
+                known[SNAPSHOT] = snapshots
                 return known
+            said[SNAPSHOT] = 0.0
             status.doing("waiting for the other trainers, whose replicas are still trained")
             time.sleep(_POLL_S)
 

@@ -1,5 +1,6 @@
 """Trainers, and servers that hold EASGD's centre, with threads as ranks."""
 
+import threading
 import time
 
 import numpy as np
@@ -205,8 +206,7 @@ def test_what_a_trainer_says_once_reaches_each_other_one_once():
 
         heard = []
         if topology.rank == 1:
-            say(snapshot=1)
-            heard = [say(iterations=7)]
+            heard = [say(snapshot=1), say(iterations=7)]
         else:
             while not heard or heard[-1][FLAGS + 1] != 7:
                 time.sleep(0.01)
@@ -217,8 +217,80 @@ def test_what_a_trainer_says_once_reaches_each_other_one_once():
 
     (first, other), _ = _run(2, 1, train)
     assert [each[SNAPSHOT] for each in first if each[SNAPSHOT]] == [1] and first[-1][SNAPSHOT] == 0
-    assert other[0][SNAPSHOT] == 1 and other[0][FLAGS + 1] == 7
+    assert [each[SNAPSHOT] for each in other] == [1, 0] and other[1][FLAGS + 1] == 7
     assert all(each[STOP] == 0 for each in first)
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_a_request_for_a_snapshot_is_heard_once(done):
+    """Also while the trainer that has asked says nothing more, or is done and asks again whether the others are."""
+    asked, heard_all = threading.Event(), threading.Event()
+
+    def train(topology):
+        topology.begin(np.zeros(1))
+
+        def say(**flags):
+            facts = np.zeros(FLAGS + 2)
+            facts[DONE], facts[SNAPSHOT] = flags.get("done", 0), flags.get("snapshot", 0)
+            return topology.agree(facts)[SNAPSHOT]
+
+        if topology.rank == 1:
+            ask, asks = topology._ask, []
+
+            def counting(facts):
+                asks.append(facts.copy())
+                known = ask(facts)
+                asked.set()
+                return known
+
+            topology._ask = counting
+            heard = say(done=done, snapshot=1)
+            if not done:
+                heard_all.wait(10)
+                heard += say(done=1)
+            return heard, len(asks)
+        asked.wait(10)
+        heard = [say()]
+        time.sleep(0.12 * done)
+        heard += [say(), say()]
+        heard_all.set()
+        say(done=1)
+        return heard
+
+    (first, (other, asks)), _ = _run(2, 1, train)
+    assert first == [1, 0, 0]
+    assert other == 1 and asks >= 2  # its own request
+
+
+def test_a_trainer_that_is_done_hears_of_a_snapshot_that_another_one_asks_for():
+    """The request comes between two of its questions whether the others are done."""
+    waits = threading.Event()
+
+    def train(topology):
+        topology.begin(np.zeros(1))
+        facts = np.zeros(FLAGS + 2)
+        facts[DONE] = 1
+        if topology.rank == 0:
+            ask = topology._ask
+
+            def noting(facts):
+                known = ask(facts)
+                waits.set() if not known[SNAPSHOT] else heard.set()
+                return known
+
+            topology._ask = noting
+            return topology.agree(facts)[SNAPSHOT]
+        waits.wait(10)
+        request = np.zeros(FLAGS + 2)
+        request[SNAPSHOT] = 1
+        topology.agree(request)
+        heard.wait(10)
+        topology.agree(facts)
+        return 0
+
+    heard = threading.Event()
+    (first, _), _ = _run(2, 1, train)
+    assert first == 1
 
 
 def test_a_stop_asked_of_a_server_reaches_every_trainer():
