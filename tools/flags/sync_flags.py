@@ -75,7 +75,11 @@ def add_sync_flags(parser: FlagParser) -> None:
         type=number_from(0), metavar="N",
     )  # fmt: skip
     parser.flag(
-        "on_trainer_loss", "whether the others go on when a trainer dies (default: stop)", choices=("stop", "continue")
+        "on_trainer_loss",
+        "whether the others go on when a trainer dies: stop (the default), or continue, for jobs with synchronization "
+        "servers and without embedding servers, under an MPI that survives a rank's death (-np switches that on); see "
+        "docs/roles.md",
+        choices=("stop", "continue"),
     )
     parser.flag(
         "hogwild_threads",
