@@ -22,13 +22,15 @@ class Topology(Protocol):
     Attributes:
         rank, size: this trainer and how many there are.
         rounds: after how many rounds every trainer has met every other, by way of others or directly.
-        notices: the trainers, for what they exchange beside the rounds; None where `agree` waits for none of them.
     """
 
     rank: int
     size: int
     rounds: int
-    notices: Communicator | None
+
+    @property
+    def notices(self) -> Communicator | None:
+        """The trainers, for what they exchange beside the rounds; None where `agree` waits for none of them."""
 
     def begin(self, target: numpy.ndarray) -> None:
         """Take what replicas move towards (`Rule.target`) before the first round; collective."""
