@@ -165,20 +165,7 @@ class Solver:
     def solve(self) -> None:
         """Train up to max_iter, or until a stop is requested, with the tests and snapshots on the way."""
         self._meter.start_run()
-        self._emit(
-            events.Started(
-                net=self.net.name,
-                solver_type=self._updater.name,
-                policy=self._policy.name,
-                iteration=self.iteration,
-                max_iter=self.param.max_iter,
-                batch_size=self._trainer.records_per_iteration * self.world.size * self._workers.count,
-                parameters=sum(parameter.count for parameter in self.net.parameters),
-                ranks=self.world.size,
-                test_nets=len(self.test_nets),
-                workers=self._workers.count,
-            )
-        )
+        self._emit(self._state.started(self.iteration, self._trainer.records_per_iteration))
         if self.iteration >= self.param.max_iter:
             self._warn([f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"])
         self.step(self.param.max_iter - self.iteration)

@@ -14,7 +14,7 @@ from mgcaffe.comm import SingleCommunicator
 from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
-from mgcaffe.solvers.events import Emit, Noted, Warned
+from mgcaffe.solvers.events import Emit, Noted, Started, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
@@ -55,6 +55,26 @@ class RunState:
     averaging: GradientAveraging
     replicas: Replicas
     emit: Emit
+
+    def started(self, iteration: int, records: int) -> Started:
+        """Return the event of a run's begin.
+
+        Args:
+            iteration: updates done.
+            records: those that a worker reads in an iteration.
+        """
+        return Started(
+            net=self.nets.train.name,
+            solver_type=self.updater.name,
+            policy=self.policy.name,
+            iteration=iteration,
+            max_iter=self.param.max_iter,
+            batch_size=records * self.world.size * len(self.nets.workers),
+            parameters=sum(parameter.count for parameter in self.nets.train.parameters),
+            ranks=self.world.size,
+            test_nets=len(self.nets.tests),
+            workers=len(self.nets.workers),
+        )
 
     def progress(self, iteration: int, seed: int, *, alone: bool = False) -> Progress:
         """Gather where the run stands; collective unless this rank is alone, and complete on rank 0."""
