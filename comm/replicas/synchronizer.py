@@ -282,7 +282,9 @@ class ParameterSynchronizer:
         offered = self._rule.offer(self._snapshot)
         deadline = None if self._link is None else time.perf_counter() + self._link(offered.nbytes)
         trainers = self._topology.average(offered, number)
-        if deadline is not None:
+        if deadline is not None and self._every is None:
+            time.sleep(max(0.0, deadline - time.perf_counter()))  # an emulated link takes no processor time
+        elif deadline is not None:
             sleep_until(deadline)
         with self._rule_lock:
             self._rule.receive(offered, trainers)
