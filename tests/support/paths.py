@@ -8,3 +8,7 @@ GOLDEN = ROOT / "tests" / "golden"
 """What a real Caffe computed, and measured traces."""
 PROGRAMS = ROOT / "tests" / "support" / "programs"
 """Scripts that jobs of tests run, alone or on every rank."""
+IMAGE_MODELS = sorted(
+    path.parent.name for path in MODELS.glob("*/train_val.prototxt") if "EmbeddingBag" not in path.read_text()
+)
+"""The nets in models/ that take images; the others are for click-through rates."""

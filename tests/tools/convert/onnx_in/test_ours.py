@@ -12,7 +12,7 @@ from mgcaffe.tools.convert.conversion import convert
 from mgcaffe.tools.convert.onnx_files import read_onnx
 from tests.support.netkit import inputs
 from tests.support.onnxkit import fill_at_random, random_net, write
-from tests.support.paths import MODELS
+from tests.support.paths import IMAGE_MODELS, MODELS
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def narrow(path):
     return net
 
 
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in MODELS.glob("*/deploy.prototxt")))
+@pytest.mark.parametrize("name", IMAGE_MODELS)
 def test_a_deploy_net_has_its_layers_again(name, tmp_path):
     net = narrow(MODELS / name / "deploy.prototxt")
     stripped(net, tmp_path / "net.onnx")
