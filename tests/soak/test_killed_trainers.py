@@ -1,4 +1,4 @@
-"""One kill of each role; `python -m tests.soak replicas` runs all."""
+"""One kill of a synchronization server; `python -m tests.soak replicas` runs all."""
 
 import pytest
 

@@ -20,8 +20,9 @@ import torch
 
 from mgcaffe.comm.replicas.roles import RoleGroups
 from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.errors import EXIT_OK, SnapshotError
-from mgcaffe.prototxt import SolverParameter
+from mgcaffe.prototxt import SolverParameter, print_text
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers import events
 from mgcaffe.solvers.snapshots import names
@@ -83,6 +84,8 @@ def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
     set_threads(flags.threads, communicator.local_size)
     local = (communicator.local_rank, communicator.local_size)
     device = pick_device(flags.gpu, *local) if flags.gpu else None
+    # What follows depends on the solver, and changes it.
+    handshake(communicator, {"solver": print_text(source.param)})
     asked = type(source.param).FromString(source.param.SerializeToString())
     notes = _Notes()
     begin_with = chosen_snapshot(flags, source, communicator, [notes])

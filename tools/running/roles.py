@@ -86,10 +86,17 @@ def run_in_role(
 
 
 def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
-    """Return the roles that the solver asks for, once all ranks have been given the same solver."""
-    if world.size > 1:
-        handshake(world, {"solver": print_text(source.param), "mgcaffe version": version("mgcaffe")})
+    """Return the roles that the solver asks for, once all ranks have been given the same ones.
+
+    What else a solver and its nets say the trainers compare among themselves, with the nets' layers.
+    """
     comm = source.param.comm_param
+    if world.size > 1:
+        servers = f"embedding_servers: {comm.embedding_servers}, sync_servers: {comm.sync_servers}"
+        facts = {"roles": servers, "mgcaffe version": version("mgcaffe")}
+        if comm.embedding_servers or comm.sync_servers:
+            facts["solver"] = print_text(source.param)
+        handshake(world, facts)
     roles = assign_roles(world.size, comm.embedding_servers, comm.sync_servers)
     check_servers(source.param, source)
     if comm.on_trainer_loss == CommParameter.CONTINUE:

@@ -61,7 +61,8 @@ def test_two_ranks_write_one_file_with_everything_that_happened(engine, overlap)
         assert [each["args"]["iteration"] for each in iterations] == [8, 9, 10, 11]
         for category in ("forward", "backward"):
             layers = slices(events, category, rank)
-            assert {each["name"] for each in layers} >= {"data", "ip", "ip2", "loss"}
+            # "ip" and the ReLU behind it run as one step, which is called after both.
+            assert {re.split(r"\W", each["name"])[0] for each in layers} >= {"data", "ip", "ip2", "loss"}
             assert len(layers) == 4 * len({each["name"] for each in layers})
         reduced = slices(events, "allreduce", rank)
         assert sorted(each["args"]["group"] for each in reduced) == [0] * 4 + [1] * 4
