@@ -93,10 +93,9 @@ def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
     comm = source.param.comm_param
     if world.size > 1:
         servers = f"embedding_servers: {comm.embedding_servers}, sync_servers: {comm.sync_servers}"
-        facts = {"roles": servers, "mgcaffe version": version("mgcaffe")}
+        handshake(world, {"roles": servers, "mgcaffe version": version("mgcaffe")})
         if comm.embedding_servers or comm.sync_servers:
-            facts["solver"] = print_text(source.param)
-        handshake(world, facts)
+            handshake(world, {"solver": print_text(source.param)})
     roles = assign_roles(world.size, comm.embedding_servers, comm.sync_servers)
     check_servers(source.param, source)
     if comm.on_trainer_loss == CommParameter.CONTINUE:

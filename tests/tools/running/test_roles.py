@@ -111,7 +111,7 @@ def test_servers_end_by_the_trainers_error():
         (
             ["sync: EASGD", "sync: EASGD", "sync: EASGD sync_servers: 1"],
             RankDisagreement,
-            "not given the same solver:\n.*line 3\n    ranks 0-1: }\n    rank 2: sync_servers: 1",
+            "not given the same roles:\n.*\n    ranks 0-1: .*sync_servers: 0\n    rank 2: .*sync_servers: 1",
         ),
     ],
 )
