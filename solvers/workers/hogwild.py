@@ -22,6 +22,7 @@ import torch
 
 from mgcaffe.comm.supervision import status
 from mgcaffe.engine import Net
+from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Event, Noted, Warned
 from mgcaffe.solvers.exchange.ranks import Ranks, changed_by_forward
@@ -234,8 +235,15 @@ class HogwildWorkers:
     def _start(self) -> None:
         for worker in self._others:
             name = f"hogwild worker {worker.number}"
-            self._threads.append(threading.Thread(target=self._run, args=(worker,), name=name, daemon=True))
-            self._threads[-1].start()
+            thread = threading.Thread(target=self._run, args=(worker,), name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # of the system: no memory, or no more threads
+                raise SolverError(
+                    f"{name} of {self.count} cannot be started: {error}",
+                    hint="train with fewer workers (hogwild_threads), or give this process more threads and memory",
+                ) from None
+            self._threads.append(thread)
 
     def _join(self) -> None:
         """Wait for the other workers' threads, but not without end for one that hangs."""

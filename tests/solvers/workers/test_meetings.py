@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mgcaffe.errors import DataError, NotFiniteError
+from mgcaffe.errors import DataError, NotFiniteError, SolverError
 from mgcaffe.prototxt import SolverState, blob_array, read_net
 from mgcaffe.solvers.events import Finished, IterationDone, Tested, Warned
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
@@ -317,3 +317,18 @@ def test_a_worker_that_hangs_does_not_keep_the_run_from_ending(tmp_path, listing
             thread.join(20)
     (warning,) = recorder.of(Warned)
     assert "hogwild worker 1 is still in its iteration" in warning.text
+
+
+def test_a_worker_whose_thread_cannot_be_started_ends_the_run_with_a_message(tmp_path, listing, monkeypatch):
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "hogwild worker 2":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with make_solver(data_layer(listing, 4) + CLASSIFIER, workers(3), tmp_path) as solver:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(SolverError, match="hogwild worker 2 of 3 cannot be started: can't start new thread"):
+            solver.step(4)
+        assert not running_workers()
