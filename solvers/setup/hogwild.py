@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from mgcaffe.engine import Net
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import NanEffect, SolverParameter, Source
 from mgcaffe.solvers.source import locate
 
+_MANY = 64
 _FIELD = "comm_param.hogwild_threads"
 _FILLED_BY_A_PROGRAM = ("Input", "MemoryData")
 
@@ -28,6 +31,14 @@ def check_workers(param: SolverParameter, source: Source | None, ranks: int) -> 
     workers = param.comm_param.hogwild_threads
     if workers < 1:
         raise SolverError(f"hogwild_threads is {workers} and must be at least 1", location=locate(source, _FIELD))
+    most = max(_MANY, 2 * (os.cpu_count() or 1))
+    if workers > most:
+        raise SolverError(
+            f"hogwild_threads is {workers}, and a trainer on this machine has at most {most} workers, each with a net"
+            " of its own",
+            location=locate(source, _FIELD),
+            hint="train with about as many workers as the trainer has cores",
+        )
     if workers == 1:
         return ["hogwild_lock has no effect: hogwild_threads is 1"] if param.comm_param.hogwild_lock else []
     if ranks > 1:

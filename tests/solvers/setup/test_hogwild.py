@@ -77,3 +77,9 @@ def test_a_gpu_is_refused():
     net = SimpleNamespace(device=torch.device("cuda", 0), layers=[])
     with pytest.raises(SolverError, match=r"s\.prototxt:1:14: hogwild_threads is 2, and training runs on a GPU"):
         check_net_of_workers(source.param, source, net)
+
+
+def test_more_workers_than_any_machine_has_cores_for_are_refused_before_their_nets_are_built():
+    source = parse_solver("comm_param { hogwild_threads: 100000 }", file="solver.prototxt")
+    with pytest.raises(SolverError, match="hogwild_threads is 100000, and a trainer on this machine has at most"):
+        check_workers(source.param, source, 1)
