@@ -12,7 +12,6 @@ from mgcaffe.comm.transport.communicator import Communicator, Waiting
 DONE, STOP, SNAPSHOT, FLAGS = 0, 1, 2, 3
 """The first facts of `Topology.agree`: whether a trainer is done, and asks for the end or a snapshot; their number."""
 
-
 _PATIENT = Waiting(spin_s=0.0, busy_spin_s=0.0, sleep_s=2e-3, max_sleep_s=10e-3)
 
 
@@ -52,7 +51,7 @@ class AllTrainers:
     """All trainers in each round, by all-reduce; see `Topology`.
 
     Args:
-        communicator: the trainers; a duplicate of it is used.
+        communicator: the trainers; duplicates of it are used.
     """
 
     rounds = 1
@@ -78,8 +77,9 @@ class AllTrainers:
         """Do nothing: it is up to date."""
 
     def close(self) -> None:
-        """Close the duplicate."""
+        """Close the duplicates."""
         self._communicator.close()
+        self.notices.close()
 
 
 class Groups(AllTrainers):

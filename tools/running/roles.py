@@ -186,6 +186,8 @@ def _train_with_servers(control: Control, watch: RankWatch, train: Callable[[], 
         with suppress(EngineError):
             control.leave(failed=True)
         raise
+    if code == EXIT_STOPPED_BY_SIGNAL:
+        look()  # the trainers may have agreed on a stop before the server's message, which says why, was looked at
     control.leave(stopped_early=code == EXIT_STOPPED_BY_SIGNAL)
     return code
 
