@@ -97,7 +97,7 @@ CASES = (
     shadow("BMUF"),
     shadow("MA", 1),
     shadow("MA", 0.25),
-    shadow("BMUF", 0.5),
+    shadow("BMUF", 1),
     shadow("BMUF", 0.25),
     Case("shadow MA, interpolated, a = 0.5", "sync: SHADOW_MA merge: INTERPOLATE alpha: 0.5", against="MA every 5"),
     Case("MA by hand, 5 iterations late", "sync: NONE", against="MA every 5", late=1.0),

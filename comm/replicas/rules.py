@@ -109,6 +109,9 @@ class BlockMomentum(ModelAveraging):
 
     d = mean - g;  v = mu v + eta d;  g = g + v; Nesterov's form looks ahead: replicas move towards g + mu v.
 
+    By increment, the rate damps only what separates replicas: w becomes w + a (mean - snapshot) + (g - mean), so that
+    momentum acts at any rate. At a rate of 1 that is w + g - snapshot.
+
     Args:
         rate, interpolates: as for ModelAveraging.
         momentum: mu, from 0 to below 1.
@@ -140,7 +143,8 @@ class BlockMomentum(ModelAveraging):
         self._learning_rate = learning_rate
         self._nesterov = nesterov
         self._statistics = slice(trained, None) if trained is not None else slice(0, 0)
-        self._model = self._velocity = numpy.empty(0)
+        self._damps = rate != 1 and not interpolates
+        self._model = self._velocity = self._undamped = numpy.empty(0)
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:
@@ -152,10 +156,14 @@ class BlockMomentum(ModelAveraging):
         super().begin(replica)
         self._model = replica.copy()
         self._velocity = numpy.zeros_like(replica)
+        if self._damps:
+            self._undamped = numpy.empty_like(replica)
 
     def receive(self, mean: numpy.ndarray, trainers: int) -> None:
         """Move the global model, and make it, or what lies ahead of it, what replicas move towards."""
         statistics = mean[self._statistics].copy()
+        if self._damps:
+            self._undamped[:] = mean
         mean -= self._model
         mean *= self._learning_rate
         self._velocity *= self._momentum
@@ -166,6 +174,15 @@ class BlockMomentum(ModelAveraging):
             self._target += self._momentum * self._velocity
         self._velocity[self._statistics] = 0
         self._model[self._statistics] = self._target[self._statistics] = statistics
+        if self._damps:
+            numpy.subtract(self._target, self._undamped, out=self._undamped)
+            self._undamped *= 1 - self._rate
+
+    def merge(self, replica: numpy.ndarray, snapshot: numpy.ndarray) -> None:
+        """Move towards the target: by the whole way of the mean, and by a share of what separates replicas."""
+        super().merge(replica, snapshot)
+        if self._damps:
+            replica += self._undamped
 
 
 class ElasticAveraging:

@@ -102,7 +102,7 @@ class SyncSettings:
             return float(self.comm.alpha)
         if self.kind in _EASGD:
             return min(_ELASTIC_RATE, 1 / trainers)
-        return _BACKGROUND_RATE if self.kind == "SHADOW_MA" else 1.0
+        return _BACKGROUND_RATE if self.is_background else 1.0
 
     def block_momentum(self, trainers: int) -> float:
         """Return the momentum of BMUF's global model."""

@@ -24,8 +24,8 @@ def add_sync_flags(parser: FlagParser) -> None:
     )  # fmt: skip
     parser.flag(
         "alpha",
-        "rate at which replicas move towards what they share (default: 1; shadow_ma: 0.5; easgd: 0.2, or 1 / trainers "
-        "if less)",
+        "rate at which replicas move towards what they share (default: 1; in the background 0.5; easgd: 0.2, or "
+        "1 / trainers if less)",
         type=positive_float, metavar="A",
     )  # fmt: skip
     parser.flag(

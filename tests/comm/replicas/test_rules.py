@@ -111,6 +111,21 @@ def test_block_momentum_of_0_at_learning_rate_1_is_averaging(rate):
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("rate", [0.25, 1.0])
+def test_the_rate_damps_what_separates_replicas_and_not_block_momentum(rate, nesterov):
+    replicas, start = _replicas(), np.zeros(SIZE)
+    rules = _begun(lambda: BlockMomentum(rate, momentum=0.5, nesterov=nesterov), start)
+    random = np.random.default_rng(3)
+    for _ in range(ROUNDS):
+        progress, before = random.standard_normal((TRAINERS, SIZE)), np.array(replicas)
+        _round(rules, replicas, progress)
+        # All statistics of the replicas' mean are the model's; a share 1 - a of each deviation is left.
+        mean, deviations = before.mean(0), before - before.mean(0)
+        np.testing.assert_allclose(replicas, rules[0].target + (1 - rate) * deviations + progress, atol=1e-12)
+    assert not np.allclose(rules[0].target, mean)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
 def test_block_momentum_is_its_formula(nesterov):
     mu, eta = 0.875, 0.8
     replicas, start = _replicas(), np.full(SIZE, 0.25)

@@ -32,7 +32,7 @@ def test_without_sync_ranks_train_in_step():
         ("sync: SHADOW_EASGD alpha: 0.125", "synchronized by SHADOW_EASGD in the background (alpha 0.125)"),
         (
             "sync: SHADOW_BMUF block_nesterov: true sync_interval_ms: 20 merge: INTERPOLATE",
-            "SHADOW_BMUF in the background, at most once in 20 ms (alpha 1, Nesterov block momentum 0.75, by"
+            "SHADOW_BMUF in the background, at most once in 20 ms (alpha 0.5, Nesterov block momentum 0.75, by"
             " interpolation)",
         ),
         ("sync: EASGD sync_servers: 1", "(alpha 0.2, the centre on 1 synchronization server)"),
