@@ -1,286 +1,45 @@
 """The net: an explicit list of layers, run forward and backward one by one (Caffe: net.cpp).
 
-Construction applies the graph rules, creates and sets up every layer in order, shares parameters, lays them
-out in the arena and fills them, and works out which gradients are needed. Running is two loops. The net knows
-nothing of MPI: it is given its shard of the data and how to add up a number over ranks.
+Running is two loops over what `built_net.py` has built. The net knows nothing of MPI: it is given its shard of the
+data and how to add up a number over ranks.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mgcaffe.engine import fillers, registry
-from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.blob import Blob
-from mgcaffe.engine.checks import sizes, unused_fields
-from mgcaffe.engine.graph import fusion, lifetimes, needs, rules, sharing, table_look_ups
-from mgcaffe.engine.graph.gradients import GradientStore
-from mgcaffe.engine.graph.initial_values import fill, mix
-from mgcaffe.engine.graph.node import Node, connect
-from mgcaffe.engine.graph.table_look_ups import TableLookUps
+from mgcaffe.engine.built_net import BuiltNet
+from mgcaffe.engine.checks import sizes
+from mgcaffe.engine.graph import needs, sharing
+from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.host_blob import resized
-from mgcaffe.engine.kernels.formats import preferred_memory_format
-from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
-from mgcaffe.engine.layers.input import Input
+from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
-from mgcaffe.engine.parameter import Parameter
-from mgcaffe.engine.shard import Shard, TestShard
-from mgcaffe.engine.tables.access import PlaceTables, TableAccess
-from mgcaffe.engine.types import Shape
 from mgcaffe.engine.weights import by_name, files
-from mgcaffe.errors import EngineError, NetError
-from mgcaffe.prototxt import NetParameter, NetSource, NetState, Phase, check_names, read_net_source
+from mgcaffe.errors import NetError
+from mgcaffe.prototxt import NetParameter, read_net_source
 
 if TYPE_CHECKING:
     from mgcaffe.engine.data.data_layer import DataLayer
 
 __all__ = ["TEST", "TRAIN", "Net"]
 
-LayerHook = Callable[[int], None]
 
-
-class Net:
-    """A net that runs.
-
-    Args:
-        param: the NetParameter message, already upgraded.
-        phase: TRAIN or TEST.
-        level, stages: the rest of the net's state; `param.state` lies underneath.
-        dtype: float32 or float64.
-        device: where tensors live.
-        seed: of fillers, dropout and data augmentation; drawn from the system if None.
-        shard: this rank's part of the data.
-        sum_over_ranks, solver_ranks: see LayerContext.
-        keep_blobs: every blob stays readable after a pass. A training driver sets it to False: values and
-            gradients are then freed as soon as nothing needs them any more.
-        sources: the prototxt's locations, for errors.
-        input_shapes: shapes of data layers whose sources are absent, by layer name or "*".
-        share_with: a net whose layers of the same name lend their parameters (a test net's train net).
-        train_beside: a net of the same prototxt and state that trains the same weights (Hogwild): this one's values are
-            that one's, its gradients, activations and measured statistics its own.
-        outline: the net is only looked at: blobs may be larger than this machine's memory.
-        before_setup: called with each layer before it is set up.
-        place_tables: says which rows of the tables of EmbeddingBag layers lie in this process; None: all of them.
-
-    Attributes:
-        layers: the layers in order, Splits included.
-        nodes: the same with their blobs.
-        blobs: by name; in-place layers write the same blob again.
-        parameters: those that own their values, in Caffe's order (the order of solver histories).
-        arena: where they live.
-        inputs, outputs: names of the blobs made by Input layers, and of those that nothing reads (alphabetical).
-        loss_weights: by blob name, without zeros.
-        table_look_ups: looks up what lies in other processes; None where there is no such table.
-        before_forward, after_forward, before_backward, after_backward: functions that are called with the
-            number of each layer that runs.
-
-    Raises:
-        NetError, DataError: with the place in the prototxt.
-    """
-
-    def __init__(
-        self,
-        param: NetParameter,
-        *,
-        phase: Phase = TRAIN,
-        level: int = 0,
-        stages: Sequence[str] = (),
-        dtype: torch.dtype = torch.float32,
-        device: str | torch.device = "cpu",
-        seed: int | None = None,
-        shard: Shard | TestShard | None = None,
-        sum_over_ranks: Callable[[float], float] | None = None,
-        solver_ranks: int = 1,
-        keep_blobs: bool = True,
-        sources: NetSource | None = None,
-        input_shapes: Mapping[str, Shape] | None = None,
-        share_with: Net | None = None,
-        train_beside: Net | None = None,
-        outline: bool = False,
-        before_setup: Callable[[Layer], None] | None = None,
-        place_tables: PlaceTables | None = None,
-    ) -> None:
-        self.param = param
-        self.name: str = param.name
-        self.phase = phase
-        self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
-        self.keep_blobs = keep_blobs
-        self._before_setup = before_setup
-        self._place_tables = place_tables
-        self.table_look_ups: TableLookUps | None = None
-        self.device = torch.device(device)
-        self.dtype = dtype
-        self.context = LayerContext(
-            phase=phase,
-            dtype=dtype,
-            device=self.device,
-            generator=torch.Generator(device=self.device),
-            seed=self.seed,
-            shard=shard if shard is not None else Shard(),
-            solver_ranks=solver_ranks,
-            input_shapes=input_shapes,
-            outline=outline,
-            divides_tables=place_tables is not None,
-        )
-        if sum_over_ranks is not None:
-            self.context.sum_over_ranks = sum_over_ranks
-        if not keep_blobs:
-            types = (layer.type for layer in param.layer)
-            self.context.memory_format = preferred_memory_format(types, self.device, dtype)
-        self.reseed(self.seed)
-        self.blobs: dict[str, Blob] = {}
-        self.nodes: list[Node] = []
-        self.layers: list[Layer] = []
-        state = rules.make_state(phase, level, stages, param.state if param.HasField("state") else None)
-        try:
-            self._build(state, sources, share_with, train_beside)
-        except EngineError:
-            self.close()
-            raise
-        self._find_ends()
-        self._plan_memory()
-        self._gradients = GradientStore(dtype, self.device, keep=keep_blobs)
-        self.before_forward: list[LayerHook] = []
-        self.after_forward: list[LayerHook] = []
-        self.before_backward: list[LayerHook] = []
-        self.after_backward: list[LayerHook] = []
+class Net(BuiltNet):
+    """A net that runs; `BuiltNet` says what it is built from, has and raises."""
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **options: Any) -> Net:
         """Read a prototxt (text or binary, old forms upgraded) and build the net. Options as for Net."""
         source = read_net_source(Path(path))
         return cls(source.param, sources=source, **options)
-
-    # -- construction ------------------------------------------------------------------------------------
-
-    def _build(
-        self, state: NetState, sources: NetSource | None, share_with: Net | None, train_beside: Net | None
-    ) -> None:
-        """Make the layers of a state and their parameters, and work out which gradients are needed."""
-        check_names(self.param, sources)
-        unused_fields.check_net(self.param, sources)
-        specs = [
-            rules.LayerSpec(layer, sources.layers[index] if sources is not None else None)
-            for index, layer in enumerate(self.param.layer)
-        ]
-        for spec in rules.insert_splits(rules.filter_layers(specs, state)):
-            self._append(spec)
-        self._bind_parameters(share_with, train_beside)
-        self._find_needs()
-
-    def _find_ends(self) -> None:
-        """Find the blobs where values enter and leave the net."""
-        read = {blob for node in self.nodes for blob in node.bottoms if blob not in node.tops}
-        self.outputs = sorted(name for name, blob in self.blobs.items() if blob not in read)
-        self.inputs = [blob.name for node in self.nodes if isinstance(node.layer, Input) for blob in node.tops]
-        self.loss_weights = {
-            blob.name: weight
-            for node in self.nodes
-            for blob, weight in zip(node.tops, node.loss_weights, strict=True)
-            if weight
-        }
-
-    def _plan_memory(self) -> None:
-        """Decide what may be overwritten, and in a net that frees its blobs, what runs as one and what dies when."""
-        self._steps = self.nodes if self.keep_blobs else fusion.fuse(self.nodes)
-        # Over what really runs: a fused layer keeps other blobs than its members would.
-        lifetimes.decide_overwrites(self._steps, freeing=not self.keep_blobs)
-        if self.keep_blobs:
-            self._show_first_values()
-            return
-        lifetimes.find_dead(self._steps, kept={*self.outputs})
-
-    def _append(self, spec: rules.LayerSpec) -> None:
-        layer = registry.create(spec.param, self.context, spec.source)
-        layer.bottom_names = spec.bottoms or layer.bottom_names
-        node = connect(len(self.nodes), spec, layer, self.blobs)
-        shapes = [blob.shape for blob in node.bottoms]
-        if self._before_setup is not None:
-            self._before_setup(layer)
-        self.nodes.append(node)
-        self.layers.append(layer)
-        if isinstance(layer, Input):
-            sizes.check_inputs(layer)
-        with sizes.named(layer, "setting up"):
-            layer.setup(shapes)
-            unused_fields.check_numbers(spec.param, spec.source)
-            self._reshape(node, shapes)
-        named = node.tops[: len(spec.param.top)]
-        self.blobs.update((blob.name, blob) for blob in named)
-        specs, parameters = len(spec.param.param), len(layer.parameters)
-        if specs > parameters:
-            layer.fail(f"{specs} param message(s) are given, but the layer has {parameters} parameter(s)", "param")
-        for index, parameter in enumerate(layer.parameters):
-            try:
-                fillers.check(parameter.filler)
-            except NetError as error:
-                layer.fail(f"parameter {index}: {error.message}", hint=error.hint)
-
-    def _bind_parameters(self, share_with: Net | None, train_beside: Net | None) -> None:
-        lenders = {layer.name: layer for layer in reversed(share_with.layers)} if share_with else {}
-        lent = sharing.bind_to_net(self.layers, lenders)
-        owned = sharing.share_by_name(self.layers)
-        mine = [entry for entry in owned if id(entry[2]) not in lent]
-        if self._place_tables is not None:
-            table_look_ups.place(self.layers, mine, self._place_tables)
-        sizes.check_all(self.layers, mine)
-        try:
-            self.arena: ParameterArena = ParameterArena(
-                mine,
-                self.dtype,
-                self.device,
-                rarely_diff=self.phase == TEST,
-                beside=train_beside.arena if train_beside is not None else None,
-            )
-        except (RuntimeError, MemoryError) as error:
-            largest, _, _ = max(mine, key=lambda entry: entry[2].count)
-            sizes.explain(self.layers[largest], "allocating all parameters, this layer's being the largest", error)
-            raise
-        self.parameters: list[Parameter] = [parameter for _, _, parameter in owned]
-        for index, _, parameter in owned:
-            self.nodes[index].owned.append(parameter)
-        for index, _, parameter in mine:
-            if train_beside is None:
-                fill(self.layers[index], parameter, self.seed)
-            else:
-                parameter.initial = None  # the values are there
-        sharing.bind_shared(self.layers)
-
-    def _reshape(self, node: Node, shapes: Sequence[Shape]) -> None:
-        if node.shapes != list(shapes):
-            node.shapes, node.has_run = list(shapes), False
-        for number, (blob, shape) in enumerate(zip(node.tops, node.layer.reshape(shapes), strict=True)):
-            sizes.check_top(node.layer, number, blob.name, shape)
-            blob.shape = tuple(shape)
-
-    def _find_needs(self) -> None:
-        """Check a net that trains now; one to test may lack gradients as long as none is asked for."""
-        needs.sweep(self.nodes, self.param.force_backward)
-        if self.phase == TRAIN:
-            needs.check(self.nodes)
-        elif not self.keep_blobs:
-            needs.without_backward(self.nodes)
-
-    def _show_first_values(self) -> None:
-        """Put what some layers' tops hold from the start into their blobs, so that a user can fill them."""
-        for node in self.nodes:
-            for blob, values in zip(node.tops, node.layer.first_values(), strict=False):
-                blob.data = values
-
-    def look_up_by(self, access: TableAccess, ahead: int = 0) -> None:
-        """Look up the rows of all tables that `place_tables` placed, here or elsewhere, by `access` from now on.
-
-        Args:
-            access: where the tables are.
-            ahead: for how many passes look-ups are begun ahead, where ids come from data layers.
-        """
-        self.table_look_ups = TableLookUps(self.nodes, access, ahead)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -411,10 +170,6 @@ class Net:
         if self.table_look_ups is not None:
             self.table_look_ups.forget_gradients()
 
-    def reseed(self, *numbers: int) -> None:
-        """Restart the net's random stream from these numbers (say seed, rank and iteration)."""
-        self.context.generator.manual_seed(mix(*numbers))
-
     # -- looking -----------------------------------------------------------------------------------------
 
     def output_values(self) -> list[tuple[str, torch.Tensor]]:
@@ -477,10 +232,3 @@ class Net:
         message = NetParameter(name=self.name)
         by_name.layers_to_proto(message, self.layers, diff)
         return message
-
-    def close(self) -> None:
-        """Stop the data layers' threads and close their sources."""
-        for layer in self.layers:
-            close = getattr(layer, "close", None)
-            if close is not None:
-                close()

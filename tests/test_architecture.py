@@ -39,13 +39,13 @@ ORDER: dict[str, tuple[str, ...]] = {
         "types", "parameter", "row_parameter", "shard", "blob", "arena", "checks.memory", "layer", "host_blob",
         "user_layer", "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
         "tables", "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batches", "data.images",
-        "data.lmdb", "data", "layers", "graph", "weights", "net",
+        "data.lmdb", "data", "layers", "graph", "weights",
+        "built_net", "net",
     ),
     "solvers": (
         "source", "events", "training_iteration", "carried_state", "monitor.stopwatch", "exchange", "replicas",
         "monitor", "tables", "update.rules", "rates", "update", "setup", "serving", "testing", "snapshots", "trainer",
-        "workers",
-        "solver",
+        "workers", "built_solver", "saved_solver", "solver",
     ),
     "tools": (
         "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",

@@ -35,7 +35,7 @@ def install(point: str, how: str, occurrence: int) -> None:
     """Puts the fault into the class that does the work."""
     from mgcaffe.engine.layer import TEST
     from mgcaffe.engine.layers.inner_product import InnerProduct
-    from mgcaffe.solvers import solver
+    from mgcaffe.solvers import built_solver
     from mgcaffe.solvers.snapshots.resuming import RunState
 
     counted = 0
@@ -55,7 +55,7 @@ def install(point: str, how: str, occurrence: int) -> None:
         setattr(owner, name, changed)
 
     if point == "set-up":
-        before(solver, "build_nets", lambda _: True)
+        before(built_solver, "build_nets", lambda _: True)
     elif point == "forward":
         before(InnerProduct, "forward", lambda layer: layer.context.phase != TEST)
     elif point == "backward":
