@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -30,9 +29,6 @@ from mgcaffe.engine.tables.access import PlaceTables, TableAccess
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EngineError, NetError
 from mgcaffe.prototxt import NetParameter, NetSource, NetState, Phase, check_names
-
-if TYPE_CHECKING:
-    pass
 
 LayerHook = Callable[[int], None]
 
