@@ -7,6 +7,8 @@ Two trainers, one thread each, train the dense part of a small click-through-rat
 --shaped a synchronization is made to take at least so many times as long as an iteration (--link_iterations), that is
 `--emulate_link` of `engine train`; by default so many that synchronizing every 5 iterations loses more than 30 %. With
 --shaped the trainers are on hosts of their own, network namespaces joined by links of that speed (`shaped_network.py`).
+There the kernel's work for packets takes processor time of the training, whoever sends them: the system `stream` trains
+without synchronization beside a stream of bytes that keeps the link as busy.
 
 All systems run in one job, for some seconds each, in turn, round by round; and each once more with a straggler, the
 second trainer, which sleeps 20 ms in every iteration. Reported are medians over the rounds; ratios are medians of the
@@ -24,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from mgcaffe.comm.replicas.workload import Exchange, Training
 WORKER = str(Path(__file__).parent / "shadowsync_worker.py")
 RESULTS = Path(__file__).resolve().parent / "results" / "shadowsync.md"
 BASELINE = "none"
+STREAM = "stream"
 BACKGROUND = ("shadow_ma", "shadow_bmuf", "shadow_easgd")
 FOREGROUND = ("ma 1", "ma 5", "ma 30", "bmuf 5", "easgd 5", "ds_sync 1")
 SYSTEMS = (BASELINE, *FOREGROUND, *BACKGROUND)
@@ -65,6 +68,7 @@ class Settings:
         widths: of the net, from the features to the logit.
         link: to emulate, as `--emulate_link` takes it; empty for none.
         link_iterations: emulate a link on which a synchronization takes so many iterations; 0 for `link`.
+        addresses: of the hosts, where each trainer has one.
     """
 
     systems: Sequence[str]
@@ -75,6 +79,7 @@ class Settings:
     widths: Sequence[int]
     link: str
     link_iterations: float
+    addresses: Sequence[str] = ()
 
     @property
     def parameters(self) -> int:
@@ -91,7 +96,10 @@ def measure(settings: Settings, shaped: str) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "found.json"
-        worker = [sys.executable, WORKER, json.dumps(asdict(settings)), str(file)]
+
+        def worker(settings: Settings) -> list[str]:
+            return [sys.executable, WORKER, json.dumps(asdict(settings)), str(file)]
+
         environment = python_environment() | {"MASTER_PORT": str(PORT)}
         if shaped:
             with ShapedNetwork(TRAINERS, shaped) as network:
@@ -99,11 +107,12 @@ def measure(settings: Settings, shaped: str) -> dict[str, Any]:
                 arguments = network.mpirun_arguments()
                 for variable in ("OMPI_ALLOW_RUN_AS_ROOT", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"):
                     arguments += ["-x", variable]
-                process = network.popen(0, ["mpirun", *arguments, *worker], env=environment)
+                command = ["mpirun", *arguments, *worker(replace(settings, addresses=network.addresses))]
+                process = network.popen(0, command, env=environment)
                 finish(process)
         else:
             environment |= {"MASTER_ADDR": "127.0.0.1"}
-            command = ["mpirun", "-n", str(TRAINERS), "--oversubscribe", "--bind-to", "none", *worker]
+            command = ["mpirun", "-n", str(TRAINERS), "--oversubscribe", "--bind-to", "none", *worker(settings)]
             finish(subprocess.Popen(command, env=environment, text=True))
         found: dict[str, Any] = json.loads(file.read_text())
         return found
@@ -161,7 +170,7 @@ class Measured:
         seconds = self.median(lambda run: run["sync_s"], measured)
         processor = self.median(lambda run: run["processor_s"], measured)
         speed = self.median(total, BASELINE)
-        if system == "ddp" or seconds is None or processor is None or speed is None:
+        if system in ("ddp", STREAM) or seconds is None or processor is None or speed is None:
             return None
         training = Training(TRAINERS / speed, self.settings.batch)
         network = FixedNetwork("measured", AffineCost(max(0.0, seconds - processor), 0.0))
@@ -237,8 +246,9 @@ def straggler_table(measured: Measured, sleep_s: float) -> list[str]:
 
 def label(system: str) -> str:
     """`ma every 5`, `PyTorch DDP (gloo)`."""
+    names = {"ddp": "PyTorch DDP (gloo)", STREAM: "none, beside a stream of bytes"}
     name, _, every = system.partition(" ")
-    return "PyTorch DDP (gloo)" if name == "ddp" else f"{name} every {every}" if every else name
+    return names.get(system) or (f"{name} every {every}" if every else name)
 
 
 def verdicts(measured: Measured, sleep_s: float) -> list[str]:
@@ -251,6 +261,10 @@ def verdicts(measured: Measured, sleep_s: float) -> list[str]:
     for system in [name for name in systems if name in BACKGROUND]:
         kept = measured.ratio(total, (system, 0.0), (BASELINE, 0.0))
         lines.append(_verdict(kept >= KEPT, f"{system} keeps {kept:.1%} of the speed (at least {KEPT:.0%})"))
+        if STREAM in systems:
+            beside = measured.ratio(total, (system, 0.0), (STREAM, 0.0))
+            text = f"{system} keeps {beside:.1%} of the speed beside a stream of bytes"
+            lines.append(_verdict(beside >= KEPT, f"{text} (at least {KEPT:.0%})"))
         if sleep_s:
             # Where the straggler sleeps, its core is free for the other, so its speed without one is less.
             base = min(
@@ -317,7 +331,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {RESULTS.name}")
     options = parser.parse_args()
-    systems = options.systems or [*SYSTEMS, *(["ddp"] if options.shaped else [])]
+    systems = options.systems or [*SYSTEMS, *([STREAM, "ddp"] if options.shaped else [])]
     sleep_s = options.straggler_ms / 1e3
     settings = Settings(
         [BASELINE, *(name for name in systems if name != BASELINE)],

@@ -2,9 +2,10 @@
 
     shadowsync_worker.py SETTINGS FILE        SETTINGS: `shadowsync.Settings` as JSON; rank 0 writes FILE (JSON)
 
-A system is a name: `none`, `ma 5` (in the foreground, every 5 iterations), `shadow_ma`, `ddp`. Each runs for some
-seconds, on the clock that the ranks of one machine share; all systems run in turn, round by round. The last rank may be
-a straggler, which sleeps in every iteration: in a listener, outside all that the engine measures.
+A system is a name: `none`, `ma 5` (in the foreground, every 5 iterations), `shadow_ma`, `ddp`, and `stream`, which is
+`none` beside a stream of bytes between the hosts (`plain_stream.py`). Each runs for some seconds, on the clock that the
+ranks of one machine share; all systems run in turn, round by round. The last rank may be a straggler, which sleeps in
+every iteration: in a listener, outside all that the engine measures.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import bisect
 import json
 import os
+import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -24,6 +26,7 @@ RATE = 0.01
 # What is left out at the beginning of a run, as a share of it.
 _WARM_UP = 0.2
 _CALIBRATION_S = 3.0
+STREAM_PORT = 29518
 
 
 @dataclass
@@ -158,6 +161,19 @@ def run_engine(ranks: Any, settings: dict[str, Any], system: str, link: str, sle
     return figures
 
 
+def run_beside_stream(ranks: Any, settings: dict[str, Any], sleep_s: float, seconds: float) -> Figures:
+    """Train without synchronization while other processes keep the link between the two hosts busy; collective."""
+    peer = settings["addresses"][1 - ranks.rank]
+    command = [sys.executable, str(Path(__file__).parent / "plain_stream.py"), peer, str(STREAM_PORT)]
+    stream = subprocess.Popen(command)
+    try:
+        return run_engine(ranks, settings, "none", "", sleep_s, seconds)
+    finally:
+        ranks.barrier()
+        stream.kill()
+        stream.wait()
+
+
 def run_ddp(ranks: Any, settings: dict[str, Any], sleep_s: float, seconds: float) -> Figures:
     """Train the same net by PyTorch's DistributedDataParallel over gloo; collective."""
     import torch.distributed as dist
@@ -210,6 +226,8 @@ def main() -> None:
                 seconds = settings["seconds"]
                 if system == "ddp":
                     figures = run_ddp(ranks, settings, sleep_s, seconds)
+                elif system == "stream":
+                    figures = run_beside_stream(ranks, settings, sleep_s, seconds)
                 else:
                     figures = run_engine(ranks, settings, system, link, sleep_s, seconds)
                 runs.append({"round": number, "system": system, "sleep_s": sleep_s, **asdict(figures)})
