@@ -198,6 +198,34 @@ def test_trainers_at_their_own_pace_update_one_copy_and_a_slow_one_holds_nobody_
     assert figures.updates == 31
 
 
+def test_threads_of_a_trainer_share_a_client_and_each_look_up_has_its_own_update():
+    """A third of the look-ups is dropped without an update, so that the servers forget what is open meanwhile."""
+    threads, rounds = 4, 60
+
+    def trainer(client, _):
+        def work(number):
+            for each in range(rounds):
+                look_up = client.look_up([Request(0, Bags(ids(number, 6)), True), Request(1, Bags(ids(number)), False)])
+                assert look_up.wait()[1].shape == (1, 2)
+                if each % 3:
+                    client.update([(look_up, [numpy.ones((2, 3)), None])], 1.0)
+                else:
+                    client.forget(look_up)
+
+        together = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        for thread in together:
+            thread.start()
+        for thread in together:
+            thread.join()
+        client.settle()
+        return client.figures
+
+    figures, (held, served), _ = serve([[RowRange(0, 0, 7)], [RowRange(1, 0, 5)]], trainer, servers=(1, 2))
+    updates = threads * rounds * 2 // 3
+    assert held.counts[0][:, 0].tolist() == [updates // threads] * threads + [0, 0, updates]
+    assert (figures.look_ups, served.updates) == (threads * rounds, updates)
+
+
 def test_look_ups_are_answered_while_the_trainer_computes():
     def trainer(client, _):
         look_up = client.look_up(TEST_BATCH)
