@@ -264,6 +264,37 @@ def test_a_message_that_makes_no_sense_ends_the_server_and_names_who_sent_it(tag
         serve(WHOLE, trainer)
 
 
+def test_a_trainer_that_dies_is_forgotten_between_its_look_up_and_its_update():
+    """It leaves an answer that it doesn't take, ids that wait for gradients, and gradients that nobody applies."""
+    dead = threading.Event()
+
+    def rank(communicator: ThreadedCommunicator):
+        communicator.tolerate({1})
+        if communicator.rank == 2:
+            held = Held(WHOLE, 0)
+            server = TableServer(communicator, (0, 1), held)
+            return held, server.run(), server
+        if communicator.rank == 1:
+            for number in (0, 1):
+                look_up = LookUp(number, 0, [Request(0, Bags(ids(5)), True)])
+                communicator.send(encode_look_up(look_up), 2, LOOK_UP)
+            communicator.start_send(encode_update([0], 1.0, 1.0, [numpy.ones((1, 3))], FLOAT64), 2, UPDATE)
+            communicator.die()
+            dead.set()
+            return None
+        assert dead.wait(5)
+        client = TableClient(communicator, list(zip(ROWS, WIDTH, strict=True)), WHOLE, (2,), FLOAT64)
+        look_up = client.look_up([Request(0, Bags(ids(2)), True)])
+        look_up.wait()
+        client.update([(look_up, [numpy.ones((1, 3))])], 1.0)
+        client.close()
+        return client.figures
+
+    figures, _, (held, served, server) = run_ranks(3, rank, timeout_s=5.0)
+    assert figures.look_ups == 1 and held.counts[0][2] == 1 and not server._clients[1].kept
+    assert held.counts[0][5] == served.updates - 1 in (0, 1)  # noticed before the message or after it
+
+
 def test_a_trainer_that_fails_ends_the_others():
     def trainer(client, communicator):
         if communicator.rank == 0:
