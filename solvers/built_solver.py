@@ -117,7 +117,8 @@ class BuiltSolver:
         self._tables = nets.tables
         if self._tables is not None:
             self._tables.histories = self._updater.table_histories
-            self._updater.update_elsewhere = self._tables.update
+            assert net.table_look_ups is not None
+            self._updater.update_elsewhere = net.table_look_ups.update
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)

@@ -53,11 +53,6 @@ def check_embeddings(
             "choose another sync (--sync=shadow_ma), or leave embedding_servers out: tables are then divided among"
             " the trainers",
         )
-    if comm.hogwild_threads > 1:
-        refuse(
-            f"hogwild_threads is {comm.hogwild_threads}, and workers do not look up tables of embedding servers",
-            "remove hogwild_threads, and start more trainers",
-        )
     for field in ("snapshot_diff", "debug_info"):
         if getattr(param, field):
             refuse(

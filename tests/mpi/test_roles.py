@@ -21,6 +21,15 @@ SOLVER = """
 net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" max_iter: 10000000 snapshot: 50 snapshot_prefix: "net"
 snapshot_keep: 2 random_seed: 7 solver_mode: CPU comm_param { sync: SHADOW_EASGD sync_servers: 1 }
 """
+# Messages of 37 KiB, which do not travel before their receiver takes them.
+TABLE = """
+layer { name: "ids" type: "DummyData" top: "ids" top: "wanted" dummy_data_param {
+  shape { dim: 600 dim: 2 } shape { dim: 600 dim: 16 }
+  data_filler { type: "uniform" min: 0 max: 999 } data_filler { value: 0.1 } } }
+layer { name: "table" type: "EmbeddingBag" bottom: "ids" top: "pooled"
+  embedding_bag_param { input_dim: 1000 num_output: 16 } }
+layer { name: "close" type: "EuclideanLoss" bottom: "pooled" bottom: "wanted" top: "close" }
+"""
 COMMAND = ("-m", "mgcaffe.tools.main", "train", "solver.prototxt")
 
 
@@ -52,8 +61,11 @@ def test_a_stop_asked_of_a_server_stops_the_run_which_goes_on_from_there(tmp_pat
 
 
 def test_training_goes_on_without_a_trainer_that_is_killed(tmp_path):
+    """Trainers of two workers each, with both kinds of servers."""
     _write(tmp_path)
-    command = [sys.executable, *COMMAND[:3], "-np", "4", *COMMAND[3:], "--on_trainer_loss=continue"]
+    (tmp_path / "net.prototxt").write_text(NET + TABLE)
+    flags = ["--on_trainer_loss=continue", "--embedding_servers=1", "--hogwild_threads=2"]
+    command = [sys.executable, *COMMAND[:3], "-np", "5", *COMMAND[3:], *flags]
     with RunningJob(command, environment=AS_ROOT, cwd=tmp_path) as job:
         assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
         os.kill(rank_pids(job)[1], signal.SIGKILL)
