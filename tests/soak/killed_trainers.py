@@ -52,22 +52,25 @@ layer { name: "both" type: "Eltwise" bottom: "pooled" bottom: "label" top: "sum"
 layer { name: "more" type: "EuclideanLoss" bottom: "pooled" bottom: "label" top: "more" }
 """
 
-# What is killed: (its name, its rank, the net, the flags of three ranks).
+# What is killed: (its name, what the message calls it, its rank, the net, the flags of three ranks).
 _ROLES = [
-    ("trainer 0", 0, _DENSE, ["--sync=shadow_ma"]),
-    ("trainer 2, all replicas saved", 2, _DENSE, ["--sync=shadow_ma", "--snapshot_replicas"]),
-    ("a synchronization server", 2, _DENSE, ["--sync=shadow_easgd", "--sync_servers=1"]),
-    ("an embedding server", 2, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"]),
-]
+    ("trainer 0", "", 0, _DENSE, ["--sync=shadow_ma"]),
+    ("trainer 2, all replicas saved", "", 2, _DENSE, ["--sync=shadow_ma", "--snapshot_replicas"]),
+    (
+        "a synchronization server", ", synchronization server,", 2, _DENSE,
+        ["--sync=shadow_easgd", "--sync_servers=1"],
+    ),
+    ("an embedding server", ", embedding server,", 2, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"]),
+]  # fmt: skip
 
 
 def run(full: bool) -> list[Row]:
     """So many kills of each role; one of one role in the suite."""
     chance = random.Random(SEED)
     rows = []
-    for name, rank, net, flags in _ROLES if full else _ROLES[2:3]:
+    for name, role, rank, net, flags in _ROLES if full else _ROLES[2:3]:
         with tempfile.TemporaryDirectory() as folder:
-            series = _Series(Path(folder), rank, net, flags)
+            series = _Series(Path(folder), rank, role, net, flags)
             moments = [None if number % 2 else chance.uniform(0, 1.5) for number in range(FULL if full else TENTH)]
             cases = [series.case(delay) for delay in moments]
             row = count(f"SIGKILL to {name}: code 69, named, snapshots whole, the run resumes", cases)
@@ -81,9 +84,10 @@ def run(full: bool) -> list[Row]:
 class _Series:
     """Jobs in one folder, each going on from the snapshots that the one before left."""
 
-    def __init__(self, folder: Path, rank: int, net: str, flags: list[str]) -> None:
+    def __init__(self, folder: Path, rank: int, role: str, net: str, flags: list[str]) -> None:
         self.newest = 0
         self._folder = folder
+        self._named = f"error: rank {rank} of 3{role} on {os.uname().nodename}"
         self._rank = rank
         self._flags = flags
         (folder / "net.prototxt").write_text(net)
@@ -108,7 +112,8 @@ class _Series:
         result = job.end(MAX_S, patience_s=1.0)
         if result.left_behind:
             return f"processes {result.left_behind} were left behind"
-        if result.returncode != PEER_FAILED or f"rank {self._rank} of 3" not in result.output:
+        said = self._named in result.output and "was killed by signal 9 (SIGKILL)" in result.output
+        if result.hung or result.returncode != PEER_FAILED or not said:
             return f"exit code {result.returncode}: {result.output[-2000:]}"
         if before and f"Resuming from net_iter_{before}." not in result.output:
             return f"it did not resume from iteration {before}: {result.output[:2000]}"
