@@ -61,7 +61,7 @@ def test_the_wheel_trains_the_digits_without_the_checkout(wheel, tmp_path):
     environment = tmp_path / "environment"
     run(sys.executable, "-m", "venv", "--without-pip", environment, folder=tmp_path)
     python = environment / "bin" / "python"
-    install = ("-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index")
+    install = ("-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
     run(sys.executable, *install, wheel, folder=tmp_path)
     # The packages that it needs come from this environment. Its own .pth files, which lead to the checkout, are
     # not read there.

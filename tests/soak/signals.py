@@ -28,9 +28,10 @@ def run(full: bool) -> list[Row]:
             (f"{'set-up' if early else 'training'} + {delay:.2f} s", lambda e=early, d=delay: series.interrupt(e, d))
             for early, delay in moments
         ]
-        return [
-            count("SIGINT to the launcher: one iteration, code 75, resume goes on", [*cases, ("the end", series.end)])
-        ]
+        row = count("SIGINT to the launcher: one iteration, code 75, resume goes on", cases)
+        problem = series.end()
+        row.failures += [f"at the end: {problem}"] if problem else []
+        return [row]
 
 
 class _Series:

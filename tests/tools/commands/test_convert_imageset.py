@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import shutil
 import signal
 import sys
 import tarfile
@@ -249,13 +250,23 @@ def has_records(folder):
         return False
 
 
+def interrupt(folder, how):
+    """Return how a run ended that got a signal once it had records; one that was faster than that is repeated."""
+    for _ in range(20):
+        with RunningJob([*COMMAND, "many/", "many.txt", "db"], cwd=folder) as job:
+            job.await_(lambda: has_records(folder / "db.partial"), 60)
+            job.process.send_signal(how)
+            result = job.end(60)
+        if result.returncode != 0:
+            break
+        shutil.rmtree(folder / "db")
+    return result
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_resumed_where_it_stopped(many, how):
-    with RunningJob([*COMMAND, "many/", "many.txt", "db"], cwd=many.folder) as job:
-        assert job.await_(lambda: has_records(many.folder / "db.partial"), 60)
-        job.process.send_signal(how)
-        result = job.end(60)
+    result = interrupt(many.folder, how)
     assert result.returncode != 0 and not (many.folder / "db").exists(), result.describe()
     assert ("the same command with --resume goes on from here" in result.stderr) == (how == signal.SIGINT)
     refused = many.run("convert_imageset", "many/", "many.txt", "db")
