@@ -1,4 +1,7 @@
-"""`engine train --sync_servers` under mpirun and under the launcher: a run to its end, a stop, and a server's death."""
+"""`engine train --sync_servers` under mpirun and under the launcher: a stop, and a trainer's death.
+
+A server's death: tests/soak/killed_trainers.py.
+"""
 
 from __future__ import annotations
 
@@ -77,15 +80,3 @@ def test_training_goes_on_without_a_trainer_that_is_killed(tmp_path):
         "rank 1 (trainer) is gone: training goes on without it, and its share of the data (1 record of 3)"
         in result.stderr
     )
-
-
-def test_a_server_that_is_killed_ends_the_job_by_name(tmp_path):
-    _write(tmp_path)
-    command = [sys.executable, *COMMAND[:3], "-np", "3", *COMMAND[3:]]
-    with RunningJob(command, environment=AS_ROOT, cwd=tmp_path) as job:
-        assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
-        os.kill(rank_pids(job)[2], signal.SIGKILL)
-        result = job.end(60)
-    assert result.returncode == 69 and not result.hung and not result.left_behind, result.describe()
-    assert f"error: rank 2 of 3, synchronization server, on {os.uname().nodename}" in result.stderr
-    assert "was killed by signal 9 (SIGKILL)" in result.stderr

@@ -58,7 +58,10 @@ _BOTH_SERVERS = ["--sync=shadow_easgd", "--sync_servers=1", "--embedding_servers
 
 
 class _Role(NamedTuple):
-    """What is killed: its name, its rank, the net, the flags, how many ranks there are, whether the others go on."""
+    """What is killed: its name, its rank, the net, the flags, how many ranks there are, whether the others go on.
+
+    `called` is what the message calls it.
+    """
 
     name: str
     rank: int
@@ -66,17 +69,27 @@ class _Role(NamedTuple):
     flags: list[str]
     ranks: int = 3
     goes_on: bool = False
+    called: str = ""
 
 
 _ROLES = [
     _Role("trainer 0", 0, _DENSE, ["--sync=shadow_ma"]),
     _Role("trainer 2, all replicas saved", 2, _DENSE, ["--sync=shadow_ma", "--snapshot_replicas"]),
-    _Role("a synchronization server", 2, _DENSE, ["--sync=shadow_easgd", "--sync_servers=1"]),
-    _Role("an embedding server", 2, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"]),
+    _Role(
+        "a synchronization server", 2, _DENSE, ["--sync=shadow_easgd", "--sync_servers=1"],
+        called=", synchronization server,",
+    ),
+    _Role(
+        "an embedding server", 2, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"],
+        called=", embedding server,",
+    ),
     _Role("trainer 1 that may be lost", 1, _DENSE + _TABLE, [*_BOTH_SERVERS, "--hogwild_threads=2"], 5, True),
-    _Role("trainer 0 where others may be lost", 0, _DENSE + _TABLE, _BOTH_SERVERS, 4),
-    _Role("an embedding server where trainers may be lost", 2, _DENSE + _TABLE, _BOTH_SERVERS, 4),
-]
+    _Role("trainer 0 where others may be lost", 0, _DENSE + _TABLE, _BOTH_SERVERS, 4, called=", trainer,"),
+    _Role(
+        "an embedding server where trainers may be lost", 2, _DENSE + _TABLE, _BOTH_SERVERS, 4,
+        called=", embedding server,",
+    ),
+]  # fmt: skip
 
 
 def run(full: bool) -> list[Row]:
@@ -133,10 +146,11 @@ class _Series:
         result = job.end(MAX_S, patience_s=1.0)
         if result.left_behind:
             return f"processes {result.left_behind} were left behind"
-        code, named = PEER_FAILED, f"rank {role.rank} of {role.ranks}"
+        code, named = PEER_FAILED, f"error: rank {role.rank} of {role.ranks}{role.called} on {os.uname().nodename}"
+        cause = "was killed by signal 9 (SIGKILL)"
         if role.goes_on:
-            code, named = STOPPED, f"rank {role.rank} (trainer) is gone: training goes on without it"
-        if result.returncode != code or named not in result.output:
+            code, named, cause = STOPPED, f"rank {role.rank} (trainer) is gone", "training goes on without it"
+        if result.hung or result.returncode != code or named not in result.output or cause not in result.output:
             return f"exit code {result.returncode}: {result.output[-2000:]}"
         if before and f"Resuming from net_iter_{before}." not in result.output:
             return f"it did not resume from iteration {before}: {result.output[:2000]}"
