@@ -20,9 +20,12 @@ import numpy
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.tables.messages import (
     DONE,
+    LOAD,
     LOOK_UP,
     READ,
     REPLY,
+    SAVE,
+    SAVED,
     UPDATE,
     WRITE,
     Bags,
@@ -39,6 +42,13 @@ from mgcaffe.errors import CommError
 
 _PATIENCE_S = 0.1
 _POLL_S = 100e-6
+
+
+class Saving(Protocol):
+    """Rows that are being written to a file."""
+
+    def result(self, patience_s: float | None = 0) -> bytes | None:
+        """Return what the answer is, or None if they are not written within so many seconds (None: wait for ever)."""
 
 
 class HeldTables(Protocol):
@@ -77,6 +87,12 @@ class HeldTables(Protocol):
         Raises:
             CommError: there is no such history.
         """
+
+    def save(self, order: bytes) -> Saving:
+        """Begin to write all rows, as they are now, as an order says; what fails is part of the answer."""
+
+    def load(self, order: bytes) -> bytes:
+        """Replace rows by those in files, and return the answer; what fails is part of it."""
 
 
 @dataclass
@@ -130,6 +146,7 @@ class TableServer:
         self._serving = [status.encode(f"serving rank {rank}") for rank in range(communicator.size)]
         self._clients = {rank: _Client() for rank in trainers}
         self._sendings: list[tuple[Sending, numpy.ndarray]] = []
+        self._savings: list[tuple[int, Saving]] = []
 
     def run(self) -> ServerFigures:
         """Answer messages until every trainer is done.
@@ -140,6 +157,9 @@ class TableServer:
         """
         while not all(client.done for client in self._clients.values()):
             self.step(_PATIENCE_S)
+        for _, saving in self._savings:
+            saving.result(None)  # nobody waits for it any more, but the file is to be whole
+        self._savings.clear()
         for sending, _ in self._sendings:
             sending.wait()
         self._sendings.clear()
@@ -158,6 +178,7 @@ class TableServer:
             self._take(message)
         elif self._sendings:
             time.sleep(_POLL_S)  # messages go out while this looks whether they have
+        self._answer_saved()
         self._reclaim()
         return message is not None
 
@@ -194,6 +215,11 @@ class TableServer:
         elif message.tag == WRITE:
             self._write(message.content)
             self._send(numpy.empty(0, self._tables.dtype), message.source)
+        elif message.tag == SAVE:
+            self._savings.append((message.source, self._tables.save(message.content.tobytes())))
+        elif message.tag == LOAD:
+            answer = self._tables.load(message.content.tobytes())
+            self._send(numpy.frombuffer(answer, numpy.uint8).copy(), message.source)
         elif message.tag == DONE:
             client.done = True
             client.kept.clear()
@@ -269,10 +295,20 @@ class TableServer:
             )
         return numbers[block.start : block.start + block.count]
 
+    def _answer_saved(self) -> None:
+        """Tell trainers what has been written by now."""
+        for trainer, saving in list(self._savings):
+            answer = saving.result()
+            if answer is None:
+                continue
+            self._savings.remove((trainer, saving))
+            if not self._clients[trainer].done:
+                self._send(numpy.frombuffer(answer, numpy.uint8).copy(), trainer, SAVED)
+
     # -- sending -----------------------------------------------------------------------------------------
 
-    def _send(self, values: numpy.ndarray, to: int) -> None:
-        self._sendings.append((self._communicator.start_send(values, to, REPLY), values))
+    def _send(self, values: numpy.ndarray, to: int, tag: int = REPLY) -> None:
+        self._sendings.append((self._communicator.start_send(values, to, tag), values))
         self.figures.sent += values.nbytes
 
     def _reclaim(self) -> None:

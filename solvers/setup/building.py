@@ -120,6 +120,10 @@ def build_nets(
             emit(Warned("debug_info shows of tables the rows that lie in rank 0, and their gradients as they come"))
     elif param.comm_param.embedding_loads:
         emit(Warned("comm_param.embedding_loads has no effect: there are no tables that are divided among ranks"))
+    if tables is None and param.comm_param.HasField("snapshot_tables"):
+        emit(
+            Warned("comm_param.snapshot_tables has no effect: all tables lie in this process, and snapshots hold them")
+        )
     watch_tests(test_nets, param, world.rank, emit)
     agree_on_shapes(train_net, world.communicator)
     carried_state.warn_of_ranks(train.param, world.size, workers, emit)
