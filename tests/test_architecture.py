@@ -37,15 +37,16 @@ ORDER: dict[str, tuple[str, ...]] = {
     "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision", "tables", "replicas"),
     "engine": (
         "types", "weights.safetensors", "weights.shards", "parameter", "row_parameter", "shard", "blob", "arena",
-        "checks.memory", "layer", "host_blob", "user_layer", "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers",
-        "tables", "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batches", "data.images",
-        "data.lmdb", "data", "layers", "graph", "weights",
+        "checks.memory", "layer", "host_blob", "user_layer", "checks.fork_fields", "checks.unused_fields",
+        "checks.sizes", "registry", "kernels", "fillers", "tables", "layers.shared", "weights.hdf5_image",
+        "data.random_numbers", "data.batches", "data.images", "data.lmdb", "data", "layers", "graph", "weights",
         "built_net", "net",
     ),
     "solvers": (
         "source", "events", "snapshots.names", "snapshots.files", "snapshots.manifest", "training_iteration",
-        "carried_state", "monitor.stopwatch", "exchange", "replicas", "monitor", "tables", "update.rules", "rates", "update", "setup", "serving", "testing", "snapshots", "trainer",
-        "workers", "built_solver", "saved_solver", "solver",
+        "carried_state", "monitor.stopwatch", "exchange", "replicas", "monitor", "tables", "update.rules", "rates",
+        "update", "setup", "serving", "testing", "snapshots", "trainer", "workers", "built_solver", "saved_solver",
+        "solver",
     ),
     "tools": (
         "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",
