@@ -102,8 +102,9 @@ def test_no_process_fetches_or_reads_a_whole_table(folder, tmp_path, monkeypatch
     def refuse(*_):
         raise AssertionError("a whole table in one process")
 
-    for holder, name in ((WholeTables, "fetch"), (ServedTensor, "fetch"), (StoredRows, "load"), (StoredRows, "chunks")):
-        monkeypatch.setattr(holder, name, refuse)
+    for holder, names in ((WholeTables, "fetch store"), (ServedTensor, "fetch store"), (StoredRows, "load chunks")):
+        for name in names.split():
+            monkeypatch.setattr(holder, name, refuse)
     read = []
     pieces = StoredRows.pieces
 
