@@ -34,10 +34,16 @@ class ServedRows:
         tables: by number, with the rows that lie here.
         updates: updates them.
         who: what holds them, for messages.
+        sharing: how many processes there are on this host.
     """
 
     def __init__(
-        self, param: SolverParameter, tables: Sequence[RowParameter], updates: RowUpdates, who: str = "embedding server"
+        self,
+        param: SolverParameter,
+        tables: Sequence[RowParameter],
+        updates: RowUpdates,
+        who: str = "embedding server",
+        sharing: int = 1,
     ) -> None:
         self.dtype = np.dtype(str(tables[0].data.dtype).removeprefix("torch."))
         self.rows: Sequence[int] = [table.data.shape[0] for table in tables]
@@ -46,7 +52,7 @@ class ServedRows:
         self._tables = tables
         self._owned = OwnedRows(tables)
         self._updates = updates
-        self._holder = ShardHolder(who, tables, self._tensor_of)
+        self._holder = ShardHolder(who, tables, self._tensor_of, sharing)
         self._matrices, self._places = _side_by_side([table.data for table in tables])
 
     def look_up(self, requests: Sequence[messages.Request], rows: np.ndarray) -> np.ndarray:

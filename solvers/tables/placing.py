@@ -70,7 +70,8 @@ class TablePlacer:
             self.assignment = assign_tables(self.loads, memory)
         except TooLargeError as error:
             self._refuse(error, sum(memory))
-        holder = ShardHolder(f"rank {self._communicator.rank}", [table.parameter for table in tables], self._tensor_of)
+        who, sharing = f"rank {self._communicator.rank}", self._communicator.local_size
+        holder = ShardHolder(who, [table.parameter for table in tables], self._tensor_of, sharing)
         self.whole = WholeTables(self._communicator, self.assignment, holder)
         return [Placement(number, self._rows_here(number), self._whole_of(number)) for number in range(len(tables))]
 

@@ -147,18 +147,20 @@ class ShardHolder:
         who: what this process is, for messages.
         tables: by number.
         tensor_of: returns, by a table's number and a kind, the tensor of the rows that lie here.
+        sharing: how many processes may take memory of this host for their copies at once.
     """
 
     who: str
     tables: Sequence[RowParameter]
     tensor_of: Callable[[int, str], torch.Tensor] = field(repr=False)
+    sharing: int = 1
 
     def save(self, order: SaveOrder, number: int) -> ShardSaving:
         """Begin to write the shard with this number; an error is part of the result."""
         path = Path(order.folder) / order.shards.name(number)
         tensors = {each.name: self.tensor_of(each.table, each.kind) for each in order.arrays if self._rows(each.table)}
         size = sum(tensor.nbytes for tensor in tensors.values())
-        copies = order.background and size <= _SHARE * free_memory()
+        copies = order.background and size * self.sharing <= _SHARE * free_memory()
         rows = [
             RowsToWrite(
                 each.name,
