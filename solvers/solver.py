@@ -71,6 +71,8 @@ class Solver(SavedSolver):
 
     def finish_training(self) -> None:
         """Return when all trainers have ended theirs; warn where a stop has left some behind."""
+        if self._tables is not None:
+            self._tables.settle()
         self._replicas.finish(self.iteration, lambda: self._stop_requested)
         self._stopped = self._stopped or self._replicas.stop_requested
         self._meter.training_done()

@@ -6,6 +6,8 @@
 
 A thread of its own sends and receives, on a communicator of its own, so that the look-ups of the next batch are
 answered while this one is computed. It works in order: a look-up after an update is answered with the updated rows.
+
+Where this rank is one of the servers, the thread looks up and updates the rows that lie here without a message.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from mgcaffe.comm.tables.messages import (
     encode_look_up,
     encode_update,
 )
+from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.messages import Sending
 from mgcaffe.errors import CommError
@@ -109,9 +112,11 @@ class TableClient:
         assignment: which rows of each table lie where.
         servers: the ranks of the owners that the assignment names.
         dtype: of the tables.
+        answers: the same ranks, for the servers' answers; None: they come on `communicator`.
 
     Attributes:
         figures: what look-ups have come to.
+        own: what serves the rows that lie here, where this rank is one of the servers; to be set before any other call.
     """
 
     def __init__(
@@ -121,9 +126,12 @@ class TableClient:
         assignment: Assignment,
         servers: Sequence[int],
         dtype: numpy.dtype,
+        answers: Communicator | None = None,
     ) -> None:
         self.figures = LookUpFigures()
+        self.own: TableServer | None = None
         self._communicator = communicator
+        self._answers = communicator if answers is None else answers
         self._shapes = shapes
         self._dtype = numpy.dtype(dtype)
         self._held: dict[int, dict[int, RowRange]] = {server: {} for server in servers}
@@ -190,6 +198,14 @@ class TableClient:
         """
         self._wait_until_done(lambda: self._write(table, what, width, start, values))
 
+    def settle(self) -> None:
+        """Wait until the servers have made all updates that they were given."""
+        self._wait_until_done(self._settle)
+
+    def run_beside(self, work: Callable[[], None]) -> None:
+        """Run something on the thread that communicates, and wait for it."""
+        self._wait_until_done(work)
+
     def close(self) -> None:
         """Tell the servers that this trainer is done, once all that was asked for has come; harmless when repeated.
 
@@ -230,7 +246,7 @@ class TableClient:
                 job.work()
                 job.done.set()
             self._await_answers()
-            for server in self._held:
+            for server in self._others():
                 self._send(numpy.empty(0, numpy.uint8), server, DONE)
             for sending, _ in self._sendings:
                 sending.wait()
@@ -254,7 +270,12 @@ class TableClient:
                 if came:
                     quiet_since = time.perf_counter()
 
+    def _others(self) -> list[int]:
+        """Return the servers that are other ranks than this one."""
+        return [server for server in self._held if server != self._communicator.rank]
+
     def _ask(self, pending: PendingLookUp, oldest: int) -> None:
+        mine: list[Request] = []
         for server, held in self._held.items():
             shares = [
                 self._share(place, table, bags, held[table])
@@ -265,9 +286,16 @@ class TableClient:
                 continue
             pending.shares[server] = shares
             requests = [pending.wanted[each.place]._replace(bags=each.bags) for each in shares]
+            if server == self._communicator.rank:
+                mine = requests
+                continue
             self._send(encode_look_up(LookUp(pending.number, oldest, requests)), server, LOOK_UP)
             self._unanswered[server].append(pending)
             pending.missing[server] = numpy.empty(sum(each.size for each in shares), self._dtype)
+        if mine:  # while the others look theirs up
+            assert self.own is not None
+            rows = numpy.concatenate([each.bags.rows for each in mine])
+            self._put(pending, self._communicator.rank, self.own.look_up(mine, rows))
         if not pending.missing:
             self._complete(pending)
 
@@ -291,7 +319,7 @@ class TableClient:
         """Receive what has come; return whether anything has."""
         came = False
         for server, waiting in self._unanswered.items():
-            while waiting and self._communicator.probe(server, REPLY, 0) is not None:
+            while waiting and self._answers.probe(server, REPLY, 0) is not None:
                 pending = waiting.popleft()
                 self._receive(pending, server)
                 came = True
@@ -306,16 +334,20 @@ class TableClient:
 
     def _receive(self, pending: PendingLookUp, server: int) -> None:
         answer = pending.missing.pop(server)
-        self._communicator.receive(answer, server, REPLY)
+        self._answers.receive(answer, server, REPLY)
         self.figures.received += answer.nbytes
-        at = 0
-        for share in pending.shares[server]:
-            self._put(pending, share, answer[at : at + share.size])
-            at += share.size
+        self._put(pending, server, answer)
         if not pending.missing:
             self._complete(pending)
 
-    def _put(self, pending: PendingLookUp, share: _Share, answer: numpy.ndarray) -> None:
+    def _put(self, pending: PendingLookUp, server: int, answer: numpy.ndarray) -> None:
+        """Add what a server has answered to a look-up."""
+        at = 0
+        for share in pending.shares[server]:
+            self._put_share(pending, share, answer[at : at + share.size])
+            at += share.size
+
+    def _put_share(self, pending: PendingLookUp, share: _Share, answer: numpy.ndarray) -> None:
         table, bags, _ = pending.wanted[share.place]
         vectors = answer.reshape(-1, self._shapes[table][1])
         if share.bag_numbers is None:
@@ -333,7 +365,7 @@ class TableClient:
     def _give(
         self, gradients: Sequence[tuple[PendingLookUp, Sequence[numpy.ndarray | None]]], rate: float, scale: float
     ) -> None:
-        for server in self._held:
+        for server in self._others():
             numbers: list[int] = []
             pieces: list[numpy.ndarray] = []
             for look_up, given in gradients:
@@ -343,6 +375,17 @@ class TableClient:
                     pieces += [self._gradient(share, given[share.place]) for share in shares]
             if numbers:
                 self._send(encode_update(numbers, rate, scale, pieces, self._dtype), server, UPDATE)
+
+        mine = [
+            (table, share.bags, self._gradient(share, given[share.place]).reshape(-1, self._shapes[table][1]))
+            for look_up, given in gradients
+            for share in look_up.shares.get(self._communicator.rank, ())
+            for table, _, trains in [look_up.wanted[share.place]]
+            if trains
+        ]
+        if mine:
+            assert self.own is not None
+            self.own.update(mine, rate, scale)
 
     def _gradient(self, share: _Share, values: numpy.ndarray | None) -> numpy.ndarray:
         """Return the gradient of what a share has answered; zeros where none was given."""
@@ -354,15 +397,32 @@ class TableClient:
         self._await_answers()
         flat = into.reshape(-1)
         for server, block, at in self._blocks(table, what, flat.size // len(into), 0, flat.size):
+            if server == self._communicator.rank:
+                assert self.own is not None
+                flat[at : at + block.count] = self.own.read(block)
+                continue
             self._send(encode_block(block), server, READ)
-            self._communicator.receive(flat[at : at + block.count], server, REPLY)
+            self._answers.receive(flat[at : at + block.count], server, REPLY)
 
     def _write(self, table: int, what: int, width: int, start: int, values: numpy.ndarray) -> None:
         self._await_answers()
         for server, block, at in self._blocks(table, what, width, start, len(values)):
             part = numpy.ascontiguousarray(values[at : at + block.count], self._dtype)
+            if server == self._communicator.rank:
+                assert self.own is not None
+                self.own.write(block, part)
+                continue
             self._send(encode_block(block, part), server, WRITE)
-            self._communicator.receive(numpy.empty(0, self._dtype), server, REPLY)
+            self._answers.receive(numpy.empty(0, self._dtype), server, REPLY)
+
+    def _settle(self) -> None:
+        """Read nothing from each server, which answers after the updates that it was given before."""
+        self._await_answers()
+        asked = [(server, min(self._held[server])) for server in self._others() if self._held[server]]
+        for server, table in asked:
+            self._send(encode_block(Block(table, 0, 0, 0)), server, READ)
+        for server, _ in asked:
+            self._answers.receive(numpy.empty(0, self._dtype), server, REPLY)
 
     def _blocks(self, table: int, what: int, width: int, start: int, count: int) -> Iterator[tuple[int, Block, int]]:
         """Yield (server, its block, where that begins in what is read or written), in pieces that can be copied."""

@@ -66,6 +66,9 @@ class DividedTables:
     def update(self, rate: float, scale: float) -> None:
         """Do nothing: each rank updates its own rows."""
 
+    def settle(self) -> None:
+        """Do nothing: an update is made when the iteration ends."""
+
     def lead(self, work: Callable[[], T]) -> T | None:
         """Run `work` on rank 0, where whole tables can be fetched and stored meanwhile; collective."""
         if self.place.whole is None:
