@@ -16,11 +16,15 @@ from mgcaffe.comm import Communicator
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.tables.client import TableClient
 from mgcaffe.comm.tables.server import HeldTables, TableServer
+from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.engine.row_parameter import Placement
 from mgcaffe.engine.tables.access import TableToPlace
 from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.tables.server_tables import ServerPlacer, ServerTables
 from mgcaffe.solvers.tables.settings import check_async
+
+# The serving thread and training share a core: looking for requests more often takes more than answering sooner gives.
+_BESIDE_TRAINING = Waiting(spin_s=0.0, busy_spin_s=0.0, sleep_s=500e-6)
 
 
 class AsyncPlacer(ServerPlacer):
@@ -107,7 +111,7 @@ class AsyncTables(ServerTables):
             raise self._error
 
     def _connect(self, shapes: Sequence[tuple[int, int]]) -> TableClient:
-        requests, answers = self._communicator.duplicate(), self._communicator.duplicate()
+        requests, answers = self._communicator.duplicate(_BESIDE_TRAINING), self._communicator.duplicate()
         self._duplicates = requests, answers
         return TableClient(requests, shapes, self.place.assignment, self._servers, self._dtype, answers)
 
