@@ -64,16 +64,28 @@ class Slow:
             time.sleep(2e-3)
 
 
-def train(iterations, folder, net, fields, *, comm="sync: NONE lookahead: 0", divided="", restore=None, slow=()):
+def train(
+    iterations,
+    folder,
+    net,
+    fields,
+    *,
+    comm="sync: NONE lookahead: 0",
+    divided="",
+    restore=None,
+    slow=(),
+    snapshot=False,
+):
     """Train on threads as trainers.
 
     Args:
-        iterations: how many each makes; one list of them is one trainer, with a snapshot after each.
+        iterations: how many each makes.
         folder, net, fields: as for `make_solver`.
         comm: what the solver says in comm_param.
         divided: the name of a file of loads in the folder.
         restore: a snapshot to begin with.
         slow: trainers whose iterations last longer.
+        snapshot: write one when all have ended.
 
     Returns:
         What each trainer has come to: whole tensors on trainer 0, losses, a recorder, and the look-ups and updates that
@@ -84,18 +96,16 @@ def train(iterations, folder, net, fields, *, comm="sync: NONE lookahead: 0", di
 
     def rank(communicator):
         recorder = Recorder()
-        counts = iterations[communicator.rank]
         text = f"{fields} comm_param {{ {comm} }}"
         with make_solver(net, text, folder, recorder=recorder, communicator=communicator) as solver:
             if communicator.rank in slow:
                 solver.listeners.append(Slow())
             if restore:
                 solver.restore(restore)
-            for count in counts if isinstance(counts, list) else [counts]:
-                solver.step(count)
-                if isinstance(counts, list):
-                    solver.snapshot()
+            solver.step(iterations[communicator.rank])
             solver.finish_training()
+            if snapshot:
+                solver.snapshot()
             own = solver._tables.client.own if solver._tables is not None else None
             answered = (own.figures.look_ups, own.figures.updates) if own is not None else None
             return whole_tensors(solver), recorder.losses, recorder, answered
@@ -169,7 +179,7 @@ def test_trainers_under_shadow_averaging_learn_together_and_look_ahead(folder):
 
 def test_a_snapshot_goes_on_with_other_numbers_of_trainers_and_alone(folder):
     net, fields = table_net(folder, 1), KINDS["AdaGrad"] + f' snapshot_prefix: "{folder}/two"'
-    first, _ = train([[7], 7], folder, net, fields, comm="sync: MA lookahead: 1")
+    first, _ = train([7, 9], folder, net, fields, comm="sync: MA lookahead: 1", snapshot=True)
     state = f"{folder}/two_iter_7.solverstate"
     expected = first[0]
     again = train_tables(1, folder, net, fields, 0, restore=state)[0]
