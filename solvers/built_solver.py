@@ -117,7 +117,8 @@ class BuiltSolver:
         self._tables = nets.tables
         if self._tables is not None:
             self._tables.histories = self._updater.table_histories
-            self._updater.update_elsewhere = self._tables.update
+            assert net.table_look_ups is not None
+            self._updater.update_elsewhere = net.table_look_ups.update
             serve_other_trainers(self._tables, param, net, self._updater, self._replicas.fail)
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)

@@ -115,10 +115,10 @@ class SavedSolver(BuiltSolver):
             The solverstate's path, or None where it could not be written.
 
         Raises:
-            SnapshotError: rows of tables are gone with the other ranks.
+            SnapshotError: rows of tables lie in other ranks.
         """
         if self._tables is not None:
-            raise SnapshotError("tables are divided among the ranks, and rows of them are gone with the others")
+            raise SnapshotError("rows of tables lie in other ranks, which are gone, or not reached any more")
         self._finite.rewind()
         self._snapshots.take(self._state.progress(self.iteration, self.seed, alone=True))
         self._snapshots.wait()

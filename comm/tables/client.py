@@ -6,6 +6,7 @@
 
 A thread of its own sends and receives, on a communicator of its own, so that the look-ups of the next batch are
 answered while this one is computed. It works in order: a look-up after an update is answered with the updated rows.
+All threads that train (Hogwild's workers) share it, each with look-ups of its own.
 
 Where this rank is one of the servers, the thread looks up and updates the rows that lie here without a message.
 """
@@ -74,7 +75,7 @@ class PendingLookUp:
         """
         began = time.perf_counter()
         self._client.wait_for(self.answered)
-        self._client.figures.waited_s += time.perf_counter() - began
+        self._client.waited(time.perf_counter() - began)
         return self.vectors
 
 
@@ -104,7 +105,7 @@ class _Job:
 
 
 class TableClient:
-    """Looks up and updates tables that servers hold; its methods are called by one thread.
+    """Looks up and updates tables that servers hold; any thread may call its methods, but only one `close`.
 
     Args:
         communicator: of trainers and servers, for this alone.
@@ -141,6 +142,7 @@ class TableClient:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._unanswered: dict[int, deque[PendingLookUp]] = {server: deque() for server in self._held}
         self._sendings: list[tuple[Sending, numpy.ndarray]] = []
+        self._lock = threading.Lock()
         self._numbers = 0
         self._open: list[int] = []
         self._error: BaseException | None = None
@@ -148,16 +150,17 @@ class TableClient:
         self._thread = threading.Thread(target=self._run, name="mgcaffe look-ups", daemon=True)
         self._thread.start()
 
-    # -- for the thread that trains ----------------------------------------------------------------------
+    # -- for the threads that train ----------------------------------------------------------------------
 
     def look_up(self, wanted: Sequence[Request]) -> PendingLookUp:
         """Ask for the sums over bags of rows; where one of them trains, `update` or `forget` has to follow."""
-        pending = PendingLookUp(self, wanted, self._numbers)
-        self._numbers += 1
-        if any(each.trains for each in wanted):
-            self._open.append(pending.number)
-        oldest = self._open[0] if self._open else pending.number
-        self._do(lambda: self._ask(pending, oldest))
+        with self._lock:  # numbers ascend in the order in which look-ups are sent
+            pending = PendingLookUp(self, wanted, self._numbers)
+            self._numbers += 1
+            if any(each.trains for each in wanted):
+                self._open.append(pending.number)
+            oldest = self._open[0] if self._open else pending.number
+            self._do(lambda: self._ask(pending, oldest))
         return pending
 
     def update(
@@ -176,12 +179,18 @@ class TableClient:
         """
         self._do(lambda: self._give(gradients, rate, scale))
         for look_up, _ in gradients:
-            self.forget(look_up)
+            self.forget(look_up)  # later look-ups alone tell the servers, behind the update
 
     def forget(self, look_up: PendingLookUp) -> None:
         """Let the servers forget a look-up that no update will follow; harmless when repeated."""
-        if look_up.number in self._open:
-            self._open.remove(look_up.number)
+        with self._lock:
+            if look_up.number in self._open:
+                self._open.remove(look_up.number)
+
+    def waited(self, seconds: float) -> None:
+        """Count the time that a thread has waited for an answer."""
+        with self._lock:
+            self.figures.waited_s += seconds
 
     def read(self, table: int, what: int, into: numpy.ndarray) -> None:
         """Fill an array by all values (`what` 0) of a table, or by a history; one entry of the first axis a row."""
@@ -199,7 +208,7 @@ class TableClient:
         self._wait_until_done(lambda: self._write(table, what, width, start, values))
 
     def settle(self) -> None:
-        """Wait until the servers have made all updates that they were given."""
+        """Return once the servers have made all updates so far, so that any trainer can read them."""
         self._wait_until_done(self._settle)
 
     def run_beside(self, work: Callable[[], None]) -> None:

@@ -3,6 +3,9 @@
 One thread takes message after message from whoever sends one. What one trainer sends is answered in its order, so a
 trainer whose look-up follows its update sees the updated rows. Nothing waits for a trainer that is slow to receive.
 
+Where a trainer's death is tolerated (`Communicator.tolerate`) the server forgets it: it keeps the updates that it has
+made by then, and drops what else the trainer has sent, as well as answers that are on their way to it.
+
 A trainer can be a server as well, on a thread beside its training. It uses the rows that it holds itself without a
 message, between two messages of others.
 """
@@ -100,10 +103,11 @@ class ServerFigures:
 
 @dataclass
 class _Client:
-    """What a server knows of a trainer: whose ids it keeps, by the look-up's number."""
+    """What a server knows of a trainer: the ids that it keeps, by the look-up's number; whether it is done, or dead."""
 
     kept: dict[int, list[tuple[int, Bags]]] = field(default_factory=dict)
     done: bool = False
+    lost: bool = False
 
 
 class TableServer:
@@ -160,6 +164,7 @@ class TableServer:
             CommError, PeerFailure: as `run`.
         """
         message = self._communicator.receive_any(patience_s=0 if self._sendings else patience_s)
+        self._forget_lost()
         if message is not None:
             if not self._is_trainer:
                 status.current().doing(self._serving[message.source])
@@ -169,10 +174,12 @@ class TableServer:
         self._reclaim()
         return message is not None
 
-    def forget(self, trainer: int) -> None:
-        """Go on without a trainer that is gone."""
-        self._clients[trainer].done = True
-        self._clients[trainer].kept.clear()
+    def _forget_lost(self) -> None:
+        """Go on without trainers that have died."""
+        for rank in self._communicator.lost:
+            client = self._clients[rank]
+            client.done = client.lost = True
+            client.kept.clear()
 
     # -- the rows, for this thread and others ------------------------------------------------------------
 
@@ -208,6 +215,8 @@ class TableServer:
 
     def _take(self, message: Message) -> None:
         client = self._clients.get(message.source)
+        if client is not None and client.lost:
+            return  # it came before the death was noticed
         try:
             if client is None or client.done:
                 raise CommError("it is no trainer" if client is None else "it has said that it is done")

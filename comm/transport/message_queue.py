@@ -50,12 +50,14 @@ class MessageQueue:
         self._changed = threading.Condition()
         self._pending: list[PendingMessage] = []
         self._is_broken = False
+        self._is_abandoned = False
 
     def put(self, source: int, tag: int, parts: list[numpy.ndarray]) -> PendingMessage:
         """Add a message with copies of its pieces."""
         message = PendingMessage(self, source, tag, [part.copy() for part in parts])
         with self._changed:
-            self._pending.append(message)
+            if not self._is_abandoned:
+                self._pending.append(message)
             self._changed.notify_all()
         return message
 
@@ -86,6 +88,13 @@ class MessageQueue:
         """End all waiting with `PeerFailure`."""
         with self._changed:
             self._is_broken = True
+            self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Drop all messages, also those to come: their receiver is dead."""
+        with self._changed:
+            self._is_abandoned = True
+            self._pending.clear()
             self._changed.notify_all()
 
     def _first(self, source: int | None, tag: int | None) -> PendingMessage | None:

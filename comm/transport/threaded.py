@@ -194,6 +194,7 @@ class ThreadedCommunicator:
     def die(self) -> None:
         """Leave as a rank does that is killed; for tests."""
         self._calls.dead.add(self.rank)
+        self._calls.queues[self.rank].abandon()
 
     def shrink(self) -> None:
         """Do nothing: collective calls without a rank are not simulated."""

@@ -112,6 +112,10 @@ class TableLookUps:
         """Forget them."""
         self._access.forget_gradients()
 
+    def update(self, rate: float, scale: float) -> None:
+        """Take them to the tables; arguments as for `TableAccess.update`."""
+        self._access.update(rate, scale)
+
     def forget_begun(self) -> None:
         """Begin the look-ups of the next passes anew, since tables have been read or written as a whole."""
         for group in self._groups:

@@ -87,6 +87,9 @@ class TableAccess(Protocol):
     def forget_gradients(self) -> None:
         """Forget them: there will be no update by them."""
 
+    def update(self, rate: float, scale: float) -> None:
+        """Take them to the tables, which are updated by them: the solver's rate, and a factor on every gradient."""
+
 
 class PassLookUps(Protocol):
     """What a layer calls whose table lies elsewhere (`engine/graph/table_look_ups.py`)."""

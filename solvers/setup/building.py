@@ -98,11 +98,13 @@ def build_nets(
         opened.callback(tables.close)
     else:
         tables = divide_tables(param, ranks, dtype, torch.device(device), opened)
-    place = None if tables is None else tables.place
+    place: PlaceTables | None = None if tables is None else tables.place
     workers = param.comm_param.hogwild_threads
     worker_nets: list[Net] = []
     for worker in range(workers):
         beside = worker_nets[0] if worker_nets else None
+        if beside is not None and tables is not None:
+            place = tables.place.again
         worker_nets.append(
             build_train_net(
                 train, world, divisors, seed, dtype, torch.device(device), keep_blobs, place, workers, worker, beside
@@ -116,9 +118,8 @@ def build_nets(
     if tables is not None and not tables.are_there:
         tables = None
     if tables is not None:
-        for net in (train_net, *test_nets):
-            for warning in tables.attach(net):
-                emit(Warned(warning))
+        for warning in tables.attach(worker_nets, test_nets):
+            emit(Warned(warning))
         emit(Noted(tables.place.describe()))
         if param.debug_info:
             emit(Warned("debug_info shows of tables the rows that lie in rank 0, and their gradients as they come"))

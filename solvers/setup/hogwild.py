@@ -48,13 +48,6 @@ def check_workers(param: SolverParameter, source: Source | None, ranks: int) -> 
             location=locate(source, _FIELD),
             hint="set sync (--sync=shadow_ma), so that each rank trains a replica, or remove hogwild_threads",
         )
-    if param.comm_param.embedding_servers:
-        raise SolverError(
-            f"hogwild_threads is {workers}, and embedding_servers is {param.comm_param.embedding_servers}: one worker"
-            " alone can look up rows of tables that lie in other processes",
-            location=locate(source, "comm_param.embedding_servers"),
-            hint="train with one worker in each trainer, or without embedding servers",
-        )
     if param.nan_effect == NanEffect.Value("SNAPSHOT"):
         raise SolverError(
             f"nan_effect is SNAPSHOT, and hogwild_threads is {workers}: a snapshot needs all workers after as many"

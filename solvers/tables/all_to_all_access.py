@@ -53,6 +53,9 @@ class AllToAllAccess:
     def forget_gradients(self) -> None:
         """Do nothing."""
 
+    def update(self, rate: float, scale: float) -> None:
+        """Do nothing: each rank updates its own rows."""
+
     def routes(self, look_ups: Sequence[LookUp]) -> list[list[tuple[int, int]]]:
         """Return for each owner the look-ups that concern it, and which of the table's ranges it has."""
         tables = tuple(each.table for each in look_ups)

@@ -5,7 +5,7 @@ Each row lies in one rank, which answers look-ups of it, takes its gradients and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -44,30 +44,24 @@ class DividedTables:
         self._communicator = communicator.duplicate(Waiting(spin_s=_SPIN_S))
         self.place = TablePlacer(param, self._communicator, dtype, device, self._tensor_of)
         self.histories: dict[int, torch.Tensor] = {}
-        self._access: AllToAllAccess | None = None
 
     @property
     def are_there(self) -> bool:
         """Whether the training net has tables."""
         return bool(self.place.tables)
 
-    def attach(self, net: Net) -> list[str]:
-        """Let a net look its tables up: the training net, or one that shares them; return warnings."""
-        if not self.are_there:
-            return []
-        if self._access is None:
-            self._access = AllToAllAccess(self._communicator, self.place.assignment, self._parameters)
-        net.look_up_by(self._access)
+    def attach(self, training: Sequence[Net], tests: Sequence[Net]) -> list[str]:
+        """Let nets look their tables up: the training net, and those of tests, which share them; return warnings."""
+        access = AllToAllAccess(self._communicator, self.place.assignment, self._parameters)
+        for net in (*training, *tests):
+            net.look_up_by(access)
         return []
 
     def display(self, iteration: int, emit: Emit) -> None:
         """Do nothing."""
 
-    def update(self, rate: float, scale: float) -> None:
-        """Do nothing: each rank updates its own rows."""
-
     def settle(self) -> None:
-        """Do nothing: an update is made when the iteration ends."""
+        """Do nothing: updates of rows are made in step."""
 
     def lead(self, work: Callable[[], T]) -> T | None:
         """Run `work` on rank 0, where whole tables can be fetched and stored meanwhile; collective."""

@@ -72,6 +72,11 @@ class TablePlacer:
         self.whole = WholeTables(self._communicator, self.assignment, self._tensor_of)
         return [Placement(number, self._rows_here(number), self._whole_of(number)) for number in range(len(tables))]
 
+    def again(self, tables: Sequence[TableToPlace]) -> Sequence[Placement]:
+        """Return the placements that these tables were given in a net before; not collective."""
+        placements = [table.parameter.placement for table in self.tables]
+        return [placement for placement in placements if placement is not None]
+
     def _whole_of(self, number: int) -> Callable[[str, Shape], WholeRows]:
         """Return what gives all rows of a table's tensors."""
         assert self.whole is not None

@@ -16,7 +16,7 @@ class ServerAccess:
     """Reads the tables of one net by requests to embedding servers, and keeps gradients until the update.
 
     Args:
-        client: of this trainer; its nets share it.
+        client: of this trainer; its nets, those of all Hogwild workers and of tests, share it.
         device: of the net.
     """
 

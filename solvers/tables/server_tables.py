@@ -76,7 +76,7 @@ class ServerTables:
         self._communicator = communicator
         self._servers = servers
         self._dtype, self._device = np.dtype(str(dtype).removeprefix("torch.")), device
-        self._training: tuple[Net, ServerAccess] | None = None
+        self._training: Sequence[Net] = ()
 
     @property
     def are_there(self) -> bool:
@@ -98,43 +98,38 @@ class ServerTables:
         """Emit what look-ups have come to so far."""
         emit(TablesLookedUp(iteration, replace(self.client.figures)))
 
-    def attach(self, net: Net) -> list[str]:
-        """Let a net look its tables up: first the training net, then those that share them.
+    def attach(self, training: Sequence[Net], tests: Sequence[Net]) -> list[str]:
+        """Let nets look their tables up: the training nets of all Hogwild workers, and those of tests.
 
         Returns:
-            Warnings: what of the training net cannot be looked up ahead.
+            Warnings: what of the training nets cannot be looked up ahead.
         """
-        access = ServerAccess(self.client, self._device)
-        if self._training is not None:
-            net.look_up_by(access)
-            return []
-        self._training = net, access
-        net.look_up_by(access, self._ahead)
-        assert net.table_look_ups is not None
+        self._training = training
+        for net in training:
+            net.look_up_by(ServerAccess(self.client, self._device), self._ahead)
+        for net in tests:
+            net.look_up_by(ServerAccess(self.client, self._device))
+        look_ups = training[0].table_look_ups
+        assert look_ups is not None
         return [
             f"layer '{layer.name}' cannot look up ahead: layer '{maker.name}' of type {maker.type} makes its ids, which"
             " are known ahead only where they come from a data layer, if need be through Slice, Reshape or Flatten"
-            for layer, maker in net.table_look_ups.not_ahead
+            for layer, maker in look_ups.not_ahead
         ]
 
-    def update(self, rate: float, scale: float) -> None:
-        """Send the gradients of an iteration to the servers, which update their rows."""
-        if self._training is not None:
-            self._training[1].update(rate, scale)
-
     def settle(self) -> None:
-        """Wait until all updates are made that this trainer has sent, before the last snapshot and test."""
-        if self.place.client is not None:
-            self.place.client.settle()
+        """Return once the servers have made all updates of this trainer, so that trainer 0 reads them."""
+        self.client.settle()
 
     def lead(self, work: Callable[[], T]) -> T | None:
-        """Run `work` on rank 0, which may fetch and store whole tables in it."""
+        """Run `work` on rank 0, which may fetch and store whole tables in it; no worker is in an iteration."""
         if self._communicator.rank != 0:
             return None
         result = work()
-        if self._training is not None and self._training[0].table_look_ups is not None:
-            # So a run that goes on after a snapshot looks up what one that resumes from it does.
-            self._training[0].table_look_ups.forget_begun()
+        for net in self._training:
+            if net.table_look_ups is not None:
+                # So a run that goes on after a snapshot looks up what one that resumes from it does.
+                net.table_look_ups.forget_begun()
         return result
 
     def close(self) -> None:

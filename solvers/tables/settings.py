@@ -59,11 +59,6 @@ def check_embeddings(
             "choose another sync (--sync=shadow_ma), or leave embedding_servers out: tables are then divided among"
             " the trainers",
         )
-    if comm.hogwild_threads > 1:
-        refuse(
-            f"hogwild_threads is {comm.hogwild_threads}, and workers do not look up tables of embedding servers",
-            "remove hogwild_threads, and start more trainers",
-        )
     for field in _ASKS_FOR_STEPS:
         if getattr(param, field):
             refuse(
@@ -79,19 +74,13 @@ def check_async(param: SolverParameter, source: Source | None = None) -> None:
         SolverError: a field asks for it.
     """
     comm = param.comm_param
-    if comm.hogwild_threads > 1:
-        raise SolverError(
-            f"hogwild_threads is {comm.hogwild_threads}, and workers do not look up tables that lie with other"
-            " trainers",
-            location=locate(source, "comm_param.hogwild_threads"),
-            hint="remove hogwild_threads, and start more trainers",
-        )
     if comm.on_trainer_loss == CommParameter.CONTINUE:
         raise SolverError(
             "on_trainer_loss CONTINUE would go on without the rows that lie with a trainer that dies: without embedding"
             " servers trainers hold the tables",
             location=locate(source, "comm_param"),
-            hint="leave it out; --max_restarts starts all ranks again from the newest snapshot",
+            hint="hold the tables on embedding servers (--embedding_servers=1), or leave it out; --max_restarts starts"
+            " all ranks again from the newest snapshot",
         )
     for field in _ASKS_FOR_STEPS:
         if getattr(param, field):

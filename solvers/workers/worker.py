@@ -56,7 +56,10 @@ class Worker:
         self._lock = lock
         alone = SingleCommunicator()
         averaging = GradientAveraging(net, alone, param, None, emit)
-        self._trainer = Trainer(net, updater.beside(net.arena), averaging, param, rank * workers + number)
+        updater = updater.beside(net.arena)
+        if net.table_look_ups is not None:
+            updater.update_elsewhere = net.table_look_ups.update
+        self._trainer = Trainer(net, updater, averaging, param, rank * workers + number)
         self._finite = FiniteCheck(net, alone, param, emit, rank, number, workers)
         averaging.on_ready = self._finite.gradients_ready
 

@@ -63,7 +63,7 @@ def test_what_is_no_tree_is_refused(tmp_path):
 @pytest.mark.slow
 def test_a_tree_that_computes_something_else_is_found(tmp_path):
     for package in (*PACKAGES, "mgcaffe"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, tmp_path / package)
     options = ("--solvers", "SGD", "--schedules", "single", "--ranks", "1", "--iterations", "3")
     result = run(ROOT, tmp_path, *options)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -125,17 +125,21 @@ def test_the_demo_ends_with_the_path_of_its_report(tmp_path):
     shutil.copytree(ROOT / "examples/digits", tmp_path / "examples/digits")
     path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
     page = "examples/digits/snapshots/demo.html"
-    for _ in range(2):  # the second time there are files of the first, and a JSON log is appended to
-        command = [
-            "make", "-f", ROOT / "Makefile", f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.installed",
-            "DEMO_ARGS=--max_iter=40 --schedule=single", "demo",
-        ]  # fmt: skip
-        # `make test` would make this one a sub-make, which prints the folders that it enters and leaves.
-        environment = {"PATH": path, "MAKELEVEL": "0", "MAKEFLAGS": ""}
-        with RunningJob(command, environment=environment, cwd=tmp_path) as job:
-            made = job.end(120)
-        assert made.returncode == 0, made.stderr
-        last = made.stdout.splitlines()[-1]
-        assert last == f"{page}: 40 iterations, timeline examples/digits/snapshots/demo.timeline.json"
-        assert "training report" in (tmp_path / page).read_text()
-    assert (tmp_path / "examples/digits/snapshots/demo.json").read_text().count('"event": "start"') == 1
+    # As after another demo: a JSON log is appended to.
+    log = tmp_path / "examples/digits/snapshots/demo.json"
+    log.write_text('{"event": "start", "net": "digits", "iter": 0}\n')
+    for name in ("demo.timeline.json", "demo.html"):
+        log.with_name(name).write_text("of another demo")
+    command = [
+        "make", "-f", ROOT / "Makefile", f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.installed",
+        "DEMO_ARGS=--max_iter=40 --schedule=single", "demo",
+    ]  # fmt: skip
+    # `make test` would make this one a sub-make, which prints the folders that it enters and leaves.
+    environment = {"PATH": path, "MAKELEVEL": "0", "MAKEFLAGS": ""}
+    with RunningJob(command, environment=environment, cwd=tmp_path) as job:
+        made = job.end(120)
+    assert made.returncode == 0, made.stderr
+    last = made.stdout.splitlines()[-1]
+    assert last == f"{page}: 40 iterations, timeline examples/digits/snapshots/demo.timeline.json"
+    assert "training report" in (tmp_path / page).read_text()
+    assert log.read_text().count('"event": "start"') == 1

@@ -11,6 +11,7 @@ from PIL import Image
 
 import mgcaffe.pycaffe as caffe
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_USAGE
+from mgcaffe.pycaffe import __main__
 from tests.support.paths import MODELS
 
 pytestmark = pytest.mark.slow
@@ -107,10 +108,10 @@ def test_a_users_mistake_ends_a_script_with_its_own_lines_and_one_message(tmp_pa
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], EXIT_USAGE), (["--help"], 0), (["nowhere.py"], EXIT_USAGE)])
-def test_what_can_be_asked_of_the_runner(tmp_path, arguments, code):
-    result = run(tmp_path, *arguments)
-    assert result.returncode == code
-    assert "usage:" in result.stdout or "nowhere.py" in result.stderr
+def test_what_can_be_asked_of_the_runner(capsys, arguments, code):
+    assert __main__.main(arguments) == code
+    out, errors = capsys.readouterr()
+    assert "usage:" in out or "nowhere.py" in errors
 
 
 def test_the_exit_code_of_a_script_is_kept(tmp_path):

@@ -1,4 +1,4 @@
-"""Long checks of what must never break: `python -m tests.soak` runs all in full, `make test` a seeded tenth.
+"""Long checks of what must never break: `python -m tests.soak` runs all in full, `make test` a seeded sample.
 
 A module here has NAME, `run(full) -> list[Row]` and a test beside it (`test_<module>.py`) that runs it with
 `full=False`.

@@ -50,8 +50,8 @@ Case = tuple[str, Callable[[], str | None]]
 
 
 def run(full: bool) -> list[Row]:
-    """All damages, or a tenth of the flips and one cut a file; in a process of its own with little memory."""
-    words = [str(FLIPS), str(CUTS)] if full else [str(FLIPS // 10), "1"]
+    """All damages, or a twentieth of the flips and one cut a file; in a process of its own with little memory."""
+    words = [str(FLIPS), str(CUTS)] if full else [str(FLIPS // 20), "1"]
     command = [sys.executable, "-m", "tests.soak.damaged_files", *words]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = []

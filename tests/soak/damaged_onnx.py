@@ -30,7 +30,7 @@ from tests.support.netkit import inputs
 
 NAME = "onnx"
 CASES = 1000
-FEW = 40
+FEW = 20
 SEED = 13
 
 Case = tuple[int, str, str]

@@ -34,7 +34,7 @@ from tests.soak import Row
 
 NAME = "kill"
 SEED = 31
-FULL, TENTH = 100, 10
+FULL, FEW = 100, 5
 MAX_S = 0.25
 KEPT = 3
 
@@ -56,12 +56,12 @@ net_param {{
 
 
 def run(full: bool) -> list[Row]:
-    """A hundred kills, or ten; in a process of its own, since this one may have threads."""
-    command = [sys.executable, "-m", "tests.soak.killed_snapshots", str(FULL if full else TENTH)]
+    """A hundred kills, or five; in a process of its own, since this one may have threads."""
+    command = [sys.executable, "-m", "tests.soak.killed_snapshots", str(FULL if full else FEW)]
     row = Row("SIGKILL while snapshots are written: all on disk verify, the run resumes")
     began = time.monotonic()
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    row.cases = FULL if full else TENTH
+    row.cases = FULL if full else FEW
     *problems, note = result.stdout.splitlines() or [f"ended with {result.returncode}"]
     row.failures = problems if not result.returncode else [*problems, note, *result.stderr.splitlines()[-3:]]
     row.note = note

@@ -1,7 +1,8 @@
 """Kills trainers and servers with SIGKILL at random moments, half of them while a snapshot is being written.
 
 The job ends with exit code 69 and names the rank, every snapshot on disk verifies, and the next job resumes from the
-newest one.
+newest one. Where a trainer may be lost (`--on_trainer_loss=continue`) the others go on without it until they are
+stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from mgcaffe.errors import EngineError
 from mgcaffe.solvers.snapshots.reading import read_snapshot
@@ -27,7 +29,7 @@ NAME = "replicas"
 SEED = 41
 FULL, TENTH = 20, 1
 MAX_S = 150.0
-PEER_FAILED = 69
+PEER_FAILED, STOPPED = 69, 75
 
 # Snapshots after every iteration, of weights that take a while to write.
 _SOLVER = """
@@ -52,25 +54,55 @@ layer { name: "both" type: "Eltwise" bottom: "pooled" bottom: "label" top: "sum"
 layer { name: "more" type: "EuclideanLoss" bottom: "pooled" bottom: "label" top: "more" }
 """
 
-# What is killed: (its name, its rank, the net, the flags of three ranks).
+_BOTH_SERVERS = ["--sync=shadow_easgd", "--sync_servers=1", "--embedding_servers=1", "--on_trainer_loss=continue"]
+
+
+class _Role(NamedTuple):
+    """What is killed: its name, its rank, the net, the flags, how many ranks there are, whether the others go on.
+
+    `called` is what the message calls it.
+    """
+
+    name: str
+    rank: int
+    net: str
+    flags: list[str]
+    ranks: int = 3
+    goes_on: bool = False
+    called: str = ""
+
+
 _ROLES = [
-    ("trainer 0", 0, _DENSE, ["--sync=shadow_ma"]),
-    ("trainer 2, all replicas saved", 2, _DENSE, ["--sync=shadow_ma", "--snapshot_replicas"]),
-    ("a synchronization server", 2, _DENSE, ["--sync=shadow_easgd", "--sync_servers=1"]),
-    ("an embedding server", 2, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"]),
-]
+    _Role("trainer 0", 0, _DENSE, ["--sync=shadow_ma"]),
+    _Role("trainer 2, all replicas saved", 2, _DENSE, ["--sync=shadow_ma", "--snapshot_replicas"]),
+    _Role(
+        "a synchronization server", 2, _DENSE, ["--sync=shadow_easgd", "--sync_servers=1"],
+        called=", synchronization server,",
+    ),
+    _Role(
+        "an embedding server", 2, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"],
+        called=", embedding server,",
+    ),
+    _Role("trainer 1 that may be lost", 1, _DENSE + _TABLE, [*_BOTH_SERVERS, "--hogwild_threads=2"], 5, True),
+    _Role("trainer 0 where others may be lost", 0, _DENSE + _TABLE, _BOTH_SERVERS, 4, called=", trainer,"),
+    _Role(
+        "an embedding server where trainers may be lost", 2, _DENSE + _TABLE, _BOTH_SERVERS, 4,
+        called=", embedding server,",
+    ),
+]  # fmt: skip
 
 
 def run(full: bool) -> list[Row]:
     """So many kills of each role; one of one role in the suite."""
     chance = random.Random(SEED)
     rows = []
-    for name, rank, net, flags in _ROLES if full else _ROLES[2:3]:
+    for role in _ROLES if full else _ROLES[2:3]:
         with tempfile.TemporaryDirectory() as folder:
-            series = _Series(Path(folder), rank, net, flags)
+            series = _Series(Path(folder), role)
             moments = [None if number % 2 else chance.uniform(0, 1.5) for number in range(FULL if full else TENTH)]
             cases = [series.case(delay) for delay in moments]
-            row = count(f"SIGKILL to {name}: code 69, named, snapshots whole, the run resumes", cases)
+            what = "the others go on, to a stop" if role.goes_on else "code 69"
+            row = count(f"SIGKILL to {role.name}: {what}, named, snapshots whole, the run resumes", cases)
             problem = series.resume() if full else None
             row.failures += [f"at the end: {problem}"] if problem else []
             row.note = f"up to iteration {series.newest}"
@@ -81,12 +113,11 @@ def run(full: bool) -> list[Row]:
 class _Series:
     """Jobs in one folder, each going on from the snapshots that the one before left."""
 
-    def __init__(self, folder: Path, rank: int, net: str, flags: list[str]) -> None:
+    def __init__(self, folder: Path, role: _Role) -> None:
         self.newest = 0
         self._folder = folder
-        self._rank = rank
-        self._flags = flags
-        (folder / "net.prototxt").write_text(net)
+        self._role = role
+        (folder / "net.prototxt").write_text(role.net)
         (folder / "solver.prototxt").write_text(_SOLVER)
 
     def case(self, delay: float | None) -> tuple[str, Callable[[], str | None]]:
@@ -104,11 +135,22 @@ class _Series:
             time.sleep(delay)
         else:
             job.await_(lambda: bool(list(self._folder.glob("*.tmp"))), MAX_S)
-        os.kill(rank_pids(job)[self._rank], signal.SIGKILL)
+        role, killed_at = self._role, self._newest()
+        os.kill(rank_pids(job)[role.rank], signal.SIGKILL)
+        if role.goes_on:
+            # The second snapshot from now on was begun after the death.
+            goes_on = job.await_(lambda: self._newest() > killed_at + 1, MAX_S)
+            job.process.send_signal(signal.SIGTERM)
+            if not goes_on:
+                return f"it did not go on: {job.end(MAX_S).output[-2000:]}"
         result = job.end(MAX_S, patience_s=1.0)
         if result.left_behind:
             return f"processes {result.left_behind} were left behind"
-        if result.returncode != PEER_FAILED or f"rank {self._rank} of 3" not in result.output:
+        code, named = PEER_FAILED, f"error: rank {role.rank} of {role.ranks}{role.called} on {os.uname().nodename}"
+        cause = "was killed by signal 9 (SIGKILL)"
+        if role.goes_on:
+            code, named, cause = STOPPED, f"rank {role.rank} (trainer) is gone", "training goes on without it"
+        if result.hung or result.returncode != code or named not in result.output or cause not in result.output:
             return f"exit code {result.returncode}: {result.output[-2000:]}"
         if before and f"Resuming from net_iter_{before}." not in result.output:
             return f"it did not resume from iteration {before}: {result.output[:2000]}"
@@ -128,8 +170,8 @@ class _Series:
             "mgcaffe.tools.main",
             "train",
             "-np",
-            "3",
-            *self._flags,
+            str(self._role.ranks),
+            *self._role.flags,
             "--snapshot=auto",
             *words,
         ]

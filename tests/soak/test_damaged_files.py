@@ -1,4 +1,4 @@
-"""A seeded tenth of the damages; `python -m tests.soak damage` makes all."""
+"""A seeded sample of the damages; `python -m tests.soak damage` makes all."""
 
 import pytest
 
@@ -9,5 +9,5 @@ pytestmark = pytest.mark.slow
 
 def test_damage_is_found_and_named_and_costs_no_memory():
     rows = damaged_files.run(full=False)
-    assert [row.cases for row in rows] == [66, 44, 37]
+    assert [row.cases for row in rows] == [36, 24, 37]
     assert not [failure for row in rows for failure in row.failures]

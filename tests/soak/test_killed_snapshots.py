@@ -1,4 +1,4 @@
-"""A seeded tenth of the kills; `python -m tests.soak kill` makes all."""
+"""Five of the kills; `python -m tests.soak kill` makes all."""
 
 import pytest
 
@@ -9,5 +9,5 @@ pytestmark = pytest.mark.slow
 
 def test_whatever_moment_a_run_is_killed_at_its_snapshots_are_whole():
     (row,) = killed_snapshots.run(full=False)
-    assert row.cases == killed_snapshots.TENTH
+    assert row.cases == killed_snapshots.FEW
     assert not row.failures

@@ -1,4 +1,4 @@
-"""Half of the iterations; `python -m tests.soak steady` runs 2,000. And that the judge sees a leak."""
+"""Half of the iterations, by small batches; `python -m tests.soak steady` runs all. And that the judge sees a leak."""
 
 import random
 

@@ -10,7 +10,8 @@ import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.solvers.events import Tested
-from tests.support.solverkit import Recorder, make_solver
+from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
+from tests.support.solverkit import Recorder, make_solver, solver_source
 
 RECORDS, BATCH = 60, 12
 ADAGRAD = 'type: "AdaGrad" delta: 1e-3'
@@ -81,7 +82,8 @@ def whole_tensors(solver) -> list[torch.Tensor]:
     """Collective: dense weights, whole tables and histories of tables, complete on rank 0; [] elsewhere."""
 
     def gather():
-        blobs = [parameter.whole_values or parameter.data for parameter in solver.net.parameters[:3]]
+        tables = [table.parameter for table in solver.net.arena.tables]
+        blobs = [table.whole_values or table.data for table in tables]
         blobs += solver._updater.history_blobs(solver.net.parameters)
         found = [blob.clone() if isinstance(blob, torch.Tensor) else blob.fetch() for blob in blobs]
         return [solver.net.arena.data.clone(), *found]
@@ -117,6 +119,50 @@ def train_tables(size: int, folder: Path, net: str, fields: str, iterations: int
             return whole_tensors(solver), recorder.losses, scores
 
     return run_ranks(size, rank, timeout_s=60)[0]
+
+
+def train_with_servers(servers, folder, net, fields, iterations, *, trainers=1, sync="NONE", ahead=0, **options):
+    """Do as `train_tables` with trainers and embedding servers as threads.
+
+    Args:
+        servers: how many.
+        folder, net, fields: as for `make_solver`.
+        iterations: how many; several numbers: one step each; None: all of `max_iter`, by `solve`.
+        trainers, sync, ahead: how many trainers, and the solver's `sync` and `lookahead`.
+        options: `restore`, `weights` and `snapshot` as for `train_tables`; `workers`: more fields of `comm_param`;
+            `before`: called with each trainer's solver and rank before it trains.
+
+    Returns:
+        What each trainer has come to, a recorder last, and each server's figures.
+    """
+    more = options.get("workers", "")
+    fields = f"{fields} comm_param {{ sync: {sync} embedding_servers: {servers} lookahead: {ahead} {more} }}"
+
+    def rank(communicator):
+        group = communicator.split(0 if communicator.rank < trainers else None)
+        if group is None:
+            param = solver_source(net, fields, folder).param
+            return EmbeddingServer(param, communicator, trainers, dtype=torch.float64).run()
+        recorder = Recorder()
+        with make_solver(
+            net, fields, folder, recorder=recorder, communicator=group, embedding_servers=communicator,
+            weights=options.get("weights", []),
+        ) as solver:  # fmt: skip
+            if "restore" in options:
+                solver.restore(options["restore"])
+            if "before" in options:
+                options["before"](solver, group.rank)
+            if iterations is None:
+                solver.solve()
+            for count in iterations if isinstance(iterations, list) else [iterations or 0]:
+                solver.step(count)
+                if options.get("snapshot"):
+                    solver.snapshot()
+            scores = [score.value for event in recorder.of(Tested) for score in event.scores]
+            return whole_tensors(solver), recorder.losses, scores, recorder
+
+    found = run_ranks(trainers + servers, rank, timeout_s=60)
+    return found[:trainers], found[trainers:]
 
 
 def differences(mine, other) -> str | None:

@@ -79,8 +79,7 @@ def add_sync_flags(parser: FlagParser) -> None:
     parser.flag(
         "on_trainer_loss",
         "whether the others go on when a trainer dies: stop (the default), or continue, for jobs with synchronization "
-        "servers and without embedding servers, under an MPI that survives a rank's death (-np switches that on); see "
-        "docs/roles.md",
+        "servers, under an MPI that survives a rank's death (-np switches that on); see docs/roles.md",
         choices=("stop", "continue"),
     )
     parser.flag(

@@ -104,18 +104,11 @@ def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
 
 
 def _check_that_trainers_may_be_lost(source: SolverSource, roles: Roles) -> None:
-    location = locate(source, "comm_param")
     if not roles.ranks(Role.SYNC_SERVER):
         raise SolverError(
             "on_trainer_loss CONTINUE needs synchronization servers: without them trainers wait for each other",
-            location=location,
+            location=locate(source, "comm_param"),
             hint="choose sync EASGD or SHADOW_EASGD with sync_servers, or leave on_trainer_loss out",
-        )
-    if roles.ranks(Role.EMBEDDING_SERVER):
-        raise SolverError(
-            "on_trainer_loss CONTINUE is not supported with embedding servers",
-            location=location,
-            hint="leave it out; --max_restarts starts all ranks again from the newest snapshot",
         )
     if not ulfm.is_enabled():
         raise UsageError(

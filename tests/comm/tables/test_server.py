@@ -198,6 +198,34 @@ def test_trainers_at_their_own_pace_update_one_copy_and_a_slow_one_holds_nobody_
     assert figures.updates == 31
 
 
+def test_threads_of_a_trainer_share_a_client_and_each_look_up_has_its_own_update():
+    """A third of the look-ups is dropped without an update, so that the servers forget what is open meanwhile."""
+    threads, rounds = 4, 60
+
+    def trainer(client, _):
+        def work(number):
+            for each in range(rounds):
+                look_up = client.look_up([Request(0, Bags(ids(number, 6)), True), Request(1, Bags(ids(number)), False)])
+                assert look_up.wait()[1].shape == (1, 2)
+                if each % 3:
+                    client.update([(look_up, [numpy.ones((2, 3)), None])], 1.0)
+                else:
+                    client.forget(look_up)
+
+        together = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        for thread in together:
+            thread.start()
+        for thread in together:
+            thread.join()
+        client.settle()
+        return client.figures
+
+    figures, (held, served), _ = serve([[RowRange(0, 0, 7)], [RowRange(1, 0, 5)]], trainer, servers=(1, 2))
+    updates = threads * rounds * 2 // 3
+    assert held.counts[0][:, 0].tolist() == [updates // threads] * threads + [0, 0, updates]
+    assert (figures.look_ups, served.updates) == (threads * rounds, updates)
+
+
 def test_look_ups_are_answered_while_the_trainer_computes():
     def trainer(client, _):
         look_up = client.look_up(TEST_BATCH)
@@ -234,6 +262,37 @@ def test_a_message_that_makes_no_sense_ends_the_server_and_names_who_sent_it(tag
 
     with pytest.raises(CommError, match=f"embedding server, rank 1: a message of rank 0 makes no sense: .*{problem}"):
         serve(WHOLE, trainer)
+
+
+def test_a_trainer_that_dies_is_forgotten_between_its_look_up_and_its_update():
+    """It leaves an answer that it doesn't take, ids that wait for gradients, and gradients that nobody applies."""
+    dead = threading.Event()
+
+    def rank(communicator: ThreadedCommunicator):
+        communicator.tolerate({1})
+        if communicator.rank == 2:
+            held = Held(WHOLE, 0)
+            server = TableServer(communicator, (0, 1), held)
+            return held, server.run(), server
+        if communicator.rank == 1:
+            for number in (0, 1):
+                look_up = LookUp(number, 0, [Request(0, Bags(ids(5)), True)])
+                communicator.send(encode_look_up(look_up), 2, LOOK_UP)
+            communicator.start_send(encode_update([0], 1.0, 1.0, [numpy.ones((1, 3))], FLOAT64), 2, UPDATE)
+            communicator.die()
+            dead.set()
+            return None
+        assert dead.wait(5)
+        client = TableClient(communicator, list(zip(ROWS, WIDTH, strict=True)), WHOLE, (2,), FLOAT64)
+        look_up = client.look_up([Request(0, Bags(ids(2)), True)])
+        look_up.wait()
+        client.update([(look_up, [numpy.ones((1, 3))])], 1.0)
+        client.close()
+        return client.figures
+
+    figures, _, (held, served, server) = run_ranks(3, rank, timeout_s=5.0)
+    assert figures.look_ups == 1 and held.counts[0][2] == 1 and not server._clients[1].kept
+    assert held.counts[0][5] == served.updates - 1 in (0, 1)  # noticed before the message or after it
 
 
 def test_a_trainer_that_fails_ends_the_others():

@@ -7,20 +7,19 @@ import functools
 import h5py
 import numpy as np
 import pytest
-import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import SolverError
-from mgcaffe.solvers.events import Noted, TablesLookedUp, Tested, Warned
+from mgcaffe.solvers.events import Noted, TablesLookedUp, Warned
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
-from tests.support.solverkit import Recorder, make_solver, solver_source
+from tests.support.solverkit import make_solver, solver_source
 from tests.support.tablekit import (
     BATCH,
     KINDS,
     differences,
     table_net,
     train_tables,
-    whole_tensors,
+    train_with_servers,
     write_table_data,
 )
 
@@ -39,39 +38,6 @@ def folder(tmp_path_factory):
 def alone(folder):
     """What one process makes of a net, computed once."""
     return functools.cache(lambda net, fields, iterations: train_tables(1, folder, net, fields, iterations))
-
-
-def train_with_servers(servers, folder, net, fields, iterations, *, trainers=1, sync="NONE", ahead=0, **options):
-    """Do as `train_tables` with trainers and embedding servers as threads.
-
-    Returns:
-        What each trainer has come to, a recorder last, and each server's figures.
-    """
-    fields = f"{fields} comm_param {{ sync: {sync} embedding_servers: {servers} lookahead: {ahead} }}"
-
-    def rank(communicator):
-        group = communicator.split(0 if communicator.rank < trainers else None)
-        if group is None:
-            param = solver_source(net, fields, folder).param
-            return EmbeddingServer(param, communicator, trainers, dtype=torch.float64).run()
-        recorder = Recorder()
-        with make_solver(
-            net, fields, folder, recorder=recorder, communicator=group, embedding_servers=communicator,
-            weights=options.get("weights", []),
-        ) as solver:  # fmt: skip
-            if "restore" in options:
-                solver.restore(options["restore"])
-            if iterations is None:
-                solver.solve()
-            for count in iterations if isinstance(iterations, list) else [iterations or 0]:
-                solver.step(count)
-                if options.get("snapshot"):
-                    solver.snapshot()
-            scores = [score.value for event in recorder.of(Tested) for score in event.scores]
-            return whole_tensors(solver), recorder.losses, scores, recorder
-
-    found = run_ranks(trainers + servers, rank, timeout_s=60)
-    return found[:trainers], found[trainers:]
 
 
 MODES = {"SGD": "SUM", "AdaGrad": "MEAN", "row_wise": "SUM"}
@@ -191,7 +157,6 @@ def test_ids_that_are_computed_are_looked_up_when_they_are_there_and_a_warning_s
         ("comm_param { sync: NONE embeddings: ASYNC }", "embeddings ASYNC divides tables among trainers"),
         ("", "sync GRADIENTS lets 2 trainers train in step"),
         ("snapshot_diff: true comm_param { sync: NONE }", "snapshot_diff asks for what embedding servers"),
-        ("comm_param { hogwild_threads: 2 sync: NONE }", "hogwild_threads is 2"),
     ],
 )
 def test_what_does_not_go_with_servers_is_refused_by_trainers_and_servers(folder, fields, problem):

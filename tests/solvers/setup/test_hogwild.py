@@ -55,11 +55,6 @@ def test_ranks_in_step_are_refused_on_every_rank(tmp_path):
     run_ranks(2, rank)
 
 
-def test_embedding_servers_are_refused():
-    with pytest.raises(SolverError, match=r"s\.prototxt:1:52: hogwild_threads is 2, and embedding_servers is 1"):
-        check("comm_param { sync: SHADOW_MA    hogwild_threads: 2 embedding_servers: 1 }")
-
-
 def test_a_snapshot_where_the_loss_is_not_finite_is_refused():
     with pytest.raises(SolverError, match=r"s\.prototxt:1:35: nan_effect is SNAPSHOT, and hogwild_threads is 2"):
         check("comm_param { hogwild_threads: 2 } nan_effect: SNAPSHOT")

@@ -144,27 +144,33 @@ layer {{ name: "sd" type: "Reduction" bottom: "dense" top: "sd" loss_weight: 1 }
 """
 
 
-@pytest.mark.parametrize("divided", ["rows", "whole"])
-@pytest.mark.parametrize("iterations", [[40, 25], [12, 60, 0]])
-def test_each_gradient_counts_once_whatever_the_trainers_pace_and_number_of_iterations(folder, iterations, divided):
+@pytest.mark.parametrize(
+    ("iterations", "divided", "workers"),
+    [([40, 25], "rows", 1), ([40, 25], "whole", 1), ([12, 60, 0], "rows", 1), ([20, 30], "rows", 2)],
+)
+def test_each_gradient_counts_once_whatever_the_trainers_pace_and_number_of_iterations(
+    folder, iterations, divided, workers
+):
     net, began = _SUMS.format(folder=folder, batch=BATCH), time.monotonic()
     (folder / "sums.csv").write_text(
         "table,rows\n" + {"rows": "a,1000\nb,1\nc,1\n", "whole": "a,4\nb,8\nc,7\n"}[divided]
     )
     fields = 'base_lr: 0.5 lr_policy: "fixed"'
+    comm = f"sync: SHADOW_MA lookahead: 1 hogwild_threads: {workers}"
     starts = train([0] * len(iterations), folder, net, fields)[0][0]
-    ends = train(iterations, folder, net, fields, comm="sync: SHADOW_MA lookahead: 1", divided="sums", slow=(0,))
+    ends = train(iterations, folder, net, fields, comm=comm, divided="sums", slow=(0,))
     trainers, counts = len(iterations), [np.zeros(40), np.zeros(7), np.zeros(9)]
     with h5py.File(folder / "data.h5") as file:
         ids = [file[name][:].astype(int) for name in ("a", "b", "c")]
-    for trainer, count in enumerate(iterations):
-        records = (np.arange(count * BATCH) * trainers + trainer) % RECORDS
+    readers = [count for count in iterations for _ in range(workers)]
+    for reader, count in enumerate(readers):
+        records = (np.arange(count * BATCH) * trainers * workers + reader) % RECORDS
         for each, of in zip(counts, ids, strict=True):
             np.add.at(each, of[records].reshape(-1), 1)
     # The first tensor holds what is no table, and histories come behind the tables.
     for start, end, count in zip(starts[1:4], ends[0][0][1:4], counts, strict=True):
         np.testing.assert_allclose((start - end).numpy(), np.repeat(0.5 * count[:, None], start.shape[1], 1), atol=1e-9)
-    assert [len(each[1]) for each in ends] == iterations
+    assert [len(each[1]) for each in ends] == iterations  # those of each trainer's first worker
     assert sum(each[3][1] for each in ends) > 0
     assert time.monotonic() - began < 8
 
@@ -232,7 +238,6 @@ def test_a_message_that_makes_no_sense_ends_the_job_with_the_rank_that_serves(fo
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ("comm_param { sync: MA hogwild_threads: 2 }", "hogwild_threads is 2, and workers do not look up tables"),
         ("comm_param { sync: MA on_trainer_loss: CONTINUE }", "without the rows that lie with a trainer that dies"),
         (
             "snapshot_diff: true comm_param { sync: MA embeddings: ASYNC }",

@@ -162,7 +162,7 @@ def test_the_best_weights_are_kept_with_whole_tables(folder, tmp_path):
 def test_a_rescue_is_refused_since_rows_are_gone(folder):
     def rank(communicator):
         with make_solver(table_net(folder, 2), KINDS["SGD"], folder, communicator=communicator) as solver:
-            with pytest.raises(SnapshotError, match="rows of them are gone"):
+            with pytest.raises(SnapshotError, match="rows of tables lie in other ranks"):
                 solver.rescue()
             whole_tensors(solver)
 

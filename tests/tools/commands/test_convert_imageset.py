@@ -290,7 +290,7 @@ def test_a_run_that_is_killed_at_any_moment_leaves_a_complete_database_or_none(m
         code, length = commands.run(*command, "db")
         assert code == 0
         whole = records("db")
-        for number in range(20):
+        for number in range(10):
             folder = many.folder / f"db{number}"
             commands.run(*command, folder.name, kill_after_s=length * draw.uniform(0, 1.1))
             outcomes.append(folder.exists())
@@ -299,7 +299,7 @@ def test_a_run_that_is_killed_at_any_moment_leaves_a_complete_database_or_none(m
                 assert again.returncode == 0, again.stderr
             assert records(folder) == whole
             assert open_lmdb(str(folder)).has_sums
-    assert outcomes.count(False) >= 5
+    assert outcomes.count(False) >= 3
 
 
 @pytest.mark.slow
