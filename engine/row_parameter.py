@@ -14,6 +14,8 @@ import torch
 
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.types import Array, Shape
+from mgcaffe.engine.weights.shards import StoredRows
+from mgcaffe.prototxt import BlobProto
 
 VALUES, STEPS, HISTORY = "values", "steps", "history"
 """The tensors that belong to a table."""
@@ -21,6 +23,14 @@ VALUES, STEPS, HISTORY = "values", "steps", "history"
 
 class WholeRows(Protocol):
     """A tensor whose rows lie in several processes, for the one that reads and writes files."""
+
+    @property
+    def table(self) -> int:
+        """The number of its table (`Placement.number`)."""
+
+    @property
+    def kind(self) -> str:
+        """VALUES, STEPS or HISTORY."""
 
     @property
     def shape(self) -> Shape:
@@ -31,6 +41,9 @@ class WholeRows(Protocol):
 
     def store(self, start: int, values: Array) -> None:
         """Write the values, in their order, from element number `start` on."""
+
+    def load(self, rows: StoredRows) -> None:
+        """Replace all rows by those of a snapshot's shards, of which each process reads its own."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,17 @@ class Placement:
     number: int
     rows: range
     whole: Callable[[str, Shape], WholeRows]
+
+
+@dataclass(eq=False)
+class TableInShards(Parameter):
+    """A table in a copy of a net that is to be written, whose values the processes write that have its rows.
+
+    Attributes:
+        reference: the blob that stands for the values.
+    """
+
+    reference: BlobProto = field(default_factory=BlobProto)
 
 
 class RowGradient(NamedTuple):

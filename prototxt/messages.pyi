@@ -110,6 +110,10 @@ class BlobProto(Message):
     """Size of the third axis, in old files. Default: 0."""
     width: int
     """Size of the fourth axis, in old files. Default: 0."""
+    @property
+    def shards(self) -> BlobShards:
+        """Where the values are that this file lacks: in the shards of a snapshot, each with some rows. A field of
+        mgcaffe."""
     raw_data_type: Type
     """Number type of raw_data. A field of NVIDIA's fork."""
     raw_diff_type: Type
@@ -130,6 +134,7 @@ class BlobProto(Message):
         channels: int | None = None,
         height: int | None = None,
         width: int | None = None,
+        shards: BlobShards | Mapping[str, Any] | None = None,
         raw_data_type: Type | str | None = None,
         raw_diff_type: Type | str | None = None,
         raw_data: bytes | None = None,
@@ -138,8 +143,8 @@ class BlobProto(Message):
     def HasField(
         self,
         field_name: Literal[
-            "shape", "num", "channels", "height", "width", "raw_data_type", "raw_diff_type", "raw_data",
-            "raw_diff"
+            "shape", "num", "channels", "height", "width", "shards", "raw_data_type", "raw_diff_type",
+            "raw_data", "raw_diff"
         ],
     ) -> bool: ...
 
@@ -3508,6 +3513,13 @@ class CommParameter(Message):
     STOP: ClassVar[CommParameter.TrainerLoss]
     CONTINUE: ClassVar[CommParameter.TrainerLoss]
 
+    class TableFiles(_Enum):
+        SHARDED: ClassVar[CommParameter.TableFiles]
+        WHOLE: ClassVar[CommParameter.TableFiles]
+
+    SHARDED: ClassVar[CommParameter.TableFiles]
+    WHOLE: ClassVar[CommParameter.TableFiles]
+
     schedule: CommParameter.Schedule
     """Which gradients are all-reduced together, and when. Default: AUTO. A field of mgcaffe."""
     bucket_mb: float
@@ -3571,6 +3583,9 @@ class CommParameter(Message):
     """Whether the others go on when a trainer dies. Default: STOP. A field of mgcaffe."""
     snapshot_replicas: bool
     """Whether a snapshot holds the replicas of all trainers. Default: false. A field of mgcaffe."""
+    snapshot_tables: CommParameter.TableFiles
+    """Whether each process that holds rows of tables writes them to a file of its own, or the snapshot's files
+    hold whole tables. Default: SHARDED. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3602,6 +3617,7 @@ class CommParameter(Message):
         lookahead: int | None = None,
         on_trainer_loss: CommParameter.TrainerLoss | str | None = None,
         snapshot_replicas: bool | None = None,
+        snapshot_tables: CommParameter.TableFiles | str | None = None,
     ) -> None: ...
     def HasField(
         self,
@@ -3610,7 +3626,34 @@ class CommParameter(Message):
             "deterministic", "overlap_forward", "allreduce_type", "hierarchical", "sync", "sync_every",
             "alpha", "merge", "block_momentum", "block_lr", "block_nesterov", "sync_interval_ms",
             "sync_groups", "hogwild_threads", "hogwild_lock", "embedding_servers", "sync_servers",
-            "embeddings", "embedding_loads", "lookahead", "on_trainer_loss", "snapshot_replicas"
+            "embeddings", "embedding_loads", "lookahead", "on_trainer_loss", "snapshot_replicas",
+            "snapshot_tables"
+        ],
+    ) -> bool: ...
+
+class BlobShards(Message):
+    """The files that hold a table's rows, `<files>.shard_<k>_of_<count>.safetensors` in the same folder."""
+
+    files: str
+    """What the names of the files begin with. A field of mgcaffe."""
+    count: int
+    """How many there are. A field of mgcaffe."""
+    array: str
+    """What the table is called in them. A field of mgcaffe."""
+    snapshot: str
+    """Which snapshot they belong to; each of them says the same. A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        files: str | None = None,
+        count: int | None = None,
+        array: str | None = None,
+        snapshot: str | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "files", "count", "array", "snapshot"
         ],
     ) -> bool: ...
 

@@ -134,8 +134,9 @@ class BuiltSolver:
         self._smoothed = SmoothedLoss(param.average_loss)
         self._tests = TestRuns(self.test_nets, ranks, param.test_compute_loss, self._emit)
         self._snapshots = Snapshots(
-            param, source, net, self.test_nets, self._updater, self._emit, rank if self._replicas.are_all_saved else 0
-        )
+            param, source, net, self.test_nets, self._updater, self._emit, rank if self._replicas.are_all_saved else 0,
+            self._tables,
+        )  # fmt: skip
         opened.callback(self._snapshots.close)
         self._state = RunState(
             param, nets, self.world, ranks, self._updater, self._policy, self._smoothed, self._averaging,

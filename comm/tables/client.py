@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy
@@ -27,9 +27,12 @@ from mgcaffe.comm.tables.assignment import Assignment, RowRange
 from mgcaffe.comm.tables.figures import LookUpFigures
 from mgcaffe.comm.tables.messages import (
     DONE,
+    LOAD,
     LOOK_UP,
     READ,
     REPLY,
+    SAVE,
+    SAVED,
     UPDATE,
     WRITE,
     Bags,
@@ -40,13 +43,14 @@ from mgcaffe.comm.tables.messages import (
     encode_look_up,
     encode_update,
 )
-from mgcaffe.comm.tables.server import TableServer
+from mgcaffe.comm.tables.server import Saving, TableServer
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.messages import Sending
 from mgcaffe.errors import CommError
 
 _POLL_S = 200e-6
 _SPIN_S = 50e-6
+_SAVING_POLL_S = 5e-3
 _BYTES_AT_ONCE = 64 << 20
 
 
@@ -96,6 +100,26 @@ class _Share:
     size: int
 
 
+class PendingSave:
+    """Files that servers write; see `TableClient.save`."""
+
+    def __init__(self, client: TableClient, servers: Iterable[int]) -> None:
+        self.missing = set(servers)
+        self.answers: dict[int, bytes] = {}
+        self.own: Saving | None = None  # of this rank, where it is a server itself
+        self.done = threading.Event()
+        self._client = client
+
+    def wait(self) -> dict[int, bytes]:
+        """Return what each server has answered, once all have; any thread may call it.
+
+        Raises:
+            Exception: what went wrong on the thread that communicates.
+        """
+        self._client.wait_for(self.done)
+        return self.answers
+
+
 @dataclass
 class _Job:
     """What the thread is to do, and when it is done."""
@@ -143,6 +167,7 @@ class TableClient:
         self._unanswered: dict[int, deque[PendingLookUp]] = {server: deque() for server in self._held}
         self._sendings: list[tuple[Sending, numpy.ndarray]] = []
         self._lock = threading.Lock()
+        self._saves: list[PendingSave] = []
         self._numbers = 0
         self._open: list[int] = []
         self._error: BaseException | None = None
@@ -211,6 +236,22 @@ class TableClient:
         """Return once the servers have made all updates so far, so that any trainer can read them."""
         self._wait_until_done(self._settle)
 
+    def save(self, orders: Mapping[int, bytes]) -> PendingSave:
+        """Let servers write their rows as they are after all updates so far; it does not wait.
+
+        Args:
+            orders: for each server what its `HeldTables.save` is given.
+        """
+        pending = PendingSave(self, orders)
+        self._do(lambda: self._ask_to_save(pending, orders))
+        return pending
+
+    def load(self, orders: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Let servers replace rows by those in files, and return their answers, once all have; as `save`."""
+        answers: dict[int, bytes] = {}
+        self._wait_until_done(lambda: self._load(orders, answers))
+        return answers
+
     def run_beside(self, work: Callable[[], None]) -> None:
         """Run something on the thread that communicates, and wait for it."""
         self._wait_until_done(work)
@@ -269,9 +310,12 @@ class TableClient:
         quiet_since = time.perf_counter()
         while True:
             came = self._receive_answers()
-            if not (self._sendings or any(self._unanswered.values())):
+            busy = bool(self._sendings or any(self._unanswered.values()))
+            if not (busy or self._saves):
                 return self._jobs.get()
             try:
+                if not busy:
+                    return self._jobs.get(timeout=_SAVING_POLL_S)
                 if came or time.perf_counter() - quiet_since < _SPIN_S:
                     return self._jobs.get_nowait()
                 return self._jobs.get(timeout=_POLL_S)
@@ -332,8 +376,28 @@ class TableClient:
                 pending = waiting.popleft()
                 self._receive(pending, server)
                 came = True
+        self._receive_saved()
         self._reclaim()
         return came
+
+    def _receive_saved(self) -> None:
+        """Receive what servers say of files that they have written."""
+        for pending in list(self._saves):
+            for server in list(pending.missing):
+                answer = self._saved_by(server, pending)
+                if answer is not None:
+                    pending.missing.remove(server)
+                    pending.answers[server] = answer
+            if not pending.missing:
+                self._saves.remove(pending)
+                pending.done.set()
+
+    def _saved_by(self, server: int, pending: PendingSave) -> bytes | None:
+        """Return what a server says of its file, None if it is not written yet."""
+        if server == self._communicator.rank:
+            return None if pending.own is None else pending.own.result()
+        message = self._answers.receive_any(server, SAVED, 0)
+        return None if message is None else message.content.tobytes()
 
     def _await_answers(self) -> None:
         """Receive all that is still to come."""
@@ -432,6 +496,28 @@ class TableClient:
             self._send(encode_block(Block(table, 0, 0, 0)), server, READ)
         for server, _ in asked:
             self._answers.receive(numpy.empty(0, self._dtype), server, REPLY)
+
+    def _ask_to_save(self, pending: PendingSave, orders: Mapping[int, bytes]) -> None:
+        for server, order in orders.items():
+            if server == self._communicator.rank:
+                assert self.own is not None
+                pending.own = self.own.save(order)
+                continue
+            self._send(numpy.frombuffer(order, numpy.uint8).copy(), server, SAVE)
+        self._saves.append(pending)
+
+    def _load(self, orders: Mapping[int, bytes], answers: dict[int, bytes]) -> None:
+        self._await_answers()
+        others = [server for server in self._others() if server in orders]
+        for server in others:
+            self._send(numpy.frombuffer(orders[server], numpy.uint8).copy(), server, LOAD)
+        if self._communicator.rank in orders:
+            assert self.own is not None
+            answers[self._communicator.rank] = self.own.load(orders[self._communicator.rank])
+        for server in others:
+            message = self._answers.receive_any(server, REPLY)
+            assert message is not None
+            answers[server] = message.content.tobytes()
 
     def _blocks(self, table: int, what: int, width: int, start: int, count: int) -> Iterator[tuple[int, Block, int]]:
         """Yield (server, its block, where that begins in what is read or written), in pieces that can be copied."""

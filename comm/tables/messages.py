@@ -7,6 +7,9 @@ Every message begins with whole numbers (int64), and what else it has follows wi
     update      [n]  n x [number]  rate, scale (float64)  the gradients of the pooled vectors
     read        [table, what, start, count]      answered by so many numbers
     write       [table, what, start, count]      so many numbers; answered by an empty message
+    save        any bytes, for what holds the tables (`HeldTables.save`), which writes its rows to a file; answered,
+                    when that is done, by a message `saved` of any bytes, while other requests are served
+    load        any bytes, likewise (`HeldTables.load`); answered by any bytes when the rows have been read
     done        []
 
 A server has some rows of a table; numbers of rows count from the first of these on. A look-up may name a table twice.
@@ -25,10 +28,10 @@ import numpy
 
 from mgcaffe.errors import CommError
 
-LOOK_UP, UPDATE, READ, WRITE, DONE = 1, 2, 3, 4, 5
+LOOK_UP, UPDATE, READ, WRITE, DONE, SAVE, LOAD = 1, 2, 3, 4, 5, 7, 8
 """Tags of what trainers send."""
-REPLY = 6
-"""The tag of what servers answer."""
+REPLY, SAVED = 6, 9
+"""Tags of what servers answer."""
 _WORD = 8
 
 

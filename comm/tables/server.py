@@ -24,9 +24,12 @@ import numpy
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.tables.messages import (
     DONE,
+    LOAD,
     LOOK_UP,
     READ,
     REPLY,
+    SAVE,
+    SAVED,
     UPDATE,
     WRITE,
     Bags,
@@ -43,6 +46,13 @@ from mgcaffe.errors import CommError
 
 _PATIENCE_S = 0.1
 _POLL_S = 100e-6
+
+
+class Saving(Protocol):
+    """Rows that are being written to a file."""
+
+    def result(self, patience_s: float | None = 0) -> bytes | None:
+        """Return what the answer is, or None if they are not written within so many seconds (None: wait for ever)."""
 
 
 class HeldTables(Protocol):
@@ -82,6 +92,12 @@ class HeldTables(Protocol):
             CommError: there is no such history.
         """
 
+    def save(self, order: bytes) -> Saving:
+        """Begin to write all rows, as they are now, as an order says; what fails is part of the answer."""
+
+    def load(self, order: bytes) -> bytes:
+        """Replace rows by those in files, and return the answer; what fails is part of it."""
+
 
 @dataclass
 class ServerFigures:
@@ -113,7 +129,8 @@ class _Client:
 class TableServer:
     """Serves trainers until all of them are done.
 
-    `look_up`, `update`, `read` and `write` are for other threads of this process: no message is served meanwhile.
+    `look_up`, `update`, `read`, `write`, `save` and `load` are for other threads of this process as well: no message is
+    served meanwhile.
 
     Args:
         communicator: of trainers and servers, for this alone.
@@ -142,6 +159,7 @@ class TableServer:
         self._serving = [status.encode(f"serving rank {rank}") for rank in range(communicator.size)]
         self._clients = {rank: _Client() for rank in trainers}
         self._sendings: list[tuple[Sending, numpy.ndarray]] = []
+        self._savings: list[tuple[int, Saving]] = []
 
     def run(self) -> ServerFigures:
         """Answer messages until every trainer is done.
@@ -152,6 +170,9 @@ class TableServer:
         """
         while not all(client.done for client in self._clients.values()):
             self.step(_PATIENCE_S)
+        for _, saving in self._savings:
+            saving.result(None)  # nobody waits for it any more, but the file is to be whole
+        self._savings.clear()
         for sending, _ in self._sendings:
             sending.wait()
         self._sendings.clear()
@@ -171,6 +192,7 @@ class TableServer:
             self._take(message)
         elif self._sendings:
             time.sleep(_POLL_S)  # messages go out while this looks whether they have
+        self._answer_saved()
         self._reclaim()
         return message is not None
 
@@ -211,6 +233,16 @@ class TableServer:
         with self._lock:
             self._numbers(block)[...] = values
 
+    def save(self, order: bytes) -> Saving:
+        """Begin to write all rows; see `HeldTables`."""
+        with self._lock:
+            return self._tables.save(order)
+
+    def load(self, order: bytes) -> bytes:
+        """Replace rows by those in files; see `HeldTables`."""
+        with self._lock:
+            return self._tables.load(order)
+
     # -- messages ----------------------------------------------------------------------------------------
 
     def _take(self, message: Message) -> None:
@@ -240,6 +272,11 @@ class TableServer:
         elif message.tag == WRITE:
             self._write(message.content)
             self._send(numpy.empty(0, self._tables.dtype), message.source)
+        elif message.tag == SAVE:
+            self._savings.append((message.source, self.save(message.content.tobytes())))
+        elif message.tag == LOAD:
+            answer = self.load(message.content.tobytes())
+            self._send(numpy.frombuffer(answer, numpy.uint8).copy(), message.source)
         elif message.tag == DONE:
             client.done = True
             client.kept.clear()
@@ -315,10 +352,20 @@ class TableServer:
             )
         return numbers[block.start : block.start + block.count]
 
+    def _answer_saved(self) -> None:
+        """Tell trainers what has been written by now."""
+        for trainer, saving in list(self._savings):
+            answer = saving.result()
+            if answer is None:
+                continue
+            self._savings.remove((trainer, saving))
+            if not self._clients[trainer].done:
+                self._send(numpy.frombuffer(answer, numpy.uint8).copy(), trainer, SAVED)
+
     # -- sending -----------------------------------------------------------------------------------------
 
-    def _send(self, values: numpy.ndarray, to: int) -> None:
-        self._sendings.append((self._answers.start_send(values, to, REPLY), values))
+    def _send(self, values: numpy.ndarray, to: int, tag: int = REPLY) -> None:
+        self._sendings.append((self._answers.start_send(values, to, tag), values))
         self.figures.sent += values.nbytes
 
     def _reclaim(self) -> None:

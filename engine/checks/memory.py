@@ -25,6 +25,7 @@ _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size ca
 _ASKED_FOR = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
 _OVERFLOW = re.compile("cannot be converted to type .* without overflow")
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_USED = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
 
 
 def is_about_memory(error: BaseException) -> bool:
@@ -117,6 +118,28 @@ def machine_memory(root: Path = Path("/")) -> int:
     if limit != resource.RLIM_INFINITY:
         memory, swap = min(memory, max(0, limit - _mapped(root))), 0
     return memory + swap
+
+
+def free_memory(root: Path = Path("/")) -> int:
+    """Return the bytes that this process can take without swapping, by the system's, container's and its own limit.
+
+    Args:
+        root: where /proc and /sys are found.
+    """
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        fields = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        free = fields["MemAvailable"] << 10
+    except (OSError, ValueError, KeyError, IndexError):
+        return MAX_BYTES
+    for limit_path, used_path in zip(_LIMITS, _USED, strict=True):
+        try:
+            limit, used = (int((root / path.lstrip("/")).read_text()) for path in (limit_path, used_path))
+        except (OSError, ValueError):
+            continue
+        free = min(free, max(0, limit - used))
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return free if limit == resource.RLIM_INFINITY else min(free, max(0, limit - _mapped(root)))
 
 
 def _mapped(root: Path) -> int:

@@ -21,6 +21,7 @@ from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter, WholeRows
 from mgcaffe.engine.types import Shape
+from mgcaffe.engine.weights.shards import StoredRows, find_rows, has_shards
 from mgcaffe.errors import NetError, PrototxtError
 from mgcaffe.prototxt import BlobProto, NetParameter, blob_array, blob_shape, fill_blob, has_field
 from mgcaffe.prototxt.blobs import check_count
@@ -40,12 +41,14 @@ class SavedBlob:
         load: gives its values.
         is_legacy: whether it was stored as num x channels x height x width, with ones in front.
         chunks: gives the values in order and a part at a time; None where there is only `load`, which may fail.
+        rows: where its rows are, if a snapshot's shards hold them; else None.
     """
 
     shape: Shape
     load: Callable[[], NDArray[Any]]
     is_legacy: bool = False
     chunks: Callable[[], Iterable[NDArray[Any]]] | None = None
+    rows: StoredRows | None = None
 
     def fits(self, wanted: Shape) -> bool:
         """Return whether it can be copied to a parameter of this shape (Blob::ShapeEquals)."""
@@ -110,10 +113,11 @@ def saved_layers(
     Args:
         net: the message.
         stored: values that are not in the message but in a file, by the numbers of layer and blob.
-        source: the file, for errors.
+        source: the file, for errors; shards that hold tables of the net lie beside it.
 
     Raises:
         PrototxtError: as for `blob_shape`; or there are more or fewer of these values than the shape says.
+        NetError: a shard cannot be used.
     """
     elsewhere = stored or {}
     found = []
@@ -122,7 +126,7 @@ def saved_layers(
         for index, message in enumerate(layer.blobs):
             what = f"{source}{': ' if source else ''}layer '{layer.name}', blob {index}"
             with _naming(what):
-                blob = _saved_blob(message, elsewhere.get((number, index)))
+                blob = saved_blob(message, elsewhere.get((number, index)), source)
             blobs[index] = replace(blob, load=partial(_load, blob.load, what))
         found.append(SavedLayer(layer.name, blobs))
     return found
@@ -163,8 +167,12 @@ def _values_of(parameter: Parameter) -> NDArray[Any]:
     return values
 
 
-def _saved_blob(blob: BlobProto, stored: StoredValues | None) -> SavedBlob:
+def saved_blob(blob: BlobProto, stored: StoredValues | None, source: str) -> SavedBlob:
+    """Return a blob of a message, of a file, or of shards beside the file `source`; arguments as for `saved_layers`."""
     shape = blob_shape(blob)
+    if has_shards(blob):
+        rows = find_rows(blob, source)
+        return SavedBlob(shape, rows.load, chunks=rows.chunks, rows=rows)
     is_legacy = any(has_field(blob, axis) for axis in _LEGACY_AXES)
     if stored is None:
         return SavedBlob(shape, partial(blob_array, blob), is_legacy)
@@ -225,6 +233,9 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
 
 def _store(target: WholeRows, blob: SavedBlob) -> None:
     """Write values into rows that lie in several processes."""
+    if blob.rows is not None:
+        target.load(blob.rows)
+        return
     start = 0
     for values in (blob.load(),) if blob.chunks is None else blob.chunks():
         target.store(start, values.reshape(-1))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.row_parameter import TableInShards
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt import LayerParameter, NetParameter
 from mgcaffe.prototxt.binary import write_bytes
@@ -84,6 +85,11 @@ def _layer_pieces(layer: Layer, diff: bool) -> Iterator[bytes | memoryview]:
     place = next((field.start for field in fields if field.number > number), len(rest))
     yield rest[:place]
     for parameter in layer.parameters:
+        if isinstance(parameter, TableInShards):
+            reference = parameter.reference.SerializeToString()
+            yield field_head(number, len(reference))
+            yield reference
+            continue
         content = blob_pieces(parameter.data.cpu().numpy(), parameter.dense_diff().cpu().numpy() if diff else None)
         yield field_head(number, size_of(content))
         yield from content

@@ -1,6 +1,7 @@
 """Weights in HDF5 (`.caffemodel.h5`; Caffe: Net::ToHDF5, Net::CopyTrainedLayersFromHDF5).
 
     /data/<layer>/<i>      the values of parameter i, for parameters that own them
+                           (of a table in shards: a dataset without values, whose attribute `shards` names them)
     /diff/<layer>/<i>      gradients, of shared parameters too, if they were asked for
     /layers/<n>/...        the n-th layer of the net, where its name cannot stand above: a uint8 attribute `name`,
                            and groups `data` and `diff`
@@ -18,16 +19,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.weights.by_name import CopyReport, SavedBlob, SavedLayer, copy_saved
+from mgcaffe.engine.row_parameter import TableInShards
+from mgcaffe.engine.weights.by_name import CopyReport, SavedBlob, SavedLayer, copy_saved, saved_blob
 from mgcaffe.engine.weights.hdf5_image import is_hdf5, make_image, open_image, reading
 from mgcaffe.errors import NetError, SnapshotError
-from mgcaffe.prototxt import NetParameter, fill_blob, write_whole
+from mgcaffe.prototxt import BlobProto, NetParameter, fill_blob, write_whole
 from mgcaffe.prototxt.whole_files import Content
 
-__all__ = ["copy_file", "encode_hdf5", "encode_saved", "is_hdf5", "load_hdf5", "read_message", "save_hdf5"]
+__all__ = [
+    "copy_file", "encode_hdf5", "encode_saved", "is_hdf5", "load_hdf5", "read_message", "read_reference", "save_hdf5",
+    "write_reference",
+]  # fmt: skip
 
 _ASIDE = "layers"
 _MAX_BLOBS = 1000
@@ -169,6 +175,10 @@ def _write_layer(file: Any, layer: Layer, paths: tuple[str, str], diff: bool) ->
     # The layers' groups may be there already: as part of the path to another one.
     data = file.require_group(data_path)
     for number, parameter in enumerate(layer.parameters):
+        if isinstance(parameter, TableInShards):
+            if parameter.owner is None:
+                write_reference(data, str(number), parameter.reference)
+            continue
         if parameter.owner is None:
             data[str(number)] = parameter.data.cpu().numpy()
         if diff:
@@ -211,7 +221,33 @@ def _named_layers(data: Any, source: str) -> Iterator[SavedLayer]:
         yield SavedLayer(name, blobs)
 
 
+def write_reference(group: Any, name: str, blob: BlobProto) -> None:
+    """Write what stands for values in shards: a dataset without values, with the blob as its attribute `shards`."""
+    import h5py
+
+    group[name] = h5py.Empty("f4")
+    group[name].attrs["shards"] = np.frombuffer(blob.SerializeToString(), np.uint8)
+
+
+def read_reference(values: Any) -> BlobProto | None:
+    """Return the blob that `write_reference` wrote; None: this dataset has values.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    if values.shape is not None or "shards" not in values.attrs:
+        return None
+    try:
+        return BlobProto.FromString(np.asarray(values.attrs["shards"], np.uint8).tobytes())
+    except DecodeError as error:
+        raise ValueError(str(error)) from None
+
+
 def _saved_blob(values: Any, source: str) -> SavedBlob:
+    if (blob := read_reference(values)) is not None:
+        return saved_blob(blob, None, source)
+    if values.shape is None:
+        raise NetError(f"dataset '{values.name}' in {source} is empty")
     if values.dtype.kind not in "fiu":
         raise NetError(f"dataset '{values.name}' in {source} holds no numbers ({values.dtype})")
 

@@ -59,7 +59,9 @@ class EmbeddingServer:
             updates = RowUpdates(param, solver_type(param, source), net.arena.tables, source)
             tables = [table.parameter for table in place.tables]
         refuse_no_tables(len(tables), param, source)
-        self._server = TableServer(communicator, range(trainers), ServedRows(param, tables, updates))
+        who = f"embedding server, rank {communicator.rank}"
+        served = ServedRows(param, tables, updates, who, communicator.local_size)
+        self._server = TableServer(communicator, range(trainers), served)
 
     @property
     def figures(self) -> ServerFigures:

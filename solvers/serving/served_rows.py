@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,13 +10,17 @@ import torch
 
 from mgcaffe.comm.tables import messages
 from mgcaffe.engine.kernels.rows import stack
-from mgcaffe.engine.row_parameter import RowParameter
+from mgcaffe.engine.row_parameter import HISTORY, VALUES, RowParameter
 from mgcaffe.engine.tables.access import OwnedRows
 from mgcaffe.engine.tables.bags import Bags, pooled
 from mgcaffe.errors import CommError
 from mgcaffe.prototxt import SolverParameter
+from mgcaffe.solvers.tables.shard_holder import ShardHolder, ShardSaving
 from mgcaffe.solvers.update.row_updates import RowUpdates
 from mgcaffe.solvers.update.rules import Numbers
+
+KINDS = (VALUES, HISTORY)
+"""What a `Block.what` means."""
 
 
 class ServedRows:
@@ -28,9 +33,18 @@ class ServedRows:
         param: the SolverParameter message.
         tables: by number, with the rows that lie here.
         updates: updates them.
+        who: what holds them, for messages.
+        sharing: how many processes there are on this host.
     """
 
-    def __init__(self, param: SolverParameter, tables: Sequence[RowParameter], updates: RowUpdates) -> None:
+    def __init__(
+        self,
+        param: SolverParameter,
+        tables: Sequence[RowParameter],
+        updates: RowUpdates,
+        who: str = "embedding server",
+        sharing: int = 1,
+    ) -> None:
         self.dtype = np.dtype(str(tables[0].data.dtype).removeprefix("torch."))
         self.rows: Sequence[int] = [table.data.shape[0] for table in tables]
         self.widths: Sequence[int] = [table.shape[1] for table in tables]
@@ -38,6 +52,7 @@ class ServedRows:
         self._tables = tables
         self._owned = OwnedRows(tables)
         self._updates = updates
+        self._holder = ShardHolder(who, tables, self._tensor_of, sharing)
         self._matrices, self._places = _side_by_side([table.data for table in tables])
 
     def look_up(self, requests: Sequence[messages.Request], rows: np.ndarray) -> np.ndarray:
@@ -92,12 +107,25 @@ class ServedRows:
 
     def numbers(self, table: int, what: int) -> np.ndarray:
         """Return the values (`what` 0) or the history of all rows, themselves."""
-        parameter = self._tables[table]
-        tensor = parameter.data if what == 0 else self._updates.histories.get(id(parameter)) if what == 1 else None
-        if tensor is None:
+        if not 0 <= what < len(KINDS):
             raise CommError(f"there is no history {what} of table {table}")
-        values: np.ndarray = tensor.numpy()
+        values: np.ndarray = self._tensor_of(table, KINDS[what]).numpy()
         return values
+
+    def save(self, order: bytes) -> ShardSaving:
+        """Begin to write all rows to a shard, as a `SaveOrder` and the shard's number say."""
+        return self._holder.save(*pickle.loads(order))
+
+    def load(self, order: bytes) -> bytes:
+        """Read rows from shards, as a `LoadOrder` says; return what went wrong, if anything."""
+        return self._holder.load(pickle.loads(order)).encode()
+
+    def _tensor_of(self, table: int, kind: str) -> torch.Tensor:
+        parameter = self._tables[table]
+        tensor = parameter.data if kind == VALUES else self._updates.histories.get(id(parameter))
+        if tensor is None:
+            raise CommError(f"there is no {kind} of table {table}")
+        return tensor
 
 
 def _side_by_side(tables: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[tuple[int, int]]]:

@@ -40,7 +40,8 @@ def serve_other_trainers(
         [replace(table, parameter=served[id(table.parameter)]) for table in net.arena.tables]
     )
     by_number = [served[id(table.parameter)] for table in tables.place.tables]
-    tables.serve(ServedRows(param, by_number, updates), on_error)
+    rows = ServedRows(param, by_number, updates, f"trainer, rank {tables.rank}", tables.sharing)
+    tables.serve(rows, on_error)
 
 
 def _beside(table: RowParameter) -> RowParameter:

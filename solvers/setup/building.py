@@ -127,6 +127,10 @@ def build_nets(
         for field in ("embedding_loads", "embeddings"):
             if param.comm_param.HasField(field):
                 emit(Warned(f"comm_param.{field} has no effect: there are no tables that are divided among ranks"))
+    if tables is None and param.comm_param.HasField("snapshot_tables"):
+        emit(
+            Warned("comm_param.snapshot_tables has no effect: all tables lie in this process, and snapshots hold them")
+        )
     watch_tests(test_nets, param, world.rank, emit)
     agree_on_shapes(train_net, world.communicator)
     carried_state.warn_of_ranks(train.param, world.size, workers, emit)

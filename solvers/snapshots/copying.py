@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -13,7 +14,7 @@ from google.protobuf.message import EncodeError
 from mgcaffe.engine import Net
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
-from mgcaffe.engine.row_parameter import STEPS, VALUES, RowParameter, WholeRows
+from mgcaffe.engine.row_parameter import STEPS, VALUES, RowParameter, TableInShards, WholeRows
 from mgcaffe.engine.weights.caffemodel import encode_caffemodel
 from mgcaffe.engine.weights.hdf5 import encode_hdf5
 from mgcaffe.errors import PrototxtError, SnapshotError
@@ -21,10 +22,11 @@ from mgcaffe.prototxt import LayerParameter, Phase
 from mgcaffe.prototxt.whole_files import Content, size_of, write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write, publish
 from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path
-from mgcaffe.solvers.snapshots.names import state_path, weights_path
+from mgcaffe.solvers.snapshots.names import state_path, stored_shards, weights_path
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.state_file import encode_state
 from mgcaffe.solvers.snapshots.state_hdf5 import encode_state_hdf5
+from mgcaffe.solvers.snapshots.table_shards import TableShards
 from mgcaffe.solvers.update.updater import Updater
 
 
@@ -47,15 +49,36 @@ class SnapshotCopy:
         progress: where the solver stands.
         hdf5: whether the files are HDF5.
         with_diffs: whether the caffemodel also holds what the last update took off each weight.
+        shards: has the tables written by those that have their rows; None: they are copied too.
     """
 
-    def __init__(self, net: Net, updater: Updater, progress: Progress, *, hdf5: bool, with_diffs: bool) -> None:
+    def __init__(
+        self,
+        net: Net,
+        updater: Updater,
+        progress: Progress,
+        *,
+        hdf5: bool,
+        with_diffs: bool,
+        shards: TableShards | None = None,
+    ) -> None:
         self.progress = progress
         self.hdf5 = hdf5
         self.with_diffs = with_diffs
         self._name = net.name
-        self._history = [_copy(blob) for blob in updater.history_blobs(net.parameters)]
-        self._layers = _copy_layers(net, with_diffs)
+        self._shards = shards
+        self._history = [
+            _copy(blob) if shards is None or isinstance(blob, torch.Tensor) else shards.reference(blob)
+            for blob in updater.history_blobs(net.parameters)
+        ]
+        self._layers = _copy_layers(net, with_diffs, shards)
+        if shards is not None:
+            shards.begin()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of how it was written."""
+        return [] if self._shards is None else self._shards.warnings
 
     def encode_weights(self) -> Content:
         """Encode the caffemodel; its pieces lie in the copy's own memory."""
@@ -70,9 +93,9 @@ class SnapshotCopy:
         return encode(self.progress, str(weights), self._history)
 
     def write(self, prefix: Path, *, only_best: bool, written_at: float) -> Path:
-        """Write caffemodel, manifest and solverstate: all of them, or none.
+        """Write shards, caffemodel, manifest and solverstate: all of them, or none.
 
-        The three are written under other names first, so that a full disk is found before the first one
+        All are written under other names first, so that a full disk is found before the first one
         counts. They are renamed in that order: once there is a state, the rest is there. Where an older
         snapshot of this iteration is replaced, its state goes before anything else changes.
 
@@ -91,7 +114,8 @@ class SnapshotCopy:
         state = state_path(prefix, iteration, hdf5=self.hdf5)
         path, size = weights, 0
         sums: list[FileSum] = []
-        pending: list[tuple[Path, Path]] = []
+        shards = self._shards.finish() if self._shards is not None else []
+        pending = [(Path(each.temporary), weights.with_name(each.sum.name)) for each in shards]
         try:
             for path in (weights, state):
                 content = self._encode(path, weights)
@@ -101,11 +125,13 @@ class SnapshotCopy:
                 del content  # of a large net it is most of the memory that a snapshot takes
             path = manifest_path(state)
             ranks, solver_type = self.progress.world_size or 1, self.progress.solver_type or ""
-            content = Manifest(iteration, ranks, solver_type, written_at, only_best, *sums).encode()
+            of_shards = [each.sum for each in shards]
+            manifest = Manifest(iteration, ranks, solver_type, written_at, only_best, sums[0], sums[1], of_shards)
+            content = manifest.encode()
             size = len(content)
             pending.append((write_aside(path, content), path))
-            in_weights, in_state, in_manifest = pending
-            publish([in_weights, in_manifest, in_state], (state, manifest_path(state)))
+            *in_shards, in_weights, in_state, in_manifest = pending
+            publish([*in_shards, in_weights, in_manifest, in_state], (state, manifest_path(state)))
         except OSError as error:
             _remove(pending)
             needed = sum(entry.size for entry in sums)
@@ -115,6 +141,9 @@ class SnapshotCopy:
             raise cannot_write(path, error, size, needed) from None
         finally:
             _remove(pending)
+        for stale in set(stored_shards(weights)) - {target for _, target in in_shards}:
+            with suppress(OSError):  # of the snapshot that was replaced, with another number of shards
+                stale.unlink()
         return state
 
     def _encode(self, path: Path, weights: Path) -> Content:
@@ -131,8 +160,8 @@ def _copy(tensor: torch.Tensor | WholeRows) -> torch.Tensor:
     return tensor.to("cpu", copy=True) if isinstance(tensor, torch.Tensor) else tensor.fetch()
 
 
-def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
-    """Copy the layers with their parameters; those that share values share the copy."""
+def _copy_layers(net: Net, with_diffs: bool, shards: TableShards | None) -> list[_CopiedLayer]:
+    """Copy the layers with their parameters; those that share values share the copy. Tables in shards are named."""
     data = _copy(net.arena.data)
     diff = _copy(net.arena.diff) if with_diffs else net.arena.diff
     in_arena = {id(piece.parameter) for piece in net.arena.slices}
@@ -149,6 +178,9 @@ def _copy_layers(net: Net, with_diffs: bool) -> list[_CopiedLayer]:
 
     def copy(parameter: Parameter) -> Parameter:
         owner = parameter.owner or parameter
+        if shards is not None and isinstance(owner, RowParameter) and owner.whole_values is not None:
+            reference = shards.reference(owner.whole_values)
+            return TableInShards(parameter.shape, name=parameter.name, owner=parameter.owner, reference=reference)
         if id(owner) not in copies:
             copies[id(owner)] = _filled(owner, *values_of(owner))
         copied = copies[id(owner)]

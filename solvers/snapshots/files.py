@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mgcaffe.errors import Location, SnapshotError
 from mgcaffe.prototxt.whole_files import flush_folder, write_whole
+from mgcaffe.solvers.snapshots.names import SHARD
 
 _LEFTOVER_AGE_S = 60.0
 _HINT = "free space or choose another snapshot_prefix; the snapshots written before are untouched"
@@ -105,20 +106,29 @@ def probe_writable(prefix: Path, location: Location | None = None) -> None:
         ) from None
 
 
-def remove_leftovers(prefix: Path) -> None:
-    """Remove temporary files that a run under this prefix left when it was killed while writing.
+def remove_leftovers(prefix: Path, writing: int | None = None) -> None:
+    """Remove what a run under this prefix left when it was killed while writing: temporary files, shards alone.
 
     A file stays whose writer may still be at work: its process runs on this machine, or (it may run on another
-    one) the file was written to within the last minute.
+    one) the file was written to within the last minute. So does a shard with the caffemodel that it belongs to.
+
+    Args:
+        prefix: what the names of files begin with.
+        writing: the iteration whose shards are being written now by others, which stay.
     """
     pattern = re.compile(re.escape(prefix.name) + r"_(?:iter_\d+|best)\..+\.(\d+)\.tmp")
     try:
         entries = list(prefix.parent.iterdir())
     except OSError:
         return
+    shard = re.compile("(" + re.escape(prefix.name) + r"_iter_\d+\.caffemodel(?:\.h5)?)" + SHARD)
     for path in entries:
-        match = pattern.fullmatch(path.name)
-        if match is None or _is_running(int(match.group(1))):
+        if path.name.startswith(f"{prefix.name}_iter_{writing}."):
+            continue
+        if (match := shard.fullmatch(path.name)) is not None:
+            if path.with_name(match.group(1)).exists():
+                continue
+        elif (match := pattern.fullmatch(path.name)) is None or _is_running(int(match.group(1))):
             continue
         try:
             if time.time() - path.stat().st_mtime > _LEFTOVER_AGE_S:

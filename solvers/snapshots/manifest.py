@@ -9,6 +9,12 @@ It lies beside the solverstate as `<solverstate>.manifest.json`, is there before
      "checksum": "..."}
 
 where `checksum` is the SHA-256 of the manifest without it. Snapshots that have none (Caffe's own) are used unchecked.
+Where tables are in shards (`engine/weights/shards.py`) the format is 2, and the manifest has one more entry,
+
+     "shards": [{"name": "net_iter_500.caffemodel.shard_1_of_2.safetensors", "size": 83230720, "sha256": "...",
+                 "holder": "embedding server, rank 3", "rows": {"item_id/0": [0, 5000], ...}}, ...],
+
+with the rows that each of them has of each array: the first one and the end.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +32,11 @@ from mgcaffe.errors.checked_json import Json, parse_json
 from mgcaffe.prototxt.whole_files import Content, pieces_of, size_of
 
 SUFFIX = ".manifest.json"
-_FORMAT = 1
+_FORMAT, _WITH_SHARDS = 1, 2
 _CHUNK = 1 << 20
+_SHOWN = 3
 _SUM_LENGTH = 2 * hashlib.sha256().digest_size
-_MAX_BYTES = 1 << 16
+_MAX_BYTES = 1 << 26
 _OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole one"
 
 
@@ -56,6 +64,26 @@ class FileSum:
 
 
 @dataclass(frozen=True)
+class ShardSum(FileSum):
+    """A shard of a snapshot.
+
+    Attributes:
+        holder: who wrote it.
+        rows: of each array in it, the first row and the end.
+    """
+
+    holder: str
+    rows: Mapping[str, Sequence[int]]
+
+    def describe(self) -> str:
+        """Return what it holds, for a message."""
+        tables = [f"{first} to {last - 1} of '{name}'" for name, (first, last) in self.rows.items()]
+        more = f" and of {len(tables) - _SHOWN} others" if len(tables) > _SHOWN else ""
+        rows = f"rows {', '.join(tables[:_SHOWN])}{more}" if tables else "no rows"
+        return f"the shard that {self.holder} wrote, with {rows}"
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a snapshot's files held when they were written.
 
@@ -66,6 +94,7 @@ class Manifest:
         written_at: seconds since 1970; ascends from snapshot to snapshot under one prefix.
         only_best: whether it was taken for its test score alone, not because a snapshot was due.
         weights, state: the caffemodel and the solverstate.
+        shards: the files with the rows of tables, if the caffemodel lacks them.
     """
 
     iteration: int
@@ -75,10 +104,13 @@ class Manifest:
     only_best: bool
     weights: FileSum
     state: FileSum
+    shards: Sequence[ShardSum] = ()
 
     def encode(self) -> bytes:
         """Encode the manifest as a file's content."""
-        values = {"format": _FORMAT, **asdict(self)}
+        values = {"format": _WITH_SHARDS if self.shards else _FORMAT, **asdict(self)}
+        if not self.shards:
+            del values["shards"]
         return (json.dumps({**values, "checksum": _checksum(values)}, indent=1) + "\n").encode()
 
     def check(self, weights: Path, state: Path) -> None:
@@ -89,6 +121,15 @@ class Manifest:
         """
         check_file(state, self.state)
         check_file(weights, self.weights)
+        self.check_shards(state.parent)
+
+    def check_shards(self, folder: Path) -> None:
+        """Compare the shards, which lie in this folder, with what was written; raises as `check`."""
+        for shard in self.shards:
+            try:
+                check_file(folder / shard.name, shard)
+            except SnapshotError as error:
+                raise _unusable(f"{error.message} ({shard.describe()})", error.hint) from None
 
 
 def manifest_path(state: str | os.PathLike[str]) -> Path:
@@ -115,8 +156,8 @@ def read_manifest(state: str | os.PathLike[str]) -> Manifest | None:
     try:
         values = parse_json(content, str(path), "the manifest is damaged")
         form = values["format"].integer()
-        if form != _FORMAT:
-            raise _unusable(f"the manifest {path} has format {form}; only {_FORMAT} is known", hint)
+        if form not in (_FORMAT, _WITH_SHARDS):
+            raise _unusable(f"the manifest {path} has format {form}; only 1 and 2 are known", hint)
         manifest = _decode(values)
         # `encode` computes the checksum anew.
         if manifest.encode() != content:
@@ -133,20 +174,32 @@ def _decode(values: Json) -> Manifest:
         DataError: a value is missing or has another type.
         ValueError: a file's name is none.
     """
-    files = []
-    for key in ("weights", "state"):
-        name, sha256 = values[key]["name"].file_name(), values[key]["sha256"].text()
-        if Path(name).name != name or len(sha256) != _SUM_LENGTH:
-            raise ValueError
-        files.append(FileSum(name, values[key]["size"].integer(least=0), sha256))
+    shards = []
+    if (entries := values.get("shards")) is not None:
+        for entry in entries.elements():
+            rows = {
+                name: [each.integer() for each in ends.elements()] for name, ends in entry["rows"].members().items()
+            }
+            if any(len(ends) != 2 for ends in rows.values()):
+                raise ValueError
+            shards.append(ShardSum(**asdict(_file_sum(entry)), holder=entry["holder"].text(), rows=rows))
     return Manifest(
         values["iteration"].integer(least=0),
         values["ranks"].integer(least=1),
         values["solver_type"].text(),
         values["written_at"].number(),
         values["only_best"].flag(),
-        *files,
+        _file_sum(values["weights"]),
+        _file_sum(values["state"]),
+        tuple(shards),
     )
+
+
+def _file_sum(entry: Json) -> FileSum:
+    name, sha256 = entry["name"].file_name(), entry["sha256"].text()
+    if Path(name).name != name or len(sha256) != _SUM_LENGTH:
+        raise ValueError
+    return FileSum(name, entry["size"].integer(least=0), sha256)
 
 
 def check_file(path: Path, expected: FileSum) -> None:

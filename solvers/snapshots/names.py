@@ -2,16 +2,21 @@
 
 `<prefix>_iter_<N>.caffemodel` is a NetParameter with every layer and its blobs,
 `<prefix>_iter_<N>.solverstate` a SolverState that names it. With `snapshot_format: HDF5` both are HDF5, and their
-names end in `.h5`, by which Caffe recognizes them. A snapshot counts once its solverstate is there; a manifest beside
-it (`manifest.py`) says what the two held.
+names end in `.h5`, by which Caffe recognizes them. Where tables lie in several processes, their rows are in shards
+beside the weights, `<weights>.shard_<k>_of_<count>.safetensors` (`engine/weights/shards.py`). A snapshot counts
+once its solverstate is there; a manifest beside it (`manifest.py`) says what the files held.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, SolverSource
+
+SHARD = r"\.shard_\d+_of_\d+\.safetensors"
+"""What a shard's name has behind that of the weights, as a regular expression."""
 
 
 def snapshot_prefix(param: SolverParameter, source: SolverSource | None = None) -> Path:
@@ -45,6 +50,15 @@ def weights_path(prefix: Path, iteration: int, *, hdf5: bool = False) -> Path:
 def state_path(prefix: Path, iteration: int, *, hdf5: bool = False) -> Path:
     """Return the path of an iteration's solverstate."""
     return prefix.with_name(f"{prefix.name}_iter_{iteration}.solverstate{'.h5' if hdf5 else ''}")
+
+
+def stored_shards(weights: Path) -> list[Path]:
+    """List the shards that lie beside weights, of whatever snapshot."""
+    pattern = re.compile(re.escape(weights.name) + SHARD)
+    try:
+        return [path for path in weights.parent.iterdir() if pattern.fullmatch(path.name)]
+    except OSError:
+        return []
 
 
 def is_hdf5(param: SolverParameter) -> bool:

@@ -40,10 +40,12 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
     Raises:
         SnapshotError: (exit code 65) a file is missing, damaged or something else; with a manifest beside the
             state also where one byte differs from what was written.
+        NetError: (exit code 65) a shard is missing or damaged, and there is no manifest.
     """
     manifest = read_manifest(path)
     if manifest is not None:
         check_file(Path(path), manifest.state)
+        manifest.check_shards(Path(path).parent)
     state = read_state(path)
     weights = state.find_weights(beside_first=manifest is not None)
     if manifest is not None:

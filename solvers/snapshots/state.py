@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mgcaffe.comm.planning.plan import Plan
 from mgcaffe.engine.row_parameter import WholeRows
 from mgcaffe.engine.types import Shape
+from mgcaffe.engine.weights.shards import StoredRows
 from mgcaffe.errors import EXIT_BAD_INPUT, CommError, DataError, SnapshotError
 from mgcaffe.errors.checked_json import parse_json
 from mgcaffe.prototxt import BlobProto, EngineState, blob_array, fill_blob
@@ -84,13 +85,13 @@ class SavedState:
         path: the file.
         progress: where the solver stood.
         learned_net: the caffemodel's path as the file gives it, empty if it gives none.
-        history: the arrays, all parameters' first ones, then all second ones.
+        history: the arrays, all parameters' first ones, then all second ones; of tables in shards, where they are.
     """
 
     path: Path
     progress: Progress
     learned_net: str
-    history: Sequence[NDArray[Any]]
+    history: Sequence[NDArray[Any] | StoredRows]
 
     def find_weights(self, *, beside_first: bool = False) -> Path:
         """Find the caffemodel: where the state says, or else beside the state.
@@ -150,7 +151,12 @@ class SavedState:
         """Fill a solver's histories; none of them, if one does not fit. Argument and errors as for `check_history`."""
         self.check_history(blobs)
         for values, blob in zip(self.history, blobs, strict=True):
-            if isinstance(blob, torch.Tensor):
+            if isinstance(values, StoredRows):
+                if isinstance(blob, torch.Tensor):
+                    values.fill(blob, 0)
+                else:
+                    blob.load(values)
+            elif isinstance(blob, torch.Tensor):
                 blob.copy_(torch.tensor(values).reshape(blob.shape))
             else:
                 blob.store(0, values.reshape(-1))

@@ -11,8 +11,9 @@ import torch
 from google.protobuf.message import DecodeError
 
 from mgcaffe.engine.weights.hdf5_image import is_hdf5
+from mgcaffe.engine.weights.shards import find_rows, has_shards
 from mgcaffe.errors import PrototxtError, SnapshotError
-from mgcaffe.prototxt import NetParameter, SolverState, blob_array, fill_blob
+from mgcaffe.prototxt import BlobProto, NetParameter, SolverState, blob_array, fill_blob
 from mgcaffe.solvers.rates.plateau import PlateauState
 from mgcaffe.solvers.snapshots.state import (
     Progress,
@@ -28,17 +29,20 @@ from mgcaffe.solvers.snapshots.state_hdf5 import read_state_hdf5
 _MAX_BYTES = 2**31 - 1
 
 
-def encode_state(progress: Progress, learned_net: str, history: Sequence[torch.Tensor]) -> bytes:
+def encode_state(progress: Progress, learned_net: str, history: Sequence[torch.Tensor | BlobProto]) -> bytes:
     """Encode a solverstate file.
 
     Args:
         progress: where the solver stands.
         learned_net: the caffemodel's path.
-        history: the history blobs, as `Updater.history_blobs` returns them.
+        history: the history blobs, as `Updater.history_blobs` returns them; what stands for those in shards.
     """
     message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
     for values in history:
-        fill_blob(message.history.add(), values.cpu().numpy())
+        if isinstance(values, torch.Tensor):
+            fill_blob(message.history.add(), values.cpu().numpy())
+        else:
+            message.history.add().CopyFrom(values)
     if progress.plateau is not None:  # for the forks that know the policy
         message.minimum_loss, message.iter_last_event = progress.plateau.lowest_loss, progress.plateau.last_event
     message.engine_state.CopyFrom(engine_state(progress))
@@ -50,6 +54,7 @@ def read_state(path: str | os.PathLike[str]) -> SavedState:
 
     Raises:
         SnapshotError: (exit code 65) the file is missing, cut short, a caffemodel or something else.
+        NetError: (exit code 65) a shard with the histories of tables cannot be used.
     """
     path = Path(path)
     if is_hdf5(path):
@@ -60,7 +65,7 @@ def read_state(path: str | os.PathLike[str]) -> SavedState:
         message.ParseFromString(content)
         if not message.HasField("iter"):
             raise _refuse_other_file(path, content)
-        history = [blob_array(blob) for blob in message.history]
+        history = [find_rows(blob, path) if has_shards(blob) else blob_array(blob) for blob in message.history]
         progress = checked_progress(message.iter, message.current_step)
         if message.HasField("minimum_loss"):
             progress.plateau = PlateauState.of_fork(message.current_step, message.minimum_loss, message.iter_last_event)

@@ -2,7 +2,7 @@
 
 /iter, /current_step   one int32 each
 /learned_net           the path of the weights, a string of fixed length that ends with a zero byte
-/history/<i>           the histories, parameter by parameter
+/history/<i>           the histories, parameter by parameter; those of tables in shards as in weights
 /iter_last_event, /minimum_loss   one each, with lr_policy `plateau`, as SSD's fork has them
 /engine_state          our EngineState message as bytes, which Caffe skips
 """
@@ -18,9 +18,11 @@ import torch
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from mgcaffe.engine.weights.hdf5 import read_reference, write_reference
 from mgcaffe.engine.weights.hdf5_image import make_image, open_image, reading
+from mgcaffe.engine.weights.shards import find_rows
 from mgcaffe.errors import PrototxtError, SnapshotError
-from mgcaffe.prototxt import EngineState
+from mgcaffe.prototxt import BlobProto, EngineState
 from mgcaffe.prototxt.whole_files import Content
 from mgcaffe.solvers.rates.plateau import PlateauState
 from mgcaffe.solvers.snapshots.state import (
@@ -36,7 +38,7 @@ from mgcaffe.solvers.snapshots.state import (
 _MAX_PATH_BYTES = 1 << 16
 
 
-def encode_state_hdf5(progress: Progress, learned_net: str, history: Sequence[torch.Tensor]) -> Content:
+def encode_state_hdf5(progress: Progress, learned_net: str, history: Sequence[torch.Tensor | BlobProto]) -> Content:
     """Encode the file; arguments as for `encode_state`."""
 
     def fill(file: Any) -> None:
@@ -48,7 +50,10 @@ def encode_state_hdf5(progress: Progress, learned_net: str, history: Sequence[to
         _write_string(file, "learned_net", learned_net)
         file.create_group("history")
         for index, values in enumerate(history):
-            file[f"history/{index}"] = values.cpu().numpy()
+            if isinstance(values, torch.Tensor):
+                file[f"history/{index}"] = values.cpu().numpy()
+            else:
+                write_reference(file["history"], str(index), values)
         file["engine_state"] = np.frombuffer(engine_state(progress).SerializeToString(), np.uint8)
 
     return make_image(fill)
@@ -59,6 +64,7 @@ def read_state_hdf5(path: Path) -> SavedState:
 
     Raises:
         SnapshotError: (exit code 65) it is cut short, a caffemodel or something else.
+        NetError: (exit code 65) a shard with the histories of tables cannot be used.
     """
 
     def fail(reason: str) -> SnapshotError:
@@ -68,7 +74,12 @@ def read_state_hdf5(path: Path) -> SavedState:
         if "iter" not in file:
             raise only_weights(path) if "data" in file else unreadable(f"{path} is HDF5 and no solverstate", None)
         progress = checked_progress(_number(file["iter"]), _number(file["current_step"]))
-        history = [_values(file["history"][str(index)]) for index in range(len(file["history"]))]
+        stored = [file["history"][str(index)] for index in range(len(file["history"]))]
+        references = [read_reference(each) for each in stored]
+        history = [
+            _values(each) if blob is None else find_rows(blob, path)
+            for each, blob in zip(stored, references, strict=True)
+        ]
         if "minimum_loss" in file and "iter_last_event" in file:
             last_event = _number(file["iter_last_event"])
             lowest_loss = float(_values(file["minimum_loss"]).reshape(()))

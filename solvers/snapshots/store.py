@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mgcaffe.errors import SnapshotError
 from mgcaffe.solvers.snapshots.manifest import SUFFIX, Manifest, manifest_path, read_manifest
+from mgcaffe.solvers.snapshots.names import stored_shards
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class StoredSnapshot:
     @property
     def files(self) -> list[Path]:
         """Its files, in the order in which they may be removed: without its state it doesn't count."""
-        return [self.state, _weights_of(self.state), manifest_path(self.state)]
+        weights = _weights_of(self.state)
+        return [self.state, weights, *stored_shards(weights), manifest_path(self.state)]
 
     def check(self) -> None:
         """Compare the files with the manifest.
@@ -155,8 +157,9 @@ class Retention:
             if pattern.fullmatch(path.name) is None or state.exists():
                 continue
             try:
-                _weights_of(state).unlink(missing_ok=True)
-                path.unlink(missing_ok=True)
+                weights = _weights_of(state)
+                for each in (weights, *stored_shards(weights), path):
+                    each.unlink(missing_ok=True)
             except OSError:
                 continue
 

@@ -17,7 +17,7 @@ from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.errors import SnapshotError
 from mgcaffe.prototxt import SolverParameter, SolverSource
-from mgcaffe.solvers.events import BestFound, Emit, OutputValue, SnapshotWriting, SnapshotWritten, Warned
+from mgcaffe.solvers.events import BestFound, Emit, Noted, OutputValue, SnapshotWriting, SnapshotWritten, Warned
 from mgcaffe.solvers.snapshots.background import BackgroundWriter
 from mgcaffe.solvers.snapshots.best import BestRule, BestScore
 from mgcaffe.solvers.snapshots.copying import SnapshotCopy
@@ -27,7 +27,9 @@ from mgcaffe.solvers.snapshots.names import is_hdf5, snapshot_prefix, state_path
 from mgcaffe.solvers.snapshots.replica_files import replica_prefix
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.store import Retention, stored_snapshots
+from mgcaffe.solvers.snapshots.table_shards import TableShards, writes_shards
 from mgcaffe.solvers.source import locate
+from mgcaffe.solvers.tables.shard_holder import TableHolders
 from mgcaffe.solvers.update.updater import Updater
 
 
@@ -41,6 +43,7 @@ class Snapshots:
         updater: whose histories are saved.
         emit: takes the events, on the thread that calls.
         trainer: whose replica is written.
+        tables: those that hold rows of the net's tables, where these lie in several processes; else None.
 
     Attributes:
         last_state: the solverstate written last in this run, if any.
@@ -58,6 +61,7 @@ class Snapshots:
         updater: Updater,
         emit: Emit,
         trainer: int = 0,
+        tables: TableHolders | None = None,
     ) -> None:
         self.last_state: str | None = None
         self._param = param
@@ -66,6 +70,7 @@ class Snapshots:
         self._updater = updater
         self._emit = emit
         self._trainer = trainer
+        self._tables = tables if writes_shards(param) else None
         self._stops: bool = param.snapshot_errors == type(param).STOP
         self._best_rule = BestRule(param.snapshot_best, test_nets, source) if param.snapshot_best else None
         self._background = BackgroundWriter(emit, stops=self._stops)
@@ -161,7 +166,13 @@ class Snapshots:
         weights = weights_path(self.prefix, iteration, hdf5=hdf5)
         self._emit(SnapshotWriting(iteration, str(weights), "weights"))
         self._emit(SnapshotWriting(iteration, str(self._state(iteration)), "state"))
-        copied = SnapshotCopy(self._net, self._updater, progress, hdf5=hdf5, with_diffs=self._param.snapshot_diff)
+        shards = None
+        if self._tables is not None:
+            shards = TableShards(self._tables, weights, iteration, background=self._param.snapshot_background)
+            self._emit(Noted(f"Snapshotting tables to {shards.describe()}"))
+        copied = SnapshotCopy(
+            self._net, self._updater, progress, hdf5=hdf5, with_diffs=self._param.snapshot_diff, shards=shards
+        )
         self._write_with(lambda: self._write(copied, str(weights), best))
 
     def _write_with(self, work: Callable[[], None]) -> None:
@@ -181,8 +192,10 @@ class Snapshots:
 
     def _write(self, copied: SnapshotCopy, weights: str, best: BestScore | None) -> None:
         iteration = copied.progress.iteration
-        remove_leftovers(self.prefix)
+        remove_leftovers(self.prefix, iteration if self._tables is not None else None)
         state = copied.write(self.prefix, only_best=best is not None, written_at=self._next_time())
+        for text in copied.warnings:
+            self._background.report(Warned(text))
         self._written, self.last_state = iteration, str(state)
         self._background.report(SnapshotWritten(iteration, weights, str(state)))
         if best is not None:

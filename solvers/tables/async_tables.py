@@ -75,6 +75,16 @@ class AsyncTables(ServerTables):
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
+    @property
+    def rank(self) -> int:
+        """The number of this trainer."""
+        return self._communicator.rank
+
+    @property
+    def sharing(self) -> int:
+        """How many trainers there are on this host."""
+        return self._communicator.local_size
+
     def serve(self, held: HeldTables, on_error: Callable[[BaseException], None]) -> None:
         """Begin to answer look-ups; before any of this trainer.
 

@@ -18,6 +18,7 @@ from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit
 from mgcaffe.solvers.tables.all_to_all_access import AllToAllAccess
 from mgcaffe.solvers.tables.placing import TablePlacer
+from mgcaffe.solvers.tables.shard_holder import SaveOrder, ShardFile
 
 T = TypeVar("T")
 
@@ -53,6 +54,8 @@ class DividedTables:
     def attach(self, training: Sequence[Net], tests: Sequence[Net]) -> list[str]:
         """Let nets look their tables up: the training net, and those of tests, which share them; return warnings."""
         access = AllToAllAccess(self._communicator, self.place.assignment, self._parameters)
+        assert self.place.whole is not None
+        self.place.whole.share_results(self._communicator.duplicate(Waiting()))
         for net in (*training, *tests):
             net.look_up_by(access)
         return []
@@ -69,8 +72,24 @@ class DividedTables:
             return work() if self._communicator.rank == 0 else None
         return self.place.whole.lead(work)
 
+    @property
+    def count(self) -> int:
+        """How many shards a snapshot has: one of each rank."""
+        return self._communicator.size
+
+    def name_of(self, table: int) -> str:
+        """Return what a table is called in shards."""
+        return self.place.name_of(table)
+
+    def save(self, order: SaveOrder) -> Callable[[], list[ShardFile]]:
+        """Let all ranks write their rows, on rank 0 inside of `lead`; see `TableHolders`."""
+        assert self.place.whole is not None
+        return self.place.whole.save(order)
+
     def close(self) -> None:
-        """Give up the communicator."""
+        """Wait for shards that are being written, and give up the communicators."""
+        if self.place.whole is not None:
+            self.place.whole.close()
         self._communicator.close()
 
     @property

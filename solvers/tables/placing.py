@@ -15,6 +15,7 @@ from mgcaffe.engine.tables.access import TableToPlace
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.tables.loads import read_loads
+from mgcaffe.solvers.tables.shard_holder import ShardHolder
 from mgcaffe.solvers.tables.whole_tables import WholeTables, WholeTensor
 
 
@@ -25,7 +26,7 @@ class TablePlacer:
         param: the SolverParameter message.
         communicator: the ranks.
         dtype, device: of the tables.
-        tensor_of: as for `WholeTables`.
+        tensor_of: as for `ShardHolder`.
         owners: the ranks that rows are assigned to, by their numbers in the assignment; None: all ranks.
 
     Attributes:
@@ -69,7 +70,9 @@ class TablePlacer:
             self.assignment = assign_tables(self.loads, memory)
         except TooLargeError as error:
             self._refuse(error, sum(memory))
-        self.whole = WholeTables(self._communicator, self.assignment, self._tensor_of)
+        who, sharing = f"rank {self._communicator.rank}", self._communicator.local_size
+        holder = ShardHolder(who, [table.parameter for table in tables], self._tensor_of, sharing)
+        self.whole = WholeTables(self._communicator, self.assignment, holder)
         return [Placement(number, self._rows_here(number), self._whole_of(number)) for number in range(len(tables))]
 
     def again(self, tables: Sequence[TableToPlace]) -> Sequence[Placement]:
@@ -81,6 +84,15 @@ class TablePlacer:
         """Return what gives all rows of a table's tensors."""
         assert self.whole is not None
         return partial(WholeTensor, self.whole, number)
+
+    def name_of(self, table: int) -> str:
+        """Return what a table is called in shards: `layer/number of the blob`, as in files of weights."""
+        names = []
+        for layer, parameter, _ in self.tables[: table + 1]:
+            number = next(index for index, each in enumerate(layer.parameters) if each is parameter)
+            names.append(f"{layer.name}/{number}")
+        # Layers may have one name.
+        return names[table] if names.count(names[table]) == 1 else f"{names[table]}/{table}"
 
     @property
     def _whom(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +16,13 @@ from mgcaffe.comm.tables.client import TableClient
 from mgcaffe.engine import Net
 from mgcaffe.engine.row_parameter import HISTORY, STEPS, VALUES
 from mgcaffe.engine.types import Array, Shape
+from mgcaffe.engine.weights.shards import StoredRows
+from mgcaffe.errors import NetError
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, TablesLookedUp
 from mgcaffe.solvers.tables.placing import TablePlacer
 from mgcaffe.solvers.tables.server_access import ServerAccess
+from mgcaffe.solvers.tables.shard_holder import SHARED_FOLDER, LoadOrder, SaveOrder, ShardFile
 
 T = TypeVar("T")
 
@@ -35,11 +39,13 @@ class ServerPlacer(TablePlacer):
         dtype: of the tables.
 
     Attributes:
+        servers: their ranks.
         dtype: of the tables.
         client: of a trainer, once it has one.
     """
 
     def __init__(self, param: SolverParameter, communicator: Communicator, servers: range, dtype: torch.dtype) -> None:
+        self.servers = servers
         super().__init__(param, communicator, dtype, torch.device("cpu"), _refuse_collective, servers)
         self.dtype = dtype
         self.client: TableClient | None = None
@@ -132,6 +138,22 @@ class ServerTables:
                 net.table_look_ups.forget_begun()
         return result
 
+    @property
+    def count(self) -> int:
+        """How many shards a snapshot has: one of each server."""
+        return len(self._servers)
+
+    def name_of(self, table: int) -> str:
+        """Return what a table is called in shards."""
+        return self.place.name_of(table)
+
+    def save(self, order: SaveOrder) -> Callable[[], list[ShardFile]]:
+        """Let all servers write their rows; see `TableHolders`."""
+        saving = self.client.save(
+            {server: pickle.dumps((order, number)) for number, server in enumerate(self._servers)}
+        )
+        return lambda: [pickle.loads(answer) for _, answer in sorted(saving.wait().items())]
+
     def close(self) -> None:
         """Let the servers know that this trainer is done."""
         if self.place.client is not None:
@@ -159,6 +181,17 @@ class ServedTensor:
         width = self.shape[1] if len(self.shape) > 1 else 1
         with np.errstate(all="ignore"):  # a double may be too large for a float: it becomes infinite
             self._client().write(self.table, _WHAT[self.kind], width, start, values)
+
+    def load(self, rows: StoredRows) -> None:
+        """Let each server read its rows from shards.
+
+        Raises:
+            NetError: one cannot.
+        """
+        order = pickle.dumps(LoadOrder(self.table, self.kind, rows))
+        for answer in self._client().load(dict.fromkeys(self.placer.servers, order)).values():
+            if answer:
+                raise NetError(answer.decode(), hint=SHARED_FOLDER)
 
     def _client(self) -> TableClient:
         assert self.kind != STEPS, "refused with the solver's fields"

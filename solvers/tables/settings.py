@@ -29,6 +29,7 @@ def check_embeddings(
         SolverError: fields that exclude each other, or are not offered.
     """
     _check_exchange(param, source)
+    _check_snapshots(param, source)
     comm = param.comm_param
 
     def refuse(problem: str, hint: str, field: str = "comm_param") -> NoReturn:
@@ -103,6 +104,17 @@ def refuse_no_tables(count: int, param: SolverParameter, source: Source | None =
             " EmbeddingBag",
             location=locate(source, "comm_param"),
             hint="leave embedding_servers out",
+        )
+
+
+def _check_snapshots(param: SolverParameter, source: Source | None) -> None:
+    """Refuse shards where the steps of all rows are wanted too."""
+    comm = param.comm_param
+    if param.snapshot_diff and comm.HasField("snapshot_tables") and comm.snapshot_tables == CommParameter.SHARDED:
+        raise SolverError(
+            "snapshot_diff writes what the last update took off each weight, which shards do not hold",
+            location=locate(source, "comm_param.snapshot_tables"),
+            hint="remove snapshot_diff, or set snapshot_tables: WHOLE",
         )
 
 

@@ -3,7 +3,7 @@
     tables.lead(lambda: snapshots.take(progress))      collective: rank 0 works, the others answer what it asks for
 
 A table, history or step is fetched when it is needed and by pieces, so that rank 0 has no more of them at a time than
-what it keeps itself, and no other rank more than a piece.
+what it keeps itself, and no other rank more than a piece. Shards are written and read by each rank itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from mgcaffe.comm import Communicator
 from mgcaffe.comm.tables.all_to_all import all_to_all
 from mgcaffe.comm.tables.assignment import Assignment
 from mgcaffe.engine.types import Array, Shape
+from mgcaffe.engine.weights.shards import StoredRows
+from mgcaffe.errors import NetError
+from mgcaffe.solvers.tables.rank_shards import RankShards
+from mgcaffe.solvers.tables.shard_holder import SHARED_FOLDER, LoadOrder, SaveOrder, ShardFile, ShardHolder
 
 T = TypeVar("T")
 
@@ -37,20 +41,19 @@ class _Order:
 
 
 class WholeTables:
-    """Lets rank 0 fetch and store what lies on all ranks.
+    """Lets rank 0 fetch and store what lies on all ranks, and all of them write and read shards.
 
     Args:
         communicator: the ranks, used for nothing else at the same time.
         assignment: which rank has which rows of each table.
-        tensor_of: returns, by a table's number and a kind, the tensor of the rows that lie here.
+        holder: writes and reads the rows that lie here.
     """
 
-    def __init__(
-        self, communicator: Communicator, assignment: Assignment, tensor_of: Callable[[int, str], torch.Tensor]
-    ) -> None:
+    def __init__(self, communicator: Communicator, assignment: Assignment, holder: ShardHolder) -> None:
         self._communicator = communicator
         self._assignment = assignment
-        self._tensor_of = tensor_of
+        self._holder = holder
+        self._shards: RankShards | None = None
         self._leads = False
         self._current: tuple[int, str, torch.Tensor] | None = None
 
@@ -61,7 +64,13 @@ class WholeTables:
         """
         if self._communicator.rank:
             while (order := self._communicator.broadcast_object(None)) is not None:
-                self._obey(order, None)
+                if isinstance(order, _Order):
+                    self._obey(order, None)
+                elif isinstance(order, SaveOrder):
+                    assert self._shards is not None
+                    self._shards.begin(order)
+                else:
+                    self._load(order)
             self._current = None
             return None
         self._leads = True
@@ -86,9 +95,42 @@ class WholeTables:
             piece = values[offset : offset + _PIECE]
             self._order(_Order(table, kind, True, start + offset, piece.size), piece)
 
-    def _order(self, order: _Order, piece: Array) -> None:
+    def share_results(self, communicator: Communicator) -> None:
+        """Give ranks what they tell rank 0 by that shards are written, a communicator for this alone; on all ranks."""
+        self._shards = RankShards(communicator, self._holder)
+
+    def save(self, order: SaveOrder) -> Callable[[], list[ShardFile]]:
+        """Let all ranks write their shards, on rank 0 inside of `lead`; see `TableHolders`."""
+        assert self._shards is not None
+        self._tell(order)
+        return self._shards.begin(order)
+
+    def load(self, table: int, kind: str, rows: StoredRows) -> None:
+        """Let all ranks read their rows, on rank 0 inside of `lead`.
+
+        Raises:
+            NetError: one cannot.
+        """
+        order = LoadOrder(table, kind, rows)
+        self._tell(order)
+        self._load(order)
+
+    def close(self) -> None:
+        """Wait for the shards that are being written."""
+        if self._shards is not None:
+            self._shards.close()
+
+    def _load(self, order: LoadOrder) -> None:
+        problems = self._communicator.gather(self._holder.load(order))
+        for problem in filter(None, problems or ()):
+            raise NetError(problem, hint=SHARED_FOLDER)
+
+    def _tell(self, order: _Order | SaveOrder | LoadOrder) -> None:
         assert self._leads, "rows of other ranks are read and written inside of `lead`"
         self._communicator.broadcast_object(order)
+
+    def _order(self, order: _Order, piece: Array) -> None:
+        self._tell(order)
         self._obey(order, piece)
 
     def _obey(self, order: _Order, piece: Array | None) -> None:
@@ -123,7 +165,7 @@ class WholeTables:
     def _tensor(self, table: int, kind: str) -> torch.Tensor:
         """Return the rows that lie here; kept from piece to piece, since some kinds are computed."""
         if self._current is None or self._current[:2] != (table, kind):
-            self._current = table, kind, self._tensor_of(table, kind)
+            self._current = table, kind, self._holder.tensor_of(table, kind)
         return self._current[2]
 
     def _overlaps(self, order: _Order, tensor: torch.Tensor) -> list[_Overlap]:
@@ -164,3 +206,7 @@ class WholeTensor:
     def store(self, start: int, values: Array) -> None:
         """Write the values, in their order, from element number `start` on."""
         self.tables.store(self.table, self.kind, start, values)
+
+    def load(self, rows: StoredRows) -> None:
+        """Let each rank read its rows from shards."""
+        self.tables.load(self.table, self.kind, rows)

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from mgcaffe.prototxt import NetParameter, SolverState
+from mgcaffe.engine.weights.files import read_weights
+from mgcaffe.engine.weights.shards import StoredRows
+from mgcaffe.prototxt import blob_array
+from mgcaffe.solvers.snapshots.reading import read_snapshot
 from tests.support.engine_command import Engine
 from tests.support.tablekit import table_net, write_table_data
 
@@ -29,13 +32,16 @@ def test_two_ranks_train_and_save_what_one_does(tmp_path, monkeypatch):
     assert two.returncode == 0, two.describe()
     assert "Tables divided among ranks (1 divided by rows): rank 0 " in two.stderr + two.stdout
 
+    assert len(list(tmp_path.glob("*.shard_?_of_2.safetensors"))) == 2
+
     def saved(ranks):
-        net = NetParameter.FromString((tmp_path / f"{ranks}_iter_6.caffemodel").read_bytes())
-        state = SolverState.FromString((tmp_path / f"{ranks}_iter_6.solverstate").read_bytes())
-        return [blob for layer in net.layer for blob in layer.blobs] + list(state.history)
+        net = read_weights(tmp_path / f"{ranks}_iter_6.caffemodel")
+        state, _ = read_snapshot(tmp_path / f"{ranks}_iter_6.solverstate")
+        histories = [each.load() if isinstance(each, StoredRows) else each for each in state.history]
+        return [blob_array(blob) for layer in net.layer for blob in layer.blobs] + histories
 
     mine, other = saved(2), saved(1)
     assert len(mine) == len(other) == 8 + 7
-    for blob, its in zip(mine, other, strict=True):
-        assert blob.shape == its.shape
-        np.testing.assert_allclose(blob.double_data, its.double_data, rtol=1e-12, atol=1e-12)
+    for values, its in zip(mine, other, strict=True):
+        assert values.dtype == its.dtype
+        np.testing.assert_allclose(values, its, rtol=1e-12, atol=1e-12)

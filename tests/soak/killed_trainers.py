@@ -89,6 +89,8 @@ _ROLES = [
         "an embedding server where trainers may be lost", 2, _DENSE + _TABLE, _BOTH_SERVERS, 4,
         called=", embedding server,",
     ),
+    _Role("trainer 0 of an embedding server", 0, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"]),
+    _Role("a rank in step that has rows of a table", 1, _DENSE + _TABLE, []),
 ]  # fmt: skip
 
 

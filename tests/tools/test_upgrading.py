@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+import numpy as np
 import pytest
 
+from mgcaffe.engine.weights.shards import RowsToWrite, ShardSet, encode_shard
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, EXIT_OK, EXIT_USAGE
 from mgcaffe.prototxt import NetParameter, SolverParameter, parse_text, read_net
 from mgcaffe.tools.commands import upgrade_net_proto_binary, upgrade_net_proto_text, upgrade_solver_proto_text
@@ -158,3 +160,23 @@ def test_missing_and_unwritable_files(folder, capsys):
 def test_a_net_is_no_solver(folder, capsys):
     assert upgrade_solver_proto_text.main(["old.prototxt", "out"]) == EXIT_BAD_INPUT
     assert "this is a net, not a solver" in capsys.readouterr().err
+
+
+def test_tables_in_shards_come_into_the_one_file(tmp_path, capsys):
+    shards = ShardSet("a.caffemodel", 2, "one")
+    for number in range(2):
+        rows = [RowsToWrite("a/0", number, 2, np.array([[number, 3.0]], np.float32))]
+        content = encode_shard(shards, number, f"rank {number}", 5, rows)
+        (tmp_path / shards.name(number)).write_bytes(b"".join(content))
+    message = NetParameter()
+    message.layer.add(name="a", type="EmbeddingBag").blobs.add().CopyFrom(shards.reference("a/0", (2, 2)))
+    (tmp_path / "a.caffemodel").write_bytes(message.SerializeToString())
+    assert (
+        upgrade_net_proto_binary.main([str(tmp_path / "a.caffemodel"), str(tmp_path / "whole.caffemodel")]) == EXIT_OK
+    )
+    (layer,) = NetParameter.FromString((tmp_path / "whole.caffemodel").read_bytes()).layer
+    assert list(layer.blobs[0].data) == [0, 3, 1, 3] and layer.type == "EmbeddingBag"
+    assert not layer.blobs[0].HasField("shards")
+    (tmp_path / shards.name(1)).unlink()
+    assert upgrade_net_proto_binary.main([str(tmp_path / "a.caffemodel"), str(tmp_path / "b")]) == EXIT_BAD_INPUT
+    assert "a.caffemodel.shard_2_of_2.safetensors" in capsys.readouterr().err

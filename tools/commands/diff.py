@@ -68,10 +68,15 @@ def run(flags: Flags, session: Session) -> int:
 
 
 def _read(path: str, strict: bool) -> NetParameter:
+    from mgcaffe.engine.weights.files import fill_from_shards
     from mgcaffe.engine.weights.hdf5 import is_hdf5, read_message
     from mgcaffe.prototxt import read_net
 
-    return read_message(path) if is_hdf5(path) else read_net(Path(path), strict=strict)
+    if is_hdf5(path):
+        return read_message(path)
+    net = read_net(Path(path), strict=strict)
+    fill_from_shards(net, path)
+    return net
 
 
 def _only(diff: NetDiff | WeightsDiff, flags: Flags) -> list[str]:

@@ -15,8 +15,9 @@ import torch
 from numpy.lib import format as npy
 
 from mgcaffe.engine.weights.by_name import SavedBlob, SavedLayer
+from mgcaffe.engine.weights.safetensors import LONGEST_HEAD
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
-from mgcaffe.tools.convert.safetensors_file import LONGEST_HEAD, ArrayToWrite, need_safetensors, write_safetensors
+from mgcaffe.tools.convert.safetensors_file import ArrayToWrite, need_safetensors, write_safetensors
 
 _NPZ, _SAFETENSORS = ".npz", ".safetensors"
 _NUMBER = re.compile("0|[1-9][0-9]{0,8}")

@@ -62,6 +62,11 @@ def add_sync_flags(parser: FlagParser) -> None:
         "rows (looked up in a pass); without it, by the ids that a batch has room for",
         metavar="FILE",
     )  # fmt: skip
+    parser.flag(
+        "snapshot_tables", "how a snapshot holds tables that are divided among ranks or on embedding servers: in a "
+        "file of each rank or server (sharded, the default), or whole, in the caffemodel, through rank 0's memory",
+        choices=("sharded", "whole"),
+    )  # fmt: skip
     parser.setting("snapshot_replicas", "let each trainer write its replica at each snapshot, not trainer 0 alone")
     parser.flag(
         "embedding_servers", "so many of the last ranks hold the tables of EmbeddingBag layers (default: 0)",

@@ -46,6 +46,7 @@ _ENUMS: dict[str, Any] = {
     "sync_groups": CommParameter.Groups,
     "on_trainer_loss": CommParameter.TrainerLoss,
     "embeddings": CommParameter.Embeddings,
+    "snapshot_tables": CommParameter.TableFiles,
 }
 
 

@@ -170,7 +170,9 @@ def _try_snapshot(solver: Solver, prefix: Path) -> int:
     solver.world.communicator.barrier()  # rank 0 alone may have written it
     hdf5 = names.is_hdf5(solver.param)
     files = (names.weights_path(prefix, iteration, hdf5=hdf5), names.state_path(prefix, iteration, hdf5=hdf5))
-    size = sum(file.stat().st_size for file in files) if solver.world.rank == 0 else 0
+    size = 0
+    if solver.world.rank == 0:
+        size = sum(file.stat().st_size for file in (*files, *names.stored_shards(files[0])))
     for tensor in weights:
         tensor.zero_()
     solver.restore(str(files[1]))

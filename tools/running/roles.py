@@ -179,8 +179,9 @@ def _train_with_servers(control: Control, watch: RankWatch, train: Callable[[], 
         with suppress(EngineError):
             control.leave(failed=True)
         raise
-    if code == EXIT_STOPPED_BY_SIGNAL:
-        look()  # the trainers may have agreed on a stop before the server's message, which says why, was looked at
+    # The trainers may have agreed on a stop before the server's message, which says why, was looked at; and one of them
+    # may have died since the last look.
+    look()
     control.leave(stopped_early=code == EXIT_STOPPED_BY_SIGNAL)
     return code
 

@@ -57,6 +57,25 @@ class Held:
             raise CommError(f"there is no history {what}")
         return self.counts[table] if what else self.values[table]
 
+    def save(self, order: bytes) -> Writing:
+        return Writing(order, self.values[0].copy())
+
+    def load(self, order: bytes) -> bytes:
+        self.values[0][:] = float(order)
+        return b"loaded"
+
+
+class Writing:
+    """Rows that are written once a test says so."""
+
+    may_end = threading.Event()
+
+    def __init__(self, order: bytes, values: numpy.ndarray) -> None:
+        self._order, self._values = order, values
+
+    def result(self, patience_s: float | None = 0) -> bytes | None:
+        return self._order + self._values.tobytes() if self.may_end.wait(patience_s) else None
+
 
 WHOLE = [[RowRange(0, 0, 7)], [RowRange(0, 0, 5)]]
 
@@ -306,6 +325,37 @@ def test_a_trainer_that_fails_ends_the_others():
     with pytest.raises(ValueError, match="this one"):
         serve(WHOLE, trainer, trainers=(0, 1), servers=(2,))
     assert time.monotonic() - began < 4
+
+
+def test_look_ups_go_on_while_rows_are_written_as_they_were_when_it_was_asked_for():
+    Writing.may_end.clear()
+    assignment = [[RowRange(0, 0, 7)], [RowRange(1, 0, 5)]]
+
+    def trainer(client, communicator):
+        client.update([(client.look_up(BATCH), [numpy.ones((4, 3)), numpy.ones((2, 2))])], 1.0)
+        saving = client.save({1: b"one", 2: b"two"})
+        ahead = client.look_up(BATCH)
+        before = ahead.wait()[0]
+        client.update([(ahead, [numpy.ones((4, 3)), numpy.ones((2, 2))])], 1.0)
+        after = client.look_up(TEST_BATCH).wait()[0]
+        is_done = saving.done.is_set()
+        Writing.may_end.set()
+        return before, after, is_done, saving.wait()
+
+    (before, after, is_done, answers), *_ = serve(assignment, trainer, servers=(1, 2))
+    assert not is_done and answers[2] == b"two"
+    written = numpy.frombuffer(answers[1].removeprefix(b"one")).reshape(7, 3)
+    numpy.testing.assert_array_equal(before[0], written[6] + written[0])
+    assert not numpy.array_equal(before, after)
+
+
+def test_rows_are_read_from_files_before_what_follows_is_answered():
+    def trainer(client, communicator):
+        return client.load({1: b"2.5"}), client.look_up(TEST_BATCH).wait()[0]
+
+    ((answers, found), _) = serve(WHOLE, trainer)
+    assert answers == {1: b"loaded"}
+    numpy.testing.assert_array_equal(found, numpy.array([5.0, 0, 2.5, 2.5])[:, numpy.newaxis].repeat(3, axis=1))
 
 
 class SlowHeld(Held):

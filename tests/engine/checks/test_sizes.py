@@ -216,3 +216,19 @@ def test_the_memory_of_a_process_ends_at_its_limit(monkeypatch, tmp_path):
     assert machine.machine_memory(tmp_path) == 1 << 30
     limit = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     assert machine.machine_memory(tmp_path) == 9 << 30
+
+
+def test_memory_that_is_free_ends_at_the_limits_of_the_container_and_the_process(monkeypatch, tmp_path):
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: unlimited)
+    assert machine.free_memory(tmp_path) == machine.MAX_BYTES
+    for folder in ("proc/self", "sys/fs/cgroup"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")
+    (tmp_path / "proc/self/statm").write_text(f"{(1 << 30) // resource.getpagesize()} 7 7\n")
+    assert machine.free_memory(tmp_path) == 4 << 30
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{5 << 30}\n")
+    (tmp_path / "sys/fs/cgroup/memory.current").write_text(f"{3 << 30}\n")
+    assert machine.free_memory(tmp_path) == 2 << 30
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (3 << 29, resource.RLIM_INFINITY))
+    assert machine.free_memory(tmp_path) == 1 << 29

@@ -74,3 +74,15 @@ def test_files_that_a_killed_run_left_are_removed_and_no_others(tmp_path):
             os.utime(tmp_path / name, (minutes_ago, minutes_ago))
     remove_leftovers(tmp_path / "net")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, fresh])
+
+
+def test_shards_without_their_caffemodel_go_once_they_are_old(tmp_path):
+    names = [f"net_iter_{number}.caffemodel.shard_1_of_2.safetensors" for number in (1, 2, 3, 4)]
+    for name in names:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / names[1]).touch()
+    (tmp_path / "net_iter_3.caffemodel").touch()
+    os.utime(tmp_path / names[1])
+    remove_leftovers(tmp_path / "net", writing=4)
+    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == names[1:]

@@ -116,18 +116,23 @@ def test_tests_whose_batches_do_not_come_out_even(folder, size, batches):
     assert differences(divided, alone) is None
 
 
-@pytest.mark.parametrize(("kind", "form"), [("SGD", "BINARYPROTO"), ("AdaGrad", "HDF5"), ("row_wise", "BINARYPROTO")])
-def test_snapshots_hold_whole_tables_and_resume_on_any_number_of_ranks(folder, tmp_path, kind, form):
+@pytest.mark.parametrize(
+    ("kind", "form", "tables"),
+    [("SGD", "BINARYPROTO", "WHOLE"), ("AdaGrad", "HDF5", "SHARDED"), ("row_wise", "HDF5", "WHOLE")],
+)
+def test_snapshots_resume_on_any_number_of_ranks(folder, tmp_path, kind, form, tables):
     ending = ".h5" if form == "HDF5" else ""
     fields = f'{KINDS[kind]} snapshot_format: {form} snapshot_prefix: "{tmp_path}/net"'
+    by_rows = loads(folder, "rows").replace("comm_param {", f"comm_param {{ snapshot_tables: {tables}")
     through = train_tables(1, folder, table_net(folder, 1), fields, 6)
     state, weights = (f"{tmp_path}/net_iter_3.{what}{ending}" for what in ("solverstate", "caffemodel"))
-    half = train_tables(2, folder, table_net(folder, 2), fields + loads(folder, "rows"), 3, snapshot=True)
+    half = train_tables(2, folder, table_net(folder, 2), fields + by_rows, 3, snapshot=True)
     for size in (3, 1, 2):
         resumed = train_tables(size, folder, table_net(folder, size), fields, 3, restore=state)
         assert differences(resumed[:1], through[:1]) is None
         begun = train_tables(size, folder, table_net(folder, size), fields + " random_seed: 8", 0, weights=[weights])
         assert differences([begun[0][:4]], [half[0][:4]]) is None
+    assert len(list(tmp_path.glob(f"net_iter_3.caffemodel{ending}.shard_*"))) == (2 if tables == "SHARDED" else 0)
 
 
 def test_a_snapshot_of_ranks_has_the_content_of_one_process(folder, tmp_path):
@@ -187,6 +192,10 @@ def test_loads_without_effect_and_debug_info_are_warned_about(folder):
     recorder = Recorder()
     make_solver(table_net(folder, 1), KINDS["SGD"] + loads(folder, "rows"), folder, recorder=recorder).close()
     assert "embedding_loads has no effect" in recorder.of(Warned)[0].text
+    recorder = Recorder()
+    fields = KINDS["SGD"] + " comm_param { snapshot_tables: WHOLE }"
+    make_solver(table_net(folder, 1), fields, folder, recorder=recorder).close()
+    assert "snapshot_tables has no effect" in recorder.of(Warned)[0].text
 
     def rank(communicator):
         recorder = Recorder()

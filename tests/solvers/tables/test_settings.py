@@ -21,6 +21,15 @@ def test_ways_that_do_not_fit_are_refused_at_their_place(fields, message):
     assert caught.value.hint and str(caught.value.location).startswith("solver.prototxt:1:")
 
 
+def test_shards_do_not_hold_what_snapshot_diff_asks_for():
+    text = "snapshot_diff: true comm_param {{ snapshot_tables: {} }}"
+    assert not check_embeddings(parse_solver(text.format("WHOLE")).param)
+    source = parse_solver(text.format("SHARDED"), file="solver.prototxt")
+    with pytest.raises(SolverError, match="which shards do not hold") as caught:
+        check_embeddings(source.param, source=source)
+    assert caught.value.hint and str(caught.value.location).startswith("solver.prototxt:1:")
+
+
 def test_ways_that_fit_pass():
     for fields in ("", "embeddings: ALLTOALL", "sync: SHADOW_MA", "sync: NONE embeddings: ASYNC lookahead: 2"):
         assert not check_embeddings(parse_solver(f"comm_param {{ {fields} }}").param, trainers=2)

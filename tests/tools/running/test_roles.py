@@ -1,5 +1,6 @@
 """What trainers and servers do under `engine train`, with threads as ranks; tests/mpi has the same under mpirun."""
 
+import threading
 import time
 from argparse import Namespace
 
@@ -95,6 +96,24 @@ def test_servers_end_by_the_trainers_error():
             return error.exit_code
 
     assert run_ranks(3, rank) == [65, 65, 69]
+
+
+def test_a_trainer_that_dies_just_before_the_end_is_reported(monkeypatch, caplog):
+    """Between the last look of rank 0, of two in a second, and the end of its training."""
+    monkeypatch.setenv("OMPI_MCA_mpi_ft_enable", "1")
+    dead = threading.Event()
+
+    def train(groups, watch):
+        groups.control.tolerate({1})
+        if groups.trainers.rank == 1:
+            groups.control.die()
+            dead.set()
+        assert dead.wait(5)
+        return 0
+
+    assert [code for code, _ in _run(3, SERVED.replace("2", "1") + " on_trainer_loss: CONTINUE", train)] == [0] * 3
+    (text,) = [record.getMessage() for record in caplog.records if record.threadName == "rank 0"]
+    assert "rank 1 (trainer) is gone: training goes on without it" in text and "(1 record of 2) is not seen" in text
 
 
 @pytest.mark.parametrize(
