@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy
@@ -35,7 +35,6 @@ from mgcaffe.comm.tables.messages import (
     SAVED,
     UPDATE,
     WRITE,
-    Bags,
     Block,
     LookUp,
     Request,
@@ -43,7 +42,8 @@ from mgcaffe.comm.tables.messages import (
     encode_look_up,
     encode_update,
 )
-from mgcaffe.comm.tables.server import Saving, TableServer
+from mgcaffe.comm.tables.pending import PendingLookUp, PendingSave, Share, share_of
+from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.messages import Sending
 from mgcaffe.errors import CommError
@@ -52,72 +52,6 @@ _POLL_S = 200e-6
 _SPIN_S = 50e-6
 _SAVING_POLL_S = 5e-3
 _BYTES_AT_ONCE = 64 << 20
-
-
-class PendingLookUp:
-    """The look-ups of one batch; see `TableClient.look_up`.
-
-    Attributes:
-        wanted: what is looked up.
-    """
-
-    def __init__(self, client: TableClient, wanted: Sequence[Request], number: int) -> None:
-        self.wanted = wanted
-        self.number = number
-        self.asked_at = time.perf_counter()
-        self.shares: dict[int, list[_Share]] = {}
-        self.missing: dict[int, numpy.ndarray] = {}
-        self.vectors: list[numpy.ndarray] = [numpy.empty(0)] * len(wanted)
-        self.answered = threading.Event()
-        self._client = client
-
-    def wait(self) -> list[numpy.ndarray]:
-        """Return the sums over the bags, for each that was wanted: bags x width.
-
-        Raises:
-            Exception: what went wrong on the thread that communicates.
-        """
-        began = time.perf_counter()
-        self._client.wait_for(self.answered)
-        self._client.waited(time.perf_counter() - began)
-        return self.vectors
-
-
-@dataclass
-class _Share:
-    """What one server answers of a look-up in one part.
-
-    Attributes:
-        place: which of what was wanted this is of.
-        bags: those in the server's rows.
-        bag_numbers: which of the wanted bags they are; None: all.
-        size: of the answer, in numbers.
-    """
-
-    place: int
-    bags: Bags
-    bag_numbers: numpy.ndarray | None
-    size: int
-
-
-class PendingSave:
-    """Files that servers write; see `TableClient.save`."""
-
-    def __init__(self, client: TableClient, servers: Iterable[int]) -> None:
-        self.missing = set(servers)
-        self.answers: dict[int, bytes] = {}
-        self.own: Saving | None = None  # of this rank, where it is a server itself
-        self.done = threading.Event()
-        self._client = client
-
-    def wait(self) -> dict[int, bytes]:
-        """Return what each server has answered, once all have; any thread may call it.
-
-        Raises:
-            Exception: what went wrong on the thread that communicates.
-        """
-        self._client.wait_for(self.done)
-        return self.answers
 
 
 @dataclass
@@ -331,7 +265,7 @@ class TableClient:
         mine: list[Request] = []
         for server, held in self._held.items():
             shares = [
-                self._share(place, table, bags, held[table])
+                share_of(place, bags, held[table], self._shapes[table])
                 for place, (table, bags, _) in enumerate(pending.wanted)
                 if table in held
             ]
@@ -351,22 +285,6 @@ class TableClient:
             self._put(pending, self._communicator.rank, self.own.look_up(mine, rows))
         if not pending.missing:
             self._complete(pending)
-
-    def _share(self, place: int, table: int, bags: Bags, held: RowRange) -> _Share:
-        """Return what of a table's bags lies in a server's rows."""
-        rows, width = self._shapes[table]
-        if held.last - held.first == rows:
-            return _Share(place, bags, None, bags.count * width)
-        mine = (bags.rows >= held.first) & (bags.rows < held.last)
-        if bags.lengths is None:
-            bag_numbers, lengths = numpy.flatnonzero(mine), None
-        else:
-            of_ids = numpy.repeat(numpy.arange(bags.count), bags.lengths)[mine]
-            counts = numpy.bincount(of_ids, minlength=bags.count)
-            bag_numbers = numpy.flatnonzero(counts)
-            lengths = counts[bag_numbers].astype(numpy.int64, copy=False)
-        local = Bags(bags.rows[mine] - held.first, lengths)
-        return _Share(place, local, bag_numbers, len(bag_numbers) * width)
 
     def _receive_answers(self) -> bool:
         """Receive what has come; return whether anything has."""
@@ -420,7 +338,7 @@ class TableClient:
             self._put_share(pending, share, answer[at : at + share.size])
             at += share.size
 
-    def _put_share(self, pending: PendingLookUp, share: _Share, answer: numpy.ndarray) -> None:
+    def _put_share(self, pending: PendingLookUp, share: Share, answer: numpy.ndarray) -> None:
         table, bags, _ = pending.wanted[share.place]
         vectors = answer.reshape(-1, self._shapes[table][1])
         if share.bag_numbers is None:
@@ -460,7 +378,7 @@ class TableClient:
             assert self.own is not None
             self.own.update(mine, rate, scale)
 
-    def _gradient(self, share: _Share, values: numpy.ndarray | None) -> numpy.ndarray:
+    def _gradient(self, share: Share, values: numpy.ndarray | None) -> numpy.ndarray:
         """Return the gradient of what a share has answered; zeros where none was given."""
         if values is None:
             return numpy.zeros(share.size, self._dtype)
