@@ -72,7 +72,9 @@ class InnerProductReLU(FusedLayer):
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the ReLU's mask, then the product's adjoints."""
-        return self.product.backward([_through_relu(top_diffs[0], self.saved, self.may_overwrite_top_diff[0])], wanted)
+        dy = _through_relu(top_diffs[0], self.saved, self.may_overwrite_top_diff[0])
+        self.saved = None  # before the product's gradients take memory
+        return self.product.backward([dy], wanted)
 
     def release(self) -> None:
         """Drop what forward kept, bottom and top."""

@@ -28,7 +28,8 @@ class DotInteraction(Layer):
     Attributes:
         counts: how many vectors each bottom has.
         size: their size d.
-        pairs: the places in Z (F x F, row by row) that count.
+        places: for every column of the top the place in Z (F x F, row by row) that it comes from; the first d, which do
+            not come from there, have any.
         columns: for every place in dZ + dZ' the column of dy that it comes from (on the diagonal, any or twice).
     """
 
@@ -58,13 +59,14 @@ class DotInteraction(Layer):
         vectors = sum(self.counts)
         self.has_diagonal: bool = self.param.dot_interaction_param.diagonal
         first_row, second_row = torch.tril_indices(vectors, vectors, 0 if self.has_diagonal else -1)
-        self.pairs = (first_row * vectors + second_row).to(self.context.device)
+        pairs = first_row * vectors + second_row
+        self.places = torch.cat([pairs.new_zeros(self.size), pairs]).to(self.context.device)
         columns = torch.zeros(vectors, vectors, dtype=torch.int64)
-        columns[first_row, second_row] = columns[second_row, first_row] = self.size + torch.arange(len(self.pairs))
+        columns[first_row, second_row] = columns[second_row, first_row] = self.size + torch.arange(len(pairs))
         self.columns = columns.flatten().to(self.context.device)
-        if not len(self.pairs):
+        if not len(pairs):
             self.fail(f"the bottoms hold {vectors} vector(s) an item, of which there are no pairs", "bottom")
-        return [(first[0], self.size + len(self.pairs))]
+        return [(first[0], len(self.places))]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep the vectors."""
@@ -72,8 +74,9 @@ class DotInteraction(Layer):
             len(bottoms[0]), sum(self.counts), self.size
         )
         self.saved = vectors if self.backward_follows else None
-        products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)
-        return [torch.cat([vectors[:, 0], products.index_select(1, self.pairs)], 1)]
+        y = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1).index_select(1, self.places)
+        y[:, : self.size] = vectors[:, 0]
+        return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Put the pairs' gradients into both halves of a matrix."""
@@ -94,4 +97,4 @@ class DotInteraction(Layer):
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
         """One a value of each vector of a pair."""
-        return bottom_shapes[0][0] * len(self.pairs) * self.size
+        return top_shapes[0][0] * (top_shapes[0][1] - self.size) * self.size

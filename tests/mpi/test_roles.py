@@ -67,7 +67,7 @@ def test_training_goes_on_without_a_trainer_that_is_killed(tmp_path):
     """Trainers of two workers each, with both kinds of servers."""
     _write(tmp_path)
     (tmp_path / "net.prototxt").write_text(NET + TABLE)
-    flags = ["--on_trainer_loss=continue", "--embedding_servers=1", "--hogwild_threads=2"]
+    flags = ["--on_trainer_loss=continue", "--embedding_servers=1", "--hogwild_threads=2", "--sync_interval_ms=5"]
     command = [sys.executable, *COMMAND[:3], "-np", "5", *COMMAND[3:], *flags]
     with RunningJob(command, environment=AS_ROOT, cwd=tmp_path) as job:
         assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)

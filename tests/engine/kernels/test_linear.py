@@ -8,7 +8,7 @@ from tests.support.layouts import random_input
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(3, 5, 4), (70, 300, 250), (4, 1100, 1000)])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(3, 5, 4), (70, 300, 250), (300, 300, 250), (4, 1100, 1000)])
 def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inputs, outputs) -> None:
     if fast and not onednn.AVAILABLE:
         pytest.skip("this PyTorch has no oneDNN operators")

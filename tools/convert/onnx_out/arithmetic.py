@@ -71,7 +71,7 @@ def dot_interaction(e: Emitter, layer: DotInteraction) -> list[str]:
     parts = [x if joined else e.node("Unsqueeze", x, one) for x, joined in zip(e.bottoms, layer.joined, strict=True)]
     vectors = parts[0] if len(parts) == 1 else e.node("Concat", *parts, axis=1)
     products = e.node("MatMul", vectors, e.node("Transpose", vectors, perm=[0, 2, 1]))
-    pairs = e.node("Gather", e.reshape(products, (0, -1)), e.integers(*layer.pairs.tolist()), axis=1)
+    pairs = e.node("Gather", e.reshape(products, (0, -1)), e.integers(*layer.places[layer.size :].tolist()), axis=1)
     first = e.reshape(e.node("Slice", vectors, e.integers(0), one, one), (0, -1)) if layer.joined[0] else e.x
     return [e.node("Concat", first, pairs, axis=1)]
 
