@@ -20,8 +20,9 @@ import numpy as np
 import torch
 
 from mgcaffe.comm.tables.assignment import RowRange
-from mgcaffe.comm.tables.client import PendingLookUp, TableClient
+from mgcaffe.comm.tables.client import TableClient
 from mgcaffe.comm.tables.messages import Bags, Request
+from mgcaffe.comm.tables.pending import PendingLookUp
 from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.connect import connect

@@ -3573,8 +3573,8 @@ class CommParameter(Message):
     sync_servers: int
     """Ranks that hold the centre of EASGD, each a part of it. Default: 0. A field of mgcaffe."""
     embeddings: CommParameter.Embeddings
-    """How trainers exchange rows of tables without embedding servers: in step by all-to-all, or each when it
-    needs them. A field of mgcaffe."""
+    """How trainers exchange rows of tables without embedding servers: in step by all-to-all (with sync
+    GRADIENTS), or each when it needs them (with any other). A field of mgcaffe."""
     embedding_loads: str
     """A file with the load of each table, by which tables are assigned to ranks. A field of mgcaffe."""
     lookahead: int

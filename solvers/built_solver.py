@@ -20,7 +20,8 @@ from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
-from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights, refuse_tables_of_replicas
+from mgcaffe.solvers.serving.serving_trainer import serve_other_trainers
+from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.hogwild import check_net_of_workers, check_workers
 from mgcaffe.solvers.setup.nets import NetReader
@@ -111,7 +112,6 @@ class BuiltSolver:
     def _build(self, nets: BuiltNets, source: SolverSource | None, schedule: str | None, opened: ExitStack) -> None:
         """Make the parts that an iteration, a test and a snapshot go through."""
         param, net, ranks, rank = self.param, self.net, self.ranks, self.world.rank
-        refuse_tables_of_replicas(net, param, self.world.size)
         check_net_of_workers(param, source, net)
         self._updater = Updater(param, net.arena, source)
         self._tables = nets.tables
@@ -119,6 +119,7 @@ class BuiltSolver:
             self._tables.histories = self._updater.table_histories
             assert net.table_look_ups is not None
             self._updater.update_elsewhere = net.table_look_ups.update
+            serve_other_trainers(self._tables, param, net, self._updater, self._replicas.fail)
         self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)

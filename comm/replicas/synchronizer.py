@@ -180,6 +180,10 @@ class ParameterSynchronizer:
             status.doing("synchronizing replicas")
             self._serve()
 
+    def fail(self, error: BaseException) -> None:
+        """Have `iteration_done` and `finish` raise an error of another thread; from any thread."""
+        self._error = self._error or error
+
     def finish(self, wants_stop: Callable[[], bool] = lambda: False) -> SyncFigures:
         """Serve the rounds of the others until every trainer is done; harmless when repeated.
 

@@ -7,6 +7,8 @@
 A thread of its own sends and receives, on a communicator of its own, so that the look-ups of the next batch are
 answered while this one is computed. It works in order: a look-up after an update is answered with the updated rows.
 All threads that train (Hogwild's workers) share it, each with look-ups of its own.
+
+Where this rank is one of the servers, the thread looks up and updates the rows that lie here without a message.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy
@@ -33,7 +35,6 @@ from mgcaffe.comm.tables.messages import (
     SAVED,
     UPDATE,
     WRITE,
-    Bags,
     Block,
     LookUp,
     Request,
@@ -41,6 +42,8 @@ from mgcaffe.comm.tables.messages import (
     encode_look_up,
     encode_update,
 )
+from mgcaffe.comm.tables.pending import PendingLookUp, PendingSave, Share, share_of
+from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.messages import Sending
 from mgcaffe.errors import CommError
@@ -49,71 +52,6 @@ _POLL_S = 200e-6
 _SPIN_S = 50e-6
 _SAVING_POLL_S = 5e-3
 _BYTES_AT_ONCE = 64 << 20
-
-
-class PendingLookUp:
-    """The look-ups of one batch; see `TableClient.look_up`.
-
-    Attributes:
-        wanted: what is looked up.
-    """
-
-    def __init__(self, client: TableClient, wanted: Sequence[Request], number: int) -> None:
-        self.wanted = wanted
-        self.number = number
-        self.asked_at = time.perf_counter()
-        self.shares: dict[int, list[_Share]] = {}
-        self.missing: dict[int, numpy.ndarray] = {}
-        self.vectors: list[numpy.ndarray] = [numpy.empty(0)] * len(wanted)
-        self.answered = threading.Event()
-        self._client = client
-
-    def wait(self) -> list[numpy.ndarray]:
-        """Return the sums over the bags, for each that was wanted: bags x width.
-
-        Raises:
-            Exception: what went wrong on the thread that communicates.
-        """
-        began = time.perf_counter()
-        self._client.wait_for(self.answered)
-        self._client.waited(time.perf_counter() - began)
-        return self.vectors
-
-
-@dataclass
-class _Share:
-    """What one server answers of a look-up in one part.
-
-    Attributes:
-        place: which of what was wanted this is of.
-        bags: those in the server's rows.
-        bag_numbers: which of the wanted bags they are; None: all.
-        size: of the answer, in numbers.
-    """
-
-    place: int
-    bags: Bags
-    bag_numbers: numpy.ndarray | None
-    size: int
-
-
-class PendingSave:
-    """Files that servers write; see `TableClient.save`."""
-
-    def __init__(self, client: TableClient, servers: Iterable[int]) -> None:
-        self.missing = set(servers)
-        self.answers: dict[int, bytes] = {}
-        self.done = threading.Event()
-        self._client = client
-
-    def wait(self) -> dict[int, bytes]:
-        """Return what each server has answered, once all have; any thread may call it.
-
-        Raises:
-            Exception: what went wrong on the thread that communicates.
-        """
-        self._client.wait_for(self.done)
-        return self.answers
 
 
 @dataclass
@@ -133,9 +71,11 @@ class TableClient:
         assignment: which rows of each table lie where.
         servers: the ranks of the owners that the assignment names.
         dtype: of the tables.
+        answers: the same ranks, for the servers' answers; None: they come on `communicator`.
 
     Attributes:
         figures: what look-ups have come to.
+        own: what serves the rows that lie here, where this rank is one of the servers; to be set before any other call.
     """
 
     def __init__(
@@ -145,9 +85,12 @@ class TableClient:
         assignment: Assignment,
         servers: Sequence[int],
         dtype: numpy.dtype,
+        answers: Communicator | None = None,
     ) -> None:
         self.figures = LookUpFigures()
+        self.own: TableServer | None = None
         self._communicator = communicator
+        self._answers = communicator if answers is None else answers
         self._shapes = shapes
         self._dtype = numpy.dtype(dtype)
         self._held: dict[int, dict[int, RowRange]] = {server: {} for server in servers}
@@ -243,6 +186,10 @@ class TableClient:
         self._wait_until_done(lambda: self._load(orders, answers))
         return answers
 
+    def run_beside(self, work: Callable[[], None]) -> None:
+        """Run something on the thread that communicates, and wait for it."""
+        self._wait_until_done(work)
+
     def close(self) -> None:
         """Tell the servers that this trainer is done, once all that was asked for has come; harmless when repeated.
 
@@ -283,7 +230,7 @@ class TableClient:
                 job.work()
                 job.done.set()
             self._await_answers()
-            for server in self._held:
+            for server in self._others():
                 self._send(numpy.empty(0, numpy.uint8), server, DONE)
             for sending, _ in self._sendings:
                 sending.wait()
@@ -310,10 +257,15 @@ class TableClient:
                 if came:
                     quiet_since = time.perf_counter()
 
+    def _others(self) -> list[int]:
+        """Return the servers that are other ranks than this one."""
+        return [server for server in self._held if server != self._communicator.rank]
+
     def _ask(self, pending: PendingLookUp, oldest: int) -> None:
+        mine: list[Request] = []
         for server, held in self._held.items():
             shares = [
-                self._share(place, table, bags, held[table])
+                share_of(place, bags, held[table], self._shapes[table])
                 for place, (table, bags, _) in enumerate(pending.wanted)
                 if table in held
             ]
@@ -321,33 +273,24 @@ class TableClient:
                 continue
             pending.shares[server] = shares
             requests = [pending.wanted[each.place]._replace(bags=each.bags) for each in shares]
+            if server == self._communicator.rank:
+                mine = requests
+                continue
             self._send(encode_look_up(LookUp(pending.number, oldest, requests)), server, LOOK_UP)
             self._unanswered[server].append(pending)
             pending.missing[server] = numpy.empty(sum(each.size for each in shares), self._dtype)
+        if mine:  # while the others look theirs up
+            assert self.own is not None
+            rows = numpy.concatenate([each.bags.rows for each in mine])
+            self._put(pending, self._communicator.rank, self.own.look_up(mine, rows))
         if not pending.missing:
             self._complete(pending)
-
-    def _share(self, place: int, table: int, bags: Bags, held: RowRange) -> _Share:
-        """Return what of a table's bags lies in a server's rows."""
-        rows, width = self._shapes[table]
-        if held.last - held.first == rows:
-            return _Share(place, bags, None, bags.count * width)
-        mine = (bags.rows >= held.first) & (bags.rows < held.last)
-        if bags.lengths is None:
-            bag_numbers, lengths = numpy.flatnonzero(mine), None
-        else:
-            of_ids = numpy.repeat(numpy.arange(bags.count), bags.lengths)[mine]
-            counts = numpy.bincount(of_ids, minlength=bags.count)
-            bag_numbers = numpy.flatnonzero(counts)
-            lengths = counts[bag_numbers].astype(numpy.int64, copy=False)
-        local = Bags(bags.rows[mine] - held.first, lengths)
-        return _Share(place, local, bag_numbers, len(bag_numbers) * width)
 
     def _receive_answers(self) -> bool:
         """Receive what has come; return whether anything has."""
         came = False
         for server, waiting in self._unanswered.items():
-            while waiting and self._communicator.probe(server, REPLY, 0) is not None:
+            while waiting and self._answers.probe(server, REPLY, 0) is not None:
                 pending = waiting.popleft()
                 self._receive(pending, server)
                 came = True
@@ -359,13 +302,20 @@ class TableClient:
         """Receive what servers say of files that they have written."""
         for pending in list(self._saves):
             for server in list(pending.missing):
-                message = self._communicator.receive_any(server, SAVED, 0)
-                if message is not None:
+                answer = self._saved_by(server, pending)
+                if answer is not None:
                     pending.missing.remove(server)
-                    pending.answers[server] = message.content.tobytes()
+                    pending.answers[server] = answer
             if not pending.missing:
                 self._saves.remove(pending)
                 pending.done.set()
+
+    def _saved_by(self, server: int, pending: PendingSave) -> bytes | None:
+        """Return what a server says of its file, None if it is not written yet."""
+        if server == self._communicator.rank:
+            return None if pending.own is None else pending.own.result()
+        message = self._answers.receive_any(server, SAVED, 0)
+        return None if message is None else message.content.tobytes()
 
     def _await_answers(self) -> None:
         """Receive all that is still to come."""
@@ -375,16 +325,20 @@ class TableClient:
 
     def _receive(self, pending: PendingLookUp, server: int) -> None:
         answer = pending.missing.pop(server)
-        self._communicator.receive(answer, server, REPLY)
+        self._answers.receive(answer, server, REPLY)
         self.figures.received += answer.nbytes
-        at = 0
-        for share in pending.shares[server]:
-            self._put(pending, share, answer[at : at + share.size])
-            at += share.size
+        self._put(pending, server, answer)
         if not pending.missing:
             self._complete(pending)
 
-    def _put(self, pending: PendingLookUp, share: _Share, answer: numpy.ndarray) -> None:
+    def _put(self, pending: PendingLookUp, server: int, answer: numpy.ndarray) -> None:
+        """Add what a server has answered to a look-up."""
+        at = 0
+        for share in pending.shares[server]:
+            self._put_share(pending, share, answer[at : at + share.size])
+            at += share.size
+
+    def _put_share(self, pending: PendingLookUp, share: Share, answer: numpy.ndarray) -> None:
         table, bags, _ = pending.wanted[share.place]
         vectors = answer.reshape(-1, self._shapes[table][1])
         if share.bag_numbers is None:
@@ -402,7 +356,7 @@ class TableClient:
     def _give(
         self, gradients: Sequence[tuple[PendingLookUp, Sequence[numpy.ndarray | None]]], rate: float, scale: float
     ) -> None:
-        for server in self._held:
+        for server in self._others():
             numbers: list[int] = []
             pieces: list[numpy.ndarray] = []
             for look_up, given in gradients:
@@ -413,7 +367,18 @@ class TableClient:
             if numbers:
                 self._send(encode_update(numbers, rate, scale, pieces, self._dtype), server, UPDATE)
 
-    def _gradient(self, share: _Share, values: numpy.ndarray | None) -> numpy.ndarray:
+        mine = [
+            (table, share.bags, self._gradient(share, given[share.place]).reshape(-1, self._shapes[table][1]))
+            for look_up, given in gradients
+            for share in look_up.shares.get(self._communicator.rank, ())
+            for table, _, trains in [look_up.wanted[share.place]]
+            if trains
+        ]
+        if mine:
+            assert self.own is not None
+            self.own.update(mine, rate, scale)
+
+    def _gradient(self, share: Share, values: numpy.ndarray | None) -> numpy.ndarray:
         """Return the gradient of what a share has answered; zeros where none was given."""
         if values is None:
             return numpy.zeros(share.size, self._dtype)
@@ -423,34 +388,52 @@ class TableClient:
         self._await_answers()
         flat = into.reshape(-1)
         for server, block, at in self._blocks(table, what, flat.size // len(into), 0, flat.size):
+            if server == self._communicator.rank:
+                assert self.own is not None
+                flat[at : at + block.count] = self.own.read(block)
+                continue
             self._send(encode_block(block), server, READ)
-            self._communicator.receive(flat[at : at + block.count], server, REPLY)
+            self._answers.receive(flat[at : at + block.count], server, REPLY)
 
     def _write(self, table: int, what: int, width: int, start: int, values: numpy.ndarray) -> None:
         self._await_answers()
         for server, block, at in self._blocks(table, what, width, start, len(values)):
             part = numpy.ascontiguousarray(values[at : at + block.count], self._dtype)
+            if server == self._communicator.rank:
+                assert self.own is not None
+                self.own.write(block, part)
+                continue
             self._send(encode_block(block, part), server, WRITE)
-            self._communicator.receive(numpy.empty(0, self._dtype), server, REPLY)
+            self._answers.receive(numpy.empty(0, self._dtype), server, REPLY)
 
     def _settle(self) -> None:
-        """Read nothing of each server: it works off in order what one trainer sends."""
+        """Read nothing from each server, which answers after the updates that it was given before."""
         self._await_answers()
-        for server in self._held:
-            self._send(encode_block(Block(0, 0, 0, 0)), server, READ)
-            self._communicator.receive(numpy.empty(0, self._dtype), server, REPLY)
+        asked = [(server, min(self._held[server])) for server in self._others() if self._held[server]]
+        for server, table in asked:
+            self._send(encode_block(Block(table, 0, 0, 0)), server, READ)
+        for server, _ in asked:
+            self._answers.receive(numpy.empty(0, self._dtype), server, REPLY)
 
     def _ask_to_save(self, pending: PendingSave, orders: Mapping[int, bytes]) -> None:
         for server, order in orders.items():
+            if server == self._communicator.rank:
+                assert self.own is not None
+                pending.own = self.own.save(order)
+                continue
             self._send(numpy.frombuffer(order, numpy.uint8).copy(), server, SAVE)
         self._saves.append(pending)
 
     def _load(self, orders: Mapping[int, bytes], answers: dict[int, bytes]) -> None:
         self._await_answers()
-        for server, order in orders.items():
-            self._send(numpy.frombuffer(order, numpy.uint8).copy(), server, LOAD)
-        for server in orders:
-            message = self._communicator.receive_any(server, REPLY)
+        others = [server for server in self._others() if server in orders]
+        for server in others:
+            self._send(numpy.frombuffer(orders[server], numpy.uint8).copy(), server, LOAD)
+        if self._communicator.rank in orders:
+            assert self.own is not None
+            answers[self._communicator.rank] = self.own.load(orders[self._communicator.rank])
+        for server in others:
+            message = self._answers.receive_any(server, REPLY)
             assert message is not None
             answers[server] = message.content.tobytes()
 

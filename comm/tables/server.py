@@ -5,11 +5,15 @@ trainer whose look-up follows its update sees the updated rows. Nothing waits fo
 
 Where a trainer's death is tolerated (`Communicator.tolerate`) the server forgets it: it keeps the updates that it has
 made by then, and drops what else the trainer has sent, as well as answers that are on their way to it.
+
+A trainer can be a server as well, on a thread beside its training. It uses the rows that it holds itself without a
+message, between two messages of others.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +56,7 @@ class Saving(Protocol):
 
 
 class HeldTables(Protocol):
-    """The rows of tables that a server holds, by the tables' numbers; used by its thread alone.
+    """The rows of tables that a server holds, by the tables' numbers; used by one thread at a time.
 
     Attributes:
         dtype: of all their numbers.
@@ -125,13 +129,18 @@ class _Client:
 class TableServer:
     """Serves trainers until all of them are done.
 
+    `look_up`, `update`, `read`, `write`, `save` and `load` are for other threads of this process as well: no message is
+    served meanwhile.
+
     Args:
         communicator: of trainers and servers, for this alone.
-        trainers: the trainers' ranks.
+        trainers: the ranks of the trainers that send messages.
         tables: what is served.
+        answers: the same ranks, for what is answered, where this rank is a trainer as well, whose own requests to other
+            ones go by `communicator`; None: this rank does nothing else, and answers go there too.
 
     Attributes:
-        figures: what it has done so far.
+        figures: what it has done so far, for others.
     """
 
     def __init__(
@@ -139,9 +148,13 @@ class TableServer:
         communicator: Communicator,
         trainers: Iterable[int],
         tables: HeldTables,
+        answers: Communicator | None = None,
     ) -> None:
         self.figures = ServerFigures()
         self._communicator = communicator
+        self._answers = communicator if answers is None else answers
+        self._is_trainer = answers is not None
+        self._lock = threading.Lock()
         self._tables = tables
         self._serving = [status.encode(f"serving rank {rank}") for rank in range(communicator.size)]
         self._clients = {rank: _Client() for rank in trainers}
@@ -174,7 +187,8 @@ class TableServer:
         message = self._communicator.receive_any(patience_s=0 if self._sendings else patience_s)
         self._forget_lost()
         if message is not None:
-            status.current().doing(self._serving[message.source])
+            if not self._is_trainer:
+                status.current().doing(self._serving[message.source])
             self._take(message)
         elif self._sendings:
             time.sleep(_POLL_S)  # messages go out while this looks whether they have
@@ -189,6 +203,48 @@ class TableServer:
             client.done = client.lost = True
             client.kept.clear()
 
+    # -- the rows, for this thread and others ------------------------------------------------------------
+
+    def look_up(self, requests: Sequence[Request], rows: numpy.ndarray) -> numpy.ndarray:
+        """Return the sums of all bags; see `HeldTables`."""
+        with self._lock:
+            return self._tables.look_up(requests, rows)
+
+    def update(self, gradients: Sequence[tuple[int, Bags, numpy.ndarray]], rate: float, scale: float) -> None:
+        """Update the rows; see `HeldTables`."""
+        with self._lock:
+            self._tables.update(gradients, rate, scale)
+
+    def read(self, block: Block) -> numpy.ndarray:
+        """Return a copy of a block's numbers.
+
+        Raises:
+            CommError: there is no such block.
+        """
+        with self._lock:
+            return self._numbers(block).copy()
+
+    def write(self, block: Block, values: numpy.ndarray) -> None:
+        """Replace a block's numbers.
+
+        Raises:
+            CommError: there is no such block.
+        """
+        with self._lock:
+            self._numbers(block)[...] = values
+
+    def save(self, order: bytes) -> Saving:
+        """Begin to write all rows; see `HeldTables`."""
+        with self._lock:
+            return self._tables.save(order)
+
+    def load(self, order: bytes) -> bytes:
+        """Replace rows by those in files; see `HeldTables`."""
+        with self._lock:
+            return self._tables.load(order)
+
+    # -- messages ----------------------------------------------------------------------------------------
+
     def _take(self, message: Message) -> None:
         client = self._clients.get(message.source)
         if client is not None and client.lost:
@@ -198,8 +254,9 @@ class TableServer:
                 raise CommError("it is no trainer" if client is None else "it has said that it is done")
             self._act(message, client)
         except CommError as error:
+            role = "trainer" if self._is_trainer else "embedding server"
             raise CommError(
-                f"embedding server, rank {self._communicator.rank}: a message of rank {message.source} makes no sense:"
+                f"{role}, rank {self._communicator.rank}: a message of rank {message.source} makes no sense:"
                 f" {error.message}"
             ) from error
         self.figures.received += len(message.content)
@@ -211,14 +268,14 @@ class TableServer:
             self._update(message, client)
         elif message.tag == READ:
             block, _ = decode_block(message.content)
-            self._send(self._numbers(block).copy(), message.source)
+            self._send(self.read(block), message.source)
         elif message.tag == WRITE:
             self._write(message.content)
             self._send(numpy.empty(0, self._tables.dtype), message.source)
         elif message.tag == SAVE:
-            self._savings.append((message.source, self._tables.save(message.content.tobytes())))
+            self._savings.append((message.source, self.save(message.content.tobytes())))
         elif message.tag == LOAD:
-            answer = self._tables.load(message.content.tobytes())
+            answer = self.load(message.content.tobytes())
             self._send(numpy.frombuffer(answer, numpy.uint8).copy(), message.source)
         elif message.tag == DONE:
             client.done = True
@@ -229,7 +286,7 @@ class TableServer:
     def _look_up(self, message: Message, client: _Client) -> None:
         look_up = decode_look_up(message.content)
         self._check(look_up)
-        self._send(self._tables.look_up(look_up.requests, look_up.rows), message.source)
+        self._send(self.look_up(look_up.requests, look_up.rows), message.source)
         self.figures.look_ups += 1
         self.figures.ids += len(look_up.rows)
         for number in [number for number in client.kept if number < look_up.oldest]:
@@ -273,15 +330,15 @@ class TableServer:
                 gradients.append((table, bags, values.reshape(-1, width)))
         if at != len(update.gradients):
             raise CommError(f"its update has {len(update.gradients)} number(s), and its look-ups take {at}")
-        self._tables.update(gradients, update.rate, update.scale)
+        self.update(gradients, update.rate, update.scale)
         self.figures.updates += 1
 
     def _write(self, content: numpy.ndarray) -> None:
         block, values = decode_block(content)
-        target = self._numbers(block)
-        if values.nbytes != target.nbytes:
-            raise CommError(f"it writes {values.nbytes} bytes into {block.count} number(s) of {target.nbytes}")
-        target[...] = values.view(self._tables.dtype)
+        size = block.count * self._tables.dtype.itemsize
+        if values.nbytes != size:
+            raise CommError(f"it writes {values.nbytes} bytes into {block.count} number(s) of {size}")
+        self.write(block, values.view(self._tables.dtype))
 
     def _numbers(self, block: Block) -> numpy.ndarray:
         """Return a view of a block's numbers."""
@@ -308,7 +365,7 @@ class TableServer:
     # -- sending -----------------------------------------------------------------------------------------
 
     def _send(self, values: numpy.ndarray, to: int, tag: int = REPLY) -> None:
-        self._sendings.append((self._communicator.start_send(values, to, tag), values))
+        self._sendings.append((self._answers.start_send(values, to, tag), values))
         self.figures.sent += values.nbytes
 
     def _reclaim(self) -> None:

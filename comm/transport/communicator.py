@@ -55,7 +55,7 @@ class Communicator(Protocol):
     Every method but those of messages, `abort`, `set_busy_polling` and `close` is collective: all ranks call it alike.
     A buffer is a contiguous numpy array or torch tensor (any device; of messages: on the CPU); it is changed in place.
     One communicator is used by one thread; another thread takes a `duplicate()`, whose calls never mix with this
-    one's.
+    one's. Messages alone may be sent by one thread while another one receives.
 
     Messages go from one rank to another one (`messages.py`), with tags from 0 to 32767. What one rank sends another
     with one tag arrives in that order. Who answers requests does it by `start_send`, and receives on: two ranks that

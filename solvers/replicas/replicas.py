@@ -189,6 +189,11 @@ class Replicas:
             self._asked_at = now
         return is_wanted or asked
 
+    def fail(self, error: BaseException) -> None:
+        """Have the training thread raise an error of a thread beside it; from that thread."""
+        if self._sync is not None:
+            self._sync.fail(error)
+
     def finish(self, own: int, wants_stop: Callable[[], bool]) -> None:
         """Return when all trainers have ended their training, whose rounds go on until then; warn of unequal ends.
 

@@ -51,7 +51,7 @@ class EmbeddingServer:
         train = NetReader(param, source, strict).train_net()
         agree_on_inputs(param, [train], dtype, communicator)
         seed = receive_seed(communicator)
-        place = ServerPlacer(param, communicator, trainers, dtype)
+        place = ServerPlacer(param, communicator, range(trainers, communicator.size), dtype)
         alone = Ranks(SingleCommunicator())
         with ExitStack() as opened:
             net = build_train_net(train, alone, alone, seed, dtype, torch.device("cpu"), False, place)

@@ -18,12 +18,13 @@ from mgcaffe.engine import Net, Shard, TestShard
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.engine.tables.access import PlaceTables
-from mgcaffe.prototxt import CommParameter, SolverParameter, print_text
+from mgcaffe.prototxt import SolverParameter, print_text
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import watch_tests
 from mgcaffe.solvers.setup.nets import NetChoice, NetReader
+from mgcaffe.solvers.tables.async_tables import AsyncTables
 from mgcaffe.solvers.tables.divided_tables import DividedTables
 from mgcaffe.solvers.tables.server_tables import ServerTables
 from mgcaffe.solvers.tables.settings import refuse_no_tables
@@ -89,7 +90,11 @@ def build_nets(
     if embedding_servers is not None:
         agree_on_inputs(param, [train], dtype, embedding_servers)
         embedding_servers.broadcast_object(seed)
-        tables = ServerTables(param, embedding_servers, world.size, dtype, torch.device(device))
+        servers = range(world.size, embedding_servers.size)
+        tables = ServerTables(param, embedding_servers, servers, dtype, torch.device(device))
+        opened.callback(tables.close)
+    elif world.size > ranks.size:
+        tables = AsyncTables(param, world.communicator, dtype, torch.device(device), reader.source)
         opened.callback(tables.close)
     else:
         tables = divide_tables(param, ranks, dtype, torch.device(device), opened)
@@ -118,8 +123,10 @@ def build_nets(
         emit(Noted(tables.place.describe()))
         if param.debug_info:
             emit(Warned("debug_info shows of tables the rows that lie in rank 0, and their gradients as they come"))
-    elif param.comm_param.embedding_loads:
-        emit(Warned("comm_param.embedding_loads has no effect: there are no tables that are divided among ranks"))
+    else:
+        for field in ("embedding_loads", "embeddings"):
+            if param.comm_param.HasField(field):
+                emit(Warned(f"comm_param.{field} has no effect: there are no tables that are divided among ranks"))
     if tables is None and param.comm_param.HasField("snapshot_tables"):
         emit(
             Warned("comm_param.snapshot_tables has no effect: all tables lie in this process, and snapshots hold them")
@@ -230,23 +237,6 @@ def divide_tables(
     tables = DividedTables(param, ranks.communicator, dtype, device)
     opened.callback(tables.close)
     return tables
-
-
-def refuse_tables_of_replicas(net: Net, param: SolverParameter, trainers: int) -> None:
-    """Make sure that the tables that train are either those of one rank, or divided among all.
-
-    Raises:
-        NetError: at the place of the first other one, and the same on every rank.
-    """
-    sync = CommParameter.Sync.Name(param.comm_param.sync)
-    for table in net.arena.tables:
-        if trainers > 1 and table.parameter.wanted and table.parameter.placement is None:
-            net.layers[table.layer].fail(
-                f"the table of an EmbeddingBag cannot be trained by {trainers} trainers with sync {sync}: each would"
-                " have a table of its own",
-                hint="hold it on an embedding server (--embedding_servers=1), average gradients in step (sync"
-                " GRADIENTS), which divides tables among the ranks, or freeze it with param { lr_mult: 0 }",
-            )
 
 
 def build_train_net(

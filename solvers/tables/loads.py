@@ -2,19 +2,83 @@
 
 The file is a table (CSV) with the columns `table`, the name of the layer that has it, and `rows`, how many of its rows
 a pass looks up. Of a table that is not in it, or without a file, the rows are counted: as many as the blob of ids has
-numbers.
+numbers when the net is built. `engine time --loads` counts them in passes on real batches, and writes the file.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from mgcaffe.comm.planning.csv_rows import csv_rows, read_text
-from mgcaffe.errors import DataError
+from mgcaffe.engine import Net
+from mgcaffe.engine.layers.embedding_bag import EmbeddingBag
+from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
 
 _COLUMNS = ("table", "rows")
+
+
+@dataclass
+class CountedLoad:
+    """What passes of a net look up in one table.
+
+    Attributes:
+        table: the name of the layer that has it.
+        rows: how many a pass looks up, in the mean.
+        distinct: how many different ones.
+    """
+
+    table: str
+    rows: float = 0.0
+    distinct: float = 0.0
+
+
+def count_loads(net: Net, passes: int) -> list[CountedLoad]:
+    """Run forward passes and return what they look up in each table, those that layers share once.
+
+    Args:
+        net: the net, which keeps its blobs, and none of whose tables lies elsewhere.
+        passes: how many to take the mean of.
+    """
+    loads: dict[int, CountedLoad] = {}
+    for _ in range(passes):
+        net.forward()
+        ids: dict[int, list[torch.Tensor]] = {}
+        for node in net.nodes:
+            if isinstance(node.layer, EmbeddingBag):
+                table = id(node.layer.table.owner or node.layer.table)
+                loads.setdefault(table, CountedLoad(node.layer.name))
+                assert node.bottoms[0].data is not None
+                ids.setdefault(table, []).append(node.bottoms[0].data.reshape(-1))
+        for table, parts in ids.items():
+            together = torch.cat(parts)
+            loads[table].rows += together.numel() / passes
+            loads[table].distinct += together.unique().numel() / passes
+    return list(loads.values())
+
+
+def write_loads(path: str | Path, loads: Iterable[CountedLoad], remarks: Iterable[str] = ()) -> None:
+    """Write a file of loads, with remarks at its head, for `read_loads`.
+
+    Raises:
+        EngineError: with exit code 73: it cannot be written.
+    """
+    text = io.StringIO()
+    for remark in remarks:
+        text.write(f"# {remark}\n")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*_COLUMNS, "distinct"))
+    writer.writerows((each.table, f"{each.rows:.6g}", f"{each.distinct:.6g}") for each in loads)
+    try:
+        Path(path).write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
 
 
 def read_loads(path: str | Path, names: Sequence[str]) -> dict[str, float]:

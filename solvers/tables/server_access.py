@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mgcaffe.comm.tables.client import PendingLookUp, TableClient
+from mgcaffe.comm.tables.client import TableClient
 from mgcaffe.comm.tables.messages import Bags, Request
+from mgcaffe.comm.tables.pending import PendingLookUp
 from mgcaffe.engine.tables.access import LookUp
 
 

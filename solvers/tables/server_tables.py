@@ -30,12 +30,12 @@ _WHAT = {VALUES: 0, HISTORY: 1}
 
 
 class ServerPlacer(TablePlacer):
-    """Assigns tables to embedding servers; trainers and servers call it alike.
+    """Assigns tables to the ranks that serve them; trainers and servers call it alike.
 
     Args:
         param: the SolverParameter message.
-        communicator: the trainers and, behind them, the servers.
-        trainers: how many trainers there are.
+        communicator: the trainers and, behind them, the embedding servers.
+        servers: the ranks that hold tables.
         dtype: of the tables.
 
     Attributes:
@@ -44,9 +44,9 @@ class ServerPlacer(TablePlacer):
         client: of a trainer, once it has one.
     """
 
-    def __init__(self, param: SolverParameter, communicator: Communicator, trainers: int, dtype: torch.dtype) -> None:
-        self.servers = range(trainers, communicator.size)
-        super().__init__(param, communicator, dtype, torch.device("cpu"), _refuse_collective, self.servers)
+    def __init__(self, param: SolverParameter, communicator: Communicator, servers: range, dtype: torch.dtype) -> None:
+        self.servers = servers
+        super().__init__(param, communicator, dtype, torch.device("cpu"), _refuse_collective, servers)
         self.dtype = dtype
         self.client: TableClient | None = None
 
@@ -60,27 +60,27 @@ class ServerTables:
     Args:
         param: the SolverParameter message.
         communicator: the trainers and, behind them, the embedding servers; for this alone.
-        trainers: how many trainers there are.
+        servers: the ranks that hold tables.
         dtype, device: of the nets.
 
     Attributes:
         place: what the training net is built with (`place_tables`).
-        histories: those of the rows that lie here, which are none.
+        histories: those of the rows that lie here.
     """
 
     def __init__(
         self,
         param: SolverParameter,
         communicator: Communicator,
-        trainers: int,
+        servers: range,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        self.place = ServerPlacer(param, communicator, trainers, dtype)
+        self.place = ServerPlacer(param, communicator, servers, dtype)
         self.histories: dict[int, torch.Tensor] = {}
         self._ahead: int = param.comm_param.lookahead
         self._communicator = communicator
-        self._servers = range(trainers, communicator.size)
+        self._servers = servers
         self._dtype, self._device = np.dtype(str(dtype).removeprefix("torch.")), device
         self._training: Sequence[Net] = ()
 
@@ -94,10 +94,11 @@ class ServerTables:
         """What looks up, for all nets of this trainer."""
         if self.place.client is None:
             shapes = [(table.parameter.shape[0], table.parameter.shape[1]) for table in self.place.tables]
-            self.place.client = TableClient(
-                self._communicator, shapes, self.place.assignment, self._servers, self._dtype
-            )
+            self.place.client = self._connect(shapes)
         return self.place.client
+
+    def _connect(self, shapes: Sequence[tuple[int, int]]) -> TableClient:
+        return TableClient(self._communicator, shapes, self.place.assignment, self._servers, self._dtype)
 
     def display(self, iteration: int, emit: Emit) -> None:
         """Emit what look-ups have come to so far."""

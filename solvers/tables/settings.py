@@ -8,6 +8,8 @@ from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import CommParameter, SolverParameter, Source
 from mgcaffe.solvers.source import locate
 
+_ASKS_FOR_STEPS = ("snapshot_diff", "debug_info")
+
 
 def check_embeddings(
     param: SolverParameter, trainers: int = 1, has_servers: bool = False, source: Source | None = None
@@ -41,10 +43,14 @@ def check_embeddings(
                 f"embedding_servers is {comm.embedding_servers}, and this solver was given none",
                 "start it by engine train under mpirun, or leave embedding_servers out",
             )
-        return ["lookahead has no effect: there are no embedding servers"] if comm.HasField("lookahead") else []
+        looks_ahead = trainers > 1 and comm.sync != CommParameter.GRADIENTS
+        if comm.HasField("lookahead") and not looks_ahead:
+            return ["lookahead has no effect: no trainer at its own pace looks up rows of other processes"]
+        return []
     if comm.HasField("embeddings"):
         refuse(
-            "embeddings ALLTOALL divides tables among trainers, and embedding_servers has servers hold them",
+            f"embeddings {CommParameter.Embeddings.Name(comm.embeddings)} divides tables among trainers, and"
+            " embedding_servers has servers hold them",
             "leave one of the two out",
         )
     if comm.sync == CommParameter.GRADIENTS and trainers > 1:
@@ -54,12 +60,36 @@ def check_embeddings(
             "choose another sync (--sync=shadow_ma), or leave embedding_servers out: tables are then divided among"
             " the trainers",
         )
-    for field in ("snapshot_diff", "debug_info"):
+    for field in _ASKS_FOR_STEPS:
         if getattr(param, field):
             refuse(
                 f"{field} asks for what embedding servers do not give: each row's last step", f"remove {field}", field
             )
     return []
+
+
+def check_async(param: SolverParameter, source: Source | None = None) -> None:
+    """Refuse what trainers that hold the tables for each other cannot do, once it is known that there are tables.
+
+    Raises:
+        SolverError: a field asks for it.
+    """
+    comm = param.comm_param
+    if comm.on_trainer_loss == CommParameter.CONTINUE:
+        raise SolverError(
+            "on_trainer_loss CONTINUE would go on without the rows that lie with a trainer that dies: without embedding"
+            " servers trainers hold the tables",
+            location=locate(source, "comm_param"),
+            hint="hold the tables on embedding servers (--embedding_servers=1), or leave it out; --max_restarts starts"
+            " all ranks again from the newest snapshot",
+        )
+    for field in _ASKS_FOR_STEPS:
+        if getattr(param, field):
+            raise SolverError(
+                f"{field} asks for each row's last step, which trainers that look up each other's rows do not know",
+                location=locate(source, field),
+                hint=f"remove {field}",
+            )
 
 
 def refuse_no_tables(count: int, param: SolverParameter, source: Source | None = None) -> None:
@@ -111,10 +141,4 @@ def _check_exchange(param: SolverParameter, source: Source | None = None) -> Non
             f"embeddings ALLTOALL exchanges rows in step, and with sync {sync} each trainer goes at its own pace",
             location=location,
             hint="remove sync (gradients are then averaged in step), or embeddings",
-        )
-    if comm.embeddings == CommParameter.ASYNC:
-        raise SolverError(
-            "embeddings ASYNC is not offered: trainers do not answer look-ups of each other",
-            location=location,
-            hint="hold the tables on embedding servers (--embedding_servers=1)",
         )

@@ -25,7 +25,7 @@ from itertools import pairwise
 
 import torch
 
-from mgcaffe.engine.arena import ParameterArena
+from mgcaffe.engine.arena import ParameterArena, Table
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter, WholeRows
 from mgcaffe.errors import SolverError
@@ -126,8 +126,16 @@ class Updater:
         other = copy.copy(self)
         other._arena = arena
         other._parts = {}
-        other._tables = self._tables.beside(arena.tables)
+        other._tables = self.tables_beside(arena.tables)
         return other
+
+    def tables_beside(self, tables: Sequence[Table]) -> RowUpdates:
+        """Return the updates of the same tables by other gradients, with these histories.
+
+        Args:
+            tables: the arena's in their order, with the same values.
+        """
+        return self._tables.beside(tables)
 
     def apply(self, rate: float, iteration: int, scale: float = 1.0) -> None:
         """Make one update of all trainable weights, tables included.

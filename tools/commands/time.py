@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mgcaffe.errors import EXIT_OK
+from mgcaffe.errors import EXIT_OK, UsageError
 from mgcaffe.tools.flags.parsing import (
     FlagParser,
     Flags,
@@ -52,6 +52,12 @@ def parser() -> FlagParser:
         "time the net as training runs it as well, and write it to this file for `engine simulate`",
         metavar="FILE",
     )
+    flags.flag(
+        "loads",
+        "count the rows that passes look up in each table as well, and write them to this file for `engine train "
+        "--embedding_loads`",
+        metavar="FILE",
+    )
     return flags
 
 
@@ -78,6 +84,7 @@ class LayerTimes:
 def run(flags: Flags, session: Session) -> int:
     """Time the net and print Caffe's lines."""
     session.refuse_ranks("time")
+    from mgcaffe.solvers.tables.loads import count_loads, write_loads
     from mgcaffe.tools.commands.summary import write_json
     from mgcaffe.tools.listeners.glog import start_logging
     from mgcaffe.tools.model import build_net
@@ -91,10 +98,20 @@ def run(flags: Flags, session: Session) -> int:
     log_line("Use CPU." if device.type == "cpu" else f"Use GPU with device ID {device.index}", "caffe.cpp:339")
     net = build_net(flags, model, flags.phase, noise=True, dtype=dtype_named(flags.dtype), device=device)
     try:
+        if flags.loads and not net.arena.tables:
+            raise UsageError(
+                "--loads counts the rows that are looked up in tables, and the net has no layer of type EmbeddingBag",
+                hint="leave --loads out",
+            )
         layers, totals = measure(net, flags.iterations)
+        loads = count_loads(net, flags.iterations) if flags.loads else []
     finally:
         net.close()
     _report(layers, totals)
+    for load in loads:
+        log_line(f"Table '{load.table}': a pass looks up {number(load.rows)} rows, {number(load.distinct)} different")
+    if flags.loads:
+        write_loads(flags.loads, loads, [f"{net.name or model}: means of {flags.iterations} passes"])
     if flags.trace:
         _write_trace(flags, model, device)
     if flags.json:

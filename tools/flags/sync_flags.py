@@ -53,7 +53,8 @@ def add_sync_flags(parser: FlagParser) -> None:
     )
     parser.flag(
         "embeddings", "how ranks look up rows of tables that are divided among them: in step, all ranks at once "
-        "(alltoall), or each when it needs them (async) (default: alltoall where gradients are averaged in step)",
+        "(alltoall), or each when it needs them (async) (default: alltoall where gradients are averaged in step, else "
+        "async)",
         choices=("alltoall", "async"),
     )  # fmt: skip
     parser.flag(
@@ -72,7 +73,8 @@ def add_sync_flags(parser: FlagParser) -> None:
         type=number_from(0), metavar="N",
     )  # fmt: skip
     parser.flag(
-        "lookahead", "batches whose rows embedding servers look up before they are needed; 0 is exact (default: 1)",
+        "lookahead", "batches whose rows embedding servers or other trainers look up before they are needed; 0 is "
+        "exact (default: 1)",
         type=number_from(0), metavar="N",
     )  # fmt: skip
     parser.flag(

@@ -356,3 +356,51 @@ def test_rows_are_read_from_files_before_what_follows_is_answered():
     ((answers, found), _) = serve(WHOLE, trainer)
     assert answers == {1: b"loaded"}
     numpy.testing.assert_array_equal(found, numpy.array([5.0, 0, 2.5, 2.5])[:, numpy.newaxis].repeat(3, axis=1))
+
+
+class SlowHeld(Held):
+    """Rows that change one number after the other, with a pause between two."""
+
+    def update(self, gradients, rate, scale) -> None:
+        for column in range(3):
+            for table, bags, values in gradients:
+                numpy.subtract.at(self.values[table][:, column], bags.rows, rate * scale * values[:, column])
+            time.sleep(1e-3)
+        for table, bags, _ in gradients:
+            numpy.add.at(self.counts[table], bags.rows, 1)
+
+
+def test_trainers_serve_each_other_and_no_row_is_seen_half_updated():
+    """The numbers of a row are equal at the start, and each gradient keeps them so."""
+    assignment = [[RowRange(0, 0, 3), RowRange(1, 3, 5), RowRange(2, 5, 7)], [RowRange(1, 0, 5)]]
+    rounds = (20, 5, 12)
+
+    def rank(communicator: ThreadedCommunicator):
+        held = SlowHeld(assignment, communicator.rank)
+        held.values[0] -= numpy.arange(3) * 0.5
+        answers = communicator.duplicate()
+        others = [each for each in range(3) if each != communicator.rank]
+        server = TableServer(communicator, others, held, answers)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        client = TableClient(communicator, [(7, 3), (5, 2)], assignment, range(3), FLOAT64, answers)
+        client.own = server
+        for _ in range(rounds[communicator.rank]):
+            look_up = client.look_up([Request(0, Bags(ids(*range(7))), True)])
+            (rows,) = look_up.wait()
+            assert (rows == rows[:, :1]).all()
+            client.update([(look_up, [numpy.ones((7, 3))])], 1.0)
+        client.settle()
+        communicator.barrier()
+        values, counts = numpy.empty((7, 3)), numpy.empty((7, 1))
+        client.read(0, 0, values)
+        client.read(0, 1, counts)
+        client.close()
+        thread.join(5)
+        assert not thread.is_alive()
+        return values, counts, server.figures.updates
+
+    for values, counts, updates in run_ranks(3, rank, timeout_s=10):
+        numpy.testing.assert_array_equal(values[:, 0], start(0)[:, 0] - 37)
+        assert (counts == 37).all()
+        assert updates in (37 - each for each in rounds)

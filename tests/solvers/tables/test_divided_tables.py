@@ -188,16 +188,6 @@ def test_a_table_too_large_for_all_ranks_is_refused_by_name_and_size(folder):
     assert first == second and "layer 'a'" in first and "2 ranks" in first
 
 
-def test_trainers_with_replicas_of_their_own_cannot_train_tables(folder):
-    def rank(communicator):
-        with pytest.raises(NetError, match=r"cannot be trained by 2 trainers with sync MA.*layer 'a'"):
-            make_solver(
-                table_net(folder, 2), f"{KINDS['SGD']} comm_param {{ sync: MA }}", folder, communicator=communicator
-            )
-
-    run_ranks(2, rank)
-
-
 def test_loads_without_effect_and_debug_info_are_warned_about(folder):
     recorder = Recorder()
     make_solver(table_net(folder, 1), KINDS["SGD"] + loads(folder, "rows"), folder, recorder=recorder).close()

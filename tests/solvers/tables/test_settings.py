@@ -12,7 +12,6 @@ from mgcaffe.solvers.tables.settings import check_embeddings
     [
         ("embeddings: ASYNC", "embeddings ASYNC answers .* and with sync GRADIENTS"),
         ("sync: MA embeddings: ALLTOALL", "embeddings ALLTOALL exchanges .* and with sync MA"),
-        ("sync: MA embeddings: ASYNC", "embeddings ASYNC is not offered"),
     ],
 )
 def test_ways_that_do_not_fit_are_refused_at_their_place(fields, message):
@@ -32,10 +31,11 @@ def test_shards_do_not_hold_what_snapshot_diff_asks_for():
 
 
 def test_ways_that_fit_pass():
-    for fields in ("", "embeddings: ALLTOALL", "sync: SHADOW_MA"):
-        assert not check_embeddings(parse_solver(f"comm_param {{ {fields} }}").param)
+    for fields in ("", "embeddings: ALLTOALL", "sync: SHADOW_MA", "sync: NONE embeddings: ASYNC lookahead: 2"):
+        assert not check_embeddings(parse_solver(f"comm_param {{ {fields} }}").param, trainers=2)
 
 
-def test_looking_ahead_without_servers_warns():
-    (warning,) = check_embeddings(parse_solver("comm_param { lookahead: 2 }").param)
+@pytest.mark.parametrize(("sync", "trainers"), [("GRADIENTS", 2), ("MA", 1)])
+def test_looking_ahead_warns_where_nobody_looks_up_rows_of_others_at_a_pace_of_their_own(sync, trainers):
+    (warning,) = check_embeddings(parse_solver(f"comm_param {{ lookahead: 2 sync: {sync} }}").param, trainers)
     assert "lookahead has no effect" in warning

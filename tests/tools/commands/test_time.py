@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import h5py
+
+from mgcaffe.solvers.tables.loads import read_loads
 from mgcaffe.tools import main
+from tests.support.tablekit import table_net, write_table_data
 
 
 def test_time_runs_on_noise_and_names_the_costliest_layers(folder, capsys):
@@ -30,3 +34,28 @@ def test_time_runs_on_noise_and_names_the_costliest_layers(folder, capsys):
     assert [row["name"] for row in figures["layers"]] == ["data", "conv", "ip", "loss"]
     parts = sum(row["forward_ms"] + row["backward_ms"] for row in figures["layers"])
     assert 0 < parts <= figures["forward_backward_ms"]
+
+
+def test_time_counts_the_rows_that_passes_look_up_and_writes_them_for_train(folder, capsys):
+    write_table_data(folder)
+    (folder / "tables.prototxt").write_text(table_net(folder, 1))
+    assert main.main(["time", "tables.prototxt", "--iterations=5", "--loads=loads.csv"]) == 0
+    # 12 items a batch: 4 ids in table a, 5 in b, 1 + 5 in the table that c and c2 share, which has 7 rows.
+    assert read_loads(folder / "loads.csv", ["a", "b", "c"]) == {"a": 48, "b": 60, "c": 72}
+    text = (folder / "loads.csv").read_text()
+    assert text.startswith("# tables.prototxt: means of 5 passes\ntable,rows,distinct\n")
+    assert re.search(r"^c,72,7$", text, re.MULTILINE)
+    with h5py.File(folder / "data.h5") as file:
+        batches = file["a"][:].reshape(5, -1)  # the file is one pass of five batches
+    different = sum(len(set(batch)) for batch in batches.tolist()) / 5
+    assert f"Table 'a': a pass looks up 48 rows, {different:g} different" in capsys.readouterr().err
+
+
+def test_time_has_no_rows_to_count_without_tables_and_says_where_it_cannot_write(folder, capsys):
+    words = ["time", "net.prototxt", "--input_shape=image=2,3,8,8", "--iterations=1"]
+    assert main.main([*words, "--loads=loads.csv"]) == 2
+    assert "the net has no layer of type EmbeddingBag" in capsys.readouterr().err
+    write_table_data(folder)
+    (folder / "tables.prototxt").write_text(table_net(folder, 1))
+    assert main.main(["time", "tables.prototxt", "--iterations=1", "--loads=no/loads.csv"]) == 73
+    assert "cannot write no/loads.csv" in capsys.readouterr().err
