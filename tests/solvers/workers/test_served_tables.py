@@ -133,8 +133,9 @@ def test_a_snapshot_holds_all_updates_of_all_workers_and_goes_on_anywhere(tmp_pa
         slow_down(nets_of(solver)[2], 0.002)
         slow_down(nets_of(solver)[0], 0.001)
 
+    workers = f"{hogwild(4)} snapshot_tables: WHOLE"
     (whole,), _ = train_with_servers(
-        2, tmp_path, net, fields, 12, ahead=1, workers=hogwild(4), before=hold_up, snapshot=True
+        2, tmp_path, net, fields, 12, ahead=1, workers=workers, before=hold_up, snapshot=True
     )
     assert torch.equal(whole[0][1], looked_up(2 * counts))
     for passes in (1, 2):
