@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import random
@@ -258,9 +259,16 @@ def test_an_interrupted_run_is_resumed_where_it_stopped(many, how):
     late = many.folder / "many" / "late.jpg"
     file = late.rename(many.folder / "file.jpg")
     os.mkfifo(late)  # nothing writes to it, so its reader waits
+
+    def let_reader_go():
+        with contextlib.suppress(OSError):  # nobody reads yet
+            os.close(os.open(late, os.O_WRONLY | os.O_NONBLOCK))
+        return False
+
     with RunningJob([*COMMAND, "many/", "many.txt", "db"], cwd=many.folder) as job:
         assert job.await_(lambda: has_records(many.folder / "db.partial"), 60)
         job.process.send_signal(how)
+        job.await_(let_reader_go, 60)
         result = job.end(60)
     assert result.returncode != 0 and not (many.folder / "db").exists(), result.describe()
     assert ("the same command with --resume goes on from here" in result.stderr) == (how == signal.SIGINT)
