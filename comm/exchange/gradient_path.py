@@ -49,7 +49,7 @@ def make_path(
         summing: how slices are summed (`sums.make.make_sum`); None: by one all-reduce on the communicator.
 
     Raises:
-        CommError: the buffer isn't contiguous or has a type that MPI cannot reduce.
+        CommError: the buffer isn't contiguous or has a type that ranks cannot reduce.
     """
     summing = summing if summing is not None else PlainSum(communicator)
     if not isinstance(flat, numpy.ndarray) and is_on_device(flat):
