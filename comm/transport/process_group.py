@@ -69,6 +69,7 @@ class ProcessGroupCommunicator:
         PeerFailure: another rank has not come.
     """
 
+    transport = "gloo"
     lost: frozenset[int] = frozenset()
     has_shrunk = False
 
