@@ -6,9 +6,6 @@ from mgcaffe.comm.transport.communicator import Communicator, SingleCommunicator
 from mgcaffe.comm.transport.environment import Launch, detect
 from mgcaffe.errors import CommError
 
-_TIMEOUT_S = 24 * 3600.0
-"""For calls over torch.distributed: a rank may wait for another one for long, and `--stall_timeout` says how long."""
-
 
 def connect() -> Communicator:
     """Return the communicator of all ranks of this job; the first thing a rank does, and once only.
@@ -22,10 +19,10 @@ def connect() -> Communicator:
     if launch.size == 1:
         return SingleCommunicator()
     if not launch.has_mpi:
-        from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
+        from mgcaffe.comm.transport.process_group import LONG_S, ProcessGroupCommunicator
         from mgcaffe.comm.transport.rendezvous import place_of_environment
 
-        return ProcessGroupCommunicator(place=place_of_environment(), timeout_s=_TIMEOUT_S)
+        return ProcessGroupCommunicator(place=place_of_environment(), timeout_s=LONG_S)
     from mgcaffe.comm.transport.mpi import MpiCommunicator, library_name, load_mpi
 
     mpi = load_mpi()

@@ -12,9 +12,9 @@
 
 The order is the precedence. mpirun and srun may start torchrun on every host, whose ranks then carry their variables
 too; torchrun counts where TORCHELASTIC_RUN_ID is set and it has started several ranks. Other launchers of
-torch.distributed, which set LOCAL_RANK, come last. Open MPI and Hydra start their daemons through srun, so that Slurm's
-variables in their ranks describe the daemons. Slurm's variables count only inside a job step: the shell of `sbatch` and of
-`salloc` carries SLURM_PROCID=0 and SLURM_NTASKS too, and is one process.
+torch.distributed, which set LOCAL_RANK, come last. Open MPI and Hydra start their daemons through srun, so that
+Slurm's variables in their ranks describe the daemons. Slurm's variables count only inside a job step: the shell of
+`sbatch` and of `salloc` carries SLURM_PROCID=0 and SLURM_NTASKS too, and is one process.
 
 A launcher that cannot be understood is an error: N processes that each believe to be alone would train N
 times and write one snapshot over another.
@@ -40,7 +40,8 @@ class Launch:
         local_rank: the rank within the host, None where the launcher doesn't say (the communicator finds
             out).
         local_size: the number of ranks on the host, or None likewise.
-        launcher: "none", "torchrun" (any launcher of torch.distributed), "openmpi", "mvapich2", "pmi", "slurm" or "pmix".
+        launcher: "none", "openmpi", "mvapich2", "pmi", "slurm", "pmix" or "torchrun" (which stands for every launcher
+            of torch.distributed).
     """
 
     rank: int
@@ -217,6 +218,7 @@ def _refuse_foreign(environ: Mapping[str, str]) -> None:
     for name, size_name, marker in _FOREIGN:
         if marker in environ and environ.get(size_name, "1") != "1":
             raise CommError(
-                f"started by {name} ({size_name}={environ[size_name]}), which is neither MPI's launcher nor torch.distributed's",
+                f"started by {name} ({size_name}={environ[size_name]}), which is neither MPI's launcher nor"
+                " torch.distributed's",
                 hint=_USE_MPIRUN,
             )

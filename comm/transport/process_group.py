@@ -41,6 +41,9 @@ T = TypeVar("T")
 TIMEOUT_S = 1800.0
 """After how many seconds of waiting for another rank a call fails; torch.distributed's own default."""
 
+LONG_S = 24 * 3600.0
+"""The same for training: a rank may wait for another one for long, and `--stall_timeout` says how long."""
+
 # A waiting thread comes back to Python so often, to run the handlers of signals.
 _SLICE = timedelta(seconds=0.5)
 _LEAVE_S = 2.0
@@ -225,7 +228,11 @@ class ProcessGroupCommunicator:
 
     def duplicate(self, waiting: Waiting | None = None) -> ProcessGroupCommunicator:
         """Return the same ranks on a gloo group of their own."""
-        return self._made(self.place.part(f"{next(self._children)}", range(self.size)), self._hosts)
+        return self._made(self.new_place(), self._hosts)
+
+    def new_place(self) -> StorePlace:
+        """Return the same ranks' place with keys of their own, for another group of any backend; alike on all ranks."""
+        return self.place.part(f"{next(self._children)}", range(self.size))
 
     def split(self, color: int | None) -> ProcessGroupCommunicator | None:
         """Return the ranks of the same number on a gloo group of their own."""

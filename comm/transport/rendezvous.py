@@ -6,7 +6,7 @@ the ranks can already talk (MPI), whose rank 0 then opens the store.
 
 from __future__ import annotations
 
-import socket
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -86,15 +86,20 @@ def place_of_environment() -> StorePlace:
 def place_through(ranks: Communicator) -> StorePlace:
     """Return the place of this rank in a store that rank 0 opens and tells the others about; a collective call.
 
+    On other hosts rank 0's host is known by its MASTER_ADDR, where that is set, or else by its name.
+
     Raises:
         CommError: the store cannot be opened or reached.
     """
     try:
         server = None
         if ranks.rank == 0:
-            server = _torch.TCPStore(socket.gethostname(), 0, ranks.size, is_master=True, wait_for_workers=False)
-        port = ranks.broadcast_object(server.port if server is not None else 0)
-        host = ranks.broadcast_object(ranks.host)
+            server = _torch.TCPStore("localhost", 0, ranks.size, is_master=True, wait_for_workers=False)
+        port, host = ranks.broadcast_object(
+            (server.port if server is not None else 0, os.environ.get("MASTER_ADDR") or ranks.host)
+        )
+        if ranks.local_size == ranks.size:
+            host = "localhost"
         store = server or _torch.TCPStore(
             host, port, ranks.size, is_master=False, timeout=timedelta(seconds=_CONNECT_S), wait_for_workers=False
         )

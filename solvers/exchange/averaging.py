@@ -212,6 +212,7 @@ class GradientAveraging:
     # -- the rest ----------------------------------------------------------------------------------------
 
     def _start(self, pinned: Plan | None) -> None:
+        self._settings.choose_transport(self._communicator, self._net.device, self._emit)
         self._settings.announce(self._communicator, self._emit)
         if pinned is not None:
             pinned = self._settings.allowed(pinned)
