@@ -16,11 +16,8 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-import re
 import socket
-import time
-from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -30,8 +27,9 @@ import torch.distributed as dist
 
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
+from mgcaffe.comm.transport.gloo_group import GlooGroup, poll
 from mgcaffe.comm.transport.rendezvous import StorePlace, place_of_group
-from mgcaffe.errors import CommError, PeerFailure
+from mgcaffe.errors import CommError
 
 if TYPE_CHECKING:
     from mgcaffe.comm.transport.messages import Envelope, Message, Sending
@@ -44,17 +42,10 @@ TIMEOUT_S = 1800.0
 LONG_S = 24 * 3600.0
 """The same for training: a rank may wait for another one for long, and `--stall_timeout` says how long."""
 
-# A waiting thread comes back to Python so often, to run the handlers of signals.
-_SLICE = timedelta(seconds=0.5)
 _LEAVE_S = 2.0
-_MAX_PAUSE_S = 0.02
 _PART_TAG = 1 << 20
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
-# What gloo and the store say when the other end of a connection is gone.
-_GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
-
-_closed: list[_Group] = []
 
 
 class ProcessGroupCommunicator:
@@ -94,8 +85,7 @@ class ProcessGroupCommunicator:
         self._timeout_s = timeout_s
         self._children = itertools.count()
         self._meetings = itertools.count()
-        _release_closed()
-        self._group: _Group | None = self._guarded(lambda: _Group(place, timeout_s))
+        self._group = GlooGroup(place, timeout_s)
 
     def _take_hosts(self, hosts: Sequence[str]) -> None:
         self._hosts = list(hosts)
@@ -106,7 +96,7 @@ class ProcessGroupCommunicator:
         """Reduce the buffer in place over all ranks; a device tensor travels through pinned host memory."""
         with on_host(buffer) as array:
             tensor = _tensor(array)
-            self._run(lambda group: group.allreduce([tensor], _OPERATIONS[op]))
+            self._group.run(lambda group: group.allreduce([tensor], _OPERATIONS[op]))
 
     def reduce(self, buffer: Any, root: int = 0) -> None:
         """Sum the buffers on the root."""
@@ -114,7 +104,7 @@ class ProcessGroupCommunicator:
         options.rootRank = root
         with on_host(buffer) as array:
             tensor = _tensor(array)
-            self._run(lambda group: group.reduce([tensor], options))
+            self._group.run(lambda group: group.reduce([tensor], options))
 
     def broadcast(self, buffer: Any, root: int = 0) -> None:
         """Replace the buffer by the root's."""
@@ -128,7 +118,7 @@ class ProcessGroupCommunicator:
         sent, received = _bytes(send), _bytes(receive)
         out = [count * send.itemsize for count in send_counts]
         back = [count * receive.itemsize for count in receive_counts]
-        self._run(lambda group: group.alltoall_base(received, sent, back, out))
+        self._group.run(lambda group: group.alltoall_base(received, sent, back, out))
 
     def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
         """Gather the parts of all ranks on all of them: each sends its own to every other one."""
@@ -140,11 +130,11 @@ class ProcessGroupCommunicator:
         for step in range(1, self.size):
             source, to = (self.rank - step) % self.size, (self.rank + step) % self.size
             if counts[source]:
-                works.append(self._start(partial(_receive, parts[source], source)))
+                works.append(self._group.start(partial(_receive, parts[source], source)))
             if counts[self.rank]:
-                works.append(self._start(partial(_send, sent, to)))
+                works.append(self._group.start(partial(_send, sent, to)))
         for work in works:
-            self._guarded(work.wait)
+            self._group.guarded(work.wait)
 
     def gather(self, value: T) -> list[T] | None:
         """Return the values of all ranks on rank 0."""
@@ -176,7 +166,7 @@ class ProcessGroupCommunicator:
 
     def barrier(self) -> None:
         """Wait for all ranks."""
-        self._run(lambda group: group.barrier())
+        self._group.run(lambda group: group.barrier())
 
     def send(self, buffer: Any, to: int, tag: int = 0) -> None:
         """Refuse: gloo cannot look for messages of unknown size."""
@@ -215,16 +205,16 @@ class ProcessGroupCommunicator:
 
         def exchange() -> list[bytes] | None:
             store.set(keys[self.rank], b"+" + message)
-            if not _poll(lambda: store.check(keys), patience_s):
+            if not poll(lambda: store.check(keys), patience_s):
                 return None
             messages = [bytes(store.get(key)[1:]) for key in keys]
             store.add(f"meeting {number}", 1)
             if self.rank == 0:
                 # The store may be in this process, which may end after the meeting.
-                _poll(lambda: store.add(f"meeting {number}", 0) == self.size, _LEAVE_S)
+                poll(lambda: store.add(f"meeting {number}", 0) == self.size, _LEAVE_S)
             return messages
 
-        return self._guarded(exchange)
+        return self._group.guarded(exchange)
 
     def duplicate(self, waiting: Waiting | None = None) -> ProcessGroupCommunicator:
         """Return the same ranks on a gloo group of their own."""
@@ -254,10 +244,7 @@ class ProcessGroupCommunicator:
 
     def close(self) -> None:
         """Give up the group; its connections are closed once all ranks have given it up."""
-        if self._group is not None:
-            _closed.append(self._group)
-            self._group = None
-            self._guarded(lambda: self.place.store.add("closed", 1))
+        self._group.close()
 
     def _made(self, place: StorePlace, hosts: Sequence[str]) -> ProcessGroupCommunicator:
         made = object.__new__(ProcessGroupCommunicator)
@@ -268,36 +255,7 @@ class ProcessGroupCommunicator:
     def _broadcast(self, tensor: torch.Tensor, root: int) -> None:
         options = dist.BroadcastOptions()
         options.rootRank = root
-        self._run(lambda group: group.broadcast([tensor], options))
-
-    def _run(self, start: Callable[[Any], Any]) -> None:
-        """Start a collective call and wait for its end, in slices."""
-        work = self._start(start)
-        while not self._guarded(lambda: _waited(work)):
-            continue
-
-    def _start(self, start: Callable[[Any], Any]) -> Any:
-        if self._group is None:
-            raise CommError("a communicator was used after it was closed")
-        gloo = self._group.gloo
-        return self._guarded(lambda: start(gloo))
-
-    def _guarded(self, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except RuntimeError as error:
-            raise self._failure(str(error)) from None
-
-    def _failure(self, text: str) -> CommError:
-        """Return the exception for what gloo, or the store, says."""
-        reason = re.sub(r"^\[.*?\] ", "", text.split("\n")[0]).rstrip(". ")
-        if not any(word in reason.lower() for word in _GONE):
-            return CommError(f"gloo failed on rank {self.rank} ({self.host}): {reason}")
-        named = re.search(r"\brank[ :=]+(\d+)", reason)
-        if named is None and self.size > 2:
-            return PeerFailure(f"another rank is gone, or does not answer ({reason})")
-        peer = int(named[1]) if named is not None else 1 - self.rank
-        return PeerFailure(f"rank {peer} is gone, or does not answer ({reason})", failed=frozenset({peer}))
+        self._group.run(lambda group: group.broadcast([tensor], options))
 
     def _no_messages(self) -> CommError:
         return CommError(
@@ -306,53 +264,12 @@ class ProcessGroupCommunicator:
         )
 
 
-class _Group:
-    """A gloo group with the store by which its ranks find each other."""
-
-    def __init__(self, place: StorePlace, timeout_s: float) -> None:
-        self._place = place
-        self.gloo = dist.ProcessGroupGloo(place.store, place.rank, place.size, timedelta(seconds=timeout_s))
-
-    def is_done(self) -> bool:
-        """Return whether all ranks have closed it. To close a connection earlier may lose what is on its way."""
-        try:
-            closed: int = self._place.store.add("closed", 0)
-            return closed == self._place.size
-        except RuntimeError:
-            return False  # the store is gone, and this process ends soon
-
-
-def _release_closed() -> None:
-    _closed[:] = [group for group in _closed if not group.is_done()]
-
-
-def _waited(work: Any) -> bool:
-    """Wait for a while; return whether the work is done."""
-    try:
-        work.wait(_SLICE)
-    except RuntimeError:
-        if not work.is_completed():
-            return False
-        work.wait()
-    return True
-
-
 def _send(part: torch.Tensor, to: int, group: Any) -> Any:
     return group.send([part], to, _PART_TAG)
 
 
 def _receive(part: torch.Tensor, source: int, group: Any) -> Any:
     return group.recv([part], source, _PART_TAG)
-
-
-def _poll(test: Callable[[], bool], patience_s: float | None) -> bool:
-    began = time.monotonic()
-    while not test():
-        waited = time.monotonic() - began
-        if patience_s is not None and waited > patience_s:
-            return False
-        time.sleep(min(_MAX_PAUSE_S, 1e-3 + waited / 100))
-    return True
 
 
 def _tensor(array: numpy.ndarray) -> torch.Tensor:

@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch.distributed as dist
 
-from mgcaffe.comm.transport import process_group
+from mgcaffe.comm.transport import gloo_group
 from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.errors import CommError, PeerFailure
@@ -97,7 +97,7 @@ def test_a_meeting_gives_up_and_another_call_may_be_unfinished_meanwhile():
 
 
 def test_a_closed_communicator_is_an_error_and_its_group_goes_once_all_ranks_have_closed_it(monkeypatch):
-    monkeypatch.setattr(process_group, "_closed", [])
+    monkeypatch.setattr(gloo_group, "_closed", [])
 
     def work(ranks):
         other = ranks.duplicate()
@@ -109,7 +109,7 @@ def test_a_closed_communicator_is_an_error_and_its_group_goes_once_all_ranks_hav
         ranks.duplicate()
 
     run_gloo_ranks(2, work)
-    assert process_group._closed == []
+    assert gloo_group._closed == []
 
 
 def test_a_rank_that_never_comes_is_a_peer_failure_with_its_number():
