@@ -23,7 +23,8 @@ _MAX_PAUSE_S = 0.02
 # What gloo and the store say when the other end of a connection is gone.
 _GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
 
-_closed: list[GlooGroup] = []
+# A group that only garbage collection knows to be unused may still be in use by other ranks.
+_open: list[GlooGroup] = []
 _lock = threading.Lock()
 
 
@@ -40,11 +41,11 @@ class GlooGroup:
 
     def __init__(self, place: StorePlace, timeout_s: float) -> None:
         self._place = place
-        with _lock:
-            _closed[:] = [group for group in _closed if not group._is_closed_by_all()]
         timeout = timedelta(seconds=timeout_s)
         self._gloo: Any = self.guarded(lambda: dist.ProcessGroupGloo(place.store, place.rank, place.size, timeout))
         self._is_closed = False
+        with _lock:
+            _open[:] = [*(group for group in _open if not group._is_closed_by_all()), self]
 
     def start(self, call: Callable[[Any], Any]) -> Any:
         """Start a call of torch.distributed's ProcessGroupGloo; return its work.
@@ -77,11 +78,11 @@ class GlooGroup:
         """
         if not self._is_closed:
             self._is_closed = True
-            with _lock:
-                _closed.append(self)
             self.guarded(lambda: self._place.store.add("closed", 1))
 
     def _is_closed_by_all(self) -> bool:
+        if not self._is_closed:
+            return False
         try:
             closed: int = self._place.store.add("closed", 0)
             return closed == self._place.size
@@ -110,6 +111,11 @@ def _waited(work: Any) -> bool:
             return False
         work.wait()
     return True
+
+
+def forget_groups() -> None:
+    """Close the connections of all groups; for tests, once all ranks are done with them."""
+    _open.clear()
 
 
 def poll(test: Callable[[], bool], patience_s: float | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
+from mgcaffe.comm.transport.gloo_group import forget_groups
 from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.comm.transport.rendezvous import StorePlace
 from mgcaffe.errors import PeerFailure
@@ -33,6 +34,7 @@ def run_gloo_ranks(size: int, function: Callable[[ProcessGroupCommunicator], T],
         thread.start()
     for thread in threads:
         thread.join()
+    forget_groups()
     causes = [failures[rank] for rank in sorted(failures) if not isinstance(failures[rank], PeerFailure)]
     if failures:
         raise (causes or list(failures.values()))[0]

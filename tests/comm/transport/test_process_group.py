@@ -2,12 +2,12 @@
 
 import threading
 import time
+import weakref
 
 import numpy
 import pytest
 import torch.distributed as dist
 
-from mgcaffe.comm.transport import gloo_group
 from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.errors import CommError, PeerFailure
@@ -96,20 +96,21 @@ def test_a_meeting_gives_up_and_another_call_may_be_unfinished_meanwhile():
     assert run_gloo_ranks(2, work) == [[b"", b"m"]] * 2
 
 
-def test_a_closed_communicator_is_an_error_and_its_group_goes_once_all_ranks_have_closed_it(monkeypatch):
-    monkeypatch.setattr(gloo_group, "_closed", [])
-
+def test_a_closed_communicator_is_an_error_and_its_group_goes_once_all_ranks_have_closed_it():
     def work(ranks):
         other = ranks.duplicate()
+        group = weakref.ref(other._group)
         other.close()
         other.close()
         with pytest.raises(CommError, match="used after it was closed"):
             other.barrier()
+        del other
+        assert group() is not None
         ranks.barrier()
         ranks.duplicate()
+        return group() is None
 
-    run_gloo_ranks(2, work)
-    assert gloo_group._closed == []
+    assert run_gloo_ranks(2, work) == [True, True]
 
 
 def test_a_rank_that_never_comes_is_a_peer_failure_with_its_number():
