@@ -164,11 +164,13 @@ def _end_together(
         status.end(status.ENDED, outcome.code)
         _flush()
         leave(outcome.code)
-    if met is None and outcome.code == EXIT_PEER_FAILED and ranks.transport == "gloo" and _has_lost_peer(record):
-        # Over gloo a call fails as soon as a peer is gone. Who is gone has said why, or the watch says so.
-        status.end(status.ENDED, outcome.code)
+    if met is None and outcome.code in (EXIT_OK, EXIT_PEER_FAILED) and ranks.transport == "gloo":
+        # Over gloo a call fails as soon as a peer is gone. A peer of this host has said why, or the watch says so.
+        if not _has_lost_peer(record):
+            print_message(f"rank {ranks.rank} ({host}): {outcome.message or 'another rank has failed'}")
+        status.end(status.ENDED, EXIT_PEER_FAILED)
         _flush()
-        leave(outcome.code)
+        leave(EXIT_PEER_FAILED)
     if met is None:
         said = outcome.message or f"ended with exit code {outcome.code}"
         print_message("\n".join([f"rank {ranks.rank} ({host}): {said}", *_place(record)]))

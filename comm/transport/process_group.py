@@ -43,6 +43,7 @@ LONG_S = 24 * 3600.0
 """The same for training: a rank may wait for another one for long, and `--stall_timeout` says how long."""
 
 _LEAVE_S = 2.0
+_GIVEN_UP = b"-"
 _PART_TAG = 1 << 20
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
@@ -199,20 +200,21 @@ class ProcessGroupCommunicator:
         """Do nothing, as `tolerate`."""
 
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
-        """Exchange messages through the store, giving up after `patience_s`."""
+        """Exchange messages through the store, until `patience_s` is over or another rank has given up."""
         store, number = self.place.store, next(self._meetings)
         keys = [f"meeting {number} of {rank}" for rank in range(self.size)]
 
         def exchange() -> list[bytes] | None:
             store.set(keys[self.rank], b"+" + message)
             if not poll(lambda: store.check(keys), patience_s):
+                store.set(keys[self.rank], _GIVEN_UP)
                 return None
-            messages = [bytes(store.get(key)[1:]) for key in keys]
+            messages = [bytes(store.get(key)) for key in keys]
             store.add(f"meeting {number}", 1)
             if self.rank == 0:
                 # The store may be in this process, which may end after the meeting.
                 poll(lambda: store.add(f"meeting {number}", 0) == self.size, _LEAVE_S)
-            return messages
+            return None if _GIVEN_UP in messages else [each[1:] for each in messages]
 
         return self._group.guarded(exchange)
 

@@ -87,8 +87,12 @@ def test_a_meeting_gives_up_and_another_call_may_be_unfinished_meanwhile():
         mine, other = ranks.duplicate(), ranks.duplicate()
         if ranks.rank == 0:
             assert mine.meet(b"hello", 0.05) is None
+            other.barrier()
             late = threading.Thread(target=ranks.barrier)
             late.start()
+        else:
+            other.barrier()
+            assert mine.meet(b"late", None) is None  # the other one has given up
         messages = other.meet(b"m" * ranks.rank, 5.0)
         ranks.barrier() if ranks.rank != 0 else late.join()
         return messages
