@@ -25,7 +25,7 @@ NONE_SELECTED := test $$? -eq 5
 VENV := .venv
 STAMP := $(VENV)/.installed
 LOWEST := build/lowest
-PACKAGES := errors prototxt comm engine solvers tools pycaffe
+PACKAGES := errors prototxt comm engine solvers pytorch tools pycaffe
 PYTHON_FILES := mgcaffe $(PACKAGES) tests docs setup.py $(wildcard examples benchmarks)
 SPELLED := $(PYTHON_FILES) $(wildcard docs) Makefile README.md CONTRIBUTING.md constraints.txt pyproject.toml
 # Without a working Python in the environment its stamp is out of date.

@@ -2,7 +2,7 @@
 
 from setuptools import find_namespace_packages, setup
 
-FOLDERS = ("errors", "prototxt", "comm", "engine", "solvers", "tools", "pycaffe")
+FOLDERS = ("errors", "prototxt", "comm", "engine", "solvers", "pytorch", "tools", "pycaffe")
 
 package_dir = {f"mgcaffe.{folder}": folder for folder in FOLDERS}
 package_dir["mgcaffe"] = "mgcaffe"

@@ -3520,6 +3520,15 @@ class CommParameter(Message):
     SHARDED: ClassVar[CommParameter.TableFiles]
     WHOLE: ClassVar[CommParameter.TableFiles]
 
+    class Transport(_Enum):
+        MPI: ClassVar[CommParameter.Transport]
+        GLOO: ClassVar[CommParameter.Transport]
+        NCCL: ClassVar[CommParameter.Transport]
+
+    MPI: ClassVar[CommParameter.Transport]
+    GLOO: ClassVar[CommParameter.Transport]
+    NCCL: ClassVar[CommParameter.Transport]
+
     schedule: CommParameter.Schedule
     """Which gradients are all-reduced together, and when. Default: AUTO. A field of mgcaffe."""
     bucket_mb: float
@@ -3586,6 +3595,9 @@ class CommParameter(Message):
     snapshot_tables: CommParameter.TableFiles
     """Whether each process that holds rows of tables writes them to a file of its own, or the snapshot's files
     hold whole tables. Default: SHARDED. A field of mgcaffe."""
+    transport: CommParameter.Transport
+    """Over what gradients travel; if not given, NCCL on GPUs where it can, and else MPI under mpirun and gloo
+    under torchrun. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3618,6 +3630,7 @@ class CommParameter(Message):
         on_trainer_loss: CommParameter.TrainerLoss | str | None = None,
         snapshot_replicas: bool | None = None,
         snapshot_tables: CommParameter.TableFiles | str | None = None,
+        transport: CommParameter.Transport | str | None = None,
     ) -> None: ...
     def HasField(
         self,
@@ -3627,7 +3640,7 @@ class CommParameter(Message):
             "alpha", "merge", "block_momentum", "block_lr", "block_nesterov", "sync_interval_ms",
             "sync_groups", "hogwild_threads", "hogwild_lock", "embedding_servers", "sync_servers",
             "embeddings", "embedding_loads", "lookahead", "on_trainer_loss", "snapshot_replicas",
-            "snapshot_tables"
+            "snapshot_tables", "transport"
         ],
     ) -> bool: ...
 

@@ -12,6 +12,7 @@ from mgcaffe.comm import Communicator, SingleCommunicator
 from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers import events
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
+from mgcaffe.solvers.exchange.gradient_buffer import GradientBuffer
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import DebugInfo
 from mgcaffe.solvers.monitor.finite_check import FiniteCheck
@@ -121,7 +122,7 @@ class BuiltSolver:
             self._updater.update_elsewhere = net.table_look_ups.update
             serve_other_trainers(self._tables, param, net, self._updater, self._replicas.fail)
         self._warn(self._updater.warnings)
-        self._averaging = GradientAveraging(net, ranks.communicator, param, schedule, self._emit)
+        self._averaging = GradientAveraging(GradientBuffer.of_net(net), ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
         rates, workers = self._policy.rate, len(nets.workers)
         self._workers = HogwildWorkers(nets.workers, rank, self._updater, param, rates, self._replicas, self._emit)

@@ -92,6 +92,7 @@ class Trainer:
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
         self._rank = rank
+        self._segment_of = {layer: segment for segment, (_, layer, _, _) in enumerate(net.arena.segments())}
         self._overlap = PendingUpdate(net, averaging)
         self._clock = IterationClock()
         self._earlier: CommReport | None = None
@@ -125,7 +126,7 @@ class Trainer:
                 self.net.backward()
         self._clock.forward = self._clock.now()
         self.averaging.begin()
-        self.net.backward(self.averaging.layer_done)
+        self.net.backward(self._layer_done)
         self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
         return Pass(loss / self._iter_size, self._data_wait() - waited)
@@ -209,6 +210,12 @@ class Trainer:
         self.updater.apply(rate, iteration, scale)
         if self.observer is not None:
             self.observer.updated(began, time.perf_counter(), 0, self.net.arena.trainable)
+
+    def _layer_done(self, layer: int) -> None:
+        """Hand over the complete gradients of a layer, if it has any."""
+        segment = self._segment_of.get(layer)
+        if segment is not None:
+            self.averaging.gradients_ready(segment)
 
     def _data_wait(self) -> float:
         return sum(layer.wait_s for layer in self.net.data_layers)

@@ -68,7 +68,7 @@ def help_text() -> str:
     commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
     return (
         "usage: engine COMMAND [FILE] [flags]\n\n"
-        "Trains Caffe models, on one process or under mpirun with merged-gradient all-reduce.\n\n"
+        "Trains Caffe models, on one process or under mpirun or torchrun with merged-gradient all-reduce.\n\n"
         f"commands:\n{commands}\n\n"
         "'engine COMMAND --help' shows a command's flags; 'engine --version' the version.\n\n"
         "examples:\n"

@@ -1,5 +1,7 @@
 """Replaces a slice of gradients by its mean: copy to the host, sum over the ranks (`sums/make.py`), divide, copy back.
 
+Over NCCL nothing is copied (`nccl_path.py`).
+
 The reducer and the calibration use this one function, so what is measured is what happens.
 
 The sum over the ranks is divided element by element, so the bits of an element depend on its summands alone
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy
 
+from mgcaffe.comm.exchange.nccl_path import NcclPath, open_nccl
 from mgcaffe.comm.exchange.sums.base import PlainSum, Sum
 from mgcaffe.comm.transport.buffers import host_view, is_on_device
 from mgcaffe.comm.transport.communicator import Communicator
@@ -39,20 +42,26 @@ class GradientPath(Protocol):
 
 
 def make_path(
-    communicator: Communicator, flat: torch.Tensor | numpy.ndarray, summing: Sum | None = None
+    communicator: Communicator,
+    flat: torch.Tensor | numpy.ndarray,
+    summing: Sum | None = None,
+    transport: str = "",
 ) -> GradientPath:
-    """Return the path for a flat buffer in the host's memory or on a GPU.
+    """Return the path for a flat buffer in the host's memory or on a GPU; a collective call over NCCL.
 
     Args:
         communicator: the ranks.
         flat: the buffer.
         summing: how slices are summed (`sums.make.make_sum`); None: by one all-reduce on the communicator.
+        transport: `nccl`: on the GPU (`transports.choose_transport`); otherwise the sum says by what.
 
     Raises:
-        CommError: the buffer isn't contiguous or has a type that MPI cannot reduce.
+        CommError: the buffer isn't contiguous or has a type that ranks cannot reduce.
     """
     summing = summing if summing is not None else PlainSum(communicator)
     if not isinstance(flat, numpy.ndarray) and is_on_device(flat):
+        if transport == "nccl":
+            return NcclPath(flat, open_nccl(communicator, flat.device))
         return DevicePath(communicator.size, flat, summing, CudaStreams(flat.device))
     return HostPath(communicator.size, flat, summing)
 

@@ -33,6 +33,7 @@ from mgcaffe.comm.exchange.emulation import emulate
 from mgcaffe.comm.exchange.gradient_path import GradientPath, make_path
 from mgcaffe.comm.exchange.sums.base import TransferSettings, set_busy_polling, set_waiting
 from mgcaffe.comm.exchange.sums.make import make_sum
+from mgcaffe.comm.exchange.transports import open_channel
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting
 from mgcaffe.errors import CommError
@@ -74,7 +75,7 @@ class Reducer:
     """Takes the mean over the ranks of slices of one flat buffer, in the background, in the order submitted.
 
     Args:
-        communicator: the ranks; the reducer uses a duplicate.
+        communicator: the ranks; the reducer uses a duplicate, or a channel over another transport.
         flat: the flat gradient buffer, a tensor (any device) or a numpy array.
         waiting: how its thread waits for the peers.
         transfer: in which type and by which way gradients travel.
@@ -92,10 +93,10 @@ class Reducer:
         segments: Sequence[Segment] = (),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._communicator = communicator.duplicate(waiting)
         transfer = transfer if transfer is not None else TransferSettings()
+        self._communicator = open_channel(communicator, transfer.transport, waiting)
         self._sum = make_sum(self._communicator, transfer, segments)
-        self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum), transfer)
+        self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum, transfer.transport), transfer)
         self.element_bytes = self._path.element_bytes
         self._clock = clock
         self._queue: queue.SimpleQueue[tuple[Reduction, int, int, Any] | None] = queue.SimpleQueue()

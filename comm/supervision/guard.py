@@ -2,7 +2,7 @@
 
 Without it a rank that raises leaves the others waiting in a collective call for ever. Three cases:
 
-- All ranks end alike (the same bad prototxt, a handshake that failed): they meet first, since mpirun kills
+- All ranks end alike (the same bad prototxt, a handshake that failed): they meet first, since the launcher kills
   the rest as soon as one rank exits non-zero; rank 0 alone prints the message, and the job's exit code is the
   error's.
 - Some ranks fail and the rest end too: they meet; rank 0 prints each different message with the ranks it came
@@ -164,6 +164,13 @@ def _end_together(
         status.end(status.ENDED, outcome.code)
         _flush()
         leave(outcome.code)
+    if met is None and outcome.code in (EXIT_OK, EXIT_PEER_FAILED) and ranks.transport == "gloo":
+        # Over gloo a call fails as soon as a peer is gone. A peer of this host has said why, or the watch says so.
+        if not _has_lost_peer(record):
+            print_message(f"rank {ranks.rank} ({host}): {outcome.message or 'another rank has failed'}")
+        status.end(status.ENDED, EXIT_PEER_FAILED)
+        _flush()
+        leave(EXIT_PEER_FAILED)
     if met is None:
         said = outcome.message or f"ended with exit code {outcome.code}"
         print_message("\n".join([f"rank {ranks.rank} ({host}): {said}", *_place(record)]))
@@ -191,6 +198,16 @@ def _end_together(
     ranks.meet(b"", patience_s)
     _flush()
     leave(code)
+
+
+def _has_lost_peer(record: status.Status) -> bool:
+    """Return whether another rank of this host has failed, or is gone without an error message."""
+    folder = record.path.parent if record.path is not None else None
+    return any(
+        place.state == status.FAILED or (place.state == status.RUNNING and not status.is_alive(place.pid))
+        for place in status.read_places(folder).values()
+        if place.host == record.host and place.rank != record.rank
+    )
 
 
 def _await_lower_ranks(record: status.Status) -> None:

@@ -228,6 +228,9 @@ def job_folder(environ: Mapping[str, str] | None = None) -> Path:
         # The ranks of a host are the children of one daemon; its start tells it from an earlier one of its number.
         parent = os.getppid()
         name = f"child-of-{parent}-{_start_of(parent)}"
+    if "TORCHELASTIC_RESTART_COUNT" in environ:
+        # torchrun starts ranks again from the same process.
+        name += f"-{environ['TORCHELASTIC_RESTART_COUNT']}"
     return records_folder() / f"mgcaffe-{os.getuid()}-{_plain(name)}"
 
 

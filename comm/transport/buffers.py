@@ -28,13 +28,13 @@ def host_view(buffer: Any) -> numpy.ndarray:
     """
     contiguous = buffer.flags.c_contiguous if isinstance(buffer, numpy.ndarray) else buffer.is_contiguous()
     if not contiguous:
-        raise CommError(f"a buffer of shape {tuple(buffer.shape)} is not contiguous, so MPI cannot reduce it")
+        raise CommError(f"a buffer of shape {tuple(buffer.shape)} is not contiguous, so ranks cannot exchange it")
     try:
         array = buffer if isinstance(buffer, numpy.ndarray) else buffer.detach().numpy()
     except TypeError:
-        raise CommError(f"MPI cannot reduce buffers of type {buffer.dtype}") from None
+        raise CommError(f"ranks cannot reduce buffers of type {buffer.dtype}") from None
     if array.dtype.kind not in "fiu" or array.dtype == numpy.float16:
-        raise CommError(f"MPI cannot reduce buffers of type {array.dtype}")
+        raise CommError(f"ranks cannot reduce buffers of type {array.dtype}")
     return array.reshape(-1)
 
 

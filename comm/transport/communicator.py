@@ -1,7 +1,7 @@
 """The interface of a communicator (a group of ranks), and the communicator of a single rank.
 
-`connect.py` returns a `SingleCommunicator` (no MPI needed) or an `MpiCommunicator`. Their users never ask which
-one they have.
+`connect.py` returns a `SingleCommunicator` (no MPI needed), an `MpiCommunicator`, or under torchrun a
+`ProcessGroupCommunicator`. Their users never ask which one they have, but for what `transport` says.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Communicator(Protocol):
     `send` each other large messages wait for ever.
 
     `lost` are the ranks that have died and whose death is tolerated (`tolerate`), as far as was noticed; `has_shrunk`
-    says whether `shrink` has left some behind.
+    says whether `shrink` has left some behind. `transport` is "none" (one rank), "mpi", "gloo" or "threads".
     """
 
     rank: int
@@ -71,6 +71,7 @@ class Communicator(Protocol):
     local_size: int
     host: str
     library: str
+    transport: str
     lost: frozenset[int]
     has_shrunk: bool
 
@@ -176,6 +177,7 @@ class SingleCommunicator:
     local_rank = 0
     local_size = 1
     library = "none"
+    transport = "none"
     lost: frozenset[int] = frozenset()
     has_shrunk = False
 

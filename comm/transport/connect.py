@@ -11,12 +11,18 @@ def connect() -> Communicator:
     """Return the communicator of all ranks of this job; the first thing a rank does, and once only.
 
     Raises:
-        CommError: the launcher cannot be understood, mpi4py is missing although there are several ranks, MPI lacks
-            thread support, or it sees another rank or size than the launcher.
+        CommError: the launcher cannot be understood, mpi4py is missing although mpirun started several ranks, MPI
+            lacks thread support, or it sees another rank or size than the launcher; under torchrun: the ranks cannot
+            find each other.
     """
     launch = detect()
     if launch.size == 1:
         return SingleCommunicator()
+    if not launch.has_mpi:
+        from mgcaffe.comm.transport.process_group import LONG_S, ProcessGroupCommunicator
+        from mgcaffe.comm.transport.rendezvous import place_of_environment
+
+        return ProcessGroupCommunicator(place=place_of_environment(), timeout_s=LONG_S)
     from mgcaffe.comm.transport.mpi import MpiCommunicator, library_name, load_mpi
 
     mpi = load_mpi()

@@ -2,6 +2,7 @@
 
 | launcher   | rank                   | size                   | within the host                          |
 |------------|------------------------|------------------------|------------------------------------------|
+| torchrun   | RANK                   | WORLD_SIZE             | LOCAL_RANK, LOCAL_WORLD_SIZE             |
 | Open MPI   | OMPI_COMM_WORLD_RANK   | OMPI_COMM_WORLD_SIZE   | OMPI_COMM_WORLD_LOCAL_RANK, _LOCAL_SIZE  |
 | MVAPICH2   | MV2_COMM_WORLD_RANK    | MV2_COMM_WORLD_SIZE    | MV2_COMM_WORLD_LOCAL_RANK, _LOCAL_SIZE   |
 | MPICH, PMI | PMI_RANK               | PMI_SIZE               | MPI_LOCALRANKID, MPI_LOCALNRANKS (Hydra) |
@@ -9,9 +10,11 @@
 | Slurm      | SLURM_PROCID           | SLURM_STEP_NUM_TASKS   | SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE |
 | PMIx       | PMIX_RANK              | MPI itself is asked    |                                          |
 
-The order is the precedence: Open MPI and Hydra start their daemons through srun, so that Slurm's variables in
-their ranks describe the daemons. Slurm's variables count only inside a job step: the shell of `sbatch` and of
-`salloc` carries SLURM_PROCID=0 and SLURM_NTASKS too, and is one process.
+The order is the precedence. mpirun and srun may start torchrun on every host, whose ranks then carry their variables
+too; torchrun counts where TORCHELASTIC_RUN_ID is set and it has started several ranks. Other launchers of
+torch.distributed, which set LOCAL_RANK, come last. Open MPI and Hydra start their daemons through srun, so that
+Slurm's variables in their ranks describe the daemons. Slurm's variables count only inside a job step: the shell of
+`sbatch` and of `salloc` carries SLURM_PROCID=0 and SLURM_NTASKS too, and is one process.
 
 A launcher that cannot be understood is an error: N processes that each believe to be alone would train N
 times and write one snapshot over another.
@@ -37,7 +40,8 @@ class Launch:
         local_rank: the rank within the host, None where the launcher doesn't say (the communicator finds
             out).
         local_size: the number of ranks on the host, or None likewise.
-        launcher: "none", "openmpi", "mvapich2", "pmi", "slurm" or "pmix".
+        launcher: "none", "openmpi", "mvapich2", "pmi", "slurm", "pmix" or "torchrun" (which stands for every launcher
+            of torch.distributed).
     """
 
     rank: int
@@ -45,6 +49,11 @@ class Launch:
     local_rank: int | None
     local_size: int | None
     launcher: str
+
+    @property
+    def has_mpi(self) -> bool:
+        """Whether the launcher is MPI's."""
+        return self.launcher not in ("none", "torchrun")
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class _Dialect:
     local_rank: tuple[str, ...]
     local_size: tuple[str, ...]
 
+
+_TORCHRUN = _Dialect("torchrun", "RANK", "WORLD_SIZE", ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",))
 
 _DIALECTS = (
     _Dialect(
@@ -82,10 +93,8 @@ _DIALECTS = (
     ),
 )
 
-# Launchers that start many processes without MPI: name, its size variable, and a variable that only it sets.
+# Launchers of other libraries: name, its size variable, and a variable that only it sets.
 _FOREIGN = (
-    ("torchrun", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"),
-    ("a torch.distributed launcher", "WORLD_SIZE", "LOCAL_RANK"),
     ("horovodrun", "HOROVOD_SIZE", "HOROVOD_RANK"),
     ("jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"),
 )
@@ -93,7 +102,7 @@ _FOREIGN = (
 # Slurm numbers the steps that are no job steps (batch shell, extern, interactive shell) from the top down.
 _FIRST_SPECIAL_SLURM_STEP = 0xFFFFFFF0
 
-_USE_MPIRUN = "start the ranks with `mpirun -n N` (or srun --mpi=pmix)"
+_USE_MPIRUN = "start the ranks with `mpirun -n N` (or srun --mpi=pmix, or torchrun)"
 
 
 def detect(environ: Mapping[str, str] | None = None) -> Launch:
@@ -103,10 +112,12 @@ def detect(environ: Mapping[str, str] | None = None) -> Launch:
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        CommError: a rank without a size, values that are no numbers or contradict each other, a launcher that is
-            not MPI's, or PMIx alone (which doesn't say the size) without mpi4py to ask.
+        CommError: a rank without a size, values that are no numbers or contradict each other, a launcher of another
+            kind, or PMIx alone (which doesn't say the size) without mpi4py to ask.
     """
     environ = os.environ if environ is None else environ
+    if "TORCHELASTIC_RUN_ID" in environ and (launch := _read(_TORCHRUN, environ)) and launch.size > 1:
+        return launch
     claims = [claim for dialect in _DIALECTS if (claim := _read(dialect, environ))]
     several = [claim for claim in claims if claim.size > 1]
     for other in several[1:]:
@@ -122,6 +133,8 @@ def detect(environ: Mapping[str, str] | None = None) -> Launch:
     if "PMIX_RANK" in environ:
         return _ask_mpi()
     _refuse_foreign(environ)
+    if "LOCAL_RANK" in environ and environ.get("WORLD_SIZE", "1") != "1" and (launch := _read(_TORCHRUN, environ)):
+        return launch
     return Launch(0, 1, 0, 1, "none")
 
 
@@ -205,6 +218,7 @@ def _refuse_foreign(environ: Mapping[str, str]) -> None:
     for name, size_name, marker in _FOREIGN:
         if marker in environ and environ.get(size_name, "1") != "1":
             raise CommError(
-                f"started by {name} ({size_name}={environ[size_name]}), which is no MPI launcher",
+                f"started by {name} ({size_name}={environ[size_name]}), which is neither MPI's launcher nor"
+                " torch.distributed's",
                 hint=_USE_MPIRUN,
             )

@@ -114,6 +114,8 @@ def world_place() -> tuple[int, int]:
 class MpiCommunicator:
     """A group of ranks over an MPI communicator, which it owns; see `Communicator` for the methods."""
 
+    transport = "mpi"
+
     def __init__(self, comm: MPI.Intracomm, *, launcher: str, waiting: Waiting | None = None) -> None:
         from mpi4py import MPI
 

@@ -70,6 +70,7 @@ class ThreadedCommunicator:
     """One rank of a group of threads; see `Communicator` for the methods."""
 
     library = "threads"
+    transport = "threads"
     has_shrunk = False
 
     def __init__(self, rank: int, calls: _Channel, meetings: _Channel, host: str = "threads") -> None:

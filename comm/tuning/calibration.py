@@ -18,6 +18,7 @@ from mgcaffe.comm.exchange.emulation import emulate
 from mgcaffe.comm.exchange.gradient_path import make_path
 from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.sums.make import make_sum
+from mgcaffe.comm.exchange.transports import open_channel, waits_in_one_way
 from mgcaffe.comm.planning.cost import AllReduceCost, AllReduceCosts
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.communicator import Communicator, Operation, Waiting
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _MIN_BYTES = 1024
 _SAMPLES = 5
+_WAYS = [(False, False), (False, True), (True, True)]
+"""Ways of waiting: by blocking calls, and polling without a pause."""
 
 CALIBRATION_BUDGET_S = 2.4
 """Seconds for which training stands still while the all-reduce is measured."""
@@ -76,7 +79,7 @@ def measure_allreduce(
     summing = make_sum(communicator, transfer, segments)
     for channel in summing.channels:
         channel.set_busy_polling(busy_polling)
-    path = emulate(make_path(communicator, flat, summing), transfer)
+    path = emulate(make_path(communicator, flat, summing, transfer.transport), transfer)
     counts = [max(1, size // path.element_bytes) for size in calibration_sizes(len(flat) * path.element_bytes)]
     best: dict[int, float] = {}
     began = clock()
@@ -109,19 +112,23 @@ def measure_allreduce_costs(
     """Measure the all-reduce in all ways of waiting; arguments as for `measure_allreduce`; a collective call.
 
     A call that is tested now and then costs 0.1 to 1 ms more than one that is waited for, so that one curve for
-    both would predict neither. The buffer holds afterwards what it held before: a snapshot may still want
-    the gradients.
+    both would predict neither. Over gloo and NCCL there is one way, and one curve. The buffer holds afterwards what it
+    held before: a snapshot may still want the gradients.
     """
     kept: Any = flat.copy() if isinstance(flat, numpy.ndarray) else flat.to("cpu", copy=True)
+    transport = transfer.transport if transfer is not None else ""
+    ways = [(False, False)] if waits_in_one_way(transport, communicator) else _WAYS
     curves = []
-    for blocking, busy_polling in ((False, False), (False, True), (True, True)):
-        channel = communicator.duplicate(Waiting(blocking=blocking))
+    for blocking, busy_polling in ways:
+        channel = open_channel(communicator, transport, Waiting(blocking=blocking))
+        budget = budget_s / len(ways)
         curve = measure_allreduce(
-            channel, flat, budget_s=budget_s / 3, transfer=transfer, segments=segments, busy_polling=busy_polling
+            channel, flat, budget_s=budget, transfer=transfer, segments=segments, busy_polling=busy_polling
         )  # fmt: skip
         curves.append(curve)
         channel.close()
     flat[:] = kept
+    curves *= len(_WAYS) // len(ways)
     largest = max(curves, key=lambda curve: float(curve.sizes[-1]))
     return AllReduceCosts(*(_completed(curve, largest) for curve in curves))
 

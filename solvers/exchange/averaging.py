@@ -6,7 +6,7 @@ goes on meanwhile and nothing is computed twice. Which plan is in use does not c
 
 from __future__ import annotations
 
-from mgcaffe.comm import CommReport, Communicator, MergedAllReduce, NoSynchronizer, Plan, Segment, Synchronizer
+from mgcaffe.comm import CommReport, Communicator, MergedAllReduce, NoSynchronizer, Plan, Synchronizer
 from mgcaffe.comm.exchange.comm_report import OnGroup
 from mgcaffe.comm.planning.cost import AllReduceCosts
 from mgcaffe.comm.planning.forward_overlap import Overlap
@@ -14,20 +14,20 @@ from mgcaffe.comm.planning.timings import IterationTimes
 from mgcaffe.comm.tuning.calibration import measure_allreduce_costs
 from mgcaffe.comm.tuning.decision import Decision
 from mgcaffe.comm.tuning.tuner import Tuner
-from mgcaffe.engine import Net
 from mgcaffe.errors import CommError
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, PlanChosen
 from mgcaffe.solvers.exchange.allreduce_costs import AllReduceCostSource
 from mgcaffe.solvers.exchange.exchange_settings import ExchangeSettings
+from mgcaffe.solvers.exchange.gradient_buffer import GradientBuffer
 from mgcaffe.solvers.monitor.stopwatch import Stopwatch
 
 
 class GradientAveraging:
-    """The exchange of one net's gradients.
+    """The exchange of one buffer of gradients.
 
     Args:
-        net: the training net.
+        buffer: the gradients.
         communicator: the ranks; with one rank nothing is exchanged.
         param: the SolverParameter message.
         schedule: how gradients are merged; None: as the solver says (`exchange_settings.py`).
@@ -35,39 +35,36 @@ class GradientAveraging:
 
     Attributes:
         plan: the plan to be stored: one that was found, pinned, or taken over from a snapshot; else None.
-        on_ready: is called with the place (offset, count) of gradients in the arena that are complete on this rank,
+        on_ready: is called with the place (offset, count) of gradients in the buffer that are complete on this rank,
             before they are sent; None: there is no such function.
 
     Raises:
-        CommError: an unknown schedule; (on rank 0, which alone reads it) a plan file that doesn't fit the net.
+        CommError: an unknown schedule; (on rank 0, which alone reads it) a plan file that doesn't fit the buffer.
         DataError: on rank 0, a plan file that cannot be read.
         UsageError: an emulated link that is not understood.
     """
 
     def __init__(
         self,
-        net: Net,
+        buffer: GradientBuffer,
         communicator: Communicator,
         param: SolverParameter,
         schedule: str | None,
         emit: Emit,
     ) -> None:
-        self._net = net
+        self._buffer = buffer
         self._communicator = communicator
-        self._is_on_host = net.device.type == "cpu"
-        self._settings = ExchangeSettings(param, schedule, self._is_on_host)
+        self._settings = ExchangeSettings(param, schedule, buffer.is_on_host)
         self._emit = emit
         self._iterations_done = 0
         self.on_ready: OnGroup | None = None
-        segments = net.arena.segments()
-        self._segments = [Segment(name, offset, count) for name, _, offset, count in segments]
-        self._segment_of = {layer: index for index, (_, layer, _, _) in enumerate(segments)}
-        self._stopwatch = Stopwatch(net.device)
+        self._segments = buffer.segments
+        self._stopwatch = Stopwatch(buffer.flat.device)
         self._laps_wanted = False
         self._report = CommReport()
         self._times: IterationTimes | None = None
         self._tuner: Tuner | None = None
-        self._element_bytes: int = net.arena.data.element_size()
+        self._element_bytes: int = buffer.flat.element_size()
         pinned = self._settings.read_plan(communicator, self._segments, self._element_bytes)
         self._is_pinned = pinned is not None
         self._synchronizer: Synchronizer = NoSynchronizer()
@@ -93,7 +90,7 @@ class GradientAveraging:
     @property
     def wants_times(self) -> bool:
         """Whether this iteration's `IterationTimes` are wanted."""
-        return self._settings.overlap is not Overlap.NEVER and self.is_searching and self._is_on_host
+        return self._settings.overlap is not Overlap.NEVER and self.is_searching and self._buffer.is_on_host
 
     @property
     def plan_in_use(self) -> Plan | None:
@@ -114,11 +111,8 @@ class GradientAveraging:
         if self._laps_wanted:
             self._stopwatch.start()
 
-    def layer_done(self, layer: int) -> None:
-        """Hand over the complete gradients of a layer; called for every layer, downwards."""
-        segment = self._segment_of.get(layer)
-        if segment is None:
-            return
+    def gradients_ready(self, segment: int) -> None:
+        """Hand over the complete gradients of a segment; called for every segment, downwards."""
         if self._laps_wanted:
             self._stopwatch.lap()
         if self.on_ready is not None:
@@ -145,7 +139,7 @@ class GradientAveraging:
             self._stopwatch.lap()
 
     def wait_for_segment(self, segment: int) -> None:
-        """Return once the gradients of a segment of the arena have been given to `on_group`, if deferred."""
+        """Return once the gradients of a segment have been given to `on_group`, if deferred."""
         self._synchronizer.wait_for_segment(segment)
 
     def finish(self) -> CommReport | None:
@@ -212,12 +206,13 @@ class GradientAveraging:
     # -- the rest ----------------------------------------------------------------------------------------
 
     def _start(self, pinned: Plan | None) -> None:
+        self._settings.choose_transport(self._communicator, self._buffer.flat.device, self._emit)
         self._settings.announce(self._communicator, self._emit)
         if pinned is not None:
             pinned = self._settings.allowed(pinned)
         plan = pinned or self._settings.first_plan(self._segments, self._element_bytes)
         self._synchronizer = MergedAllReduce(self._communicator, plan, transfer=self._settings.transfer)
-        self._synchronizer.start(self._net.arena.diff, self._segments)
+        self._synchronizer.start(self._buffer.flat, self._segments)
         if pinned is not None:
             self._plan = pinned
             self._emit(PlanChosen(0, pinned.schedule, pinned, None))
@@ -228,8 +223,7 @@ class GradientAveraging:
 
     def _begin_search(self, plan: Plan) -> None:
         """Begin to measure, unless nothing is to be measured; then the first plan stays."""
-        dtype = str(self._net.arena.diff.dtype).removeprefix("torch.")
-        cost_file, transport = self._settings.cost_file, self._settings.transport(dtype)
+        cost_file, transport = self._settings.cost_file, self._settings.transport(self._buffer.dtype)
         source = AllReduceCostSource(self._communicator, cost_file, transport, self._measure_allreduce, self._emit)
         if self._settings.prevents_measuring:
             self._plan = plan
@@ -242,7 +236,6 @@ class GradientAveraging:
     def _measure_allreduce(self) -> AllReduceCosts:
         for segment in range(len(self._segments)):
             self._synchronizer.wait_for_segment(segment)  # measuring writes over the gradients
-        flat = self._net.arena.diff[: self._net.arena.trainable]
         return measure_allreduce_costs(
-            self._communicator, flat, transfer=self._settings.transfer, segments=self._segments
+            self._communicator, self._buffer.trainable, transfer=self._settings.transfer, segments=self._segments
         )

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mgcaffe.comm import AffineCost, Communicator, Plan, Segment, make_plan, read_plan
 from mgcaffe.comm.exchange.emulation import parse_link
 from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.sums.hierarchy import number_hosts
+from mgcaffe.comm.exchange.transports import choose_transport, device_name, has_nccl
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping, waiting
 from mgcaffe.comm.planning.schedules import check_schedule
-from mgcaffe.comm.tuning.settings import AUTO, TunerSettings
+from mgcaffe.comm.tuning.settings import AUTO, TunerSettings, TunerSteps
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, Warned
+
+if TYPE_CHECKING:
+    import torch
 
 # Schedules that merge by the layers' sizes alone; the others start as `single`.
 _NEED_NO_MEASURING = ("single", "wfbp", "threshold")
@@ -94,11 +100,18 @@ class ExchangeSettings:
     def tuner_settings(self, element_bytes: int) -> TunerSettings:
         """Return how to look for a plan."""
         iterations = self._comm.calibration_iterations
-        return TunerSettings(self.schedule, element_bytes, iterations, self._bucket_bytes, self._on_host, self.overlap)
+        steps = TunerSteps(blocking_calls=self.transfer.transport not in ("gloo", "nccl"))
+        return TunerSettings(
+            self.schedule, element_bytes, iterations, self._bucket_bytes, self._on_host, self.overlap, steps
+        )
 
     def transport(self, dtype: str) -> str:
         """Return how gradients of a type travel, as the key of a cost file says it."""
         text = f"{'host memory' if self._on_host else 'staged from a GPU'}, {dtype}"
+        if self.transfer.transport == "nccl":
+            text = f"GPU memory over NCCL, {dtype}"
+        elif self.transfer.transport == "gloo":
+            text += ", gloo"
         if self.transfer.type != "float32":
             text += f" as {self.transfer.type}"
         if self.transfer.hierarchical:
@@ -106,6 +119,22 @@ class ExchangeSettings:
         if self.transfer.link is not None:
             text += f", emulated link {self._comm.emulate_link}"
         return text
+
+    def choose_transport(self, communicator: Communicator, device: torch.device, emit: Emit) -> None:
+        """Decide over what gradients travel, and say so where it isn't the ranks' own transport; a collective call.
+
+        Raises:
+            UsageError: (on all ranks) what the solver asks for cannot be done here.
+        """
+        asked = AUTO
+        if self._comm.HasField("transport"):
+            asked = type(self._comm).Transport.Name(self._comm.transport).lower()
+        plain = self.transfer.type == "float32" and not self.transfer.hierarchical
+        name = device_name(device)
+        chosen = choose_transport(asked, communicator, name, is_plain=plain, has_nccl=bool(name) and has_nccl())
+        self.transfer = replace(self.transfer, transport=chosen)
+        if chosen != communicator.transport:
+            emit(Noted(f"Gradients travel over {chosen}, everything else over {communicator.transport}"))
 
     def announce(self, communicator: Communicator, emit: Emit) -> None:
         """Say that a link is emulated, and warn of what was asked for and has no effect; a collective call."""

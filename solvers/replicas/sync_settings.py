@@ -54,6 +54,7 @@ _READ_BY: dict[str, set[str]] = {
     "overlap_forward": {"GRADIENTS"},
     "allreduce_type": {"GRADIENTS"},
     "hierarchical": {"GRADIENTS"},
+    "transport": {"GRADIENTS"},
 }
 
 

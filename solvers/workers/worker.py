@@ -11,6 +11,7 @@ from mgcaffe.engine import Net
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
+from mgcaffe.solvers.exchange.gradient_buffer import GradientBuffer
 from mgcaffe.solvers.monitor.finite_check import FiniteCheck
 from mgcaffe.solvers.trainer import Trainer
 from mgcaffe.solvers.training_iteration import TrainingIteration
@@ -55,7 +56,7 @@ class Worker:
         self._rate = rate
         self._lock = lock
         alone = SingleCommunicator()
-        averaging = GradientAveraging(net, alone, param, None, emit)
+        averaging = GradientAveraging(GradientBuffer.of_net(net), alone, param, None, emit)
         updater = updater.beside(net.arena)
         if net.table_look_ups is not None:
             updater.update_elsewhere = net.table_look_ups.update

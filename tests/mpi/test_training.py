@@ -61,6 +61,14 @@ def test_four_ranks_are_equal_to_the_bit_and_schedules_to_rounding(results):
         assert ranks[0][schedule]["values"] == pytest.approx(ranks[0]["single"]["values"], rel=1e-4, abs=1e-5)
 
 
+def test_over_gloo_beside_mpi_two_ranks_get_the_same_bits(results):
+    _, two, four = results
+    assert {rank["gloo wfbp"]["weights"] for rank in two} == {two[0]["wfbp"]["weights"]}
+    assert two[0]["gloo wfbp"]["losses"] == two[0]["wfbp"]["losses"]
+    assert len({rank["gloo wfbp"]["weights"] for rank in four}) == 1
+    assert four[0]["gloo wfbp"]["values"] == pytest.approx(four[0]["wfbp"]["values"], rel=1e-4, abs=1e-5)
+
+
 def test_overlapping_the_next_forward_pass_changes_no_bit(results):
     _, two, _ = results
     for schedule in ("wfbp", "auto"):

@@ -1,4 +1,4 @@
-"""`engine train`: trains a net as its solver says, on one rank or under mpirun (Caffe: `caffe train`)."""
+"""`engine train`: trains a net as its solver says, on one rank or under mpirun or torchrun (Caffe: `caffe train`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parser() -> FlagParser:
     """Return the flags of `engine train`."""
     flags = FlagParser(
         "train",
-        "Train a net, or go on training it. Under mpirun each rank reads its share of every batch.",
+        "Train a net, or go on training it. Under mpirun or torchrun each rank reads its share of every batch.",
         subject="solver",
         epilog=(
             "examples:\n"
@@ -40,7 +40,8 @@ def parser() -> FlagParser:
             "  engine train solver.prototxt --snapshot=lenet_iter_5000.solverstate\n"
             "  engine train solver.prototxt --snapshot=auto --snapshot_keep=3 --best=accuracy\n"
             "  engine train -np 4 solver.prototxt --max_restarts=3\n"
-            "  mpirun -n 4 --bind-to none engine train solver.prototxt --schedule=mgwfbp --json_log=run.json"
+            "  mpirun -n 4 --bind-to none engine train solver.prototxt --schedule=mgwfbp --json_log=run.json\n"
+            "  torchrun --nproc_per_node=4 --no-python engine train solver.prototxt"
         ),
     )
     flags.flag("solver", "the solver (prototxt)", metavar="FILE")

@@ -21,6 +21,7 @@ Flags = argparse.Namespace
 _PATHS = ("FILE", "FILES", "DIR")
 
 TRANSFER_TYPES = ("float32", "float16", "bfloat16")
+TRANSPORTS = ("auto", "mpi", "gloo", "nccl")
 SCHEDULES = ("auto", "optimal", "mgwfbp", "wfbp", "single", "threshold")
 
 
@@ -306,6 +307,11 @@ def add_comm_flags(parser: FlagParser) -> None:
         "allreduce_type", "type that gradients travel in; 16 bits are added up in float32 (default: float32)",
         choices=TRANSFER_TYPES,
     )  # fmt: skip
+    parser.flag(
+        "transport",
+        "over what gradients travel (default: auto: nccl on GPUs where it can, else mpi, or gloo under torchrun)",
+        choices=TRANSPORTS,
+    )
     parser.setting("hierarchical", "add up gradients within each host first, then between hosts")
     parser.switch(
         "deterministic", "measure nothing, so that every run does the same (schedules that need it send one group)"

@@ -75,6 +75,10 @@ def apply_comm_settings(solver: SolverParameter, path: str | Path, flags: Flags)
     for name, enum in _ENUMS.items():
         if getattr(flags, name):
             setattr(solver.comm_param, name, enum.Value(getattr(flags, name).upper()))
+    if flags.transport == "auto":
+        solver.comm_param.ClearField("transport")
+    elif flags.transport:
+        solver.comm_param.transport = CommParameter.Transport.Value(flags.transport.upper())
     if flags.deterministic:
         solver.comm_param.deterministic = True
     for name in _SAME_NAMES:

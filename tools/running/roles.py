@@ -98,6 +98,12 @@ def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
             handshake(world, {"solver": print_text(source.param)})
     roles = assign_roles(world.size, comm.embedding_servers, comm.sync_servers)
     check_servers(source.param, source)
+    if roles.has_servers and world.transport == "gloo":
+        raise UsageError(
+            "embedding_servers and sync_servers need messages from one rank to another, which torch.distributed does"
+            " not offer",
+            hint="start the ranks by mpirun, or leave the servers out",
+        )
     if comm.on_trainer_loss == CommParameter.CONTINUE:
         _check_that_trainers_may_be_lost(source, roles)
     return roles

@@ -36,7 +36,7 @@ class Session:
             PeerFailure: another rank has ended by an error without joining.
         """
         self.communicator = communicator = connect()
-        if communicator.size > 1:
+        if communicator.size > 1 and detect().has_mpi:
             from mgcaffe.comm.transport.mpi import refuse_finalize
 
             refuse_finalize()
@@ -60,7 +60,7 @@ class Session:
                 return
             communicator = connect()
         except CommError:
-            # There is no MPI to join them by; the launcher ends them once this rank has failed.
+            # There is nothing to join them by; the launcher ends them once this rank has failed.
             return
         self.communicator = communicator
         compare(communicator, replace(self.command_line, ends=True, failed=failed))
@@ -80,5 +80,5 @@ class Session:
         if launch.size > 1:
             raise UsageError(
                 f"engine {command} runs as one process, but {launch.size} ranks were started",
-                hint="start it without mpirun",
+                hint="start it without mpirun or torchrun",
             )

@@ -24,12 +24,14 @@ class TransferSettings:
         hierarchical: whether ranks of one host first add up among themselves.
         hosts: each rank's host by rank; None: as the ranks say.
         link: the link to emulate, None for the real one alone (`emulation.py`).
+        transport: over what they travel (`transports.choose_transport`); empty: the ranks' own.
     """
 
     type: str = "float32"
     hierarchical: bool = False
     hosts: tuple[str, ...] | None = None
     link: AffineCost | None = None
+    transport: str = ""
 
     def __post_init__(self) -> None:
         if self.type not in TRANSFER_TYPES:

@@ -12,6 +12,8 @@ from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.comm.tuning.calibration import measure_allreduce
 from mgcaffe.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 
 def test_a_link_is_read():
     assert parse_link("a=9.08e-4, b=7.40e-10") == AffineCost(9.08e-4, 7.40e-10)

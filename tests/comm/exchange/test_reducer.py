@@ -9,6 +9,8 @@ from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError
 from tests.support.communicators import Broken
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 
 class Gate(SingleCommunicator):
     """Two ranks' worth of sums, each all-reduce waiting until the test lets it through."""

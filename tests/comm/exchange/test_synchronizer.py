@@ -15,6 +15,8 @@ from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError, RankDisagreement
 from tests.support.communicators import Broken
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 SEGMENTS = [Segment("conv1", 0, 4), Segment("relu", 4, 0), Segment("conv2", 4, 3), Segment("fc", 7, 5)]
 
 

@@ -10,6 +10,8 @@ from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 KEY = CostKey({"node1": 2, "node2": 2}, 4, "Open MPI v5.0.11", "host memory, float32")
 
 

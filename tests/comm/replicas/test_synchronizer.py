@@ -54,6 +54,7 @@ def test_averaging_after_every_iteration_is_synchronous_sgd(size, rule):
             np.testing.assert_allclose(seen[step], weights, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_every_third_iteration_is_a_round_and_the_gap_is_three():
     results, _ = _trained(2, ModelAveraging, steps=[12, 12], every=3)
     for seen, _, figures in results:
@@ -67,6 +68,7 @@ def test_every_third_iteration_is_a_round_and_the_gap_is_three():
     )
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_in_groups_replicas_agree_after_each_period():
     results, _ = _trained(4, ModelAveraging, steps=[1] * 4, topology=lambda c: Groups(c, "hypercube"), every=1)
     ends = [weights for _, weights, _ in results]
@@ -102,6 +104,7 @@ def test_by_increment_nothing_that_any_trainer_learns_is_lost(rule, how):
         assert [figures.synchronizations for _, _, figures in results] == [count // how["every"] for count in steps]
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_background_elastic_averaging_conserves_replicas_and_centre():
     def rank(communicator):
         rule, weights = ElasticAveraging(0.2), np.zeros(SIZE)

@@ -6,10 +6,13 @@ import sys
 
 import pytest
 
+from mgcaffe.comm.supervision import status
 from mgcaffe.comm.supervision.guard import Outcome, common_code, describe, run_guarded
 from mgcaffe.comm.transport.communicator import SingleCommunicator
+from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import NetError, PeerFailure
+from tests.support.gloo import run_gloo_ranks
 
 
 class Left(Exception):
@@ -167,3 +170,30 @@ def test_codes_and_messages_prefer_causes_to_consequences():
     assert describe([cause, cause]) == "bad net"
     assert describe([Outcome(75), Outcome(75)]) is None and describe([Outcome(0)]) is None
     assert describe([Outcome(3), Outcome(0)]) == "rank 0 (): ended with exit code 3"
+
+
+@pytest.mark.parametrize("own", [lambda: 0, raising(PeerFailure("rank 1 is gone"))])
+def test_over_gloo_a_rank_that_fails_alone_speaks_once_and_the_others_end_because_of_it(tmp_path, monkeypatch, own):
+    monkeypatch.setattr(ProcessGroupCommunicator, "abort", lambda self, code: leave(code))
+    heard = []
+
+    def work(ranks):
+        record = status.open_status(tmp_path, ranks.rank, 2)
+        ranks.barrier()
+        if ranks.rank == 0:
+            ranks.barrier()  # rank 1 fails before
+        monkeypatch.setattr(status, "_current", record)
+        with pytest.raises(Left) as left:
+            run_guarded(
+                own if ranks.rank == 0 else raising(NetError("unknown layer")),
+                lambda: ranks,
+                print_message=heard.append,
+                leave=leave,
+                patience_s=0.05,
+            )
+        if ranks.rank == 1:
+            ranks.barrier()
+        return left.value.args[0]
+
+    assert run_gloo_ranks(2, work) == [69, 65]
+    assert len(heard) == 1 and heard[0].startswith("rank 1 (") and "unknown layer" in heard[0]

@@ -75,6 +75,11 @@ def test_each_job_has_a_folder_of_its_own(environ):
     assert folder != status.job_folder({**environ, "SLURM_JOB_ID": "18", "PMIX_NAMESPACE": "another"})
 
 
+def test_ranks_that_torchrun_starts_again_have_another_folder():
+    first, second = (status.job_folder({"TORCHELASTIC_RESTART_COUNT": count}) for count in "01")
+    assert first != second and first.name.removesuffix("-0") == second.name.removesuffix("-1")
+
+
 def test_the_launchers_folder_comes_first(tmp_path):
     environ = {status.FOLDER_VARIABLE: str(tmp_path), "PMIX_NAMESPACE": "x"}
     assert status.job_folder(environ) == tmp_path

@@ -6,6 +6,8 @@ import pytest
 from mgcaffe.comm import SingleCommunicator, run_ranks
 from mgcaffe.comm.tables.all_to_all import all_to_all
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 
 def length(sender, receiver):
     """Of what one rank sends another; often nothing."""

@@ -7,6 +7,8 @@ from mgcaffe.comm.transport.clock import ClockOffset, measure_offsets, offset_be
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 
 def test_the_narrowest_bounds_of_all_meetings_hold():
     # In truth the other clock is 100 s ahead. Meetings take 1 s; ranks come up to 5 s apart.

@@ -18,6 +18,14 @@ STEP = {
     "SLURM_STEP_TASKS_PER_NODE": "2(x2),1",
 }
 
+TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "none",
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+}
+
 
 @pytest.mark.parametrize(
     ("environ", "expected"),
@@ -37,10 +45,25 @@ STEP = {
         (STEP, Launch(4, 5, 0, 1, "slurm")),
         ({**STEP, "SLURM_NODEID": "0", "SLURM_PROCID": "0"}, Launch(0, 5, 0, 2, "slurm")),
         ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "?"}, Launch(4, 5, 0, None, "slurm")),
+        (TORCHRUN, Launch(3, 4, 1, 2, "torchrun")),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, Launch(1, 2, 1, None, "torchrun")),
     ],
 )
 def test_each_launcher_is_understood(environ, expected):
     assert detect(environ) == expected
+
+
+def test_torchrun_counts_where_another_launcher_has_started_it_on_every_host():
+    inner = detect(TORCHRUN)
+    one_each = {**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    for outer in (OPENMPI, STEP):
+        assert detect({**outer, **TORCHRUN}) == inner
+        assert detect({**outer, **one_each}) == detect(outer)
+    assert detect(one_each) == Launch(0, 1, 0, 1, "none")
+
+
+def test_variables_that_a_script_sets_for_torch_do_not_hide_mpi():
+    assert detect({**OPENMPI, "RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}) == detect(OPENMPI)
 
 
 def test_the_shell_of_sbatch_is_one_process():
@@ -70,8 +93,9 @@ def test_one_rank_of_an_outer_launcher_does_not_contradict():
         ({"PMI_RANK": "4", "PMI_SIZE": "4"}, "PMI_RANK=4 and PMI_SIZE=4 contradict"),
         ({"SLURM_STEP_ID": "0", "SLURM_PROCID": "1"}, "SLURM_PROCID but not"),
         ({**OPENMPI, "PMI_RANK": "1", "PMI_SIZE": "2"}, "contradict each other: openmpi says rank 3 of 8"),
-        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "no MPI launcher"),
-        ({"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}, "torchrun"),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, "neither MPI's launcher nor torch.distributed's"),
+        ({"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}, "WORLD_SIZE but not RANK"),
+        ({"WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "WORLD_SIZE but not RANK"),
     ],
 )
 def test_what_cannot_be_understood_is_an_error(environ, words):

@@ -5,6 +5,8 @@ from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import RankDisagreement
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 
 def disagreement(size: int, facts_of) -> str:
     def work(ranks):

@@ -9,6 +9,8 @@ from mgcaffe.comm.tuning import calibration
 from mgcaffe.comm.tuning.calibration import agree_least_times, agree_times, calibration_sizes, measure_allreduce
 from mgcaffe.errors import CommError
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 
 class SimulatedLink(SingleCommunicator):
     """Whose all-reduce moves a clock by a + bM instead of taking time."""

@@ -9,6 +9,8 @@ from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.comm.tuning.cost_correction import corrected_cost
 from mgcaffe.comm.tuning.observations import Observations
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 CURVE = AllReduceCost([(1 << shift, 1e-4 + 1e-9 * (1 << shift)) for shift in range(10, 23)])
 PLAN = make_plan("wfbp", [1 << 18, 1 << 18, 1 << 18], [3.0, 2.0, 1.0], AffineCost(1, 1), element_bytes=4)
 SIZE = 1 << 20

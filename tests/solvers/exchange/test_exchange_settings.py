@@ -1,11 +1,12 @@
 """What a solver's parameters ask of the exchange, before anything is exchanged."""
 
 import pytest
+import torch
 from google.protobuf import text_format
 
-from mgcaffe.comm import Segment, SingleCommunicator
+from mgcaffe.comm import Segment, SingleCommunicator, run_ranks
 from mgcaffe.comm.planning.forward_overlap import Overlap, overlapping
-from mgcaffe.errors import CommError
+from mgcaffe.errors import CommError, UsageError
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.exchange.exchange_settings import ExchangeSettings
 
@@ -29,6 +30,35 @@ def test_the_schedule_and_the_one_before_anything_is_measured(text, schedule, as
     found = settings(text, schedule=schedule)
     assert (found.schedule, found.first_schedule) == (asked, first)
     assert found.first_plan(SEGMENTS, 4).schedule == first
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen", "said"),
+    [
+        ("", "threads", []),
+        ("comm_param { transport: GLOO }", "gloo", ["Gradients travel over gloo, everything else over threads"]),
+    ],
+)
+def test_the_transport_is_chosen_and_shown_where_it_is_not_the_ranks_own(text, chosen, said):
+    def work(ranks):
+        events = []
+        found = settings(text)
+        found.choose_transport(ranks, torch.device("cpu"), events.append)
+        assert found.transfer.transport == chosen and [event.text for event in events] == said
+        assert found.tuner_settings(4).steps.blocking_calls == (chosen == "threads")
+        assert ("gloo" in found.transport("float32")) == (chosen == "gloo")
+
+    run_ranks(2, work)
+
+
+def test_nccl_without_gpus_is_refused():
+    with pytest.raises(UsageError, match="transport nccl is not possible: ranks 0-1 compute on the CPU"):
+        run_ranks(
+            2,
+            lambda ranks: settings("comm_param { transport: NCCL }").choose_transport(
+                ranks, torch.device("cpu"), print
+            ),
+        )
 
 
 def test_an_unknown_schedule_is_refused():

@@ -48,8 +48,9 @@ class InTheForeground(NoSynchronizer):
         return super().wait(on_group)
 
 
-# (name, schedule, fields of comm_param) of trainings that overlap or round more.
+# (name, schedule, fields of comm_param) of trainings that overlap or round more, or go another way.
 OTHERS = (
+    ("gloo wfbp", "wfbp", "transport: GLOO"),
     ("overlap wfbp", "wfbp", "overlap_forward: true"),
     ("overlap auto", "auto", "overlap_forward: true"),
     ("bfloat16 single", "single", "allreduce_type: BFLOAT16"),

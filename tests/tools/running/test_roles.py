@@ -7,7 +7,7 @@ from argparse import Namespace
 import numpy as np
 import pytest
 
-from mgcaffe.comm import run_ranks
+from mgcaffe.comm import ThreadedCommunicator, run_ranks
 from mgcaffe.comm.replicas.rules import SequentialElasticAveraging
 from mgcaffe.comm.replicas.servers import Servers
 from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
@@ -137,6 +137,12 @@ def test_a_trainer_that_dies_just_before_the_end_is_reported(monkeypatch, caplog
 def test_roles_that_cannot_be_are_refused_before_anything_is_set_up(fields, error, said):
     with pytest.raises(error, match=said):
         _run(3, fields, lambda groups, watch: pytest.fail("it was set up"))
+
+
+def test_servers_over_gloo_are_refused(monkeypatch):
+    monkeypatch.setattr(ThreadedCommunicator, "transport", "gloo")
+    with pytest.raises(UsageError, match="need messages from one rank to another"):
+        _run(3, SERVED.replace("2", "1"), lambda groups, watch: pytest.fail("it was set up"))
 
 
 def test_without_servers_the_ranks_are_as_they_were():

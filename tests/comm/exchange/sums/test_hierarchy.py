@@ -7,6 +7,8 @@ from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 
 def test_hosts_count_in_the_order_of_their_first_ranks():
     def work(ranks):

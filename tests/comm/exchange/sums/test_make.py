@@ -8,6 +8,8 @@ from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 
 def test_an_unknown_type_is_refused_with_the_known_ones():
     with pytest.raises(CommError, match="float8") as caught:

@@ -5,6 +5,8 @@ from mgcaffe.comm.exchange.sums.sixteen_bit import BLOCK, CODECS, SixteenBitSum,
 from mgcaffe.comm.planning.plan import Segment
 from mgcaffe.comm.transport.threaded import run_ranks
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 # Relative errors of rounding to 11 and to 8 significant bits.
 PRECISION = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 ALL = numpy.array([0])

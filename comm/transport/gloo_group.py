@@ -1,0 +1,129 @@
+"""One gloo group: starts its calls, waits for them, says who is gone, and closes its connections in time."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+from mgcaffe.comm.transport.rendezvous import StorePlace
+from mgcaffe.errors import CommError, PeerFailure
+
+T = TypeVar("T")
+
+# A waiting thread comes back to Python so often, to run the handlers of signals.
+_SLICE = timedelta(seconds=0.5)
+_MAX_PAUSE_S = 0.02
+# What gloo and the store say when the other end of a connection is gone.
+_GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
+
+# A group that only garbage collection knows to be unused may still be in use by other ranks.
+_open: list[GlooGroup] = []
+_lock = threading.Lock()
+
+
+class GlooGroup:
+    """A group of ranks over gloo. Making one is a collective call of its ranks.
+
+    Args:
+        place: the ranks and their store.
+        timeout_s: after how many seconds of waiting for another rank a call fails.
+
+    Raises:
+        PeerFailure: another rank has not come.
+    """
+
+    def __init__(self, place: StorePlace, timeout_s: float) -> None:
+        self._place = place
+        timeout = timedelta(seconds=timeout_s)
+        self._gloo: Any = self.guarded(lambda: dist.ProcessGroupGloo(place.store, place.rank, place.size, timeout))
+        self._is_closed = False
+        with _lock:
+            _open[:] = [*(group for group in _open if not group._is_closed_by_all()), self]
+
+    def start(self, call: Callable[[Any], Any]) -> Any:
+        """Start a call of torch.distributed's ProcessGroupGloo; return its work.
+
+        Raises:
+            CommError: the group was closed, or gloo refuses.
+            PeerFailure: another rank is gone.
+        """
+        if self._is_closed:
+            raise CommError("a communicator was used after it was closed")
+        return self.guarded(lambda: call(self._gloo))
+
+    def run(self, call: Callable[[Any], Any]) -> None:
+        """Start a collective call and wait for its end; errors as for `start`."""
+        work = self.start(call)
+        while not self.guarded(lambda: _waited(work)):
+            continue
+
+    def guarded(self, call: Callable[[], T]) -> T:
+        """Call gloo, or the store; errors as for `start`."""
+        try:
+            return call()
+        except RuntimeError as error:
+            raise self._failure(str(error)) from None
+
+    def close(self) -> None:
+        """Give the group up; harmless when repeated.
+
+        Its connections are closed once all ranks have given it up: to do so earlier may lose what is on its way.
+        """
+        if not self._is_closed:
+            self._is_closed = True
+            self.guarded(lambda: self._place.store.add("closed", 1))
+
+    def _is_closed_by_all(self) -> bool:
+        if not self._is_closed:
+            return False
+        try:
+            closed: int = self._place.store.add("closed", 0)
+            return closed == self._place.size
+        except RuntimeError:
+            return False  # the store is gone, and this process ends soon
+
+    def _failure(self, text: str) -> CommError:
+        """Return the exception for what gloo, or the store, says."""
+        place = self._place
+        reason = re.sub(r"^\[.*?\] ", "", text.split("\n")[0]).rstrip(". ")
+        if not any(word in reason.lower() for word in _GONE):
+            return CommError(f"gloo failed on rank {place.rank} ({socket.gethostname()}): {reason}")
+        named = re.search(r"\brank[ :=]+(\d+)", reason)
+        if named is None and place.size > 2:
+            return PeerFailure(f"another rank is gone, or does not answer ({reason})")
+        peer = int(named[1]) if named is not None else 1 - place.rank
+        return PeerFailure(f"rank {peer} is gone, or does not answer ({reason})", failed=frozenset({peer}))
+
+
+def _waited(work: Any) -> bool:
+    """Wait for a while; return whether the work is done."""
+    try:
+        work.wait(_SLICE)
+    except RuntimeError:
+        if not work.is_completed():
+            return False
+        work.wait()
+    return True
+
+
+def forget_groups() -> None:
+    """Close the connections of all groups; for tests, once all ranks are done with them."""
+    _open.clear()
+
+
+def poll(test: Callable[[], bool], patience_s: float | None) -> bool:
+    """Call a test until it returns True; False if it takes longer than `patience_s` (None: for ever)."""
+    began = time.monotonic()
+    while not test():
+        waited = time.monotonic() - began
+        if patience_s is not None and waited > patience_s:
+            return False
+        time.sleep(min(_MAX_PAUSE_S, 1e-3 + waited / 100))
+    return True

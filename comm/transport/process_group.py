@@ -1,0 +1,290 @@
+"""The communicator over torch.distributed: process groups of gloo, which needs no MPI and no GPU.
+
+    ranks = ProcessGroupCommunicator(group)            an existing group; None: the default one
+    ranks = ProcessGroupCommunicator(place=place)      ranks that share a store (`rendezvous.py`)
+
+Every duplicate and every part is a gloo group of its own, made of the store that the ranks share. So the existing
+group is asked for its store and its ranks alone, whatever its backend, and no call of ours gets between two of its
+user's. Unlike `torch.distributed.new_group`, which all ranks of the job have to call, only members take part.
+
+gloo's own threads make its calls go on. A waiting rank sleeps until they are done, so that `Waiting` has no meaning
+here: there is one way to wait, and it takes no core from the computation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import socket
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import numpy
+import torch
+import torch.distributed as dist
+
+from mgcaffe.comm.transport.buffers import on_host
+from mgcaffe.comm.transport.communicator import Operation, Waiting
+from mgcaffe.comm.transport.gloo_group import GlooGroup, poll
+from mgcaffe.comm.transport.rendezvous import StorePlace, place_of_group
+from mgcaffe.errors import CommError
+
+if TYPE_CHECKING:
+    from mgcaffe.comm.transport.messages import Envelope, Message, Sending
+
+T = TypeVar("T")
+
+TIMEOUT_S = 1800.0
+"""After how many seconds of waiting for another rank a call fails; torch.distributed's own default."""
+
+LONG_S = 24 * 3600.0
+"""The same for training: a rank may wait for another one for long, and `--stall_timeout` says how long."""
+
+_LEAVE_S = 2.0
+_GIVEN_UP = b"-"
+_PART_TAG = 1 << 20
+
+_OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+
+
+class ProcessGroupCommunicator:
+    """A group of ranks over gloo; see `Communicator` for the methods.
+
+    Making one is a collective call of its ranks. Messages between two ranks are refused.
+
+    Args:
+        group: a process group of torch.distributed, of any backend; None: the default one.
+        place: the ranks and their store, in place of a group.
+        timeout_s: after how many seconds of waiting for another rank a call fails.
+
+    Raises:
+        CommError: torch.distributed was not initialised, or this rank is no member of the group.
+        PeerFailure: another rank has not come.
+    """
+
+    transport = "gloo"
+    lost: frozenset[int] = frozenset()
+    has_shrunk = False
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None = None,
+        *,
+        place: StorePlace | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._begin(place if place is not None else place_of_group(group), timeout_s)
+        self._take_hosts(self.allgather(socket.gethostname()))
+
+    def _begin(self, place: StorePlace, timeout_s: float) -> None:
+        self.place = place
+        self.rank, self.size = place.rank, place.size
+        self.host = socket.gethostname()
+        self.library = f"gloo of PyTorch {torch.__version__}"
+        self._timeout_s = timeout_s
+        self._children = itertools.count()
+        self._meetings = itertools.count()
+        self._group = GlooGroup(place, timeout_s)
+
+    def _take_hosts(self, hosts: Sequence[str]) -> None:
+        self._hosts = list(hosts)
+        neighbours = [rank for rank, host in enumerate(hosts) if host == self.host]
+        self.local_rank, self.local_size = neighbours.index(self.rank), len(neighbours)
+
+    def allreduce(self, buffer: Any, op: Operation = "sum") -> None:
+        """Reduce the buffer in place over all ranks; a device tensor travels through pinned host memory."""
+        with on_host(buffer) as array:
+            tensor = _tensor(array)
+            self._group.run(lambda group: group.allreduce([tensor], _OPERATIONS[op]))
+
+    def reduce(self, buffer: Any, root: int = 0) -> None:
+        """Sum the buffers on the root."""
+        options = dist.ReduceOptions()
+        options.rootRank = root
+        with on_host(buffer) as array:
+            tensor = _tensor(array)
+            self._group.run(lambda group: group.reduce([tensor], options))
+
+    def broadcast(self, buffer: Any, root: int = 0) -> None:
+        """Replace the buffer by the root's."""
+        with on_host(buffer) as array:
+            self._broadcast(_bytes(array), root)
+
+    def alltoallv(
+        self, send: numpy.ndarray, send_counts: Sequence[int], receive: numpy.ndarray, receive_counts: Sequence[int]
+    ) -> None:
+        """Send each rank its part and receive one of each."""
+        sent, received = _bytes(send), _bytes(receive)
+        out = [count * send.itemsize for count in send_counts]
+        back = [count * receive.itemsize for count in receive_counts]
+        self._group.run(lambda group: group.alltoall_base(received, sent, back, out))
+
+    def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
+        """Gather the parts of all ranks on all of them: each sends its own to every other one."""
+        sent, received = _bytes(send), _bytes(receive)
+        ends = numpy.cumsum([count * receive.itemsize for count in counts]).tolist()
+        parts = [received[end - count * receive.itemsize : end] for end, count in zip(ends, counts, strict=True)]
+        parts[self.rank].copy_(sent)
+        works = []
+        for step in range(1, self.size):
+            source, to = (self.rank - step) % self.size, (self.rank + step) % self.size
+            if counts[source]:
+                works.append(self._group.start(partial(_receive, parts[source], source)))
+            if counts[self.rank]:
+                works.append(self._group.start(partial(_send, sent, to)))
+        for work in works:
+            self._group.guarded(work.wait)
+
+    def gather(self, value: T) -> list[T] | None:
+        """Return the values of all ranks on rank 0."""
+        values = self.allgather(value)
+        return values if self.rank == 0 else None
+
+    def allgather(self, value: T) -> list[T]:
+        """Return the (pickled) values of all ranks."""
+        own = numpy.frombuffer(bytearray(pickle.dumps(value)), numpy.uint8)
+        lengths = numpy.zeros(self.size, numpy.int64)
+        lengths[self.rank] = own.size
+        self.allreduce(lengths)
+        contents = numpy.empty(int(lengths.sum()), numpy.uint8)
+        self.allgatherv(own, contents, lengths.tolist())
+        ends = numpy.cumsum(lengths).tolist()
+        return [
+            pickle.loads(contents[end - length : end].tobytes())
+            for end, length in zip(ends, lengths.tolist(), strict=True)
+        ]
+
+    def broadcast_object(self, value: T, root: int = 0) -> T:
+        """Return the root's (pickled) value."""
+        message = bytearray(pickle.dumps(value)) if self.rank == root else bytearray()
+        length = torch.tensor([len(message)])
+        self._broadcast(length, root)
+        content = numpy.frombuffer(message, numpy.uint8) if message else numpy.empty(int(length), numpy.uint8)
+        self._broadcast(torch.from_numpy(content), root)
+        return value if self.rank == root else pickle.loads(content.tobytes())
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self._group.run(lambda group: group.barrier())
+
+    def send(self, buffer: Any, to: int, tag: int = 0) -> None:
+        """Refuse: gloo cannot look for messages of unknown size."""
+        raise self._no_messages()
+
+    def start_send(self, buffer: Any, to: int, tag: int = 0) -> Sending:
+        """Refuse, as `send`."""
+        raise self._no_messages()
+
+    def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
+        """Refuse, as `send`."""
+        raise self._no_messages()
+
+    def receive_any(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Message | None:
+        """Refuse, as `send`."""
+        raise self._no_messages()
+
+    def probe(
+        self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
+    ) -> Envelope | None:
+        """Refuse, as `send`."""
+        raise self._no_messages()
+
+    def tolerate(self, ranks: Iterable[int]) -> None:
+        """Do nothing: a rank's death ends every call."""
+
+    def shrink(self) -> None:
+        """Do nothing, as `tolerate`."""
+
+    def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
+        """Exchange messages through the store, until `patience_s` is over or another rank has given up."""
+        store, number = self.place.store, next(self._meetings)
+        keys = [f"meeting {number} of {rank}" for rank in range(self.size)]
+
+        def exchange() -> list[bytes] | None:
+            store.set(keys[self.rank], b"+" + message)
+            if not poll(lambda: store.check(keys), patience_s):
+                store.set(keys[self.rank], _GIVEN_UP)
+                return None
+            messages = [bytes(store.get(key)) for key in keys]
+            store.add(f"meeting {number}", 1)
+            if self.rank == 0:
+                # The store may be in this process, which may end after the meeting.
+                poll(lambda: store.add(f"meeting {number}", 0) == self.size, _LEAVE_S)
+            return None if _GIVEN_UP in messages else [each[1:] for each in messages]
+
+        return self._group.guarded(exchange)
+
+    def duplicate(self, waiting: Waiting | None = None) -> ProcessGroupCommunicator:
+        """Return the same ranks on a gloo group of their own."""
+        return self._made(self.new_place(), self._hosts)
+
+    def new_place(self) -> StorePlace:
+        """Return the same ranks' place with keys of their own, for another group of any backend; alike on all ranks."""
+        return self.place.part(f"{next(self._children)}", range(self.size))
+
+    def split(self, color: int | None) -> ProcessGroupCommunicator | None:
+        """Return the ranks of the same number on a gloo group of their own."""
+        colors, number = self.allgather(color), next(self._children)
+        if color is None:
+            return None
+        members = [rank for rank, theirs in enumerate(colors) if theirs == color]
+        return self._made(self.place.part(f"{number}, {color}", members), [self._hosts[rank] for rank in members])
+
+    def set_busy_polling(self, enabled: bool) -> None:
+        """Do nothing: gloo's threads wake the one that waits."""
+
+    def set_waiting(self, waiting: Waiting) -> None:
+        """Do nothing, as `set_busy_polling`."""
+
+    def abort(self, code: int) -> NoReturn:
+        """End this process; the others' calls fail then, and the launcher ends them."""
+        os._exit(code)
+
+    def close(self) -> None:
+        """Give up the group; its connections are closed once all ranks have given it up."""
+        self._group.close()
+
+    def _made(self, place: StorePlace, hosts: Sequence[str]) -> ProcessGroupCommunicator:
+        made = object.__new__(ProcessGroupCommunicator)
+        made._begin(place, self._timeout_s)
+        made._take_hosts(hosts)
+        return made
+
+    def _broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        options = dist.BroadcastOptions()
+        options.rootRank = root
+        self._group.run(lambda group: group.broadcast([tensor], options))
+
+    def _no_messages(self) -> CommError:
+        return CommError(
+            "messages from one rank to another are not supported over torch.distributed",
+            hint="start the ranks with mpirun",
+        )
+
+
+def _send(part: torch.Tensor, to: int, group: Any) -> Any:
+    return group.send([part], to, _PART_TAG)
+
+
+def _receive(part: torch.Tensor, source: int, group: Any) -> Any:
+    return group.recv([part], source, _PART_TAG)
+
+
+def _tensor(array: numpy.ndarray) -> torch.Tensor:
+    """Return a tensor over the same memory, of a type that gloo adds up.
+
+    Raises:
+        CommError: gloo adds up no numbers of this type.
+    """
+    if array.dtype.name not in ("float32", "float64", "int8", "uint8", "int32", "int64"):
+        raise CommError(f"gloo cannot reduce buffers of type {array.dtype}")
+    return torch.from_numpy(array)
+
+
+def _bytes(array: numpy.ndarray) -> torch.Tensor:
+    """Return a tensor of the array's bytes over the same memory, which gloo sends whatever they mean."""
+    return torch.from_numpy(array.reshape(-1).view(numpy.uint8))

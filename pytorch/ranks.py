@@ -1,0 +1,59 @@
+"""Which ranks train a module: those of a torch.distributed process group, of the job, or this process alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from mgcaffe.comm import Communicator, connect
+from mgcaffe.errors import CommError
+
+_job: list[Communicator] = []
+
+
+def default_group() -> dist.ProcessGroup | None:
+    """Return the default process group of torch.distributed, None where there is none."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.group.WORLD
+    return None
+
+
+def find_communicator(group: dist.ProcessGroup | Communicator | None) -> Communicator:
+    """Return a communicator of our own among the ranks that train a module; a collective call.
+
+    Args:
+        group: a process group, or a communicator; None: the default process group if torch.distributed is initialized,
+            else all ranks of the job if mpirun or torchrun started this process, else this process alone.
+
+    Raises:
+        CommError: the ranks cannot reach each other.
+    """
+    if group is not None and not isinstance(group, dist.ProcessGroup):
+        return group.duplicate()
+    if group is None:
+        group = default_group()
+    if group is not None:
+        from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
+
+        return ProcessGroupCommunicator(group)
+    if not _job:
+        _job.append(connect())
+    return _job[0].duplicate()
+
+
+def shared_group(group: Any) -> dist.ProcessGroup:
+    """Return the process group that `join` needs, which counts the ranks that still have inputs.
+
+    Raises:
+        CommError: the ranks have none.
+    """
+    if isinstance(group, dist.ProcessGroup):
+        return group
+    found = default_group() if group is None else None
+    if found is None:
+        raise CommError(
+            "join() needs a process group of torch.distributed, by which its context manager counts the ranks",
+            hint="call torch.distributed.init_process_group('gloo') before the module is wrapped",
+        )
+    return found

@@ -1,0 +1,45 @@
+"""A flat buffer of gradients as the exchange sees it: where each segment lies, and nothing of the net behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mgcaffe.comm import Segment
+from mgcaffe.engine import Net
+
+
+@dataclass(frozen=True)
+class GradientBuffer:
+    """The gradients that are averaged.
+
+    Attributes:
+        flat: all gradients; what lies behind the last segment is never sent.
+        segments: the places in it, ascending; gradients become ready from the last to the first.
+    """
+
+    flat: torch.Tensor
+    segments: Sequence[Segment]
+
+    @classmethod
+    def of_net(cls, net: Net) -> GradientBuffer:
+        """Return a net's gradients, a segment for each layer that trains."""
+        return cls(net.arena.diff, [Segment(name, offset, count) for name, _, offset, count in net.arena.segments()])
+
+    @property
+    def trainable(self) -> torch.Tensor:
+        """The part that is sent."""
+        last = self.segments[-1]
+        return self.flat[: last.offset + last.count]
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the gradients lie in the host's memory."""
+        return self.flat.device.type == "cpu"
+
+    @property
+    def dtype(self) -> str:
+        """The gradients' type, such as `float32`."""
+        return str(self.flat.dtype).removeprefix("torch.")

@@ -1,0 +1,156 @@
+"""State, copies and one rank alone."""
+
+import copy
+import pickle
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from mgcaffe.comm import run_ranks
+from mgcaffe.errors import CommError, RankDisagreement, UsageError
+from mgcaffe.pytorch import MergedGradientParallel
+from tests.support.ddp_models import GPT, Branches, Checkpointed, batch, cnn, mlp
+
+
+def test_the_state_is_the_modules_own_also_inside_another_module():
+    module = cnn()
+    model = MergedGradientParallel(module)
+    assert list(model.state_dict()) == list(module.state_dict())
+    other = MergedGradientParallel(cnn())
+    assert not any(other.load_state_dict(model.state_dict()))
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True))
+    outer, plain = nn.Sequential(nn.Linear(2, 2), MergedGradientParallel(cnn())), nn.Sequential(nn.Linear(2, 2), cnn())
+    assert list(outer.state_dict()) == list(plain.state_dict())
+    assert not any(outer.load_state_dict(plain.state_dict()))
+    with pytest.raises(RuntimeError, match="Missing key"):
+        other.load_state_dict({})
+
+
+def test_a_checkpoint_of_ddp_can_be_loaded():
+    module = mlp()
+    model = MergedGradientParallel(mlp())
+    assert not any(model.load_state_dict({f"module.{name}": value for name, value in module.state_dict().items()}))
+    assert torch.equal(model.module[0].weight, module[0].weight)
+
+
+def test_copies_and_pickles_train_on():
+    model = MergedGradientParallel(GPT(), find_unused_parameters=True)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other.find_unused_parameters and other.module is not model.module
+        other(torch.zeros(1, 3, dtype=torch.int64)).sum().backward()
+        assert all(each.grad is not None for each in other.parameters())
+
+
+def test_other_ranks_than_the_default_ones_are_not_pickled():
+    def rank(communicator):
+        with pytest.raises(pickle.PicklingError, match="copy its module instead"):
+            copy.deepcopy(MergedGradientParallel(mlp(), process_group=communicator))
+
+    run_ranks(2, rank)
+
+
+def test_one_rank_alone_computes_what_the_module_does_and_misses_gradients_likewise():
+    model = MergedGradientParallel(Branches())
+    with pytest.raises(CommError, match=r"4 parameters got no gradient .* on rank 0: 'b.weight', 'b.bias', 'never"):
+        model(batch(0, 0, 4, 6), 0).sum().backward()
+    with pytest.raises(CommError, match="find_unused_parameters=True"):
+        model(batch(0, 0, 4, 6), 0)
+    module = Branches()
+    model = MergedGradientParallel(module, find_unused_parameters=True)
+    model(batch(0, 0, 4, 6), 0).sum().backward()
+    assert module.b.weight.grad is None and module.a.weight.grad is not None
+
+
+def test_a_forward_pass_without_a_backward_pass_is_forgotten():
+    model = MergedGradientParallel(mlp())
+    model(batch(0, 0, 4, 20))
+    model(batch(0, 0, 4, 20)).sum().backward()
+    assert model.module[0].weight.grad is not None
+
+
+def test_a_parameter_that_is_used_again_after_it_was_complete_is_named():
+    with pytest.raises(CommError, match=r"gradient of parameter 'b\.(bias|weight)' came once more"):
+        MergedGradientParallel(Checkpointed(True, times=2))(batch(0, 0, 4, 6)).sum().backward()
+
+
+def test_modules_that_differ_are_told_apart():
+    def make(rank, how):
+        module = mlp()
+        if rank == 1:
+            if how == "type":
+                module = module.double()
+            elif how == "frozen":
+                module[0].weight.requires_grad_(False)
+            elif how == "more":
+                module.append(nn.Linear(5, 5))
+            elif how == "name":
+                module = nn.ModuleDict({"other": module})
+        return module
+
+    expected = {
+        "type": "parameter '0.weight' is float64",
+        "frozen": "float32 (30, 20) on cpu, frozen there",
+        "more": "it has parameter '5.weight' besides",
+        "name": "parameter 'other.0.weight' stands there where rank 0 has parameter '0.weight'",
+    }
+    for how, text in expected.items():
+        with pytest.raises(RankDisagreement) as error:
+            run_ranks(2, lambda ranks, how=how: MergedGradientParallel(make(ranks.rank, how), process_group=ranks))
+        assert text in str(error.value)
+
+
+def test_parameters_and_buffers_are_those_of_rank_0_at_the_start():
+    def rank(communicator):
+        module = cnn()
+        module[1].running_mean.fill_(communicator.rank + 1)
+        module[1].num_batches_tracked.fill_(communicator.rank + 7)
+        with torch.no_grad():
+            module[0].weight.fill_(communicator.rank + 1)
+        MergedGradientParallel(module, process_group=communicator)
+        return (
+            module[1].running_mean[0].item(),
+            module[1].num_batches_tracked.item(),
+            module[0].weight[0, 0, 0, 0].item(),
+        )
+
+    assert run_ranks(2, rank) == [(1.0, 7, 1.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"schedule": "fast"}, "there is no schedule 'fast'"),
+        ({"allreduce_type": "int8"}, "allreduce_type='int8'"),
+        ({"device_ids": [0]}, "MergedGradientParallel has no argument 'device_ids'"),
+        ({"bucket_cap_mb": 1}, "Did you mean 'bucket_mb'?"),
+        ({"transport": "tcp"}, "there is no transport 'tcp'"),
+        ({"bucket_mb": 0}, "bucket_mb=0 is no size"),
+        ({"calibration_iterations": -1}, "is below 0"),
+        ({"exclude": "nothing*"}, "exclude: no name fits 'nothing*'"),
+        ({"own_group": ["x"]}, "own_group: no name fits 'x'"),
+        ({"exclude": "*"}, "no parameter that requires a gradient"),
+    ],
+)
+def test_wrong_options_are_refused(options, text):
+    with pytest.raises(UsageError) as error:
+        MergedGradientParallel(mlp(), **options)
+    assert text in str(error.value)
+
+
+def test_modules_that_cannot_be_averaged_are_refused():
+    with pytest.raises(UsageError, match=r"'0' has sparse gradients"):
+        MergedGradientParallel(nn.Sequential(nn.Embedding(3, 2, sparse=True)))
+    with pytest.raises(UsageError, match="device 'meta'"):
+        MergedGradientParallel(mlp().to("meta"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lazy modules are new, PyTorch says
+        lazy = nn.LazyLinear(3)
+    with pytest.raises(UsageError, match="'weight' is not initialized"):
+        MergedGradientParallel(lazy)
+
+
+def test_join_needs_a_process_group():
+    with pytest.raises(CommError, match="process group"):
+        MergedGradientParallel(mlp()).join()
