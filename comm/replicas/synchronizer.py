@@ -253,7 +253,7 @@ class ParameterSynchronizer:
                     self._done.wait(min(rest, _REPORT_EVERY_S))
                     self._got_on()
         except BaseException as error:
-            self._error = error  # of any kind: the training thread raises it
+            self._error = self._error or error  # of any kind: the training thread raises it
         finally:
             status.current().background_beat = None
 
@@ -267,7 +267,7 @@ class ParameterSynchronizer:
         try:
             return self._round()
         except BaseException as error:
-            self._error = error
+            self._error = self._error or error
             raise
 
     def _round(self) -> bool:

@@ -26,6 +26,11 @@ _ASKED_FOR = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
 _OVERFLOW = re.compile("cannot be converted to type .* without overflow")
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _USED = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
+# What counts as used there and is given up when memory is asked for: pages of files, by the name of their line.
+_FILE_PAGES = (
+    ("/sys/fs/cgroup/memory.stat", "inactive_file"),
+    ("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file"),
+)
 
 
 def is_about_memory(error: BaseException) -> bool:
@@ -132,14 +137,23 @@ def free_memory(root: Path = Path("/")) -> int:
         free = fields["MemAvailable"] << 10
     except (OSError, ValueError, KeyError, IndexError):
         return MAX_BYTES
-    for limit_path, used_path in zip(_LIMITS, _USED, strict=True):
+    for limit_path, used_path, file_pages in zip(_LIMITS, _USED, _FILE_PAGES, strict=True):
         try:
             limit, used = (int((root / path.lstrip("/")).read_text()) for path in (limit_path, used_path))
         except (OSError, ValueError):
             continue
-        free = min(free, max(0, limit - used))
+        free = min(free, max(0, limit - used + _file_pages(root, *file_pages)))
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return free if limit == resource.RLIM_INFINITY else min(free, max(0, limit - _mapped(root)))
+
+
+def _file_pages(root: Path, path: str, name: str) -> int:
+    """Return the bytes on a line of a container's statistics; 0 where it is not there."""
+    try:
+        lines = (root / path.lstrip("/")).read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.split()[:1] == [name])
+    except (OSError, ValueError, IndexError, StopIteration):
+        return 0
 
 
 def _mapped(root: Path) -> int:

@@ -222,11 +222,13 @@ class _Head:
             entry = self.arrays[name]
             dtype = TYPES[entry["dtype"].text()].str
             sizes = [each.integer(least=0) for each in entry["shape"].elements()]
-            begin = entry["data_offsets"].elements()[0].integer(least=0)
+            begin, end = (each.integer(least=0) for each in entry["data_offsets"].elements())
         except (DataError, ValueError, LookupError):
             raise _damaged(self.path) from None
         if (total, *sizes[1:]) != shape or sizes[0] != last - first:
             raise NetError(f"{self.path} has '{name}' with {sizes} of {total} rows, and the blob has shape {shape}")
+        if end - begin != math.prod(sizes) * np.dtype(dtype).itemsize:
+            raise _damaged(self.path)
         return _Part(str(self.path.absolute()), self.values_at + begin, first, last), dtype
 
 

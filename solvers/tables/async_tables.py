@@ -14,6 +14,7 @@ import torch
 
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision.guard import run_guarded
 from mgcaffe.comm.tables.client import TableClient
 from mgcaffe.comm.tables.server import HeldTables, TableServer
 from mgcaffe.comm.transport.communicator import Waiting
@@ -22,6 +23,9 @@ from mgcaffe.engine.tables.access import TableToPlace
 from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.tables.server_tables import ServerPlacer, ServerTables
 from mgcaffe.solvers.tables.settings import check_async
+
+_RAISED_WITHIN_S = 3.0
+"""How long an error of the serving thread waits for the training thread to raise it."""
 
 # The serving thread and training share a core: looking for requests more often takes more than answering sooner gives.
 _BESIDE_TRAINING = Waiting(spin_s=0.0, busy_spin_s=0.0, sleep_s=500e-6)
@@ -74,6 +78,7 @@ class AsyncTables(ServerTables):
         self._duplicates: tuple[Communicator, Communicator] | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._is_closing = threading.Event()
 
     @property
     def rank(self) -> int:
@@ -109,6 +114,7 @@ class AsyncTables(ServerTables):
 
     def close(self) -> None:
         """Let the others know that this trainer is done, and serve until all are; an error doesn't wait for them."""
+        self._is_closing.set()
         super().close()
         if self._thread is None or sys.exc_info()[0] is not None:
             return
@@ -133,3 +139,13 @@ class AsyncTables(ServerTables):
         except BaseException as error:
             self._error = error  # of any kind: the training thread raises it
             on_error(error)
+            if not self._is_closing.wait(_RAISED_WITHIN_S):
+                self._end_job(error)
+
+    def _end_job(self, error: BaseException) -> None:
+        """End all ranks: the training thread waits for trainers that wait for answers of this thread."""
+
+        def fail() -> None:
+            raise error
+
+        run_guarded(fail, lambda: self._communicator)

@@ -26,7 +26,7 @@ def check_embeddings(
         Warnings: fields without effect.
 
     Raises:
-        SolverError: fields that exclude each other, or are not offered.
+        SolverError: fields that exclude each other.
     """
     _check_exchange(param, source)
     _check_snapshots(param, source)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import torch
 
-from mgcaffe.engine.checks.memory import free_memory
+from mgcaffe.engine.checks.memory import free_memory, is_about_memory
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.weights.shards import RowsToWrite, ShardSet, StoredRows, encode_shard
 from mgcaffe.errors import EngineError, SnapshotError
@@ -161,13 +161,14 @@ class ShardHolder:
         tensors = {each.name: self.tensor_of(each.table, each.kind) for each in order.arrays if self._rows(each.table)}
         size = sum(tensor.nbytes for tensor in tensors.values())
         copies = order.background and size * self.sharing <= _SHARE * free_memory()
+        try:
+            values = {name: tensor.to("cpu", copy=copies).numpy() for name, tensor in tensors.items()}
+        except (MemoryError, RuntimeError) as error:
+            if not (copies and is_about_memory(error)):
+                raise
+            copies, values = False, {name: tensor.to("cpu").numpy() for name, tensor in tensors.items()}
         rows = [
-            RowsToWrite(
-                each.name,
-                self._rows(each.table).start,
-                each.rows,
-                tensors[each.name].to("cpu", copy=copies).numpy(),
-            )
+            RowsToWrite(each.name, self._rows(each.table).start, each.rows, values[each.name])
             for each in order.arrays
             if each.name in tensors
         ]

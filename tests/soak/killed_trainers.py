@@ -89,7 +89,12 @@ _ROLES = [
         "an embedding server where trainers may be lost", 2, _DENSE + _TABLE, _BOTH_SERVERS, 4,
         called=", embedding server,",
     ),
-    _Role("trainer 0 of an embedding server", 0, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"]),
+    _Role(
+        "trainer 0 of an embedding server", 0, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"],
+        called=", trainer,",
+    ),
+    _Role("trainer 1 that holds tables", 1, _DENSE + _TABLE, ["--sync=shadow_ma"]),
+    _Role("trainer 0 beside one that holds tables", 0, _DENSE + _TABLE, ["--sync=shadow_ma"]),
     _Role("a rank in step that has rows of a table", 1, _DENSE + _TABLE, []),
 ]  # fmt: skip
 

@@ -230,5 +230,8 @@ def test_memory_that_is_free_ends_at_the_limits_of_the_container_and_the_process
     (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{5 << 30}\n")
     (tmp_path / "sys/fs/cgroup/memory.current").write_text(f"{3 << 30}\n")
     assert machine.free_memory(tmp_path) == 2 << 30
+    (tmp_path / "sys/fs/cgroup/memory.stat").write_text(f"anon {1 << 30}\ninactive_file {1 << 30}\nactive_file 7\n")
+    assert machine.free_memory(tmp_path) == 3 << 30
+    (tmp_path / "sys/fs/cgroup/memory.stat").unlink()
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (3 << 29, resource.RLIM_INFINITY))
     assert machine.free_memory(tmp_path) == 1 << 29

@@ -9,10 +9,13 @@ import time
 import h5py
 import numpy as np
 import pytest
+import torch
 
-from mgcaffe.comm import run_ranks
+from mgcaffe.comm import SingleCommunicator, run_ranks
 from mgcaffe.errors import CommError, SolverError
+from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import IterationDone, Noted, Warned
+from mgcaffe.solvers.tables import async_tables
 from tests.support.solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, write_data
 from tests.support.tablekit import (
     BATCH,
@@ -234,6 +237,37 @@ def test_a_message_that_makes_no_sense_ends_the_job_with_the_rank_that_serves(fo
         CommError, match=r"^trainer, rank 1: a message of rank 0 makes no sense: .* no message with tag"
     ):
         run_ranks(2, rank)
+
+
+@pytest.mark.parametrize("comes_to_it", [False, True])
+def test_an_error_that_training_does_not_come_to_ends_the_job_from_the_serving_thread(monkeypatch, comes_to_it):
+    class Broken:
+        def run(self):
+            raise CommError("a message makes no sense")
+
+    ended, ranks = [], SingleCommunicator()
+    monkeypatch.setattr(async_tables, "_RAISED_WITHIN_S", 10.0 if comes_to_it else 0.01)
+
+    def end(main, communicator):
+        with pytest.raises(CommError) as caught:
+            main()
+        ended.append((str(caught.value), communicator()))
+
+    monkeypatch.setattr(async_tables, "run_guarded", end)
+    tables = async_tables.AsyncTables(SolverParameter(), ranks, torch.float32, torch.device("cpu"))
+    took = []
+    arguments = (Broken(), threading.Event(), took.append)
+    thread = threading.Thread(target=tables._serve, args=arguments)
+    thread.start()
+    if comes_to_it:
+        with pytest.raises(CommError):
+            try:
+                raise CommError("another one")
+            finally:
+                tables.close()
+    thread.join(5)
+    assert not thread.is_alive() and [str(error) for error in took] == ["a message makes no sense"]
+    assert ended == ([] if comes_to_it else [("a message makes no sense", ranks)])
 
 
 @pytest.mark.parametrize(
