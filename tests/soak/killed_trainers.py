@@ -135,7 +135,7 @@ class _Series:
     def kill(self, delay: float | None) -> str | None:
         """Run a job and kill the rank: so long after a first snapshot, or (None) while one is written."""
         job = self._job()
-        before = self.newest
+        before = self.newest = self._newest()
         if not job.await_(lambda: self._newest() > before, MAX_S):
             return f"it did not start: {job.end(MAX_S).output[-2000:]}"
         if delay is not None:
