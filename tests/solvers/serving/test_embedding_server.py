@@ -27,14 +27,6 @@ ITERATIONS = 200
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with data."""
-    folder = tmp_path_factory.mktemp("tables")
-    write_table_data(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def alone(folder):
     """What one process makes of a net, computed once."""
     return functools.cache(lambda net, fields, iterations: train_tables(1, folder, net, fields, iterations))

@@ -32,14 +32,6 @@ ITERATIONS = 30
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with data."""
-    folder = tmp_path_factory.mktemp("tables")
-    write_table_data(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def doubled(tmp_path_factory):
     """A folder with the same data, each record twice: each of two trainers reads all of them, in their order."""
     folder = tmp_path_factory.mktemp("doubled")

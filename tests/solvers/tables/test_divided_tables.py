@@ -18,20 +18,11 @@ from tests.support.tablekit import (
     table_net,
     train_tables,
     whole_tensors,
-    write_table_data,
 )
 
 pytestmark = pytest.mark.slow
 
 ITERATIONS = 10  # 200 in tests/soak
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with data."""
-    folder = tmp_path_factory.mktemp("tables")
-    write_table_data(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
