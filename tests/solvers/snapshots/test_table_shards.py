@@ -22,19 +22,11 @@ from mgcaffe.solvers.tables.server_tables import ServedTensor
 from mgcaffe.solvers.tables.whole_tables import WholeTables
 from tests.solvers.serving.test_embedding_server import train_with_servers
 from tests.support.solverkit import Recorder, make_solver, solver_source
-from tests.support.tablekit import KINDS, differences, loads, table_net, train_tables, write_table_data
+from tests.support.tablekit import KINDS, differences, loads, table_net, train_tables
 
 pytestmark = pytest.mark.slow
 
 SHARD = "net_iter_{}.caffemodel.shard_{}_of_{}.safetensors"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with data."""
-    folder = tmp_path_factory.mktemp("tables")
-    write_table_data(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
