@@ -23,8 +23,8 @@ MAY_IMPORT = {
     "comm": {"errors"},
     "engine": {"errors", "prototxt"},
     "solvers": {"errors", "prototxt", "comm", "engine"},
-    "pytorch": {"errors", "prototxt", "comm", "engine", "solvers"},
-    "tools": {"errors", "prototxt", "comm", "engine", "solvers", "pytorch"},
+    "tools": {"errors", "prototxt", "comm", "engine", "solvers"},
+    "pytorch": {"errors", "prototxt", "comm", "engine", "solvers", "tools"},
     "pycaffe": {"errors", "prototxt", "comm", "engine", "solvers", "tools"},
 }
 # Inside a package: each entry may import those before it (files of a folder as they like, but in no circle).
@@ -51,7 +51,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "pytorch": (
         "options", "parameters", "ranks", "failures", "agreement", "autograd_graph", "flat_gradients", "exchange",
-        "backward_pass", "gradient_flow", "joining", "group_step", "merged_gradient_parallel",
+        "backward_pass", "gradient_flow", "joining", "group_step", "merged_gradient_parallel", "measuring", "advice",
+        "recording",
     ),
     "tools": (
         "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",

@@ -1,0 +1,123 @@
+"""`advise`: which `bucket_cap_mb` a DistributedDataParallel should have, and what planned groups would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from mgcaffe.comm import Communicator
+from mgcaffe.errors import UsageError
+from mgcaffe.pytorch.advice.advice import Advice
+from mgcaffe.pytorch.advice.bucket_rules import BucketRules, Gradient
+from mgcaffe.pytorch.advice.measurement import measure
+from mgcaffe.pytorch.advice.predictions import Predictor
+from mgcaffe.pytorch.measuring.module_trace import sent_bytes
+from mgcaffe.pytorch.measuring.sample import Loss, SampleBatch
+from mgcaffe.pytorch.measuring.stand_in import StandIn
+from mgcaffe.pytorch.options import ExchangeOptions
+from mgcaffe.pytorch.ranks import find_communicator
+
+CAPS_MB = (1.0, 5.0, 25.0, 100.0)
+MIN_PASSES = 4
+
+
+def advise(
+    ddp_module: DistributedDataParallel,
+    sample_batch: Any,
+    *,
+    loss: Loss | None = None,
+    passes: int = 16,
+    emulate_link: str | None = None,
+) -> Advice:
+    """Measure a wrapped module on all ranks, and predict iterations with other buckets; a collective call.
+
+    The module stays as it is: parameters, gradients, buffers, random numbers, mode, hooks and buckets. Measured is the
+    mode in which it is. Buckets are those that DistributedDataParallel has from its second iteration on.
+
+    Args:
+        ddp_module: the module, wrapped.
+        sample_batch: what this rank calls it with: a tensor, a tuple of arguments or a dict of keyword arguments.
+        loss: makes a scalar of its output; None: the sum of all tensors in it that have gradients.
+        passes: how many passes to run with communication; some more are run without.
+        emulate_link: the link to measure, such as `a=1e-3,b=3e-8`, in place of the one that is there.
+
+    Returns:
+        The advice, the same on all ranks; print it on one.
+
+    Raises:
+        UsageError: not a DistributedDataParallel, one rank, a batch on which the module fails (on all ranks alike), or
+            parameters without gradients.
+        CommError: the ranks cannot reach each other.
+    """
+    if not isinstance(ddp_module, DistributedDataParallel):
+        raise UsageError(
+            f"advise needs a module that DistributedDataParallel wraps, and this is of type {type(ddp_module).__name__}",
+            hint="`trace_module` measures other modules, for `engine plan --trace`",
+        )
+    if passes < MIN_PASSES:
+        raise UsageError(f"passes={passes} are too few: at least {MIN_PASSES} are needed")
+    group = ddp_module.process_group
+    if dist.get_world_size(group) == 1:
+        raise UsageError("with one rank nothing is communicated, so there is nothing to advise on")
+    sample = SampleBatch(sample_batch, loss)
+    stand_in = _stand_in(ddp_module)
+    transport = "gloo" if dist.get_backend(group) == "gloo" else "auto"
+    options = ExchangeOptions(
+        "optimal", calibration_iterations=passes, transport=transport, emulate_link=emulate_link
+    )  # fmt: skip
+    communicator = find_communicator(group)
+    try:
+        may_lack = bool(ddp_module.find_unused_parameters or ddp_module.static_graph)
+        measured = measure(stand_in, sample, communicator, options, may_lack=may_lack)
+        advice = None
+        if communicator.rank == 0:
+            advice = _advice(ddp_module, stand_in, measured, communicator)
+        found = communicator.broadcast_object(advice)
+    finally:
+        communicator.close()
+    assert found is not None
+    return found
+
+
+def _stand_in(model: DistributedDataParallel) -> StandIn:
+    """Return the parameters that are sent: those that DistributedDataParallel is to ignore do not train here."""
+    stand_in = StandIn(model.module)
+    for name in getattr(model, "parameters_to_ignore", ()):
+        if name in stand_in.parameters:
+            stand_in.parameters[name].requires_grad_(False)
+    if not stand_in.trained:
+        raise UsageError("DistributedDataParallel ignores all parameters of the module, so nothing is communicated")
+    return stand_in
+
+
+def _advice(model: DistributedDataParallel, stand_in: StandIn, measured: Any, communicator: Communicator) -> Advice:
+    trained = stand_in.trained
+    gradients = [Gradient(each.nbytes, (each.dtype, each.device)) for each in trained.values()]
+    predictor = Predictor(measured, list(trained), gradients, [sent_bytes(each) for each in trained.values()])
+    present = BucketRules.of(model)
+    ready = present.by_readiness
+    caps = tuple(predictor.buckets(BucketRules.capped(cap, ready), cap) for cap in CAPS_MB)
+    searched = predictor.caps(ready)
+    best = min([*searched, *caps], key=lambda each: (each.iteration_s, len(each.sizes)))
+    channel = measured.decision.channels[0]
+    return Advice(
+        module=type(model.module).__name__,
+        ranks=communicator.size,
+        transport=dist.get_backend(model.process_group),
+        parameters=sum(each.numel() for each in trained.values()),
+        bytes=sum(each.bytes for each in gradients),
+        forward_s=measured.forward_s,
+        backward_s=measured.backward_s,
+        cost=channel.beside,
+        slowdown=channel.slowdown,
+        present=predictor.buckets(present),
+        default=predictor.buckets(BucketRules.default(ready)),
+        caps=caps,
+        best=best,
+        searched=len(searched),
+        mgwfbp=predictor.merged("mgwfbp"),
+        optimal=predictor.merged("optimal"),
+        warnings=measured.warnings,
+    )
