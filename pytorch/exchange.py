@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from mgcaffe.comm import AffineCost, Communicator, Plan, PlanBasis, plan_text, ready_times
+from mgcaffe.comm import AffineCost, Communicator, Plan, PlanBasis, Segment, plan_text, ready_times
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.errors import UsageError
 from mgcaffe.pytorch.flat_gradients import FlatGradients, Place, buffer_type
@@ -94,6 +94,11 @@ class Exchange:
     def plans(self) -> list[Plan | None]:
         """The plan of each buffer, None where it is still being looked for."""
         return [lane.averaging.plan for lane in self._lanes]
+
+    @property
+    def segments(self) -> list[list[Segment]]:
+        """The parameters of each buffer, in their places."""
+        return [lane.gradients.segments for lane in self._lanes]
 
     def plan_texts(self) -> list[str | None]:
         """Return the plan of each buffer as the text of a plan file, None where it is still being looked for."""

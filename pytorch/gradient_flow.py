@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 import torch
 
-from mgcaffe.comm import Communicator, Plan
+from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.pytorch.autograd_graph import accumulator_of, find_tensors, reached
 from mgcaffe.pytorch.backward_pass import BackwardPass
@@ -93,6 +93,11 @@ class GradientFlow:
     def plans(self) -> list[Plan | None]:
         """The plan of each buffer, None where none was found yet."""
         return self._exchange.plans if self._exchange is not None else []
+
+    @property
+    def segments(self) -> list[list[Segment]]:
+        """The parameters of each buffer, in their places; none before the first backward pass, or on one rank."""
+        return self._exchange.segments if self._exchange is not None else []
 
     def plan_texts(self) -> list[str | None]:
         """Return the plan of each buffer as the text of a plan file, None where none was found yet."""

@@ -22,7 +22,7 @@ from torch import nn
 from torch._compile import _disable_dynamo
 from torch.distributed.algorithms.join import Join, Joinable
 
-from mgcaffe.comm import Communicator, Plan
+from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.errors import CommError
 from mgcaffe.pytorch.agreement import broadcast_tensors, compare_modules, describe
@@ -100,6 +100,7 @@ class MergedGradientParallel(nn.Module, Joinable):
         self._exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         self._own_group = (own_group,) if isinstance(own_group, str) else tuple(own_group)
         self._listener = listener
+        self._listeners: list[Callable[[Event], None]] = []
         self._process_group = process_group
         self._prepare()
         self._connect(compare=init_sync)
@@ -195,6 +196,20 @@ class MergedGradientParallel(nn.Module, Joinable):
         """The communication of the last backward pass, a report for each buffer of gradients."""
         return self._flow.reports
 
+    @property
+    def segments(self) -> list[list[Segment]]:
+        """The parameters of each buffer of gradients, in their places; none before the first backward pass."""
+        return self._flow.segments
+
+    @property
+    def process_group(self) -> dist.ProcessGroup | Communicator | None:
+        """The ranks, as they were given."""
+        return self._process_group
+
+    def add_listener(self, listener: Callable[[Event], None]) -> None:
+        """Have a function get the events besides `listener`, from now on."""
+        self._listeners.append(listener)
+
     def close(self) -> None:
         """End the background threads; gradients cannot be averaged afterwards."""
         if self._connected is not None:
@@ -226,7 +241,7 @@ class MergedGradientParallel(nn.Module, Joinable):
         state = self.__dict__.copy()
         for name in ("_excluded", "_averaged", "_buffer_owners", "_communicator", "_connected"):
             del state[name]
-        return state | {"_listener": None, "_on_group": None}
+        return state | {"_listener": None, "_on_group": None, "_listeners": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -329,6 +344,8 @@ class MergedGradientParallel(nn.Module, Joinable):
             self._broadcast_buffers(root)
 
     def _emit(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
         if self._listener is not None:
             self._listener(event)
         elif self._ranks.rank > 0:

@@ -119,5 +119,6 @@ def _advice(model: DistributedDataParallel, stand_in: StandIn, measured: Any, co
         searched=len(searched),
         mgwfbp=predictor.merged("mgwfbp"),
         optimal=predictor.merged("optimal"),
+        auto=predictor.auto(),
         warnings=measured.warnings,
     )

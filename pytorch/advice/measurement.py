@@ -21,7 +21,7 @@ from mgcaffe.pytorch.measuring.sample import SampleBatch
 from mgcaffe.pytorch.measuring.stand_in import StandIn
 from mgcaffe.pytorch.options import ExchangeOptions
 from mgcaffe.pytorch.parameters import name_parameters
-from mgcaffe.solvers.events import Event, PlanChosen, Warned
+from mgcaffe.solvers.events import Event, Noted, PlanChosen, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.gradient_buffer import GradientBuffer
 
@@ -199,5 +199,5 @@ class _Probe:
     def _take(self, event: Event) -> None:
         if isinstance(event, PlanChosen):
             self._decision = event.decision
-        elif isinstance(event, Warned):
+        elif isinstance(event, Warned) or (isinstance(event, Noted) and event.text.startswith("EMULATED LINK")):
             self.warnings.append(event.text)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mgcaffe.comm import Plan, Segment, make_plan
 from mgcaffe.comm.planning.plan import Group
-from mgcaffe.comm.planning.prediction import predict_plan
+from mgcaffe.comm.planning.prediction import Channel, predict_plan
+from mgcaffe.comm.planning.schedules import SCHEDULES
 from mgcaffe.pytorch.advice.bucket_rules import MIB, BucketRules, Gradient
 from mgcaffe.pytorch.advice.measurement import Measurement
 
@@ -80,6 +81,11 @@ class Predictor:
                 return list(found.values())
             cap *= step
 
+    def auto(self) -> Prediction:
+        """Return what the best of all schedules would take, which `auto` looks for."""
+        best = min((self.merged(name) for name in SCHEDULES), key=lambda each: (each.iteration_s, len(each.sizes)))
+        return replace(best, name=f"auto ({best.name})")
+
     def merged(self, schedule: str) -> Prediction:
         """Return what the groups of a schedule would take."""
         timings, channel = self._measured.decision.timings, self._channel
@@ -94,7 +100,7 @@ class Predictor:
         return self._prediction(schedule, None, plan)
 
     @property
-    def _channel(self):  # type: ignore[no-untyped-def]
+    def _channel(self) -> Channel:
         return self._measured.decision.channels[0]
 
     def _predict(self, name: str, cap_mb: float | None, sizes: Sequence[int], ready: Sequence[float]) -> Prediction:

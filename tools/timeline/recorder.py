@@ -25,42 +25,13 @@ from mgcaffe.comm.transport.clock import measure_offsets
 from mgcaffe.solvers import events
 from mgcaffe.solvers.solver import Solver
 from mgcaffe.tools.listeners.glog import log_line
+from mgcaffe.tools.timeline.device_clock import DeviceClock
 from mgcaffe.tools.timeline.file import IterationRecord, RankRecord, Span, write_timeline
 
 DEFAULT_ITERATIONS = 8
 _WARM_UP = 3
 MAX_SPANS = 500_000
 """Recording ends after the iteration in which there are more."""
-
-
-class _Clock:
-    """Marks points in time, on the GPU where the net runs on one."""
-
-    def __init__(self, *, on_gpu: bool) -> None:
-        self.on_gpu = on_gpu
-        self._zero_s = 0.0
-        self._zero: Any = None
-
-    def start(self) -> None:
-        """Relate the GPU's clock to the computer's."""
-        if self.on_gpu:
-            self._zero = self.mark()
-            torch.cuda.synchronize()
-            self._zero_s = time.perf_counter()
-
-    def mark(self) -> Any:
-        """Return a mark of this point in time."""
-        if not self.on_gpu:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def seconds(self, mark: Any) -> float:
-        """Return a mark's time in seconds of `time.perf_counter`; on a GPU, one that has been reached."""
-        if not self.on_gpu:
-            return float(mark)
-        return self._zero_s + float(self._zero.elapsed_time(mark)) / 1e3
 
 
 @dataclass
@@ -108,7 +79,7 @@ class Timeline:
         self._next_backward_at = float("inf")  # of the iteration after the last one recorded
         self._begun = _Begun()
         self._layer_marks: list[tuple[str, str, Any, Any]] = []
-        self._clock = _Clock(on_gpu=self._net.device.type == "cuda")
+        self._clock = DeviceClock(on_gpu=self._net.device.type == "cuda")
         self._names = {step.index: self._name(step.members) for step in self._net.steps}
         self._data_layers = {
             index: layer for index, layer in enumerate(self._net.layers) if layer in self._net.data_layers

@@ -1,0 +1,1 @@
+"""The log and the timeline of a training loop over a module that is trained on several ranks."""
