@@ -28,7 +28,7 @@ class Advice:
         present: the module as it is wrapped.
         default: without `bucket_cap_mb`.
         caps: for `bucket_cap_mb` of 1, 5, 25 and 100.
-        best: for the best `bucket_cap_mb` that was looked at.
+        best: for the best `bucket_cap_mb` that was looked at; of those that were tried, by what was measured.
         searched: how many different sets of buckets these were.
         mgwfbp, optimal, auto: by `MergedGradientParallel` with these schedules; `auto` is the best of all of them.
         warnings: what is to be known of the figures.
@@ -56,6 +56,9 @@ class Advice:
     @property
     def gain(self) -> float:
         """The share of the present iteration that the best `bucket_cap_mb` would save, 0 if none."""
+        best, present = self.best.measured_s, self.present.measured_s
+        if best is not None and present is not None:
+            return max(0.0, 1 - best / present)
         return max(0.0, 1 - self.best.iteration_s / self.present.iteration_s)
 
     def __str__(self) -> str:
@@ -75,29 +78,36 @@ class Advice:
         return "\n".join(lines)
 
     def _table(self) -> str:
-        headers = ("predicted", "buckets", "iteration", "backward", "waiting for communication")
+        headers: tuple[str, ...] = ("predicted", "buckets", "iteration", "backward", "waiting for communication")
+        if self.present.measured_s is not None:
+            headers += ("measured",)
         rows = [_row("present: ", self.present)]
         if self.present.name != self.default.name:
             rows.append(_row("", self.default))
         rows += [_row("", each) for each in self.caps if each.name != self.present.name]
         rows.append(_row(f"best of {self.searched}: ", self.best))
         rows += [_row("MergedGradientParallel, ", each) for each in (self.mgwfbp, self.optimal, self.auto)]
-        return format_table(headers, rows, right=headers[1:])
+        return format_table(headers, [row[: len(headers)] for row in rows], right=headers[1:])
 
     def _verdict(self) -> str:
         if self.gain < _NO_GAIN:
             text = f"The present buckets ({self.present.name}) are within 1 % of the best"
         else:
-            text = f"{self.best.name} would take {100 * self.gain:.0f} % less time per iteration than {self.present.name}"
+            text = (
+                f"{self.best.name} would take {100 * self.gain:.0f} % less time per iteration than {self.present.name}"
+            )
         against = 1 - self.auto.iteration_s / self.best.iteration_s
         if against < _NO_GAIN:
             return f"{text}; merged groups that are planned would not take less."
-        return f"{text}; merged groups that are planned ({self.auto.name}) {100 * against:.0f} % less than the best ones."
+        return (
+            f"{text}; merged groups that are planned ({self.auto.name}) {100 * against:.0f} % less than the best ones."
+        )
 
 
 def _row(prefix: str, each: Prediction) -> tuple[str, ...]:
     times = (_ms(seconds) for seconds in (each.iteration_s, each.backward_s, each.exposed_s))
-    return (f"{prefix}{each.name}", str(len(each.sizes)), *times)
+    measured = "" if each.measured_s is None else _ms(each.measured_s)
+    return (f"{prefix}{each.name}", str(len(each.sizes)), *times, measured)
 
 
 def _ms(seconds: float) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from mgcaffe.comm import Communicator
+from mgcaffe.comm.tuning.calibration import agree_times
 from mgcaffe.errors import UsageError
 from mgcaffe.pytorch.advice.advice import Advice
-from mgcaffe.pytorch.advice.bucket_rules import BucketRules, Gradient
-from mgcaffe.pytorch.advice.measurement import measure
-from mgcaffe.pytorch.advice.predictions import Predictor
+from mgcaffe.pytorch.advice.bucket_rules import DEFAULT_CAP_MB, BucketRules, Gradient
+from mgcaffe.pytorch.advice.measurement import Measurement, measure
+from mgcaffe.pytorch.advice.predictions import Prediction, Predictor
+from mgcaffe.pytorch.advice.trial import time_iterations
 from mgcaffe.pytorch.measuring.module_trace import sent_bytes
 from mgcaffe.pytorch.measuring.sample import Loss, SampleBatch
 from mgcaffe.pytorch.measuring.stand_in import StandIn
@@ -29,6 +32,7 @@ def advise(
     *,
     loss: Loss | None = None,
     passes: int = 16,
+    trials: int = 0,
     emulate_link: str | None = None,
 ) -> Advice:
     """Measure a wrapped module on all ranks, and predict iterations with other buckets; a collective call.
@@ -41,6 +45,8 @@ def advise(
         sample_batch: what this rank calls it with: a tensor, a tuple of arguments or a dict of keyword arguments.
         loss: makes a scalar of its output; None: the sum of all tensors in it that have gradients.
         passes: how many passes to run with communication; some more are run without.
+        trials: how many iterations to run with DistributedDataParallel itself, for each set of buckets in the table;
+            the best one is then chosen by them.
         emulate_link: the link to measure, such as `a=1e-3,b=3e-8`, in place of the one that is there.
 
     Returns:
@@ -53,11 +59,16 @@ def advise(
     """
     if not isinstance(ddp_module, DistributedDataParallel):
         raise UsageError(
-            f"advise needs a module that DistributedDataParallel wraps, and this is of type {type(ddp_module).__name__}",
+            "advise needs a module that DistributedDataParallel wraps, and this is of type"
+            f" {type(ddp_module).__name__}",
             hint="`trace_module` measures other modules, for `engine plan --trace`",
         )
     if passes < MIN_PASSES:
         raise UsageError(f"passes={passes} are too few: at least {MIN_PASSES} are needed")
+    if trials < 0:
+        raise UsageError(f"trials={trials} is below 0")
+    if trials and emulate_link is not None:
+        raise UsageError("trials run over the link that is there, and emulate_link asks for another one")
     group = ddp_module.process_group
     if dist.get_world_size(group) == 1:
         raise UsageError("with one rank nothing is communicated, so there is nothing to advise on")
@@ -75,10 +86,41 @@ def advise(
         if communicator.rank == 0:
             advice = _advice(ddp_module, stand_in, measured, communicator)
         found = communicator.broadcast_object(advice)
+        assert found is not None
+        if trials:
+            found = _tried(found, ddp_module, stand_in, sample, communicator, trials)
     finally:
         communicator.close()
-    assert found is not None
     return found
+
+
+def _tried(
+    advice: Advice,
+    model: DistributedDataParallel,
+    stand_in: StandIn,
+    sample: SampleBatch,
+    communicator: Communicator,
+    trials: int,
+) -> Advice:
+    """Return the advice with measured iterations of all buckets in its table; a collective call."""
+    seconds: dict[tuple[int, ...], float] = {}
+
+    def tried(each: Prediction, rules: BucketRules) -> Prediction:
+        if each.sizes not in seconds:  # other limits may come to the same buckets
+            own = time_iterations(model, rules, stand_in, sample, trials)
+            (seconds[each.sizes],) = agree_times(communicator, [own])
+        return replace(each, measured_s=seconds[each.sizes])
+
+    present = BucketRules.of(model)
+    ready = present.by_readiness
+    caps = [tried(each, BucketRules.capped(each.bucket_cap_mb or 0.0, ready)) for each in (*advice.caps, advice.best)]
+    return replace(
+        advice,
+        present=tried(advice.present, present),
+        default=tried(advice.default, BucketRules.default(ready)),
+        caps=tuple(caps[:-1]),
+        best=min(reversed(caps), key=lambda each: each.measured_s or 0.0),
+    )
 
 
 def _stand_in(model: DistributedDataParallel) -> StandIn:
@@ -92,7 +134,9 @@ def _stand_in(model: DistributedDataParallel) -> StandIn:
     return stand_in
 
 
-def _advice(model: DistributedDataParallel, stand_in: StandIn, measured: Any, communicator: Communicator) -> Advice:
+def _advice(
+    model: DistributedDataParallel, stand_in: StandIn, measured: Measurement, communicator: Communicator
+) -> Advice:
     trained = stand_in.trained
     gradients = [Gradient(each.nbytes, (each.dtype, each.device)) for each in trained.values()]
     predictor = Predictor(measured, list(trained), gradients, [sent_bytes(each) for each in trained.values()])
@@ -100,7 +144,9 @@ def _advice(model: DistributedDataParallel, stand_in: StandIn, measured: Any, co
     ready = present.by_readiness
     caps = tuple(predictor.buckets(BucketRules.capped(cap, ready), cap) for cap in CAPS_MB)
     searched = predictor.caps(ready)
-    best = min([*searched, *caps], key=lambda each: (each.iteration_s, len(each.sizes)))
+    # Of limits that come to the same buckets, one that is looked at in any case, the nearest to the default.
+    near = sorted(caps, key=lambda each: abs((each.bucket_cap_mb or 0.0) - DEFAULT_CAP_MB))
+    best = min([*near, *searched], key=lambda each: (each.iteration_s, len(each.sizes)))
     channel = measured.decision.channels[0]
     return Advice(
         module=type(model.module).__name__,

@@ -1,10 +1,9 @@
 """The buckets that DistributedDataParallel makes of gradients.
 
-In the first iteration all gradients of one type and device are a bucket, unless unused parameters are looked for; then
-buckets are made anew, in the order in which gradients became ready on rank 0. With `find_unused_parameters`, buckets are
-made once, in the order of the parameters, and reduced in the reverse of it. A bucket is full as soon as it holds its
-limit in bytes. By default the first one's is 1 MiB, and that of all others 25 MiB; where `bucket_cap_mb` is given, it is
-that of all.
+In the first iteration all gradients of one type and device are a bucket. Then buckets are made anew, in the order in
+which gradients became ready on rank 0. With `find_unused_parameters` they are made once, in the order of parameters,
+and reduced in the reverse of it. A bucket is full as soon as it holds its limit in bytes. By default the first one's is
+1 MiB, and that of all others 25 MiB; where `bucket_cap_mb` is given, it is that of all.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class BucketRules:
     @classmethod
     def default(cls, by_readiness: bool) -> BucketRules:
         """Return the rules where `bucket_cap_mb` is not given."""
-        limits = (int(dist._DEFAULT_FIRST_BUCKET_BYTES), int(DEFAULT_CAP_MB * MIB))
+        limits = (int(getattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", MIB)), int(DEFAULT_CAP_MB * MIB))
         return cls(limits, by_readiness, "the default")
 
     @classmethod

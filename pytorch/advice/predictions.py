@@ -27,6 +27,7 @@ class Prediction:
         iteration_s: seconds in all.
         exposed_s: the seconds of it in which there is only communication.
         backward_s: the seconds of the backward pass, longer than alone where communication slows it down.
+        measured_s: seconds of an iteration with DistributedDataParallel itself; None: it was not tried.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Prediction:
     iteration_s: float
     exposed_s: float
     backward_s: float
+    measured_s: float | None = None
 
 
 class Predictor:

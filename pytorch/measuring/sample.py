@@ -39,7 +39,7 @@ class SampleBatch:
         else:
             raise UsageError(
                 f"sample_batch is of type {type(batch).__name__}",
-                hint="give a tensor, a tuple of arguments, or a dict of keyword arguments, as the module is called with",
+                hint="give what the module is called with: a tensor, a tuple of arguments, or a dict of keywords",
             )
 
     def call(self, module: nn.Module) -> torch.Tensor:
@@ -73,7 +73,9 @@ class SampleBatch:
         if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:
             shown = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
             without = " without a gradient" if isinstance(value, torch.Tensor) and not value.requires_grad else ""
-            raise UsageError(f"loss returns {shown}{without}", hint="it should return a tensor of one element to descend")
+            raise UsageError(
+                f"loss returns {shown}{without}", hint="it should return a tensor of one element to descend"
+            )
         return value
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from mgcaffe.comm import CommReport, Plan
@@ -131,7 +132,7 @@ class BucketRecorder:
         if self._began is None:
             self._began = self.clock.mark()
 
-    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Start the all-reduce of a bucket, and record it."""
         ready = self.clock.mark()
         buffer = bucket.buffer()
@@ -146,7 +147,8 @@ class BucketRecorder:
             self._current = None
         buffer.mul_(self._factor)
         future = dist.all_reduce(buffer, group=self._group, async_op=True).get_future()
-        return future.then(self._end(record))
+        ended: torch.futures.Future[torch.Tensor] = future.then(self._end(record))
+        return ended
 
     def _end(self, record: _Bucket) -> Callable[[torch.futures.Future[list[torch.Tensor]]], torch.Tensor]:
         def ended(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
@@ -199,5 +201,5 @@ class BucketRecorder:
         return float(began.elapsed_time(mark)) / 1e3
 
 
-def _reduce(recorder: BucketRecorder, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _reduce(recorder: BucketRecorder, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     return recorder.reduce(bucket)

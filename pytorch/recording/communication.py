@@ -1,8 +1,8 @@
 """What a wrapped module communicates, pass after pass, in the form in which timelines take it.
 
 A module has several lists of segments: one for each buffer of `MergedGradientParallel`, or each time that
-DistributedDataParallel makes its buckets anew. Here they stand one behind the other in a single list, to which plans and
-reports refer.
+DistributedDataParallel makes its buckets anew. Here they stand one behind the other in a single list, to which plans
+and reports refer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from mgcaffe.comm import CommReport, Plan
+from mgcaffe.comm.exchange.comm_report import GroupTimes
 from mgcaffe.comm.planning.plan import Group
 from mgcaffe.pytorch.merged_gradient_parallel import MergedGradientParallel
 
@@ -73,13 +74,17 @@ def join_reports(reports: Sequence[CommReport], counts: Sequence[int]) -> CommRe
     if len(reports) == 1 or any(report.plan is None for report in reports):
         return reports[0]
     began = min(report.began for report in reports)
-    groups, times, waits = [], [], []
+    groups: list[Group] = []
+    times: list[GroupTimes] = []
+    waits: list[tuple[float, float, int]] = []
     segments = offset = 0
     for report, count in zip(reports, counts, strict=True):
         assert report.plan is not None
         late, base = report.began - began, len(groups)
         times += [
-            replace(each, ready=each.ready + late, start=each.start + late, end=each.end + late, group=each.group + base)
+            replace(
+                each, ready=each.ready + late, start=each.start + late, end=each.end + late, group=each.group + base
+            )
             for each in report.groups
         ]
         waits += [(start + late, end + late, number + base) for start, end, number in report.waits]

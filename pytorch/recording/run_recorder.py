@@ -24,6 +24,7 @@ from mgcaffe.solvers.events import Event, Finished, IterationDone, PlanChosen, S
 from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.tools.listeners.json_log import JsonLog
 from mgcaffe.tools.timeline.device_clock import DeviceClock
+from mgcaffe.tools.timeline.file import check_writable
 
 _SMOOTHED = 20
 
@@ -77,14 +78,16 @@ class RunRecorder:
         self._optimizer = optimizer
         self._ranks = find_communicator(model.process_group)
         self._iteration = self._first = first_iteration
+        module = model.module
+        shown = name if name is not None else type(module).__name__
+        if timeline is not None and self._ranks.rank == 0:
+            check_writable(os.fspath(timeline))
+        self._log = JsonLog(os.fspath(path)) if self._ranks.rank == 0 else None
         self._communication: Communication
         if isinstance(model, DistributedDataParallel):
             self._communication = BucketRecorder(model)
         else:
             self._communication = MergedCommunication(model, self._ranks.size)
-        module = model.module
-        shown = name if name is not None else type(module).__name__
-        self._log = JsonLog(os.fspath(path)) if self._ranks.rank == 0 else None
         self._timeline: RunTimeline | None = None
         if timeline is not None:
             clock = DeviceClock(on_gpu=next(module.parameters()).device.type == "cuda")

@@ -8,7 +8,7 @@ from mgcaffe.comm import CommReport, Communicator
 from mgcaffe.comm.transport.clock import measure_offsets
 from mgcaffe.pytorch.recording.communication import Communication
 from mgcaffe.pytorch.recording.module_spans import ModuleSpans
-from mgcaffe.tools.timeline.file import IterationRecord, RankRecord, Span, check_writable, write_timeline
+from mgcaffe.tools.timeline.file import IterationRecord, RankRecord, Span, write_timeline
 
 ITERATIONS = 8
 WARM_UP = 3
@@ -27,9 +27,6 @@ class RunTimeline:
         communication: what it communicates.
         iterations: (first, end), from the first up to, not including, the end; None: `ITERATIONS`, from some iterations
             after the groups are settled.
-
-    Raises:
-        EngineError: with exit code 73, on rank 0: the file cannot be written.
     """
 
     def __init__(
@@ -51,8 +48,6 @@ class RunTimeline:
         self._records: list[IterationRecord] = []
         self._is_recording = False
         self.is_written = False
-        if communicator.rank == 0:
-            check_writable(path)
 
     @property
     def is_over(self) -> bool:
@@ -111,7 +106,9 @@ class RunTimeline:
         self.is_written = True
         if not min(self._communicator.allgather(len(self._records))):
             if self._communicator.rank == 0:
-                _log.warning("no timeline was written to %s: the loop ended before the iterations to record", self._path)
+                _log.warning(
+                    "no timeline was written to %s: the loop ended before the iterations to record", self._path
+                )
             return
         offsets = measure_offsets(self._communicator)
         own = RankRecord(self._communicator.rank, self._communicator.host, self._records)

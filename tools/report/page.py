@@ -86,7 +86,7 @@ def html_page(title: str, body: str, footer: str) -> str:
 def _head(run: RunRecord, timeline: TimelineData | None) -> str:
     last = run.iterations[-1]
     facts = [
-        ("iterations", f"{last['iter'] + 1}" + (f" of {run.start['max_iter']}" if "max_iter" in run.start else "")),
+        ("iterations", f"{last['iter'] + 1}" + (f" of {run.start['max_iter']}" if run.start.get("max_iter") else "")),
         ("ranks", run.start.get("ranks", 1)),
         *_speeds(run),
         ("final loss", number_text(last["smoothed_loss"]) if last.get("smoothed_loss") is not None else "not a number"),
