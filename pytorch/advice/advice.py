@@ -96,12 +96,12 @@ class Advice:
             text = (
                 f"{self.best.name} would take {100 * self.gain:.0f} % less time per iteration than {self.present.name}"
             )
-        against = 1 - self.auto.iteration_s / self.best.iteration_s
+        buckets = min(each.iteration_s for each in (self.best, self.present, self.default, *self.caps))
+        against = 1 - self.auto.iteration_s / buckets
         if against < _NO_GAIN:
             return f"{text}; merged groups that are planned would not take less."
-        return (
-            f"{text}; merged groups that are planned ({self.auto.name}) {100 * against:.0f} % less than the best ones."
-        )
+        ours = f"merged groups that are planned ({self.auto.name}) {100 * against:.0f} % less than the best buckets"
+        return f"{text}; {ours}{', as predicted' if self.best.measured_s is not None else ''}."
 
 
 def _row(prefix: str, each: Prediction) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from mgcaffe.pytorch.ranks import find_communicator
 
 CAPS_MB = (1.0, 5.0, 25.0, 100.0)
 MIN_PASSES = 4
+_ROUNDS = 4
 
 
 def advise(
@@ -88,39 +90,37 @@ def advise(
         found = communicator.broadcast_object(advice)
         assert found is not None
         if trials:
-            found = _tried(found, ddp_module, stand_in, sample, communicator, trials)
+            found = _tried(found, ddp_module, sample, communicator, trials)
     finally:
         communicator.close()
     return found
 
 
 def _tried(
-    advice: Advice,
-    model: DistributedDataParallel,
-    stand_in: StandIn,
-    sample: SampleBatch,
-    communicator: Communicator,
-    trials: int,
+    advice: Advice, model: DistributedDataParallel, sample: SampleBatch, communicator: Communicator, trials: int
 ) -> Advice:
     """Return the advice with measured iterations of all buckets in its table; a collective call."""
-    seconds: dict[tuple[int, ...], float] = {}
-
-    def tried(each: Prediction, rules: BucketRules) -> Prediction:
-        if each.sizes not in seconds:  # other limits may come to the same buckets
-            own = time_iterations(model, rules, stand_in, sample, trials)
-            (seconds[each.sizes],) = agree_times(communicator, [own])
-        return replace(each, measured_s=seconds[each.sizes])
-
     present = BucketRules.of(model)
     ready = present.by_readiness
-    caps = [tried(each, BucketRules.capped(each.bucket_cap_mb or 0.0, ready)) for each in (*advice.caps, advice.best)]
-    return replace(
-        advice,
-        present=tried(advice.present, present),
-        default=tried(advice.default, BucketRules.default(ready)),
-        caps=tuple(caps[:-1]),
-        best=min(reversed(caps), key=lambda each: each.measured_s or 0.0),
-    )
+    rules = {advice.present.sizes: present}  # other limits may come to the same buckets
+    rules.setdefault(advice.default.sizes, BucketRules.default(ready))
+    for each in (*advice.caps, advice.best):
+        rules.setdefault(each.sizes, BucketRules.capped(each.bucket_cap_mb or 0.0, ready))
+    seconds: dict[tuple[int, ...], list[float]] = {sizes: [] for sizes in rules}
+    rounds = min(_ROUNDS, trials)
+    for number in range(rounds):  # in turns: what else the machines do changes
+        for sizes, each_rules in rules.items():
+            count = trials // rounds + (number < trials % rounds)
+            seconds[sizes] += time_iterations(model, each_rules, _stand_in(model), sample, count)
+    medians = agree_times(communicator, [statistics.median(times) for times in seconds.values()])
+    measured = dict(zip(seconds, medians, strict=True))
+
+    def tried(each: Prediction) -> Prediction:
+        return replace(each, measured_s=measured[each.sizes])
+
+    caps = tuple(tried(each) for each in advice.caps)
+    best = min(tried(advice.best), *caps, key=lambda each: each.measured_s or 0.0)
+    return replace(advice, present=tried(advice.present), default=tried(advice.default), caps=caps, best=best)
 
 
 def _stand_in(model: DistributedDataParallel) -> StandIn:

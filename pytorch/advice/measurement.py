@@ -25,7 +25,7 @@ from mgcaffe.solvers.events import Event, Noted, PlanChosen, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.gradient_buffer import GradientBuffer
 
-_PLAIN_PASSES = 3
+_PLAIN_PASSES = 5
 _ELEMENT_BYTES = 4
 
 

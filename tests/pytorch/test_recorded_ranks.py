@@ -91,6 +91,13 @@ def test_recorded_buckets_have_the_bits_of_those_that_are_not(said):
             assert found[f"{name} reports"] == 5
 
 
+def test_on_a_device_buckets_are_reported_once_it_has_reached_them(said):
+    for each in said:
+        found = each["on_a_device"]
+        assert found["early"] == 0 and found["late"] == [1, 6]
+        assert found["times"] and found["clock"]
+
+
 @pytest.mark.parametrize("name", ["ddp", "ours"])
 def test_a_report_shows_ddp_beside_ours(said, folder, name, capsys):
     assert [each["record"][name] for each in said] == [0, 0]

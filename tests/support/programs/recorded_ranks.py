@@ -7,8 +7,10 @@ Ranks are forked as in `ddp_ranks.py`.
 
 import json
 import sys
+import time
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -22,6 +24,7 @@ from mgcaffe.pytorch.advice.bucket_rules import BucketRules, Gradient
 from mgcaffe.pytorch.measuring.pass_times import measure_passes
 from mgcaffe.pytorch.measuring.sample import SampleBatch
 from mgcaffe.pytorch.measuring.stand_in import StandIn
+from mgcaffe.tools.timeline.device_clock import DeviceClock
 from tests.support.ddp_models import Branches, Types, batch, cnn
 from tests.support.programs import ddp_ranks
 
@@ -174,6 +177,43 @@ def same_bits(rank, say):
         say(f"{name} bytes", {sum(each.bytes for each in report.groups) for report in reports} == {24 * 66048})
 
 
+class FakeEvent:
+    """Stands for a CUDA event, which the device reaches when it is let."""
+
+    is_reached = False
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        self.at = time.perf_counter()
+
+    def query(self):
+        return FakeEvent.is_reached
+
+    def elapsed_time(self, later):
+        return 1e3 * (later.at - self.at)
+
+
+def on_a_device(rank, say):
+    """Record buckets by events that stand for a GPU's."""
+    model = DistributedDataParallel(deep(), bucket_cap_mb=0.25)
+    with mock.patch("torch.cuda.Event", FakeEvent), mock.patch("torch.cuda.synchronize"):
+        recorder = record_buckets(model)
+        recorder.clock = DeviceClock(on_gpu=True)
+        recorder.clock.start()
+        began = time.perf_counter()
+        train(model, batch(rank, 0, 4, 128), 2)
+        say("early", len(recorder.take_reports()))
+        FakeEvent.is_reached = True
+        reports = recorder.take_reports()
+        ended = time.perf_counter()
+    say("late", [len(report.groups) for report in reports])
+    times = [each for report in reports for each in report.groups]
+    say("times", all(0 <= each.ready <= each.start <= each.end < ended - began for each in times))
+    say("clock", all(began <= report.began <= ended for report in reports))
+
+
 def record(rank, say):
     """Record a run of each kind, with a log and a timeline."""
     inputs = batch(rank, 0, 8, 128)
@@ -227,7 +267,8 @@ def errors(rank, say):
 
 
 SCENARIOS = {
-    each.__name__: each for each in (give_advice, compare_sizes, try_buckets, real_buckets, same_bits, record, errors)
+    each.__name__: each
+    for each in (give_advice, compare_sizes, try_buckets, real_buckets, same_bits, on_a_device, record, errors)
 }
 
 

@@ -1,0 +1,128 @@
+"""Is the advice right? Predicted iterations of DistributedDataParallel beside measured ones, for several bucket sizes.
+
+    python benchmarks/ddp_advice.py --links local
+    sudo python benchmarks/ddp_advice.py --links 1gbit 100mbit
+
+Two ranks of gloo with a thread each call `advise(..., trials=N)` (docs/pytorch.md): on one machine over its loopback,
+or on two hosts made of network namespaces, joined by a shaped link. For each model the advice is printed as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.shaped_network import INTERFACE, ShapedNetwork
+
+LIMIT_S = 280
+PORT = 29617
+
+
+class LanguageModel(nn.Module):
+    """An LSTM behind an embedding of 4 M parameters, whose gradient comes last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(16000, 256)
+        self.lstm = nn.LSTM(256, 256, batch_first=True)
+        self.head = nn.Linear(256, 1000)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the scores of the next tokens."""
+        return self.head(self.lstm(self.embedding(tokens))[0])
+
+
+def make_model(name: str) -> tuple[nn.Module, torch.Tensor]:
+    """Return a model and a sample batch."""
+    if name == "mlp":  # 60 layers of 64 KiB
+        return nn.Sequential(*(nn.Linear(128, 128) for _ in range(60))), torch.randn(512, 128)
+    if name == "convnet":  # 4.7 M parameters
+        widths = [3, 64, 64, 128, 128, 256, 256, 512, 512]
+        layers: list[nn.Module] = []
+        for number, (before, after) in enumerate(itertools.pairwise(widths)):
+            stride = 2 if number % 2 else 1
+            layers += [nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512 * 16, 100)), torch.randn(8, 3, 64, 64)
+    return LanguageModel(), torch.randint(0, 16000, (16, 32))
+
+
+MODELS = ("mlp", "convnet", "lstm")
+
+
+def be_rank(name: str, trials: int) -> None:
+    """Advise on a model, as one of the ranks that the environment says."""
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    from mgcaffe.pytorch import advise
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    module, batch = make_model(name)
+    advice = advise(DistributedDataParallel(module), batch, trials=trials)
+    if dist.get_rank() == 0:
+        print(advice, flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def run_ranks(network: ShapedNetwork | None, name: str, trials: int) -> None:
+    """Run the two ranks, and wait for them."""
+    ranks: list[subprocess.Popen[Any]] = []
+    for rank in range(2):
+        environment = os.environ | {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": network.addresses[0] if network is not None else "127.0.0.1",
+            "MASTER_PORT": str(PORT),
+            "GLOO_SOCKET_IFNAME": INTERFACE if network is not None else "lo",
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [sys.executable, __file__, "--rank", name, "--trials", str(trials)]
+        if network is None:
+            ranks.append(subprocess.Popen(command, env=environment))
+        else:
+            ranks.append(network.popen(rank, command, env=environment))
+    try:
+        for each in ranks:
+            if each.wait(timeout=LIMIT_S):
+                raise SystemExit(f"a rank ended with exit code {each.returncode}")
+    finally:
+        for each in ranks:
+            each.kill()
+
+
+def main() -> None:
+    """Print the advice for all links and models."""
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--links", nargs="+", default=["local"], help="local, or rates such as 1gbit")
+    flags.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
+    flags.add_argument("--trials", type=int, default=20, help="iterations of DistributedDataParallel for each size")
+    flags.add_argument("--rank", help=argparse.SUPPRESS)
+    given = flags.parse_args()
+    if given.rank:
+        be_rank(given.rank, given.trials)
+        return
+    for link in given.links:
+        shaped = contextlib.nullcontext() if link == "local" else ShapedNetwork(2, link)
+        with shaped as network:
+            for name in given.models:
+                print(f"\n== {name}, {link} ==", flush=True)
+                run_ranks(network, name, given.trials)
+
+
+if __name__ == "__main__":
+    main()
