@@ -123,6 +123,18 @@ def _tried(
     return replace(advice, present=tried(advice.present), default=tried(advice.default), caps=caps, best=best)
 
 
+def _limits(model: DistributedDataParallel) -> list[str]:
+    """Return what of a wrapped module is not predicted."""
+    found = []
+    if getattr(model, "mixed_precision", None) is not None:
+        found.append("mixed_precision is not taken into account: gradients are taken to travel in their own types")
+    if getattr(model, "_comm_hooks", None):
+        found.append("the communication hook is not taken into account: gradients are taken to travel as they are")
+    if any(getattr(part, "sparse", False) is True for part in model.module.modules()):
+        found.append("sparse gradients are taken to be dense")
+    return found
+
+
 def _stand_in(model: DistributedDataParallel) -> StandIn:
     """Return the parameters that are sent: those that DistributedDataParallel is to ignore do not train here."""
     stand_in = StandIn(model.module)
@@ -166,5 +178,5 @@ def _advice(
         mgwfbp=predictor.merged("mgwfbp"),
         optimal=predictor.merged("optimal"),
         auto=predictor.auto(),
-        warnings=measured.warnings,
+        warnings=(*measured.warnings, *_limits(model)),
     )

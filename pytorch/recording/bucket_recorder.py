@@ -37,11 +37,11 @@ class _Bucket:
 
 @dataclass
 class _Pass:
-    """A backward pass; `began` is a mark of the clock."""
+    """A backward pass; `began` is a mark of the clock, `layout` the number of the way in which buckets were made."""
 
     began: Any
     buckets: list[_Bucket] = field(default_factory=list)
-    is_whole: bool = False
+    layout: int = -1
 
 
 def record_buckets(ddp_module: DistributedDataParallel) -> "BucketRecorder":
@@ -101,12 +101,12 @@ class BucketRecorder:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the last passes had the same buckets."""
+        """Whether the last passes had the same buckets; alike on all ranks."""
         return self._same > 1
 
     @property
     def buckets(self) -> list[tuple[str, ...]]:
-        """The parameters of each bucket in the last pass that was taken, in the order of their all-reduces."""
+        """The parameters of each bucket in the last backward pass, in the order of their all-reduces."""
         return list(self._layouts[self._last_layout]) if self._last_layout is not None else []
 
     def take_reports(self) -> list[CommReport]:
@@ -142,8 +142,7 @@ class BucketRecorder:
         record = _Bucket(names, buffer.nbytes, ready)
         self._current.buckets.append(record)
         if bucket.is_last():
-            with self._lock:
-                self._ended = [*self._ended, self._current][-_MAX_PASSES:]
+            self._end_pass(self._current)
             self._current = None
         buffer.mul_(self._factor)
         future = dist.all_reduce(buffer, group=self._group, async_op=True).get_future()
@@ -164,17 +163,19 @@ class BucketRecorder:
             return False
         return not self.clock.on_gpu or all(bucket.end.query() for bucket in each.buckets)
 
-    def _base(self, layout: tuple[tuple[str, ...], ...]) -> int:
-        """Return the first segment of a way in which buckets are made."""
+    def _end_pass(self, each: _Pass) -> None:
+        """Keep a pass whose buckets have all been handed over, in whichever way they were made."""
+        layout = tuple(bucket.names for bucket in each.buckets)
         if layout not in self._layouts:
             self._layouts.append(layout)
-        number = self._layouts.index(layout)
-        self._same = self._same + 1 if number == self._last_layout else 1
-        self._last_layout = number
-        return sum(len(bucket) for earlier in self._layouts[:number] for bucket in earlier)
+        each.layout = self._layouts.index(layout)
+        self._same = self._same + 1 if each.layout == self._last_layout else 1
+        self._last_layout = each.layout
+        with self._lock:
+            self._ended = [*self._ended, each][-_MAX_PASSES:]
 
     def _report(self, each: _Pass) -> CommReport:
-        base = self._base(tuple(bucket.names for bucket in each.buckets))
+        base = sum(len(bucket) for earlier in self._layouts[: each.layout] for bucket in earlier)
         groups: list[Group] = []
         times: list[GroupTimes] = []
         last = base + sum(len(bucket.names) for bucket in each.buckets) - 1

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from mgcaffe.comm import CommReport
 from mgcaffe.errors import UsageError
 from mgcaffe.pytorch.merged_gradient_parallel import MergedGradientParallel
 from mgcaffe.pytorch.ranks import find_communicator
@@ -97,6 +98,7 @@ class RunRecorder:
             )
         self._smoothed = SmoothedLoss(_SMOOTHED)
         self._samples = self._images = 0
+        self._reports: list[CommReport] = []
         self._forward_began: float | None = None
         self._hidden = self._exposed = 0.0
         self._plan_hash = ""
@@ -119,7 +121,8 @@ class RunRecorder:
                 module was called with, in every forward pass.
         """
         now = time.perf_counter()
-        reports = self._communication.take_reports()
+        reports = [*self._reports, *self._communication.take_reports()]
+        self._reports = []
         hidden, exposed = sum(each.hidden_s for each in reports), sum(each.exposed_s for each in reports)
         self._hidden, self._exposed = self._hidden + hidden, self._exposed + exposed
         images = (self._samples if samples is None else samples) * self._ranks.size
@@ -216,6 +219,7 @@ class RunRecorder:
     def _before_forward(self, _module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         if self._forward_began is None:
             self._forward_began = time.perf_counter()
+        self._reports += self._communication.take_reports()  # of an earlier pass of this iteration
         for value in (*arguments, *keywords.values()):
             if isinstance(value, torch.Tensor) and value.dim():
                 self._samples += len(value)

@@ -54,7 +54,7 @@ def test_advice_leaves_the_module_as_it_was(said):
 def test_advice_is_a_table_of_bucket_sizes(said):
     text = said[0]["give_advice"]["text"]
     assert text == said[1]["give_advice"]["text"]
-    assert "EMULATED LINK a=2e-4,b=1e-8" in text
+    assert "EMULATED LINK a=2e-4,b=1e-9" in text
     assert "Sequential in DistributedDataParallel on 2 ranks over gloo: 1,333 parameters" in text
     for row in ("present: the default", "bucket_cap_mb=1 ", "bucket_cap_mb=100", "best of ", "mgwfbp", "auto ("):
         assert row in text
@@ -73,7 +73,7 @@ def test_all_ranks_get_the_same_figures_of_all_bucket_sizes(said):
 def test_bucket_sizes_are_tried_if_asked_for(said):
     for each in said:
         found = each["try_buckets"]
-        assert found["measured"] and found["best"] and found["column"]
+        assert found["measured"] and found["best"] and found["column"] and found["warned"]
         assert set(found["untouched"].values()) == {True}, found["untouched"]
 
 
@@ -94,7 +94,8 @@ def test_recorded_buckets_have_the_bits_of_those_that_are_not(said):
 def test_on_a_device_buckets_are_reported_once_it_has_reached_them(said):
     for each in said:
         found = each["on_a_device"]
-        assert found["early"] == 0 and found["late"] == [1, 6]
+        # Whether buckets are settled must not depend on how far a rank's device is: ranks meet after that.
+        assert found["early"] == [0, True] and found["late"] == [1, 6, 6]
         assert found["times"] and found["clock"]
 
 
@@ -102,7 +103,7 @@ def test_on_a_device_buckets_are_reported_once_it_has_reached_them(said):
 def test_a_report_shows_ddp_beside_ours(said, folder, name, capsys):
     assert [each["record"][name] for each in said] == [0, 0]
     log = read_run(folder / f"{name}.json")
-    assert len(log.iterations) == 20 and "loss" not in log.iterations[0]
+    assert len(log.iterations) == 18 and "loss" not in log.iterations[0]
     timeline = read_timeline(folder / f"{name}.timeline.json")
     schedule = {"ddp": "DistributedDataParallel", "ours": "wfbp"}[name]
     assert timeline.plan["schedule"] == schedule == log.plan["plan"]

@@ -145,6 +145,21 @@ def test_accumulated_passes_are_one_iteration(tmp_path):
     assert log.iterations[1]["images_per_s"] * log.iterations[1]["seconds"] == pytest.approx(12)
 
 
+def test_all_passes_of_an_iteration_count(tmp_path):
+    def rank(communicator):
+        model = MergedGradientParallel(mlp(), process_group=communicator, schedule="wfbp", deterministic=True)
+        with RunRecorder(model, tmp_path / "run.json", timeline=tmp_path / "t.json", timeline_iterations=(1, 2)) as run:
+            for _ in range(2):
+                for part in range(3):
+                    model(batch(communicator.rank, part, 4, 20)).sum().backward()
+                run.iteration_done()
+        model.close()
+
+    run_ranks(2, rank)
+    timeline = read_timeline(tmp_path / "t.json")
+    assert len(timeline.allreduces()) == 2 * 3 * 6
+
+
 def test_what_cannot_be_recorded_is_said(tmp_path):
     with pytest.raises(UsageError, match="of type Linear"):
         RunRecorder(nn.Linear(2, 2), tmp_path / "run.json")
