@@ -25,6 +25,7 @@ import numpy
 
 from mgcaffe.comm.tables.assignment import Assignment, RowRange
 from mgcaffe.comm.tables.figures import LookUpFigures
+from mgcaffe.comm.tables.job_queue import JobQueue
 from mgcaffe.comm.tables.messages import (
     DONE,
     LOAD,
@@ -97,7 +98,7 @@ class TableClient:
         for table, ranges in enumerate(assignment):
             for rows in ranges:
                 self._held[servers[rows.owner]][table] = rows
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: JobQueue[_Job | None] = JobQueue()
         self._unanswered: dict[int, deque[PendingLookUp]] = {server: deque() for server in self._held}
         self._sendings: list[tuple[Sending, numpy.ndarray]] = []
         self._lock = threading.Lock()
@@ -249,10 +250,10 @@ class TableClient:
                 return self._jobs.get()
             try:
                 if not busy:
-                    return self._jobs.get(timeout=_SAVING_POLL_S)
+                    return self._jobs.get(_SAVING_POLL_S)
                 if came or time.perf_counter() - quiet_since < _SPIN_S:
-                    return self._jobs.get_nowait()
-                return self._jobs.get(timeout=_POLL_S)
+                    return self._jobs.get(0)
+                return self._jobs.get(_POLL_S)
             except queue.Empty:
                 if came:
                     quiet_since = time.perf_counter()
