@@ -87,7 +87,7 @@ def restore_snapshot(
     return progress
 
 
-def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress:
+def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit, *, tables_too: bool = True) -> Progress:
     """Put a snapshot's weights and histories back.
 
     Args:
@@ -95,6 +95,7 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
         net: the training net.
         updater: whose histories are filled.
         emit: takes the events of what was copied from where.
+        tables_too: whether to put back tables whose rows lie in several processes.
 
     Returns:
         Where the solver stood.
@@ -107,10 +108,10 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
     history = updater.history_blobs(net.parameters)
     state.check_history(history)
     with _reading_weights(weights):
-        report = net.copy_trained_layers(weights)
+        report = net.copy_trained_layers(weights, tables_too=tables_too)
     emit(WeightsCopied(str(weights), "train", report))
     _check_complete(report, net, weights)
-    state.copy_history(history)
+    state.copy_history(history, tables_too=tables_too)
     emit(Restored(state.progress.iteration, str(path), str(weights)))
     return state.progress
 
