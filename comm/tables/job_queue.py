@@ -1,7 +1,7 @@
 """What other threads ask of the one that communicates, which waits for it for short times only.
 
 `queue.SimpleQueue.get` is no use here: up to Python 3.12 it waits for ever if its time is over before it begins to
-wait, which on a busy machine happens to one short wait in some ten thousand. `queue.Queue` makes a lock for each wait.
+wait, as it can be on a busy machine. `queue.Queue` makes a lock for each wait.
 """
 
 from __future__ import annotations
