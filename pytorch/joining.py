@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy
 from torch.distributed.algorithms.join import JoinHook
+
+from mgcaffe.comm import Communicator
 
 
 class Shadowed(Protocol):
@@ -35,3 +38,23 @@ class ShadowHook(JoinHook):
     def post_hook(self, is_last_joiner: bool) -> None:
         """Take over the final parameters."""
         self._module.take_final_state(is_last_joiner)
+
+
+def highest_rank(ranks: Communicator, counts: bool) -> int:
+    """Return the highest of the ranks that count; a collective call."""
+    value = numpy.array([ranks.rank if counts else -1])
+    ranks.allreduce(value, "max")
+    return int(value[0])
+
+
+def agree_on_averaging(ranks: Communicator, *, has_inputs: bool, averages: bool = False) -> tuple[bool, int]:
+    """Return whether the backward pass of the ranks with inputs averages gradients, and how many ranks these are.
+
+    Args:
+        ranks: all ranks; a collective call.
+        has_inputs: whether this rank still has inputs.
+        averages: whether its backward pass averages gradients.
+    """
+    values = numpy.array([int(has_inputs and averages), int(has_inputs)])
+    ranks.allreduce(values)
+    return bool(values[0]), int(values[1])

@@ -8,14 +8,12 @@ the same, what is not, and what is refused.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -25,17 +23,15 @@ from torch.distributed.algorithms.join import Join, Joinable
 from mgcaffe.comm import Communicator, Plan
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.errors import CommError
-from mgcaffe.pytorch.agreement import broadcast_tensors, compare_modules, describe
+from mgcaffe.pytorch.event_log import log_event
 from mgcaffe.pytorch.exchange import OnGroup
 from mgcaffe.pytorch.failures import naming_causes, note_failures_for
 from mgcaffe.pytorch.gradient_flow import GradientFlow, PassOptions
-from mgcaffe.pytorch.joining import ShadowHook
+from mgcaffe.pytorch.joining import ShadowHook, agree_on_averaging, highest_rank
+from mgcaffe.pytorch.module_state import ModuleState
 from mgcaffe.pytorch.options import ExchangeOptions
-from mgcaffe.pytorch.parameters import averaged_parameters, excluded_names
 from mgcaffe.pytorch.ranks import find_communicator, shared_group
-from mgcaffe.solvers.events import Event, Noted, PlanChosen, Warned
-
-_log = logging.getLogger("mgcaffe.pytorch")
+from mgcaffe.solvers.events import Event
 
 
 class MergedGradientParallel(nn.Module, Joinable):
@@ -104,18 +100,11 @@ class MergedGradientParallel(nn.Module, Joinable):
         self._prepare()
         self._connect(compare=init_sync)
         if init_sync:
-            self._take_state(0)
+            self._state.take(self._ranks, 0, buffers=broadcast_buffers)
 
     def _prepare(self) -> None:
         """Find the parameters and buffers that ranks have in common."""
-        self._excluded = excluded_names(self.module, self._exclude)
-        self._averaged = averaged_parameters(self.module, self._excluded, self._own_group)
-        self._buffer_owners = [
-            (part._buffers, name)
-            for prefix, part in self.module.named_modules()
-            for name in part._buffers
-            if (f"{prefix}.{name}" if prefix else name) not in self._excluded
-        ]
+        self._state = ModuleState(self.module, self._exclude, self._own_group)
         self._broadcasts_next = True
         self._communicator: Communicator | None = None
         self._connected: GradientFlow | None = None
@@ -124,9 +113,9 @@ class MergedGradientParallel(nn.Module, Joinable):
         self._communicator = find_communicator(self._process_group)
         note_failures_for(self._communicator)
         if compare:
-            compare_modules(self._communicator, describe(self.module, self._excluded))
+            self._state.compare(self._communicator)
         passes = PassOptions(self.find_unused_parameters, self.static_graph)
-        self._connected = GradientFlow(self._averaged, self._communicator, passes, self._options, self._emit)
+        self._connected = GradientFlow(self._state.averaged, self._communicator, passes, self._options, self._emit)
         self._connected.on_group = self._on_group
         return self._connected
 
@@ -224,7 +213,7 @@ class MergedGradientParallel(nn.Module, Joinable):
                 " process group (process_group=None); copy its module instead"
             )
         state = self.__dict__.copy()
-        for name in ("_excluded", "_averaged", "_buffer_owners", "_communicator", "_connected"):
+        for name in ("_state", "_communicator", "_connected"):
             del state[name]
         return state | {"_listener": None, "_on_group": None}
 
@@ -260,7 +249,7 @@ class MergedGradientParallel(nn.Module, Joinable):
     @property
     def join_device(self) -> torch.device:
         """The device on which ranks that still have inputs are counted."""
-        return self._averaged[0].parameter.device
+        return self._state.averaged[0].parameter.device
 
     @property
     def join_process_group(self) -> dist.ProcessGroup:
@@ -270,29 +259,17 @@ class MergedGradientParallel(nn.Module, Joinable):
     def shadow_iteration(self) -> None:
         """Take part in an iteration of the ranks that still have inputs."""
         if self._will_broadcast():
-            self._broadcast_buffers(self._highest_rank(False))
-        averages = self._agree_on_averaging(False)
+            self._state.broadcast_buffers(self._ranks, highest_rank(self._ranks, False))
+        averages, self._flow.alive = agree_on_averaging(self._ranks, has_inputs=False)
         if averages:
             self._flow.average_zeros()
         self._broadcasts_next = averages
 
     def take_final_state(self, is_last: bool) -> None:
         """Take over the values of the rank that had inputs for longest."""
-        self._take_state(self._highest_rank(is_last))
+        self._state.take(self._ranks, highest_rank(self._ranks, is_last), buffers=self.broadcast_buffers)
         self._flow.alive = self._ranks.size
         self._flow.divides_by_all = True
-
-    def _highest_rank(self, counts: bool) -> int:
-        value = numpy.array([self._ranks.rank if counts else -1])
-        self._ranks.allreduce(value, "max")
-        return int(value[0])
-
-    def _agree_on_averaging(self, has_inputs: bool) -> bool:
-        """Count the ranks with inputs; return whether their backward pass averages gradients."""
-        values = numpy.array([int(has_inputs and self.require_backward_grad_sync), int(has_inputs)])
-        self._ranks.allreduce(values)
-        self._flow.alive = int(values[1])
-        return bool(values[0])
 
     # -- forward ---------------------------------------------------------------------------------------------
 
@@ -303,9 +280,11 @@ class MergedGradientParallel(nn.Module, Joinable):
         Join.notify_join_context(self)
         with naming_causes(self._ranks):
             if self._will_broadcast():
-                self._broadcast_buffers(self._highest_rank(True) if self._join_config.enable else 0)
+                root = highest_rank(self._ranks, True) if self._join_config.enable else 0
+                self._state.broadcast_buffers(self._ranks, root)
             if self._join_config.enable:
-                self._agree_on_averaging(True)
+                sync = self.require_backward_grad_sync
+                _, self._flow.alive = agree_on_averaging(self._ranks, has_inputs=True, averages=sync)
 
     @_disable_dynamo
     def _after_forward(self, output: Any) -> Any:
@@ -317,26 +296,8 @@ class MergedGradientParallel(nn.Module, Joinable):
     def _will_broadcast(self) -> bool:
         return self.broadcast_buffers and self._broadcasts_next and self._ranks.size > 1
 
-    def _broadcast_buffers(self, root: int) -> None:
-        buffers = [owner[name] for owner, name in self._buffer_owners]
-        broadcast_tensors(self._ranks, [each for each in buffers if each is not None], root)
-
-    def _take_state(self, root: int) -> None:
-        """Take over a rank's parameters, and its buffers where they are to be equal."""
-        values = [each for name, each in self.module.named_parameters() if name not in self._excluded]
-        broadcast_tensors(self._ranks, values, root)
-        if self.broadcast_buffers:
-            self._broadcast_buffers(root)
-
     def _emit(self, event: Event) -> None:
         if self._listener is not None:
             self._listener(event)
-        elif self._ranks.rank > 0:
-            return
-        elif isinstance(event, Warned):
-            _log.warning("%s", event.text)
-        elif isinstance(event, Noted):
-            _log.info("%s", event.text)
-        elif isinstance(event, PlanChosen):
-            groups = len(event.plan.groups)
-            _log.info("gradients are sent by %s: %d group%s", event.plan.schedule, groups, "s" if groups > 1 else "")
+        elif self._ranks.rank == 0:
+            log_event(event)

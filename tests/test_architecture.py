@@ -50,8 +50,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         "solver",
     ),
     "pytorch": (
-        "options", "parameters", "ranks", "failures", "agreement", "autograd_graph", "flat_gradients", "exchange",
-        "backward_pass", "gradient_flow", "joining", "group_step", "merged_gradient_parallel",
+        "options", "parameters", "ranks", "failures", "agreement", "module_state", "event_log", "autograd_graph",
+        "flat_gradients", "exchange", "backward_pass", "gradient_flow", "joining", "group_step",
+        "merged_gradient_parallel",
     ),
     "tools": (
         "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",
