@@ -11,6 +11,7 @@ import contextlib
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,11 @@ from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.errors import CommError
 from mgcaffe.pytorch.event_log import log_event
 from mgcaffe.pytorch.exchange import OnGroup
-from mgcaffe.pytorch.failures import naming_causes, note_failures_for
+from mgcaffe.pytorch.failures import PEER_TIMEOUT_S, naming_causes, note_exception, note_pass
 from mgcaffe.pytorch.gradient_flow import GradientFlow, PassOptions
 from mgcaffe.pytorch.joining import ShadowHook, agree_on_averaging, highest_rank
 from mgcaffe.pytorch.module_state import ModuleState
-from mgcaffe.pytorch.options import ExchangeOptions
+from mgcaffe.pytorch.options import ExchangeOptions, checked_timeout
 from mgcaffe.pytorch.ranks import find_communicator, shared_group
 from mgcaffe.solvers.events import Event
 
@@ -44,7 +45,9 @@ class MergedGradientParallel(nn.Module, Joinable):
             this process, else this process alone.
         schedule: how gradients are merged: `auto` (tries the best plans), `single`, `wfbp`, `threshold`, `mgwfbp`,
             `optimal`.
-        broadcast_buffers: whether buffers are those of rank 0 in every forward pass after one with gradients.
+        broadcast_buffers: whether buffers are those of rank 0 in every forward pass after one with gradients. False:
+            also not at the start.
+        forward_sync_buffers: the same, but buffers are rank 0's at the start in any case.
         init_sync: whether ranks compare their modules and take over rank 0's values at the start.
         find_unused_parameters: whether the graph is searched, after each forward pass, for parameters that the result
             does not depend on; these, and parameters whose gradients do not come, count as zeros.
@@ -55,6 +58,8 @@ class MergedGradientParallel(nn.Module, Joinable):
         on_group: gets lists of parameters as soon as their gradients are means, while others are on their way; at the
             end of the backward pass, on its thread. `StepOnGroups` makes the optimizer's step there.
         listener: gets the events (`mgcaffe.solvers.events`), on every rank; None: rank 0 logs them.
+        peer_timeout: after how many seconds without a sign of life a rank counts as dead, where another one waits for
+            it; 0: never. A rank that computes for long gives signs of life.
         plan_file, bucket_mb, allreduce_type, hierarchical, cost_file, deterministic, calibration_iterations,
             transport, emulate_link: as in `ExchangeOptions`.
 
@@ -82,12 +87,14 @@ class MergedGradientParallel(nn.Module, Joinable):
         own_group: str | Sequence[str] = (),
         on_group: OnGroup | None = None,
         listener: Callable[[Event], None] | None = None,
+        forward_sync_buffers: bool | None = None,
+        peer_timeout: float = PEER_TIMEOUT_S,
         **options: Any,
     ) -> None:
         super().__init__()
         Joinable.__init__(self)
         self.module = module
-        self.broadcast_buffers = broadcast_buffers
+        self.broadcast_buffers = broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
         self.find_unused_parameters = find_unused_parameters
         self.static_graph = static_graph
         self._on_group = on_group
@@ -96,11 +103,12 @@ class MergedGradientParallel(nn.Module, Joinable):
         self._exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         self._own_group = (own_group,) if isinstance(own_group, str) else tuple(own_group)
         self._listener = listener
+        self._peer_timeout_s = checked_timeout(peer_timeout)
         self._process_group = process_group
         self._prepare()
         self._connect(compare=init_sync)
         if init_sync:
-            self._state.take(self._ranks, 0, buffers=broadcast_buffers)
+            self._state.take(self._ranks, 0, buffers=broadcast_buffers or forward_sync_buffers is not None)
 
     def _prepare(self) -> None:
         """Find the parameters and buffers that ranks have in common."""
@@ -110,8 +118,7 @@ class MergedGradientParallel(nn.Module, Joinable):
         self._connected: GradientFlow | None = None
 
     def _connect(self, *, compare: bool) -> GradientFlow:
-        self._communicator = find_communicator(self._process_group)
-        note_failures_for(self._communicator)
+        self._communicator = find_communicator(self._process_group, self._peer_timeout_s)
         if compare:
             self._state.compare(self._communicator)
         passes = PassOptions(self.find_unused_parameters, self.static_graph)
@@ -132,6 +139,7 @@ class MergedGradientParallel(nn.Module, Joinable):
 
     # -- what users call -----------------------------------------------------------------------------------
 
+    @partial(_disable_dynamo, recursive=False)  # type: ignore[arg-type]
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
         """Return what the module returns.
 
@@ -140,7 +148,13 @@ class MergedGradientParallel(nn.Module, Joinable):
             UsageError: the module was moved or converted after it was wrapped.
         """
         self._before_forward()
-        return self._after_forward(self.module(*inputs, **keywords))
+        try:
+            output = self.module(*inputs, **keywords)
+        except BaseException as error:
+            if torch.is_grad_enabled():
+                note_exception(self._ranks, error, "forward")
+            raise
+        return self._after_forward(output)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -258,16 +272,18 @@ class MergedGradientParallel(nn.Module, Joinable):
 
     def shadow_iteration(self) -> None:
         """Take part in an iteration of the ranks that still have inputs."""
-        if self._will_broadcast():
-            self._state.broadcast_buffers(self._ranks, highest_rank(self._ranks, False))
-        averages, self._flow.alive = agree_on_averaging(self._ranks, has_inputs=False)
+        with naming_causes(self._ranks):
+            if self._will_broadcast():
+                self._state.broadcast_buffers(self._ranks, highest_rank(self._ranks, False))
+            averages, self._flow.alive = agree_on_averaging(self._ranks, has_inputs=False)
         if averages:
             self._flow.average_zeros()
         self._broadcasts_next = averages
 
     def take_final_state(self, is_last: bool) -> None:
         """Take over the values of the rank that had inputs for longest."""
-        self._state.take(self._ranks, highest_rank(self._ranks, is_last), buffers=self.broadcast_buffers)
+        with naming_causes(self._ranks):
+            self._state.take(self._ranks, highest_rank(self._ranks, is_last), buffers=self.broadcast_buffers)
         self._flow.alive = self._ranks.size
         self._flow.divides_by_all = True
 
@@ -275,6 +291,8 @@ class MergedGradientParallel(nn.Module, Joinable):
 
     @_disable_dynamo
     def _before_forward(self) -> None:
+        if torch.is_grad_enabled():
+            note_pass(self._ranks)
         if torch.is_grad_enabled() and self.require_backward_grad_sync:
             self._flow.check()
         Join.notify_join_context(self)

@@ -50,7 +50,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "solver",
     ),
     "pytorch": (
-        "options", "parameters", "ranks", "failures", "agreement", "module_state", "event_log", "autograd_graph",
+        "options", "parameters", "event_log", "failures", "ranks", "agreement", "module_state", "autograd_graph",
         "flat_gradients", "exchange", "backward_pass", "gradient_flow", "joining", "group_step",
         "merged_gradient_parallel",
     ),

@@ -135,7 +135,7 @@ class ProcessGroupCommunicator:
             if counts[self.rank]:
                 works.append(self._group.start(partial(_send, sent, to)))
         for work in works:
-            self._group.guarded(work.wait)
+            self._group.wait(work)
 
     def gather(self, value: T) -> list[T] | None:
         """Return the values of all ranks on rank 0."""
