@@ -11,7 +11,6 @@ import contextlib
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +138,6 @@ class MergedGradientParallel(nn.Module, Joinable):
 
     # -- what users call -----------------------------------------------------------------------------------
 
-    @partial(_disable_dynamo, recursive=False)  # type: ignore[arg-type]
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
         """Return what the module returns.
 
@@ -148,6 +146,8 @@ class MergedGradientParallel(nn.Module, Joinable):
             UsageError: the module was moved or converted after it was wrapped.
         """
         self._before_forward()
+        if torch.compiler.is_compiling():  # which cannot go on behind an exception
+            return self._after_forward(self.module(*inputs, **keywords))
         try:
             output = self.module(*inputs, **keywords)
         except BaseException as error:

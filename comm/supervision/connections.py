@@ -17,6 +17,9 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from mgcaffe.errors import DataError
+from mgcaffe.errors.checked_json import Json, parse_json
+
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR
 _TRY_S = 2.0
 _MAX_BYTES = 1 << 20
@@ -61,11 +64,11 @@ class Connection:
         except OSError:
             self._unsent = b""
 
-    def receive(self) -> list[Any] | None:
+    def receive(self) -> list[Json] | None:
         """Return the messages that have come; None: the other end is closed.
 
         Raises:
-            ValueError: what came is no message.
+            DataError: what came is no message.
         """
         is_closed = False
         try:
@@ -79,8 +82,9 @@ class Connection:
             is_closed = True
         *lines, self._received = self._received.split(b"\n")
         if len(self._received) > _MAX_BYTES:
-            raise ValueError("a line without an end")
-        return [json.loads(line) for line in lines] if lines or not is_closed else None
+            raise DataError("a message between ranks has no end")
+        messages = [parse_json(line, "connection", "this is no message of a rank") for line in lines]
+        return messages if messages or not is_closed else None
 
     def close(self) -> None:
         """Close this end; harmless when repeated."""
@@ -118,14 +122,13 @@ def _address_of(interface: str) -> Iterator[str]:
         yield socket.inet_ntoa(answer[20:24])
 
 
-def connect_to(addresses: list[str], port: int, hello: Any, answer: str) -> Connection | None:
+def connect_to(addresses: list[str], port: int, hello: dict[str, Any]) -> Connection | None:
     """Return a connection to the first address where somebody answers a greeting; None: there is none.
 
     Args:
         addresses: where the other end may be.
         port: its port there.
-        hello: the greeting.
-        answer: the first message that it has to send back.
+        hello: the greeting; its `token` has to come back.
     """
     for address in addresses:
         try:
@@ -133,19 +136,18 @@ def connect_to(addresses: list[str], port: int, hello: Any, answer: str) -> Conn
         except OSError:
             continue
         connection.send(hello)
-        if _first_message(connection) == answer:
-            return connection
+        with contextlib.suppress(DataError):
+            answer = _first_message(connection)
+            if answer is not None and answer["token"].text() == hello["token"]:
+                return connection
         connection.close()
     return None
 
 
-def _first_message(connection: Connection) -> Any:
+def _first_message(connection: Connection) -> Json | None:
     deadline = time.monotonic() + _TRY_S
     while time.monotonic() < deadline:
-        try:
-            messages = connection.receive()
-        except ValueError:
-            return None
+        messages = connection.receive()
         if messages is None:
             return None
         if messages:

@@ -24,7 +24,8 @@ from typing import Any, NoReturn
 from mgcaffe.comm.supervision.connections import Connection, accept, connect_to, listen, own_addresses
 from mgcaffe.comm.supervision.troubles import LEFT, RankRecord, Seen, Trouble, behind, first_waiting
 from mgcaffe.comm.transport.communicator import Communicator
-from mgcaffe.errors import EXIT_PEER_FAILED, PeerFailure
+from mgcaffe.errors import EXIT_PEER_FAILED, DataError, PeerFailure
+from mgcaffe.errors.checked_json import Json
 
 TICK_S = 0.5
 _SUSPENDED_S = 5 * TICK_S
@@ -85,7 +86,7 @@ class RankWatch:
             self._thread.start()
         addresses, port, token = ranks.broadcast_object(offer)  # type: ignore[misc]
         if ranks.rank > 0:
-            connection = connect_to(addresses, port, {"token": token, "record": asdict(self._own)}, token)
+            connection = connect_to(addresses, port, {"token": token, "record": asdict(self._own)})
             if connection is not None:
                 self._add(connection, 0)
                 self._thread.start()
@@ -148,6 +149,8 @@ class RankWatch:
         with self._lock:
             for connection in self._connections:
                 connection.close()
+            if self._server is not None:
+                self._server.close()
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
@@ -180,7 +183,7 @@ class RankWatch:
             messages = source.receive()
             for message in messages or ():
                 self._take(source, message, now)
-        except (ValueError, TypeError, KeyError):
+        except DataError:
             messages = None  # somebody else's
         if messages is None:
             self._selector.unregister(source)
@@ -189,20 +192,21 @@ class RankWatch:
             if rank is not None:
                 self._seen[rank].close(now)
 
-    def _take(self, connection: Connection, message: dict[str, Any], now: float) -> None:
+    def _take(self, connection: Connection, message: Json, now: float) -> None:
         rank = self._connections.get(connection)
-        if rank is None and message["token"] != self._token:
-            raise ValueError("not one of the ranks")
-        record = RankRecord(**message["record"])
+        if rank is None and message["token"].text() != self._token:
+            raise DataError("not one of the ranks")
+        record = RankRecord.of_json(message["record"])
         if rank is None:
             self._connections[connection] = record.rank
             self._seen[record.rank] = Seen(record, now)
-            connection.send(self._token)
+            connection.send({"token": self._token})
             return
         self._seen[rank].hear(record, now)
         if self._own.rank > 0:
-            self._told = [Trouble(**each) for each in message["troubles"]]
-            self._behind, self._speaker = message["behind"], message["speaker"]
+            self._told = [Trouble.of_json(each) for each in message["troubles"].elements()]
+            self._behind = [each.text() for each in message["behind"].elements()]
+            self._speaker = message["speaker"].integer()
         elif record.ended:
             self._tell()
 
@@ -224,7 +228,7 @@ class RankWatch:
                 records = [self._own, *(seen.record for seen in self._seen.values() if seen.closed_at is None)]
                 self._behind = [record.name() for record in behind(records)]
                 self._speaker = first_waiting(records)
-                troubles = [each.to_json() for each in self._troubles(time.monotonic())]
+                troubles = [asdict(each) for each in self._troubles(time.monotonic())]
                 message |= {"troubles": troubles, "behind": self._behind, "speaker": self._speaker}
             for connection in self._connections:
                 connection.send(message)

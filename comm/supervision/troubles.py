@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from mgcaffe.comm.supervision.status import process_state
 from mgcaffe.comm.supervision.verdict import UNEXPLAINED
+from mgcaffe.errors.checked_json import Json
 
 ENDED, GONE, SILENT, RAISED, LEFT, FOLLOWED = range(6)
 """Kinds of trouble, the likeliest to be the cause of others first."""
@@ -49,6 +49,26 @@ class RankRecord:
     follows: bool = False
     left: bool = False
 
+    @classmethod
+    def of_json(cls, record: Json) -> RankRecord:
+        """Return a record that came as JSON.
+
+        Raises:
+            DataError: it is none.
+        """
+        return cls(
+            rank=record["rank"].integer(),
+            size=record["size"].integer(),
+            host=record["host"].text(),
+            pid=record["pid"].integer(),
+            rounds=record["rounds"].integer(),
+            waits=record["waits"].flag(),
+            raised=record["raised"].text(),
+            ended=record["ended"].text(),
+            follows=record["follows"].flag(),
+            left=record["left"].flag(),
+        )
+
     def name(self) -> str:
         """Return `rank 1 of 3 on node7 (process 4711)`."""
         return f"rank {self.rank} of {self.size} on {self.host} (process {self.pid})"
@@ -68,9 +88,14 @@ class Trouble:
     rank: int
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as `Trouble(**...)` takes it."""
-        return asdict(self)
+    @classmethod
+    def of_json(cls, trouble: Json) -> Trouble:
+        """Return what came as JSON.
+
+        Raises:
+            DataError: it is none.
+        """
+        return cls(trouble["kind"].integer(), trouble["rank"].integer(), trouble["text"].text())
 
 
 class Seen:

@@ -71,12 +71,16 @@ class Fails(torch.autograd.Function):
         return gradient, None
 
 
+def failing_rank(how, size):
+    return 0 if "rank 0" in how else size - 1
+
+
 class Failing(nn.Module):
-    """Fails on its last rank, in its step number 3."""
+    """Fails on one rank, in its step number 3."""
 
     def __init__(self, how, rank, size):
         super().__init__()
-        self.fails = rank == size - 1
+        self.fails = rank == failing_rank(how, size)
         self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 7 if how == "other_shape" and self.fails else 6)
         self.rest = nn.Linear(6, 6)
         self.how, self.rank, self.step, self.say = how, rank, 0, None
@@ -131,7 +135,7 @@ SIZES = {
     "killed in backward": 2,
     "killed in forward of three": 3,
     "stopped in forward": 2,
-    "stopped in backward of three": 3,
+    "rank 0 stopped in backward of three": 3,
     "caught in forward": 2,
     "caught in backward of three": 3,
     "caught in forward, retried": 2,
@@ -194,7 +198,7 @@ class Scenario:
 
     def __init__(self, name, folder):
         self.name, self.folder, self.size = name, folder, SIZES[name]
-        self.codes, self.ended = [None] * self.size, [0.0] * self.size
+        self.codes = [None] * self.size
         self.ranks = []
         for rank in range(self.size):
             process = os.fork()
@@ -203,21 +207,19 @@ class Scenario:
             self.ranks.append(process)
 
     def end(self, process, status):
-        """Take the end of one; the failing rank, which may never end, is killed when it is the last."""
-        rank = self.ranks.index(process)
+        """Take the end of one; the failing rank, which may never end, is killed when all others have failed."""
+        rank, failing = self.ranks.index(process), failing_rank(self.name, self.size)
         self.codes[rank] = os.waitstatus_to_exitcode(status)
-        self.ended[rank] = time.monotonic()
-        if [code is None for code in self.codes] == [False] * (self.size - 1) + [True] and any(self.codes[:-1]):
-            if "caught" in self.name or "stopped" in self.name:
-                os.kill(self.ranks[-1], signal.SIGKILL)
+        others = [code for rank, code in enumerate(self.codes) if rank != failing]
+        if self.codes[failing] is None and all(others) and ("caught" in self.name or "stopped" in self.name):
+            os.kill(self.ranks[failing], signal.SIGKILL)
 
     def outcome(self):
         paths = [self.folder / f"{self.name}.{rank}.json" for rank in range(self.size)]
         said = [json.loads(path.read_text()) if path.exists() else {} for path in paths]
-        began = said[-1].get("at")
+        began = said[failing_rank(self.name, self.size)].get("at")
         return {
             "codes": self.codes,
-            "late": max(self.ended[:-1]) - (began if began is not None else self.ended[-1]),
             "till_error": [each["failed"] - began if began is not None and "failed" in each else None for each in said],
             "said": said,
             "errors": [(self.folder / f"{self.name}.{rank}.err").read_text() for rank in range(self.size)],
