@@ -27,14 +27,14 @@ from mgcaffe.pytorch.event_log import log_event
 from mgcaffe.pytorch.exchange import OnGroup
 from mgcaffe.pytorch.failures import PEER_TIMEOUT_S, naming_causes, note_exception, note_pass
 from mgcaffe.pytorch.gradient_flow import GradientFlow, PassOptions
-from mgcaffe.pytorch.joining import ShadowHook, agree_on_averaging, highest_rank
+from mgcaffe.pytorch.joining import UnevenInputs, agree_on_averaging, highest_rank
 from mgcaffe.pytorch.module_state import ModuleState
 from mgcaffe.pytorch.options import ExchangeOptions, checked_timeout
-from mgcaffe.pytorch.ranks import find_communicator, shared_group
+from mgcaffe.pytorch.ranks import find_communicator
 from mgcaffe.solvers.events import Event
 
 
-class MergedGradientParallel(nn.Module, Joinable):
+class MergedGradientParallel(nn.Module, UnevenInputs):
     """Trains a module on several ranks, each with its own batches; a collective call of all of them.
 
     Args:
@@ -234,58 +234,6 @@ class MergedGradientParallel(nn.Module, Joinable):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._prepare()
-
-    # -- uneven inputs ---------------------------------------------------------------------------------------
-
-    def join(
-        self,
-        divide_by_initial_world_size: bool = True,
-        enable: bool = True,
-        throw_on_early_termination: bool = False,
-    ) -> Join:
-        """Return the context in which ranks may have unequal numbers of batches; arguments as for DDP.
-
-        Raises:
-            CommError: the ranks share no process group of torch.distributed.
-        """
-        return Join(
-            [self],
-            enable,
-            throw_on_early_termination,
-            divide_by_initial_world_size=divide_by_initial_world_size,
-        )
-
-    def join_hook(self, **keywords: Any) -> ShadowHook:
-        """Return what a rank does that has no inputs left."""
-        self._flow.divides_by_all = keywords.get("divide_by_initial_world_size", True)
-        return ShadowHook(self)
-
-    @property
-    def join_device(self) -> torch.device:
-        """The device on which ranks that still have inputs are counted."""
-        return self._state.averaged[0].parameter.device
-
-    @property
-    def join_process_group(self) -> dist.ProcessGroup:
-        """The process group in which they are counted."""
-        return shared_group(self._process_group)
-
-    def shadow_iteration(self) -> None:
-        """Take part in an iteration of the ranks that still have inputs."""
-        with naming_causes(self._ranks):
-            if self._will_broadcast():
-                self._state.broadcast_buffers(self._ranks, highest_rank(self._ranks, False))
-            averages, self._flow.alive = agree_on_averaging(self._ranks, has_inputs=False)
-        if averages:
-            self._flow.average_zeros()
-        self._broadcasts_next = averages
-
-    def take_final_state(self, is_last: bool) -> None:
-        """Take over the values of the rank that had inputs for longest."""
-        with naming_causes(self._ranks):
-            self._state.take(self._ranks, highest_rank(self._ranks, is_last), buffers=self.broadcast_buffers)
-        self._flow.alive = self._ranks.size
-        self._flow.divides_by_all = True
 
     # -- forward ---------------------------------------------------------------------------------------------
 

@@ -174,8 +174,8 @@ class RankWatch:
             self._judge(now)
 
     def _read(self, source: Any, now: float) -> None:
-        if source is self._server:
-            connection = accept(source)
+        if source is self._server and self._server is not None:
+            connection = accept(self._server)
             if connection is not None:
                 self._selector.register(connection, selectors.EVENT_READ)
             return

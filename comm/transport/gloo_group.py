@@ -68,7 +68,10 @@ class GlooGroup:
         self.wait(self.start(call))
 
     def wait(self, work: Any) -> None:
-        """Wait for the end of a work; errors as for `run`."""
+        """Wait for the end of a collective call; errors as for `run`.
+
+        Not for a message between two ranks: gloo closes a connection on which it has waited for one for so long.
+        """
         while not self.guarded(lambda: _waited(work)):
             try:
                 self._place.alarm.check()

@@ -135,7 +135,7 @@ class ProcessGroupCommunicator:
             if counts[self.rank]:
                 works.append(self._group.start(partial(_send, sent, to)))
         for work in works:
-            self._group.wait(work)
+            self._group.guarded(work.wait)
 
     def gather(self, value: T) -> list[T] | None:
         """Return the values of all ranks on rank 0."""

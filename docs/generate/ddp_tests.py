@@ -1,7 +1,7 @@
 """Writes the table of PyTorch's tests of DDP into docs/pytorch.md, out of a run of ours.
 
-`python -m docs.generate.ddp_tests` prints the section, as if all passed; with `--write` ours run first (a minute), and the
-section goes to docs/pytorch.md with what failed marked so. A test fails until that has been done after a change.
+`python -m docs.generate.ddp_tests` prints the section, as if all passed; with `--write` ours run first (a minute), and
+the section goes to docs/pytorch.md with what failed marked so. A test fails until that was done after a change.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _INTRODUCTION = f"""{TITLE}
 Which of PyTorch 2.13's tests of DDP (`torch/testing/_internal/distributed/distributed_test.py` and the class
 DistributedDataParallelTest of `test/distributed/test_c10d_{{common,gloo,nccl}}.py`) hold for
 `MergedGradientParallel`. The code of ours is our own, under the same names (`tests/support/ddp_behaviour*.py`; other
-names are those of `ddp_checks.py`, which compares with DDP to the bit). It runs on two ranks of gloo with modules on the
-CPU, also where PyTorch's test asks for GPUs but not because of what it tests. Run them by `python -m tests.soak ddp-tests`.
+names are those of `ddp_checks.py`, which compares with DDP to the bit). It runs on two ranks of gloo with modules on
+the CPU, also where PyTorch's test asks for GPUs but not because of what it tests. Run them by
+`python -m tests.soak ddp-tests`.
 """
 
 

@@ -16,7 +16,7 @@ DIFFERS = "the module on rank 1 is not that of rank 0: parameter 'b.weight' is f
 CONVERTED = "parameter 'a.weight' is torch.float64 on cpu now, and was torch.float32 on cpu"
 GONE = "exited without an error message: killed, crashed, or ended by a library"
 STOPPED = "is stopped by a signal (SIGSTOP or the like)"
-WENT_ON = "and has computed nothing for 5 s since"
+WENT_ON = "and has computed nothing for"
 FOREVER = "never ends by itself"
 # What each rank says in each scenario.
 ENDS = {
@@ -60,7 +60,7 @@ def test_a_failure_ends_all_ranks_with_a_message_that_names_it(outcomes, name):
     outcome = outcomes[name]
     failing = 0 if "rank 0" in name else len(ENDS[name]) - 1
     for rank, (expected, text) in enumerate(zip(ENDS[name], outcome["errors"], strict=True)):
-        is_killed = expected == FOREVER or "killed" in name and rank == failing
+        is_killed = expected == FOREVER or ("killed" in name and rank == failing)
         assert outcome["codes"][rank] == (-9 if is_killed else 1), text
         if expected != FOREVER:
             assert expected in text

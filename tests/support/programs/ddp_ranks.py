@@ -29,7 +29,7 @@ from tests.support.ddp_models import batch
 
 LIMIT_S = 120
 FAILING_STEP = 3
-SLOW_S = 4
+SLOW_S = 5
 
 
 def values_of(model):
@@ -107,7 +107,7 @@ class Failing(nn.Module):
 
 def failing(how):
     def run(rank, size, say):
-        timeout = {} if "caught" in how else {"peer_timeout": 2}
+        timeout = {} if "caught" in how else {"peer_timeout": 4}
         model = MergedGradientParallel(Failing(how, rank, size), schedule="wfbp", **timeout)
         model.module.say = say
         for step in range(6):
