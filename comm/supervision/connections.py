@@ -122,8 +122,8 @@ def _address_of(interface: str) -> Iterator[str]:
         yield socket.inet_ntoa(answer[20:24])
 
 
-def connect_to(addresses: list[str], port: int, hello: dict[str, Any]) -> Connection | None:
-    """Return a connection to the first address where somebody answers a greeting; None: there is none.
+def connect_to(addresses: list[str], port: int, hello: dict[str, Any]) -> tuple[Connection, Json] | None:
+    """Return a connection to the first address where somebody answers a greeting, and the answer; None: there is none.
 
     Args:
         addresses: where the other end may be.
@@ -139,7 +139,7 @@ def connect_to(addresses: list[str], port: int, hello: dict[str, Any]) -> Connec
         with contextlib.suppress(DataError):
             answer = _first_message(connection)
             if answer is not None and answer["token"].text() == hello["token"]:
-                return connection
+                return connection, answer
         connection.close()
     return None
 

@@ -86,9 +86,12 @@ class RankWatch:
             self._thread.start()
         addresses, port, token = ranks.broadcast_object(offer)  # type: ignore[misc]
         if ranks.rank > 0:
-            connection = connect_to(addresses, port, {"token": token, "record": asdict(self._own)})
-            if connection is not None:
-                self._add(connection, 0)
+            found = connect_to(addresses, port, {"token": token, "record": asdict(self._own)})
+            if found is not None:
+                connection, answer = found
+                self._connections[connection] = 0
+                self._seen[0] = Seen(RankRecord.of_json(answer["record"]), time.monotonic())
+                self._selector.register(connection, selectors.EVENT_READ)
                 self._thread.start()
         connected = ranks.allgather(ranks.rank == 0 or bool(self._connections))
         return [rank for rank, is_watched in enumerate(connected) if not is_watched]
@@ -200,7 +203,7 @@ class RankWatch:
         if rank is None:
             self._connections[connection] = record.rank
             self._seen[record.rank] = Seen(record, now)
-            connection.send({"token": self._token})
+            connection.send({"token": self._token, "record": asdict(self._own)})
             return
         self._seen[rank].hear(record, now)
         if self._own.rank > 0:
@@ -209,11 +212,6 @@ class RankWatch:
             self._speaker = message["speaker"].integer()
         elif record.ended:
             self._tell()
-
-    def _add(self, connection: Connection, rank: int) -> None:
-        self._connections[connection] = rank
-        self._seen[rank] = Seen(RankRecord(rank, self._own.size), time.monotonic())
-        self._selector.register(connection, selectors.EVENT_READ)
 
     def _troubles(self, now: float) -> list[Trouble]:
         """Return the troubles of all ranks but this one, the likeliest cause of the others first."""
