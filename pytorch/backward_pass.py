@@ -29,6 +29,9 @@ class Receiver(Protocol):
     def end_pass(self, backward: BackwardPass) -> None:
         """Average what was taken; the pass has ended."""
 
+    def pass_failed(self, error: BaseException | None) -> None:
+        """Take note that an exception ended the pass; None: one that autograd passes on, and does not show here."""
+
 
 class BackwardPass:
     """The backward pass that belongs to a forward pass.
@@ -142,14 +145,18 @@ class BackwardPass:
             self._receiver.begin_pass(self)
 
     def _await_end(self) -> None:
-        """Have `_end_of_call` called when the present call of `backward()` ends."""
+        """Have `end_of_call` called when the present call of `backward()` ends."""
         if not self._is_end_awaited:
             self._is_end_awaited = True
             self._seen = sum(self.added)
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_of_call)
+            torch.autograd.Variable._execution_engine.queue_callback(_EndOfCall(self))
 
-    def _end_of_call(self) -> None:
+    def end_of_call(self, *, failed: bool = False) -> None:
+        """Take note that a call of `backward()` has ended, whether or not by an exception."""
         self._is_end_awaited = False
+        if failed:
+            self._receiver.pass_failed(None)
+            return
         if self.is_finished:
             return
         came = sum(self.added) > self._seen or (self._counts_additions and self.has_begun)
@@ -159,7 +166,9 @@ class BackwardPass:
         if not self._missing or self._may_lack or self._counts_additions:
             self._finish()
         elif not self._outputs_left:
-            raise self.failure()
+            failure = self.failure()
+            self._receiver.pass_failed(failure)
+            raise failure
 
     def _finish(self) -> None:
         if self.is_finished:
@@ -179,6 +188,12 @@ class BackwardPass:
         )
 
     def _came_again(self, index: int) -> CommError:
+        if index in self.unused and not self._may_lack:
+            return CommError(
+                f"parameter '{self._name(index)}' got a gradient in a backward pass on rank {self._rank},"
+                " and none in the first one (static_graph)",
+                hint="leave out static_graph=True where an iteration may use other parameters than the one before",
+            )
         return CommError(
             f"the gradient of parameter '{self._name(index)}' came once more after it had been handed over, on rank"
             f" {self._rank}",
@@ -189,3 +204,19 @@ class BackwardPass:
 
     def _name(self, index: int) -> str:
         return self._parameters[index].name
+
+
+class _EndOfCall:
+    """Called by autograd at the end of a call of `backward()`; dropped without a call if an exception ends that."""
+
+    def __init__(self, backward: BackwardPass) -> None:
+        self._pass: BackwardPass | None = backward
+
+    def __call__(self) -> None:
+        backward, self._pass = self._pass, None
+        if backward is not None:
+            backward.end_of_call()
+
+    def __del__(self) -> None:
+        if self._pass is not None:
+            self._pass.end_of_call(failed=True)

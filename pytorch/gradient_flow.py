@@ -21,7 +21,7 @@ from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.pytorch.autograd_graph import accumulator_of, find_tensors, reached
 from mgcaffe.pytorch.backward_pass import BackwardPass
 from mgcaffe.pytorch.exchange import Exchange, OnGroup, Outcome
-from mgcaffe.pytorch.failures import naming_causes
+from mgcaffe.pytorch.failures import naming_causes, note_exception
 from mgcaffe.pytorch.options import ExchangeOptions
 from mgcaffe.pytorch.parameters import NamedParameter, check_placement
 from mgcaffe.solvers.events import Emit
@@ -137,7 +137,8 @@ class GradientFlow:
 
     def average_zeros(self) -> None:
         """Take part in the other ranks' averaging, without a backward pass; gradients here stay as they are."""
-        self._average(None)
+        with naming_causes(self._ranks):
+            self._average(None)
 
     # -- called by the backward pass -------------------------------------------------------------------------
 
@@ -172,6 +173,10 @@ class GradientFlow:
         else:
             with naming_causes(self._ranks):
                 self._average(backward)
+
+    def pass_failed(self, error: BaseException | None) -> None:
+        """Let the other ranks know that an exception ended a backward pass; None: one that autograd passes on."""
+        note_exception(self._ranks, error, "backward")
 
     # -- the rest --------------------------------------------------------------------------------------------
 

@@ -8,14 +8,12 @@ the same, what is not, and what is refused.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -25,20 +23,18 @@ from torch.distributed.algorithms.join import Join, Joinable
 from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.errors import CommError
-from mgcaffe.pytorch.agreement import broadcast_tensors, compare_modules, describe
+from mgcaffe.pytorch.event_log import log_event
 from mgcaffe.pytorch.exchange import OnGroup
-from mgcaffe.pytorch.failures import naming_causes, note_failures_for
+from mgcaffe.pytorch.failures import PEER_TIMEOUT_S, naming_causes, note_exception, note_pass
 from mgcaffe.pytorch.gradient_flow import GradientFlow, PassOptions
-from mgcaffe.pytorch.joining import ShadowHook
-from mgcaffe.pytorch.options import ExchangeOptions
-from mgcaffe.pytorch.parameters import averaged_parameters, excluded_names
-from mgcaffe.pytorch.ranks import find_communicator, shared_group
-from mgcaffe.solvers.events import Event, Noted, PlanChosen, Warned
-
-_log = logging.getLogger("mgcaffe.pytorch")
+from mgcaffe.pytorch.joining import UnevenInputs, agree_on_averaging, highest_rank
+from mgcaffe.pytorch.module_state import ModuleState
+from mgcaffe.pytorch.options import ExchangeOptions, checked_timeout
+from mgcaffe.pytorch.ranks import find_communicator
+from mgcaffe.solvers.events import Event
 
 
-class MergedGradientParallel(nn.Module, Joinable):
+class MergedGradientParallel(nn.Module, UnevenInputs):
     """Trains a module on several ranks, each with its own batches; a collective call of all of them.
 
     Args:
@@ -48,7 +44,9 @@ class MergedGradientParallel(nn.Module, Joinable):
             this process, else this process alone.
         schedule: how gradients are merged: `auto` (tries the best plans), `single`, `wfbp`, `threshold`, `mgwfbp`,
             `optimal`.
-        broadcast_buffers: whether buffers are those of rank 0 in every forward pass after one with gradients.
+        broadcast_buffers: whether buffers are those of rank 0 in every forward pass after one with gradients. False:
+            also not at the start.
+        forward_sync_buffers: the same, but buffers are rank 0's at the start in any case.
         init_sync: whether ranks compare their modules and take over rank 0's values at the start.
         find_unused_parameters: whether the graph is searched, after each forward pass, for parameters that the result
             does not depend on; these, and parameters whose gradients do not come, count as zeros.
@@ -59,6 +57,8 @@ class MergedGradientParallel(nn.Module, Joinable):
         on_group: gets lists of parameters as soon as their gradients are means, while others are on their way; at the
             end of the backward pass, on its thread. `StepOnGroups` makes the optimizer's step there.
         listener: gets the events (`mgcaffe.solvers.events`), on every rank; None: rank 0 logs them.
+        peer_timeout: after how many seconds without a sign of life a rank counts as dead, where another one waits for
+            it; 0: never. A rank that computes for long gives signs of life.
         plan_file, bucket_mb, allreduce_type, hierarchical, cost_file, deterministic, calibration_iterations,
             transport, emulate_link: as in `ExchangeOptions`.
 
@@ -86,12 +86,14 @@ class MergedGradientParallel(nn.Module, Joinable):
         own_group: str | Sequence[str] = (),
         on_group: OnGroup | None = None,
         listener: Callable[[Event], None] | None = None,
+        forward_sync_buffers: bool | None = None,
+        peer_timeout: float = PEER_TIMEOUT_S,
         **options: Any,
     ) -> None:
         super().__init__()
         Joinable.__init__(self)
         self.module = module
-        self.broadcast_buffers = broadcast_buffers
+        self.broadcast_buffers = broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
         self.find_unused_parameters = find_unused_parameters
         self.static_graph = static_graph
         self._on_group = on_group
@@ -101,33 +103,26 @@ class MergedGradientParallel(nn.Module, Joinable):
         self._own_group = (own_group,) if isinstance(own_group, str) else tuple(own_group)
         self._listener = listener
         self._listeners: list[Callable[[Event], None]] = []
+        self._peer_timeout_s = checked_timeout(peer_timeout)
         self._process_group = process_group
         self._prepare()
         self._connect(compare=init_sync)
         if init_sync:
-            self._take_state(0)
+            self._state.take(self._ranks, 0, buffers=broadcast_buffers or forward_sync_buffers is not None)
 
     def _prepare(self) -> None:
         """Find the parameters and buffers that ranks have in common."""
-        self._excluded = excluded_names(self.module, self._exclude)
-        self._averaged = averaged_parameters(self.module, self._excluded, self._own_group)
-        self._buffer_owners = [
-            (part._buffers, name)
-            for prefix, part in self.module.named_modules()
-            for name in part._buffers
-            if (f"{prefix}.{name}" if prefix else name) not in self._excluded
-        ]
+        self._state = ModuleState(self.module, self._exclude, self._own_group)
         self._broadcasts_next = True
         self._communicator: Communicator | None = None
         self._connected: GradientFlow | None = None
 
     def _connect(self, *, compare: bool) -> GradientFlow:
-        self._communicator = find_communicator(self._process_group)
-        note_failures_for(self._communicator)
+        self._communicator = find_communicator(self._process_group, self._peer_timeout_s)
         if compare:
-            compare_modules(self._communicator, describe(self.module, self._excluded))
+            self._state.compare(self._communicator)
         passes = PassOptions(self.find_unused_parameters, self.static_graph)
-        self._connected = GradientFlow(self._averaged, self._communicator, passes, self._options, self._emit)
+        self._connected = GradientFlow(self._state.averaged, self._communicator, passes, self._options, self._emit)
         self._connected.on_group = self._on_group
         return self._connected
 
@@ -152,7 +147,15 @@ class MergedGradientParallel(nn.Module, Joinable):
             UsageError: the module was moved or converted after it was wrapped.
         """
         self._before_forward()
-        return self._after_forward(self.module(*inputs, **keywords))
+        if torch.compiler.is_compiling():  # which cannot go on behind an exception
+            return self._after_forward(self.module(*inputs, **keywords))
+        try:
+            output = self.module(*inputs, **keywords)
+        except BaseException as error:
+            if torch.is_grad_enabled():
+                note_exception(self._ranks, error, "forward")
+            raise
+        return self._after_forward(output)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -239,7 +242,7 @@ class MergedGradientParallel(nn.Module, Joinable):
                 " process group (process_group=None); copy its module instead"
             )
         state = self.__dict__.copy()
-        for name in ("_excluded", "_averaged", "_buffer_owners", "_communicator", "_connected"):
+        for name in ("_state", "_communicator", "_connected"):
             del state[name]
         return state | {"_listener": None, "_on_group": None, "_listeners": []}
 
@@ -247,80 +250,22 @@ class MergedGradientParallel(nn.Module, Joinable):
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._prepare()
 
-    # -- uneven inputs ---------------------------------------------------------------------------------------
-
-    def join(
-        self,
-        divide_by_initial_world_size: bool = True,
-        enable: bool = True,
-        throw_on_early_termination: bool = False,
-    ) -> Join:
-        """Return the context in which ranks may have unequal numbers of batches; arguments as for DDP.
-
-        Raises:
-            CommError: the ranks share no process group of torch.distributed.
-        """
-        return Join(
-            [self],
-            enable,
-            throw_on_early_termination,
-            divide_by_initial_world_size=divide_by_initial_world_size,
-        )
-
-    def join_hook(self, **keywords: Any) -> ShadowHook:
-        """Return what a rank does that has no inputs left."""
-        self._flow.divides_by_all = keywords.get("divide_by_initial_world_size", True)
-        return ShadowHook(self)
-
-    @property
-    def join_device(self) -> torch.device:
-        """The device on which ranks that still have inputs are counted."""
-        return self._averaged[0].parameter.device
-
-    @property
-    def join_process_group(self) -> dist.ProcessGroup:
-        """The process group in which they are counted."""
-        return shared_group(self._process_group)
-
-    def shadow_iteration(self) -> None:
-        """Take part in an iteration of the ranks that still have inputs."""
-        if self._will_broadcast():
-            self._broadcast_buffers(self._highest_rank(False))
-        averages = self._agree_on_averaging(False)
-        if averages:
-            self._flow.average_zeros()
-        self._broadcasts_next = averages
-
-    def take_final_state(self, is_last: bool) -> None:
-        """Take over the values of the rank that had inputs for longest."""
-        self._take_state(self._highest_rank(is_last))
-        self._flow.alive = self._ranks.size
-        self._flow.divides_by_all = True
-
-    def _highest_rank(self, counts: bool) -> int:
-        value = numpy.array([self._ranks.rank if counts else -1])
-        self._ranks.allreduce(value, "max")
-        return int(value[0])
-
-    def _agree_on_averaging(self, has_inputs: bool) -> bool:
-        """Count the ranks with inputs; return whether their backward pass averages gradients."""
-        values = numpy.array([int(has_inputs and self.require_backward_grad_sync), int(has_inputs)])
-        self._ranks.allreduce(values)
-        self._flow.alive = int(values[1])
-        return bool(values[0])
-
     # -- forward ---------------------------------------------------------------------------------------------
 
     @_disable_dynamo
     def _before_forward(self) -> None:
+        if torch.is_grad_enabled():
+            note_pass(self._ranks)
         if torch.is_grad_enabled() and self.require_backward_grad_sync:
             self._flow.check()
         Join.notify_join_context(self)
         with naming_causes(self._ranks):
             if self._will_broadcast():
-                self._broadcast_buffers(self._highest_rank(True) if self._join_config.enable else 0)
+                root = highest_rank(self._ranks, True) if self._join_config.enable else 0
+                self._state.broadcast_buffers(self._ranks, root)
             if self._join_config.enable:
-                self._agree_on_averaging(True)
+                sync = self.require_backward_grad_sync
+                _, self._flow.alive = agree_on_averaging(self._ranks, has_inputs=True, averages=sync)
 
     @_disable_dynamo
     def _after_forward(self, output: Any) -> Any:
@@ -332,28 +277,10 @@ class MergedGradientParallel(nn.Module, Joinable):
     def _will_broadcast(self) -> bool:
         return self.broadcast_buffers and self._broadcasts_next and self._ranks.size > 1
 
-    def _broadcast_buffers(self, root: int) -> None:
-        buffers = [owner[name] for owner, name in self._buffer_owners]
-        broadcast_tensors(self._ranks, [each for each in buffers if each is not None], root)
-
-    def _take_state(self, root: int) -> None:
-        """Take over a rank's parameters, and its buffers where they are to be equal."""
-        values = [each for name, each in self.module.named_parameters() if name not in self._excluded]
-        broadcast_tensors(self._ranks, values, root)
-        if self.broadcast_buffers:
-            self._broadcast_buffers(root)
-
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
         if self._listener is not None:
             self._listener(event)
-        elif self._ranks.rank > 0:
-            return
-        elif isinstance(event, Warned):
-            _log.warning("%s", event.text)
-        elif isinstance(event, Noted):
-            _log.info("%s", event.text)
-        elif isinstance(event, PlanChosen):
-            groups = len(event.plan.groups)
-            _log.info("gradients are sent by %s: %d group%s", event.plan.schedule, groups, "s" if groups > 1 else "")
+        elif self._ranks.rank == 0:
+            log_event(event)

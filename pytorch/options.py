@@ -14,6 +14,7 @@ from mgcaffe.errors import UsageError
 from mgcaffe.prototxt import SolverParameter
 
 _TYPES = ("float32", "float16", "bfloat16")
+MIN_TIMEOUT_S = 2.0
 _TRANSPORTS = (AUTO, "gloo", "nccl", "mpi")
 
 
@@ -103,3 +104,17 @@ class ExchangeOptions:
         if self.emulate_link is not None:
             comm.emulate_link = self.emulate_link
         return param
+
+
+def checked_timeout(seconds: float) -> float:
+    """Return `peer_timeout`.
+
+    Raises:
+        UsageError: ranks cannot be judged in so short a time.
+    """
+    if seconds != 0 and not seconds >= MIN_TIMEOUT_S:
+        raise UsageError(
+            f"peer_timeout={seconds} is too short: ranks give signs of life twice a second",
+            hint=f"give {MIN_TIMEOUT_S:g} seconds or more, or 0 for never",
+        )
+    return seconds

@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from mgcaffe.comm import Communicator, connect
 from mgcaffe.errors import CommError
+from mgcaffe.pytorch.failures import watch_ranks
 
 _job: list[Communicator] = []
 
@@ -19,27 +20,31 @@ def default_group() -> dist.ProcessGroup | None:
     return None
 
 
-def find_communicator(group: dist.ProcessGroup | Communicator | None) -> Communicator:
+def find_communicator(group: dist.ProcessGroup | Communicator | None, peer_timeout_s: float) -> Communicator:
     """Return a communicator of our own among the ranks that train a module; a collective call.
 
     Args:
         group: a process group, or a communicator; None: the default process group if torch.distributed is initialized,
             else all ranks of the job if mpirun or torchrun started this process, else this process alone.
+        peer_timeout_s: after how many seconds of silence a rank counts as dead; 0: never.
 
     Raises:
         CommError: the ranks cannot reach each other.
     """
-    if group is not None and not isinstance(group, dist.ProcessGroup):
-        return group.duplicate()
     if group is None:
         group = default_group()
-    if group is not None:
+    if group is None:
+        if not _job:
+            _job.append(connect())
+        group = _job[0]
+    if isinstance(group, dist.ProcessGroup):
         from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 
-        return ProcessGroupCommunicator(group)
-    if not _job:
-        _job.append(connect())
-    return _job[0].duplicate()
+        made: Communicator = ProcessGroupCommunicator(group)
+    else:
+        made = group.duplicate()
+    watch_ranks(made, group, peer_timeout_s)
+    return made
 
 
 def shared_group(group: Any) -> dist.ProcessGroup:

@@ -50,9 +50,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         "solver",
     ),
     "pytorch": (
-        "options", "parameters", "ranks", "failures", "agreement", "autograd_graph", "flat_gradients", "exchange",
-        "backward_pass", "gradient_flow", "joining", "group_step", "merged_gradient_parallel", "measuring", "advice",
-        "recording",
+        "options", "parameters", "event_log", "failures", "ranks", "agreement", "module_state", "autograd_graph",
+        "flat_gradients", "exchange", "backward_pass", "gradient_flow", "joining", "group_step",
+        "merged_gradient_parallel", "measuring", "advice", "recording",
     ),
     "tools": (
         "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import socket
 import threading
@@ -59,10 +60,25 @@ class GlooGroup:
         return self.guarded(lambda: call(self._gloo))
 
     def run(self, call: Callable[[Any], Any]) -> None:
-        """Start a collective call and wait for its end; errors as for `start`."""
-        work = self.start(call)
+        """Start a collective call and wait for its end; errors as for `start`.
+
+        Raises:
+            PeerFailure: also when the place's alarm says that waiting is in vain.
+        """
+        self.wait(self.start(call))
+
+    def wait(self, work: Any) -> None:
+        """Wait for the end of a collective call; errors as for `run`.
+
+        Not for a message between two ranks: gloo closes a connection on which it has waited for one for so long.
+        """
         while not self.guarded(lambda: _waited(work)):
-            continue
+            try:
+                self._place.alarm.check()
+            except BaseException:
+                # gloo's threads go on waiting for the other rank, and its destructor would for them.
+                _keep_for_ever(self._gloo)
+                raise
 
     def guarded(self, call: Callable[[], T]) -> T:
         """Call gloo, or the store; errors as for `start`."""
@@ -111,6 +127,10 @@ def _waited(work: Any) -> bool:
             return False
         work.wait()
     return True
+
+
+def _keep_for_ever(value: Any) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def forget_groups() -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
+from mgcaffe.comm.transport.alarm import Alarm
 from mgcaffe.errors import CommError
 
 if TYPE_CHECKING:
@@ -34,15 +35,18 @@ class StorePlace:
     Attributes:
         store: the store.
         rank, size: the rank, and how many there are.
+        alarm: what has calls of groups at this place, and at its parts, give up waiting.
     """
 
     store: Any
     rank: int
     size: int
+    alarm: Alarm = field(default_factory=Alarm, compare=False)
 
     def part(self, name: str, members: Sequence[int]) -> StorePlace:
         """Return this rank's place among some of the ranks, with keys of their own; equal on all of these."""
-        return StorePlace(_torch.PrefixStore(name, self.store), members.index(self.rank), len(members))
+        store = _torch.PrefixStore(name, self.store)
+        return StorePlace(store, members.index(self.rank), len(members), self.alarm)
 
 
 def place_of_group(group: dist.ProcessGroup | None) -> StorePlace:

@@ -144,3 +144,27 @@ def test_what_is_computed_next_sees_the_means_and_the_host_does_not_wait_for_the
     assert flat.content == [0.0, 0.0]
     cuda.computing.record_event().synchronize()
     assert seen == [15.0, 15.0]
+
+
+def test_what_another_stream_computes_is_waited_for_where_it_is_handed_over_on_that_stream():
+    cuda, flat, path = make(2)
+    side = Stream()
+    side.launch(lambda: flat[0:2].change(lambda _: 10.0))
+    with cuda.stream(side):  # as autograd runs a hook
+        token = path.mark(0, 2)
+    path.reduce(0, 2, token)
+    assert flat.content == [15.0, 15.0] and side.done == 1
+
+
+def test_two_groups_are_reduced_in_the_order_in_which_they_are_handed_over():
+    cuda, flat, path = make(4)
+    order = []
+    compute(cuda, flat, 0, 4, 10.0)
+    token = path.mark(2, 2)
+    group = path._streams._group
+    group.allreduce = lambda tensors, plain=group.allreduce: (order.append(tensors[0].places), plain(tensors))[1]
+    path.reduce(2, 2, token)
+    path.reduce(0, 2, path.mark(0, 2))
+    path.finish()
+    cuda.computing.record_event().synchronize()
+    assert order == [range(2, 4), range(2)] and flat.content == [15.0] * 4

@@ -3,7 +3,7 @@
     python -m tests.support.programs.ddp_ranks FOLDER SCENARIO...
 
 PyTorch is imported once, with what it loads when first used: ranks are forked. `checks` runs all of `ddp_checks.py`,
-the others end with an error.
+those called `test_...` a function of `ddp_behaviour.py` each, and the others end with an error.
 """
 
 import faulthandler
@@ -22,11 +22,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from mgcaffe.pytorch import MergedGradientParallel
+from tests.support import ddp_behaviour_checkpointing, ddp_behaviour_outputs, ddp_behaviour_state  # noqa: F401
+from tests.support.ddp_behaviour import BEHAVIOUR, RANKS
 from tests.support.ddp_checks import CHECKS
 from tests.support.ddp_models import batch
 
 LIMIT_S = 120
 FAILING_STEP = 3
+SLOW_S = 5
 
 
 def values_of(model):
@@ -36,7 +39,7 @@ def values_of(model):
     return [None if each is None else bytes(each.detach().reshape(-1).view(torch.uint8).tolist()) for each in values]
 
 
-def checks(rank, say):
+def checks(rank, size, say):
     for name, run in CHECKS.items():
         results = []
         for wrapper in (DistributedDataParallel, MergedGradientParallel):
@@ -68,83 +71,176 @@ class Fails(torch.autograd.Function):
         return gradient, None
 
 
+def failing_rank(how, size):
+    return 0 if "rank 0" in how else size - 1
+
+
 class Failing(nn.Module):
-    def __init__(self, how, rank):
+    """Fails on one rank, in its step number 3."""
+
+    def __init__(self, how, rank, size):
         super().__init__()
-        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6 if how != "other_shape" or rank == 0 else 7)
+        self.fails = rank == failing_rank(how, size)
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 7 if how == "other_shape" and self.fails else 6)
         self.rest = nn.Linear(6, 6)
-        self.how, self.rank, self.step = how, rank, 0
+        self.how, self.rank, self.step, self.say = how, rank, 0, None
 
     def act(self, where):
-        if self.rank == 1 and self.step == FAILING_STEP and where == self.how:
-            raise ValueError(f"rank 1 fails in {where}")
-        if self.rank == 1 and self.step == FAILING_STEP and where == "backward" and self.how == "killed":
+        if not self.fails or self.step != FAILING_STEP or where not in self.how:
+            return
+        self.say("at", time.monotonic())
+        if "killed" in self.how:
             os.kill(os.getpid(), signal.SIGKILL)
+        if "stopped" in self.how:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif "slow" in self.how:
+            time.sleep(SLOW_S)
+        else:
+            raise ValueError(f"rank {self.rank} fails in {where}")
 
     def forward(self, x):
         self.act("forward")
         result = self.b(Fails.apply(self.a(x), lambda: self.act("backward")))
-        lacks = self.step == FAILING_STEP and (self.how == "lacking" or (self.how == "one_lacks" and self.rank == 1))
+        lacks = self.step == FAILING_STEP and (self.how == "lacking" or (self.how == "one_lacks" and self.fails))
         return result if lacks else self.rest(result) if self.how != "other_shape" else result
 
 
 def failing(how):
-    def run(rank, say):
-        model = MergedGradientParallel(Failing(how, rank), schedule="wfbp")
+    def run(rank, size, say):
+        timeout = {} if "caught" in how else {"peer_timeout": 4}
+        model = MergedGradientParallel(Failing(how, rank, size), schedule="wfbp", **timeout)
+        model.module.say = say
         for step in range(6):
             model.module.step = step
             if how == "converted" and step == FAILING_STEP:
                 model.module.double()
             model.zero_grad()
-            model(batch(rank, step, 4, 6)).sum().backward()
+            try:
+                model(batch(rank, step, 4, 6)).sum().backward()
+            except ValueError:
+                if "caught" not in how:
+                    raise
+                if "retried" not in how:
+                    time.sleep(LIMIT_S)
+                model.module.step = 0
+                model(batch(rank, step, 4, 6)).sum().backward()
 
     return run
 
 
-HOW = ("forward", "backward", "killed", "lacking", "one_lacks", "other_shape", "converted")
-SCENARIOS = {"checks": checks} | {how: failing(how) for how in HOW}
+# How many ranks take part in what.
+SIZES = {
+    "forward": 2,
+    "backward": 2,
+    "killed in backward": 2,
+    "killed in forward of three": 3,
+    "stopped in forward": 2,
+    "rank 0 stopped in backward of three": 3,
+    "caught in forward": 2,
+    "caught in backward of three": 3,
+    "caught in forward, retried": 2,
+    "slow in backward": 2,
+    "lacking": 2,
+    "one_lacks": 2,
+    "other_shape": 2,
+    "converted": 2,
+    "checks": 2,
+}
+SCENARIOS = {how: failing(how) for how in SIZES} | {"checks": checks}
+AT_ONCE = 3
+
+
+def behaving(run):
+    def scenario(rank, size, say):
+        run(rank)
+        say("result", "passes")
+
+    return scenario
+
+
+SIZES |= dict.fromkeys(BEHAVIOUR, RANKS)
+SCENARIOS |= {name: behaving(run) for name, run in BEHAVIOUR.items()}
 
 
 def be_rank(rank, size, name, folder):
     """Run a scenario as a rank; never returns."""
     torch.set_num_threads(1)
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
-    said, code = {}, 0
+    said = {}
+
+    def say(key, value):
+        said[key] = value
+        (folder / f"{name}.{rank}.json").write_text(json.dumps(said))
+
     for descriptor, kind in ((1, "out"), (2, "err")):
         os.dup2(os.open(folder / f"{name}.{rank}.{kind}", os.O_WRONLY | os.O_CREAT), descriptor)
     try:
         dist.init_process_group("gloo", init_method=f"file://{folder}/{name}.store", rank=rank, world_size=size)
-        SCENARIOS[name](rank, said.__setitem__)
+        SCENARIOS[name](rank, size, say)
         dist.barrier()
     except BaseException:
+        say("failed", time.monotonic())
         sys.excepthook(*sys.exc_info())
-        code = 1
-    (folder / f"{name}.{rank}.json").write_text(json.dumps(said))
+        leave(1, name)
+    leave(0, name)
+
+
+def leave(code, name):
+    """End as a script does where calls of gloo are left behind, else at once."""
+    if "stopped" in name:
+        sys.exit(code)
     sys.stderr.flush()
     os._exit(code)
 
 
-def run_scenario(name, folder, size=2):
-    ranks = []
-    for rank in range(size):
-        process = os.fork()
-        if not process:
-            be_rank(rank, size, name, folder)
-        ranks.append(process)
-    codes, ended = [0] * size, [0.0] * size
-    for _ in ranks:
+class Scenario:
+    """One that runs: each of its ranks is a process."""
+
+    def __init__(self, name, folder):
+        self.name, self.folder, self.size = name, folder, SIZES[name]
+        self.codes = [None] * self.size
+        self.ranks = []
+        for rank in range(self.size):
+            process = os.fork()
+            if not process:
+                be_rank(rank, self.size, name, folder)
+            self.ranks.append(process)
+
+    def end(self, process, status):
+        """Take the end of one; the failing rank, which may never end, is killed when all others have failed."""
+        rank, failing = self.ranks.index(process), failing_rank(self.name, self.size)
+        self.codes[rank] = os.waitstatus_to_exitcode(status)
+        others = [code for rank, code in enumerate(self.codes) if rank != failing]
+        if self.codes[failing] is None and all(others) and ("caught" in self.name or "stopped" in self.name):
+            os.kill(self.ranks[failing], signal.SIGKILL)
+
+    def outcome(self):
+        paths = [self.folder / f"{self.name}.{rank}.json" for rank in range(self.size)]
+        said = [json.loads(path.read_text()) if path.exists() else {} for path in paths]
+        began = said[failing_rank(self.name, self.size)].get("at")
+        return {
+            "codes": self.codes,
+            "till_error": [each["failed"] - began if began is not None and "failed" in each else None for each in said],
+            "said": said,
+            "errors": [(self.folder / f"{self.name}.{rank}.err").read_text() for rank in range(self.size)],
+        }
+
+
+def run_scenarios(names, folder):
+    """Run scenarios side by side, and return their outcomes."""
+    running = [Scenario(name, folder) for name in names]
+    for _ in range(sum(each.size for each in running)):
         process, status = os.wait()
-        codes[ranks.index(process)] = os.waitstatus_to_exitcode(status)
-        ended[ranks.index(process)] = time.monotonic()
-    said = [folder / f"{name}.{rank}.json" for rank in range(size)]
-    return {
-        "codes": codes,
-        "apart": max(ended) - min(ended),
-        "said": [json.loads(path.read_text()) if path.exists() else {} for path in said],
-        "errors": [(folder / f"{name}.{rank}.err").read_text() for rank in range(size)],
-    }
+        next(each for each in running if process in each.ranks).end(process, status)
+    return {each.name: each.outcome() for each in running}
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    print(json.dumps({name: run_scenario(name, folder) for name in sys.argv[2:] or SCENARIOS}))
+    # Those that compute first, a few at once; the others, of which most wait, side by side.
+    wanted = sys.argv[2:] or list(SCENARIOS)
+    computing = [name for name in wanted if name == "checks" or name in BEHAVIOUR]
+    found = {}
+    for first in range(0, len(computing), AT_ONCE):
+        found |= run_scenarios(computing[first : first + AT_ONCE], Path(sys.argv[1]))
+    found |= run_scenarios([name for name in wanted if name not in computing], Path(sys.argv[1]))
+    print(json.dumps(found))

@@ -1,0 +1,250 @@
+"""A thread of each rank that knows, over connections of its own, whether the other ranks live and what ended them.
+
+Ranks send their `RankRecord` to rank 0 about twice a second, and rank 0 sends to all what it makes of them
+(`troubles.py`). So each rank knows within two seconds whose process is gone, within `timeout_s` which one is stopped,
+and at once who failed by which exception. Nothing of that is an error by itself: only a rank that waits for others
+gives up (`check`, `Alarm`). A rank that computes for long keeps its thread, and so is waited for; after ten seconds a
+warning says which ones are.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from mgcaffe.comm.supervision.connections import Connection, accept, connect_to, listen, own_addresses
+from mgcaffe.comm.supervision.troubles import LEFT, RankRecord, Seen, Trouble, behind, first_waiting
+from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.errors import EXIT_PEER_FAILED, DataError, PeerFailure
+from mgcaffe.errors.checked_json import Json
+
+TICK_S = 0.5
+_SUSPENDED_S = 5 * TICK_S
+_WARN_S = 10.0
+_LEAVE_S = 3.0
+"""For so long after a failure a call may go on waiting, before the process is ended: MPI's and NCCL's never give up."""
+
+
+class RankWatch:
+    """Watches the ranks of a communicator; making one is a collective call.
+
+    Args:
+        ranks: the ranks; used here alone.
+        timeout_s: after how many seconds of silence a rank counts as dead; 0: never.
+        warn: prints a warning.
+        leave: ends the process, with an exit code; another one in tests.
+
+    Attributes:
+        timeout_s: as the argument; may be changed.
+        unwatched: the ranks that cannot connect to rank 0.
+    """
+
+    def __init__(
+        self,
+        ranks: Communicator,
+        timeout_s: float,
+        warn: Callable[[str], None],
+        leave: Callable[[int], NoReturn] = os._exit,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._warn = warn
+        self._leave = leave
+        self._own = RankRecord(ranks.rank, ranks.size)
+        self._lock = threading.RLock()
+        self._seen: dict[int, Seen] = {}
+        self._connections: dict[Connection, int] = {}
+        self._selector = selectors.DefaultSelector()
+        self._told: list[Trouble] = []
+        self._behind: list[str] = []
+        self._speaker = -1
+        self._trouble: Trouble | None = None
+        self._troubled_at = self._waits_at = 0.0
+        self._has_warned = False
+        self._closing = threading.Event()
+        self._server: socket.socket | None = None
+        self._token = ""
+        self._thread = threading.Thread(target=self._run, name="mgcaffe rank watch", daemon=True)
+        self.unwatched = self._connect(ranks)
+        atexit.register(self.leave)
+
+    def _connect(self, ranks: Communicator) -> list[int]:
+        offer: tuple[list[str], int, str] | None = None
+        if ranks.rank == 0:
+            self._server = listen()
+            self._selector.register(self._server, selectors.EVENT_READ)
+            self._token = secrets.token_hex(8)
+            offer = own_addresses(), self._server.getsockname()[1], self._token
+            self._thread.start()
+        addresses, port, token = ranks.broadcast_object(offer)  # type: ignore[misc]
+        if ranks.rank > 0:
+            found = connect_to(addresses, port, {"token": token, "record": asdict(self._own)})
+            if found is not None:
+                connection, answer = found
+                self._connections[connection] = 0
+                self._seen[0] = Seen(RankRecord.of_json(answer["record"]), time.monotonic())
+                self._selector.register(connection, selectors.EVENT_READ)
+                self._thread.start()
+        connected = ranks.allgather(ranks.rank == 0 or bool(self._connections))
+        return [rank for rank, is_watched in enumerate(connected) if not is_watched]
+
+    # -- called by the ranks' own threads ----------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Make sure that no rank is known that should not be waited for.
+
+        Raises:
+            PeerFailure: there is one.
+        """
+        trouble = self._trouble
+        if trouble is not None:
+            raise PeerFailure(
+                f"rank {self._own.rank} cannot go on: {trouble.text}", failed=frozenset({trouble.rank})
+            ) from None
+
+    def await_cause(self, patience_s: float) -> None:
+        """Wait until it is known why another rank failed, for some seconds at most; errors as for `check`."""
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline and self._thread.is_alive():
+            self.check()
+            time.sleep(TICK_S / 10)
+        self.check()
+
+    def begin_wait(self) -> None:
+        """Take note that this rank begins to communicate with all others."""
+        self._waits_at = time.monotonic()
+        self._has_warned = False
+        self._own.rounds += 1
+        self._own.waits = True
+        self.note_raised("")
+
+    def end_wait(self) -> None:
+        """Take note that it has done so."""
+        self._own.waits = False
+
+    def note_raised(self, text: str) -> None:
+        """Say that an exception ended a forward or backward pass; empty: that another one has begun."""
+        if text != self._own.raised:
+            self._own.raised = text
+            self._tell()
+
+    def note_end(self, text: str, *, follows: bool) -> None:
+        """Say by which exception this process ends, and whether that comes of another rank's failure."""
+        self._own.ended, self._own.follows = text, follows
+        self._tell()
+
+    def leave(self) -> None:
+        """Say that this process leaves, and end the thread; harmless when repeated."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        atexit.unregister(self.leave)
+        self._own.left = True
+        self._tell()
+        with self._lock:
+            for connection in self._connections:
+                connection.close()
+            if self._server is not None:
+                self._server.close()
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        looked_at = ticked_at = time.monotonic()
+        while not self._closing.is_set():
+            events = self._selector.select(max(0.0, ticked_at + TICK_S - time.monotonic()))
+            now = time.monotonic()
+            with self._lock:
+                if self._closing.is_set():
+                    return
+                if now - looked_at > TICK_S + _SUSPENDED_S:
+                    for seen in self._seen.values():
+                        seen.heard_at = now  # this process was stopped
+                looked_at = now
+                for key, _ in events:
+                    self._read(key.fileobj, now)
+            if now >= ticked_at + TICK_S:
+                ticked_at = now
+                self._tell()
+            self._judge(now)
+
+    def _read(self, source: Any, now: float) -> None:
+        if source is self._server and self._server is not None:
+            connection = accept(self._server)
+            if connection is not None:
+                self._selector.register(connection, selectors.EVENT_READ)
+            return
+        try:
+            messages = source.receive()
+            for message in messages or ():
+                self._take(source, message, now)
+        except DataError:
+            messages = None  # somebody else's
+        if messages is None:
+            self._selector.unregister(source)
+            source.close()
+            rank = self._connections.pop(source, None)
+            if rank is not None:
+                self._seen[rank].close(now)
+
+    def _take(self, connection: Connection, message: Json, now: float) -> None:
+        rank = self._connections.get(connection)
+        if rank is None and message["token"].text() != self._token:
+            raise DataError("not one of the ranks")
+        record = RankRecord.of_json(message["record"])
+        if rank is None:
+            self._connections[connection] = record.rank
+            self._seen[record.rank] = Seen(record, now)
+            connection.send({"token": self._token, "record": asdict(self._own)})
+            return
+        self._seen[rank].hear(record, now)
+        if self._own.rank > 0:
+            self._told = [Trouble.of_json(each) for each in message["troubles"].elements()]
+            self._behind = [each.text() for each in message["behind"].elements()]
+            self._speaker = message["speaker"].integer()
+        elif record.ended:
+            self._tell()
+
+    def _troubles(self, now: float) -> list[Trouble]:
+        """Return the troubles of all ranks but this one, the likeliest cause of the others first."""
+        found = [seen.trouble(now, self.timeout_s) for seen in self._seen.values()]
+        known = [*(each for each in found if each is not None), *self._told]
+        return sorted((each for each in known if each.rank != self._own.rank), key=lambda each: each.kind)
+
+    def _tell(self) -> None:
+        with self._lock:
+            message: dict[str, Any] = {"record": asdict(self._own)}
+            if self._own.rank == 0:
+                records = [self._own, *(seen.record for seen in self._seen.values() if seen.closed_at is None)]
+                self._behind = [record.name() for record in behind(records)]
+                self._speaker = first_waiting(records)
+                troubles = [asdict(each) for each in self._troubles(time.monotonic())]
+                message |= {"troubles": troubles, "behind": self._behind, "speaker": self._speaker}
+            for connection in self._connections:
+                connection.send(message)
+
+    def _judge(self, now: float) -> None:
+        with self._lock:
+            trouble = next(iter(self._troubles(now)), None)
+            if trouble is None:
+                self._trouble = None
+            elif self._trouble is None or trouble.kind != self._trouble.kind:
+                self._trouble, self._troubled_at = trouble, now
+        if not self._own.waits:
+            return
+        waited_s = now - self._waits_at
+        if trouble is not None and trouble.kind != LEFT and now - max(self._troubled_at, self._waits_at) > _LEAVE_S:
+            print(f"error: rank {self._own.rank} cannot go on: {trouble.text}", file=sys.stderr, flush=True)
+            self._leave(EXIT_PEER_FAILED)
+        if waited_s > _WARN_S and not self._has_warned and self._speaker == self._own.rank and self._behind:
+            self._has_warned = True
+            names = ", ".join(self._behind[:10])
+            self._warn(f"rank {self._own.rank} has waited for {waited_s:.0f} s to average gradients with {names}")

@@ -1,0 +1,87 @@
+"""Writes the table of PyTorch's tests of DDP into docs/pytorch.md, out of a run of ours.
+
+`python -m docs.generate.ddp_tests` prints the section, as if all passed; with `--write` ours run first (a minute), and
+the section goes to docs/pytorch.md with what failed marked so. A test fails until that was done after a change.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from tests.support.torch_ddp_tests import GPU, INTERNAL, REFUSED, ROWS, RUNS, Row, count
+
+PAGE = Path(__file__).resolve().parents[1] / "pytorch.md"
+TITLE = "## PyTorch's own tests of DDP"
+_SECTION = re.compile(re.escape(TITLE) + r"\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+
+_INTRODUCTION = f"""{TITLE}
+
+Which of PyTorch 2.13's tests of DDP hold for `MergedGradientParallel`: those of `distributed_test` in
+torch.testing._internal.distributed, and of the class DistributedDataParallelTest in `test_c10d_common`, `test_c10d_gloo`
+and `test_c10d_nccl` of PyTorch's folder test/distributed. The code of ours is our own, under the same names
+(`tests/support/ddp_behaviour.py` and its neighbours; other names are those of `tests/support/ddp_checks.py`, which
+compares with DDP to the bit). It runs on two ranks of gloo with modules on the CPU, also where PyTorch's test asks for
+GPUs but not because of what it tests. Run them by `python -m tests.soak ddp-tests`.
+"""
+
+
+def render(failed: Collection[str] = ()) -> str:
+    """Return the section.
+
+    Args:
+        failed: the names of our tests that failed.
+    """
+    lines = [_INTRODUCTION, "| of PyTorch's tests | number |", "|---|---|"]
+    lost = sum(len(row.names) for row in ROWS if row.outcome == RUNS and row.here in failed)
+    lines.append(f"| pass | {count(RUNS) - lost} |")
+    if lost:
+        lines.append(f"| fail | {lost} |")
+    lines += [
+        f"| test what does not exist here, and is refused or ignored for the reason given | {count(REFUSED)} |",
+        f"| need GPUs because of what they test; not run | {count(GPU)} |",
+        f"| test DDP's internals | {count(INTERNAL)} |",
+        f"| in all | {sum(len(row.names) for row in ROWS)} |",
+        "",
+        "| file | PyTorch's tests | here |",
+        "|---|---|---|",
+        *(f"| `{row.file}` | {_names(row)} | {_answer(row, failed)} |" for row in ROWS),
+        "",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _names(row: Row) -> str:
+    """Return the names; of a variant of the first one only what it adds."""
+    first, *others = row.names
+    shown = [name.removeprefix(first) if name.startswith(f"{first}_") else name for name in others]
+    return ", ".join(f"`{name}`" for name in (first, *shown))
+
+
+def _answer(row: Row, failed: Collection[str]) -> str:
+    if row.outcome != RUNS:
+        return row.here if row.outcome == REFUSED else f"{row.outcome}: {row.here}"
+    said = "**fails**" if row.here in failed else "passes"
+    return said if row.here == row.names[0] else f"{said} (`{row.here}`)"
+
+
+def main(words: list[str]) -> int:
+    """Print the section, or run the tests and write it."""
+    if words != ["--write"]:
+        print(render(), end="")
+        return 0
+    from tests.soak.ddp_tests import failed
+    from tests.support.torch_ddp_tests import needed
+
+    found = failed(needed())
+    for name, text in found.items():
+        print(f"{name}: {text}", file=sys.stderr)
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(_SECTION.sub(lambda _: render(found), page), encoding="utf-8")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""What the ranks have in common of a module: the parameters that are averaged, and values that come from one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from mgcaffe.comm import Communicator
+from mgcaffe.pytorch.agreement import broadcast_tensors, compare_modules, describe
+from mgcaffe.pytorch.parameters import averaged_parameters, excluded_names
+
+
+class ModuleState:
+    """The parameters and buffers of a module that are not excluded.
+
+    Args:
+        module: the module.
+        exclude: patterns (fnmatch) of names that are left alone.
+        own_group: patterns of names of parameters that are reduced apart from all others.
+
+    Attributes:
+        averaged: the parameters whose gradients are averaged.
+
+    Raises:
+        UsageError: as for `averaged_parameters`.
+    """
+
+    def __init__(self, module: nn.Module, exclude: Sequence[str], own_group: Sequence[str]) -> None:
+        self._module = module
+        self._excluded = excluded_names(module, exclude)
+        self.averaged = averaged_parameters(module, self._excluded, own_group)
+        # A module may replace a buffer by another tensor, so their owners are kept.
+        self._buffer_owners = [
+            (part._buffers, name)
+            for prefix, part in module.named_modules()
+            for name in part._buffers
+            if (f"{prefix}.{name}" if prefix else name) not in self._excluded
+        ]
+
+    def compare(self, ranks: Communicator) -> None:
+        """Make sure that all ranks have the same parameters and buffers; a collective call.
+
+        Raises:
+            RankDisagreement: they do not, on every rank.
+        """
+        compare_modules(ranks, describe(self._module, self._excluded))
+
+    def take(self, ranks: Communicator, root: int, *, buffers: bool) -> None:
+        """Take over a rank's parameters, and its buffers where they are to be equal; a collective call."""
+        values = [each for name, each in self._module.named_parameters() if name not in self._excluded]
+        broadcast_tensors(ranks, values, root)
+        if buffers:
+            self.broadcast_buffers(ranks, root)
+
+    def broadcast_buffers(self, ranks: Communicator, root: int) -> None:
+        """Take over a rank's buffers; a collective call."""
+        buffers = [owner[name] for owner, name in self._buffer_owners]
+        broadcast_tensors(ranks, [each for each in buffers if each is not None], root)

@@ -1,0 +1,166 @@
+"""Who is noticed to fail, over connections of this host; ranks are threads."""
+
+import threading
+import time
+
+import pytest
+
+from mgcaffe.comm import run_ranks
+from mgcaffe.comm.supervision import connections, rank_watch
+from mgcaffe.comm.supervision.rank_watch import RankWatch
+from mgcaffe.errors import EXIT_PEER_FAILED, PeerFailure
+
+PATIENCE_S = 20.0
+
+
+def on_ranks(act, size=3, timeout_s=8.0, warn=None, leave=None):
+    """Run `act(watch, rank, barrier)` on threads; return what each returned."""
+    ended = threading.Barrier(size)
+
+    def rank(communicator):
+        watch = RankWatch(communicator, timeout_s, warn or print, leave or (lambda code: None))
+        assert watch.unwatched == []
+        try:
+            return act(watch, communicator.rank)
+        finally:
+            ended.wait()
+            watch.leave()
+
+    return run_ranks(size, rank)
+
+
+def cause(watch):
+    with pytest.raises(PeerFailure) as failure:
+        watch.await_cause(PATIENCE_S)
+    return str(failure.value), failure.value.failed
+
+
+def break_off(watch):
+    """Do what the kernel does for a process that was killed."""
+    watch._closing.set()
+    watch._thread.join()
+    for connection in watch._connections:
+        connection.close()
+
+
+def test_nobody_gives_up_while_all_live():
+    def act(watch, rank):
+        time.sleep(2 * rank_watch.TICK_S)
+        watch.check()
+
+    on_ranks(act)
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_rank_that_ends_by_an_exception_is_named_on_all_others_at_once(failing):
+    def act(watch, rank):
+        if rank == failing:
+            return watch.note_end("ValueError: no", follows=False)
+        return cause(watch)
+
+    results = on_ranks(act)
+    for rank in {0, 1, 2} - {failing}:
+        expected = f"rank {rank} cannot go on: rank {failing} ended with ValueError: no"
+        assert results[rank] == (expected, frozenset({failing}))
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_rank_whose_connection_is_closed_is_named_and_not_the_one_that_ends_because_of_it(failing):
+    def act(watch, rank):
+        if rank == failing:
+            return break_off(watch)
+        if rank == 1:
+            watch.note_end("PeerFailure: another rank", follows=True)
+        return cause(watch)
+
+    results = on_ranks(act)
+    for rank in {0, 1, 2} - {failing}:
+        text, failed = results[rank]
+        assert f"rank {failing} of 3 on " in text and "killed, crashed" in text and failed == {failing}
+
+
+def test_a_rank_that_is_silent_is_named():
+    def act(watch, rank):
+        if rank == 1:
+            watch._closing.set()  # its thread, as if it were stopped
+            return None
+        return cause(watch)
+
+    first, _, third = on_ranks(act, timeout_s=2.0)
+    for text, _ in (first, third):
+        assert "rank 1 of 3 on " in text and "has not answered for 2 s" in text and "peer_timeout" in text
+
+
+def test_an_exception_after_which_another_pass_begins_is_forgotten():
+    def act(watch, rank):
+        if rank == 1:
+            watch.note_raised("RuntimeError: out of memory in its forward pass")
+            watch.note_raised("")
+        time.sleep(2 * rank_watch.TICK_S)
+        watch.check()
+
+    on_ranks(act, 2)
+
+
+def test_who_is_waited_for_is_said_once_by_the_lowest_rank(monkeypatch):
+    monkeypatch.setattr(rank_watch, "_WARN_S", 1.0)
+    said = []
+
+    def act(watch, rank):
+        if rank == 2:
+            time.sleep(5 * rank_watch.TICK_S)  # computes
+        watch.begin_wait()
+        watch.check()
+        if rank != 2:
+            time.sleep(5 * rank_watch.TICK_S)
+
+    on_ranks(act, warn=said.append)
+    (text,) = said
+    assert text.startswith("rank 0 has waited for 1 s to average gradients with rank 2 of 3 on ")
+
+
+def test_a_call_that_never_gives_up_is_ended_with_the_process(monkeypatch, capsys):
+    monkeypatch.setattr(rank_watch, "_LEAVE_S", 0.5)
+    left = threading.Event()
+    codes = []
+
+    def leave(code):
+        codes.append(code)
+        left.set()
+
+    def act(watch, rank):
+        if rank == 1:
+            return watch.note_end("ValueError: no", follows=False)
+        watch.begin_wait()
+        assert left.wait(PATIENCE_S)
+        return watch.end_wait()
+
+    on_ranks(act, 2, leave=leave)
+    assert set(codes) == {EXIT_PEER_FAILED}
+    assert "error: rank 0 cannot go on: rank 1 ended with ValueError: no" in capsys.readouterr().err
+
+
+def test_strangers_are_turned_away():
+    def rank(communicator):
+        watch = RankWatch(communicator, 8.0, print)
+        if communicator.rank == 0:
+            port = watch._server.getsockname()[1]
+            for hello in ({"token": "wrong", "record": {}}, {"token": watch._token}, {"token": 3}):
+                assert connections.connect_to(["localhost"], port, hello) is None
+            watch.check()
+        communicator.barrier()
+        watch.leave()
+
+    run_ranks(2, rank)
+
+
+def test_a_rank_that_cannot_connect_is_said_to_be_unwatched(monkeypatch):
+    monkeypatch.setattr(rank_watch, "connect_to", lambda *_: None)
+
+    def rank(communicator):
+        watch = RankWatch(communicator, 8.0, print)
+        watch.check()
+        watch.leave()
+        return watch.unwatched
+
+    assert run_ranks(2, rank) == [[1], [1]]

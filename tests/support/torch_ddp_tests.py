@@ -1,0 +1,294 @@
+"""PyTorch's tests of DistributedDataParallel by name, and what stands for each here; docs/pytorch.md shows the table.
+
+The names are those of PyTorch 2.13: of `torch/testing/_internal/distributed/distributed_test.py` what begins with
+`test_ddp` or is about DDP, and the class DistributedDataParallelTest of `test/distributed/test_c10d_common.py`,
+`test_c10d_gloo.py` and `test_c10d_nccl.py`. Where PyTorch's test asks for GPUs and what it asks of DDP shows on the CPU
+as well, ours runs there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RUNS, REFUSED, GPU, INTERNAL = "passes", "refused", "needs GPUs", "internal"
+DISTRIBUTED, COMMON, GLOO, NCCL = "distributed_test", "test_c10d_common", "test_c10d_gloo", "test_c10d_nccl"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tests of one file that one answer is for.
+
+    Attributes:
+        file: the file's name.
+        names: of the tests.
+        outcome: `RUNS`, where ours has to pass, `REFUSED`, `GPU` or `INTERNAL`.
+        here: the name of our test, or the reason.
+    """
+
+    file: str
+    names: tuple[str, ...]
+    outcome: str
+    here: str
+
+
+def _row(file: str, names: str, outcome: str, here: str = "") -> Row:
+    listed = tuple(names.split())
+    return Row(file, listed, outcome, here or listed[0])
+
+
+_HOOKS = "communication hooks do not exist: `allreduce_type`, `schedule` and `on_group` stand for them"
+_DEVICES = "`device_ids` and `output_device` do not exist: the module and its inputs are moved by the user"
+_SYNC = "`SyncBatchNorm` is for GPUs; it does its own communication, of which the wrapper sees nothing"
+_LOG = "DDP's logging data"
+
+ROWS = (
+    _row(DISTRIBUTED, "test_DistributedDataParallelCPU test_DistributedDataParallelCPU_grad_is_view", RUNS),
+    _row(DISTRIBUTED, "test_DistributedDataParallel", RUNS, "test_DistributedDataParallelCPU"),
+    _row(DISTRIBUTED, "test_DistributedDataParallel_requires_grad", RUNS),
+    _row(
+        DISTRIBUTED,
+        "test_DistributedDataParallel_with_amp_and_grad_is_view",
+        RUNS,
+        "a_scaler_and_a_gradient_that_overflows_on_one_rank",
+    ),
+    _row(DISTRIBUTED, "test_ddp_zero_output_features", RUNS),
+    _row(DISTRIBUTED, "test_ddp_create_graph", RUNS),
+    _row(DISTRIBUTED, "test_accumulate_gradients_no_sync test_accumulate_gradients_no_sync_grad_is_view", RUNS),
+    _row(DISTRIBUTED, "test_ddp_sync_module_states", RUNS),
+    _row(DISTRIBUTED, "test_ddp_grad_div_uneven_inputs", RUNS),
+    _row(DISTRIBUTED, "test_ddp_join_model_equivalence test_ddp_uneven_inputs", RUNS, "test_ddp_uneven_inputs"),
+    _row(DISTRIBUTED, "test_ddp_uneven_input_join_disable", RUNS),
+    _row(DISTRIBUTED, "test_ddp_uneven_input_exception", RUNS),
+    _row(DISTRIBUTED, "test_ddp_ignore_params_arg", RUNS),
+    _row(DISTRIBUTED, "test_ddp_unused_params_rebuild_buckets_exception", RUNS),
+    _row(DISTRIBUTED, "test_ddp_shared_grad_acc_unused_params", RUNS),
+    _row(DISTRIBUTED, "test_ddp_namedtuple", RUNS),
+    _row(DISTRIBUTED, "test_ddp_control_flow_same_across_ranks", RUNS, "unused_parameters_that_change"),
+    _row(
+        DISTRIBUTED, "test_ddp_control_flow_different_across_ranks", RUNS, "unused_parameters_that_differ_between_ranks"
+    ),
+    _row(DISTRIBUTED, "test_invalid_static_graph", RUNS),
+    _row(
+        DISTRIBUTED,
+        "test_verify_model_across_rank_with_logger test_verify_model_across_rank_without_logger"
+        " test_ddp_model_diff_shape_across_ranks",
+        RUNS,
+        "test_verify_model_across_rank",
+    ),
+    _row(DISTRIBUTED, "test_ddp_model_diff_num_params_across_ranks", RUNS),
+    _row(DISTRIBUTED, "test_output_unused_in_loss_tuple_module test_output_unused_in_loss_dict_module", RUNS),
+    _row(DISTRIBUTED, "test_undefined_grad_parity_unused_parameters", RUNS),
+    _row(DISTRIBUTED, "test_ddp_multiple_nested_unused_params_error", RUNS),
+    _row(DISTRIBUTED, "test_ddp_multiple_nested_unused_params_err_ignore_params", RUNS),
+    _row(DISTRIBUTED, "test_ddp_inference", RUNS),
+    _row(DISTRIBUTED, "test_ddp_static_graph_nested_types", RUNS),
+    _row(DISTRIBUTED, "test_ddp_returns_tensor_with_no_grad", RUNS),
+    _row(DISTRIBUTED, "test_ddp_new_tensor_in_fwd test_ddp_new_tensor_in_fwd_static_graph", RUNS),
+    _row(DISTRIBUTED, "test_ddp_broadcast_buffer", RUNS),
+    _row(DISTRIBUTED, "test_ddp_init_sync_buffers_with_forward_sync_buffers_false", RUNS),
+    _row(DISTRIBUTED, "test_ddp_join_respects_forward_sync_buffers_false", RUNS),
+    _row(DISTRIBUTED, "test_static_graph_multi_forward", RUNS),
+    _row(DISTRIBUTED, "test_stateless_api_with_ddp", RUNS),
+    _row(DISTRIBUTED, "test_ddp_forward_backward_hook", RUNS),
+    _row(DISTRIBUTED, "test_ddp_compile_static_graph", RUNS),
+    _row(
+        DISTRIBUTED,
+        "test_ddp_comm_hook_logging test_ddp_hook_with_optimizer_parity_adamw test_ddp_hook_with_optimizer_parity_adam"
+        " test_ddp_hook_with_optimizer_parity_sgd test_ddp_hook_parity_allreduce"
+        " test_ddp_hook_parity_allreduce_process_group test_ddp_hook_parity_powerSGD"
+        " test_ddp_hook_parity_post_localSGD test_accumulate_gradients_no_sync_allreduce_hook"
+        " test_accumulate_gradients_no_sync_allreduce_with_then_hook test_ddp_buffer_hook_allreduce_return_future"
+        " test_ddp_buffer_hook_allreduce test_ddp_broadcast_buffer_via_hook test_ddp_hook_pickling_powerSGD",
+        REFUSED,
+        _HOOKS,
+    ),
+    _row(
+        DISTRIBUTED,
+        "test_ddp_apply_optim_in_backward test_ddp_apply_optim_in_backward_grad_as_bucket_view_false"
+        " test_ddp_apply_optim_in_backward_ignored_params",
+        REFUSED,
+        "a private function of PyTorch; `StepOnGroups` stands for it, and its bits are tested"
+        " (`test_a_step_for_each_group_gives_the_bits_of_one_step`)",
+    ),
+    _row(
+        DISTRIBUTED,
+        "test_ddp_native_mixed_precision_ignored_params"
+        " test_ddp_native_mixed_precision_no_grad_as_bucket_view_no_set_grad_none"
+        " test_ddp_native_mixed_precision_grad_as_bucket_view_no_set_grad_none"
+        " test_ddp_native_mixed_precision_grad_as_bucket_view_set_grad_to_none"
+        " test_ddp_native_mixed_precision_no_grad_as_bucket_view_set_grad_to_none",
+        REFUSED,
+        "DDP's `mixed_precision` does not exist: `torch.autocast` does it",
+    ),
+    _row(DISTRIBUTED, "test_ddp_bucket_cap_mb_list", REFUSED, "`bucket_cap_mb` does not exist: groups are planned"),
+    _row(DISTRIBUTED, "test_ddp_device", REFUSED, _DEVICES),
+    _row(
+        DISTRIBUTED,
+        "test_ddp_update_process_group_new_group test_ddp_update_process_group_default_group"
+        " test_ddp_update_process_group_grad_undefined test_ddp_update_process_group_no_find_unused",
+        REFUSED,
+        "a wrapper keeps its ranks; wrap the module again for others",
+    ),
+    _row(DISTRIBUTED, "test_ddp_device_mesh_initialization", REFUSED, "`device_mesh` does not exist"),
+    _row(
+        DISTRIBUTED,
+        "test_ddp_broadcast_buffers_deprecation_warning",
+        REFUSED,
+        "`broadcast_buffers` is not deprecated here; `forward_sync_buffers` is taken as well",
+    ),
+    _row(
+        DISTRIBUTED,
+        "test_ddp_profiling_autograd_profiler test_ddp_profiling_torch_profiler test_ddp_profiling_execution_trace",
+        INTERNAL,
+        "the names of DDP's entries in PyTorch's profiles",
+    ),
+    _row(
+        DISTRIBUTED,
+        "test_ddp_logging_data_cpu test_ddp_logging_data_gpu test_static_graph_api_cpu test_ddp_python_error_logged"
+        " test_sync_bn_logged test_detect_ddp_is_actually_static test_dump_DDP_relevant_env_vars",
+        INTERNAL,
+        _LOG,
+    ),
+    _row(
+        DISTRIBUTED,
+        "test_ddp_build_debug_param_to_name_mapping test_ddp_build_debug_param_to_name_mapping_requires_grad"
+        " test_ddp_remove_autograd_hooks test_ddp_has_finalized test_ddp_sink_noclone",
+        INTERNAL,
+        "private methods of DDP's reducer",
+    ),
+    _row(
+        DISTRIBUTED,
+        "test_DistributedDataParallel_SyncBatchNorm test_DistributedDataParallel_SyncBatchNorm_Channels_Last"
+        " test_DistributedDataParallel_SyncBatchNorm_No_Affine test_DistributedDataParallel_SyncBatchNorm_2D_Input"
+        " test_DistributedDataParallel_SyncBatchNorm_Single_Input_Per_Process"
+        " test_DistributedDataParallel_SyncBatchNorm_Diff_Input_Sizes_Running_Value"
+        " test_DistributedDataParallel_SyncBatchNorm_Diff_Input_Sizes_gradient"
+        " test_DistributedDataParallel_SyncBatchNorm_half test_ddp_uneven_inputs_stop_iteration_sync_bn"
+        " test_ddp_sync_bn_training_vs_eval",
+        GPU,
+        _SYNC,
+    ),
+    _row(
+        DISTRIBUTED,
+        "test_DistributedDataParallel_non_default_stream",
+        GPU,
+        "events of the stream on which gradients come are tested with fakes (`test_nccl_path.py`)",
+    ),
+    _row(COMMON, "test_ddp_checkpointing_once", RUNS),
+    _row(COMMON, "test_ddp_checkpointing_unused_params", RUNS),
+    _row(COMMON, "test_ddp_checkpointing_twice", RUNS),
+    _row(COMMON, "test_ddp_checkpointing_twice_static_graph", RUNS),
+    _row(COMMON, "test_ddp_checkpointing_twice_weight_sharing", RUNS),
+    _row(
+        COMMON,
+        "test_ddp_checkpointing_dynamic_module test_ddp_checkpointing_dynamic_weight_sharing",
+        RUNS,
+    ),
+    _row(COMMON, "test_ddp_checkpointing_weight_sharing", RUNS),
+    _row(COMMON, "test_dataclass_output test_dataclass_output_unused_param", RUNS),
+    _row(COMMON, "test_invalid_powerSGD_state", REFUSED, _HOOKS),
+    _row(COMMON, "test_sync_batch_norm_only_empty_input test_sync_batch_norm_empty_input", GPU, _SYNC),
+    _row(
+        GLOO,
+        "test_gloo_backend_cpu_module test_gloo_backend_cpu_module_grad_is_view",
+        RUNS,
+        "test_DistributedDataParallelCPU",
+    ),
+    _row(
+        GLOO,
+        "test_global_local_unused_params_grad test_global_local_unused_params_grad_with_grad_is_view"
+        " test_global_local_unused_params_grad_with_static_graph",
+        RUNS,
+    ),
+    _row(GLOO, "test_find_unused_parameters_when_unused_parameters_empty", RUNS),
+    _row(GLOO, "test_ignored_output test_ignored_output_with_unused_parameters", RUNS),
+    _row(GLOO, "test_save_load_checkpoint", RUNS),
+    _row(
+        GLOO,
+        "test_sparse_gradients test_sparse_gradients_grad_is_view",
+        REFUSED,
+        "sparse gradients do not lie in a flat buffer; the refusal is tested (`test_sparse_gradients`)",
+    ),
+    _row(
+        GLOO,
+        "test_ddp_comm_hook_future_passing_cpu test_ddp_comm_hook_future_passing_gpu_gloo"
+        " test_ddp_invalid_comm_hook_init test_ddp_invalid_comm_hook_return_type test_ddp_comm_hook_register_just_once"
+        " test_ddp_comm_hook_sparse_gradients",
+        REFUSED,
+        _HOOKS,
+    ),
+    _row(GLOO, "test_ignored_sharded_tensor", GPU, "its shards lie on GPUs; excluded parameters are left alone here"),
+    _row(
+        GLOO,
+        "test_gloo_backend_1gpu_module_device_ids_integer_list"
+        " test_gloo_backend_1gpu_module_device_ids_torch_device_list test_gloo_backend_2gpu_module"
+        " test_gloo_backend_4gpu_module",
+        GPU,
+        "modules on one or several GPUs, staged through the host",
+    ),
+    _row(NCCL, "test_fp16 test_fp16_grad_is_view", RUNS),
+    _row(NCCL, "test_arbitrary_forward_return_value test_arbitrary_forward_return_value_grad_is_view", RUNS),
+    _row(NCCL, "test_ddp_with_lazy_parameters", RUNS),
+    _row(
+        NCCL,
+        "test_find_unused_parameters_kwarg_debug_detail test_find_unused_parameters_kwarg_debug_info"
+        " test_find_unused_parameters_kwarg_debug_off test_find_unused_parameters_kwarg_grad_is_view_debug_detail"
+        " test_find_unused_parameters_kwarg_grad_is_view_debug_info"
+        " test_find_unused_parameters_kwarg_grad_is_view_debug_off",
+        RUNS,
+        "test_find_unused_parameters_kwarg",
+    ),
+    _row(
+        NCCL,
+        "test_multiple_outputs_multiple_backward test_multiple_outputs_multiple_backward_grad_is_view",
+        RUNS,
+        "a_backward_pass_for_each_output",
+    ),
+    _row(NCCL, "test_no_grad", RUNS),
+    _row(NCCL, "test_accumulate_gradients_module test_accumulate_gradients_module_with_grad_is_view", RUNS),
+    _row(NCCL, "test_failure_recovery", RUNS),
+    _row(NCCL, "test_grad_layout_1devicemodule_1replicaperprocess", RUNS),
+    _row(NCCL, "test_param_layout_mismatch_error", RUNS),
+    _row(NCCL, "test_ddp_weight_sharing", RUNS),
+    _row(NCCL, "test_ddp_packed_sequence", RUNS),
+    _row(NCCL, "test_channels_last_contig", RUNS),
+    _row(NCCL, "test_ddp_complex_params", RUNS, "complex_parameters"),
+    _row(
+        NCCL,
+        "test_nccl_backend_multi_device_ids_not_allowed test_nccl_backend_single_device_module_device_ids_None"
+        " test_nccl_backend_single_device_module_empty_device_ids test_nccl_backend_1gpu_module_device_ids_integer_list"
+        " test_nccl_backend_1gpu_module_device_ids_torch_device_list test_ddp_multi_device_module_config",
+        REFUSED,
+        _DEVICES,
+    ),
+    _row(
+        NCCL,
+        "test_ddp_comm_hook_future_passing_gpu_nccl test_ddp_comm_hook_allreduce_hook_nccl"
+        " test_default_ddp_comm_hooks_nccl test_fp16_compress_wrapper_nccl test_bf16_compress_wrapper_nccl"
+        " test_builtin_ddp_comm_hooks_nccl test_powerSGD_ddp_comm_hook_nccl"
+        " test_ddp_comm_hook_allreduce_hook_nccl_grad_is_view test_ddp_comm_hook_allreduce_hook_nccl_static_graph"
+        " test_default_ddp_comm_hooks_nccl_is_view test_fp16_compress_wrapper_is_view"
+        " test_bf16_compress_wrapper_is_view test_builtin_ddp_comm_hooks_nccl_grad_is_view"
+        " test_powerSGD_ddp_comm_hook_nccl_grad_is_view test_ddp_comm_hook_allreduce_with_then_hook_nccl",
+        REFUSED,
+        _HOOKS,
+    ),
+    _row(
+        NCCL,
+        "test_nccl_backend_multi_device_module_device_ids_None test_nccl_backend_2gpu_module"
+        " test_nccl_backend_4gpu_module test_grad_layout_2devicemodule",
+        GPU,
+        "modules on several GPUs of a process",
+    ),
+    _row(NCCL, "test_pass_default_pg", INTERNAL, "wraps no module"),
+)
+
+
+def count(outcome: str) -> int:
+    """Return how many tests of PyTorch have an outcome."""
+    return sum(len(row.names) for row in ROWS if row.outcome == outcome)
+
+
+def needed() -> list[str]:
+    """Return the names of our tests that stand for one of PyTorch's."""
+    return sorted({row.here for row in ROWS if row.outcome == RUNS})
