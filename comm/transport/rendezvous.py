@@ -34,15 +34,24 @@ class StorePlace:
     Attributes:
         store: the store.
         rank, size: the rank, and how many there are.
+        name: of a part of the ranks, among all parts; empty for the ranks that the store was made for.
+        members: who they are among those, by rank; None: all of them.
     """
 
     store: Any
     rank: int
     size: int
+    name: str = ""
+    members: tuple[int, ...] | None = None
 
     def part(self, name: str, members: Sequence[int]) -> StorePlace:
-        """Return this rank's place among some of the ranks, with keys of their own; equal on all of these."""
-        return StorePlace(_torch.PrefixStore(name, self.store), members.index(self.rank), len(members))
+        """Return this rank's place among some of the ranks, with keys of their own; alike on all of these."""
+        store, rank = _torch.PrefixStore(name, self.store), members.index(self.rank)
+        return StorePlace(store, rank, len(members), f"{self.name}/{name}", tuple(map(self.number, members)))
+
+    def number(self, rank: int) -> int:
+        """Return a rank's number among those that the store was made for."""
+        return rank if self.members is None else self.members[rank]
 
 
 def place_of_group(group: dist.ProcessGroup | None) -> StorePlace:

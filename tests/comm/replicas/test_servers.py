@@ -15,6 +15,9 @@ from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
 from mgcaffe.comm.replicas.topology import DONE, FLAGS, SNAPSHOT, STOP
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import PeerFailure
+from tests.support.gloo import die
+
+pytestmark = pytest.mark.usefixtures("both_transports")
 
 SIZE, RATE = 7, 0.3
 
@@ -329,8 +332,8 @@ def test_trainers_and_servers_go_on_without_a_trainer_that_dies():
         sync.start(replica)
         for number in range(20):
             if world.rank == 1 and number == 5:
-                groups.sync.die()
-                groups.control.die()
+                die(groups.sync)
+                die(groups.control)
                 return None
             with sync.lock:
                 replica += 1
