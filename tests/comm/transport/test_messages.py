@@ -112,7 +112,7 @@ def test_who_waits_for_a_message_gives_up_after_a_while_or_when_another_rank_fai
     def work(ranks):
         if ranks.rank == 0:
             raise ValueError("broken")
-        with pytest.raises(PeerFailure, match="without success|rank 0 is gone"):
+        with pytest.raises(PeerFailure, match=r"without success|rank 0 is gone"):
             ranks.receive_any()
         seen.append(ranks.rank)
 
@@ -121,7 +121,7 @@ def test_who_waits_for_a_message_gives_up_after_a_while_or_when_another_rank_fai
         run_ranks(2, work)
     assert seen == [1]
     with pytest.raises(PeerFailure, match="without success"):
-        run_ranks(2, lambda ranks: ranks.receive_any() if ranks.rank == 0 else ranks.probe(0, 1, 0.5), timeout_s=0.1)
+        run_ranks(2, lambda ranks: ranks.receive_any() if ranks.rank == 0 else None, timeout_s=0.1)
 
 
 def test_between_threads_a_message_that_nobody_receives_is_never_sent():
