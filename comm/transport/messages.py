@@ -1,7 +1,7 @@
 """Messages from one rank to another: what a server that takes requests from anybody needs beside collective calls.
 
-A message of `PIECE` bytes or more travels in pieces of that size and a shorter one (which may be empty) that ends it;
-MPI keeps the order of what one rank sends another with one tag.
+Over MPI a message of `PIECE` bytes or more travels in pieces of that size and a shorter one (which may be empty) that
+ends it; MPI keeps the order of what one rank sends another with one tag.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mgcaffe.comm.transport.buffers import host_view
+from mgcaffe.errors import CommError
 
 if TYPE_CHECKING:
     import numpy
@@ -66,3 +67,13 @@ def pieces(buffer: Any) -> list[numpy.ndarray]:
     """
     content = host_view(buffer).view("uint8")
     return [content[start : start + PIECE] for start in range(0, content.size + 1, PIECE)]
+
+
+def check_other(rank: int, size: int, other: int) -> None:
+    """Make sure that messages may go between two ranks.
+
+    Raises:
+        CommError: `other` is no other rank.
+    """
+    if not 0 <= other < size or other == rank:
+        raise CommError(f"rank {rank} of {size} has no messages to or from rank {other}")

@@ -9,6 +9,8 @@ user's. Unlike `torch.distributed.new_group`, which all ranks of the job have to
 
 gloo's own threads make its calls go on. A waiting rank sleeps until they are done, so that `Waiting` has no meaning
 here: there is one way to wait, and it takes no core from the computation.
+
+Messages between two ranks go over connections of our own (`connections.py`), which all duplicates and parts share.
 """
 
 from __future__ import annotations
@@ -27,12 +29,14 @@ import torch.distributed as dist
 
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
+from mgcaffe.comm.transport.connections import Connections, Listener
 from mgcaffe.comm.transport.gloo_group import GlooGroup, poll
 from mgcaffe.comm.transport.rendezvous import StorePlace, place_of_group
+from mgcaffe.comm.transport.socket_messages import SocketMessages, SocketSending
 from mgcaffe.errors import CommError
 
 if TYPE_CHECKING:
-    from mgcaffe.comm.transport.messages import Envelope, Message, Sending
+    from mgcaffe.comm.transport.messages import Envelope, Message
 
 T = TypeVar("T")
 
@@ -52,12 +56,15 @@ _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.R
 class ProcessGroupCommunicator:
     """A group of ranks over gloo; see `Communicator` for the methods.
 
-    Making one is a collective call of its ranks. Messages between two ranks are refused.
+    Making one is a collective call of its ranks.
 
     Args:
         group: a process group of torch.distributed, of any backend; None: the default one.
         place: the ranks and their store, in place of a group.
         timeout_s: after how many seconds of waiting for another rank a call fails.
+
+    Attributes:
+        connections: over which messages travel.
 
     Raises:
         CommError: torch.distributed was not initialised, or this rank is no member of the group.
@@ -65,7 +72,6 @@ class ProcessGroupCommunicator:
     """
 
     transport = "gloo"
-    lost: frozenset[int] = frozenset()
     has_shrunk = False
 
     def __init__(
@@ -76,7 +82,10 @@ class ProcessGroupCommunicator:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._begin(place if place is not None else place_of_group(group), timeout_s)
-        self._take_hosts(self.allgather(socket.gethostname()))
+        listener = Listener(self.size)
+        known = self.allgather((self.host, listener.address))
+        self._take_hosts([host for host, _ in known])
+        self._connect(Connections(self.rank, listener, [address for _, address in known], timeout_s))
 
     def _begin(self, place: StorePlace, timeout_s: float) -> None:
         self.place = place
@@ -87,6 +96,10 @@ class ProcessGroupCommunicator:
         self._children = itertools.count()
         self._meetings = itertools.count()
         self._group = GlooGroup(place, timeout_s)
+
+    def _connect(self, connections: Connections) -> None:
+        self.connections = connections
+        self._messages = SocketMessages(connections, self.place, self._timeout_s)
 
     def _take_hosts(self, hosts: Sequence[str]) -> None:
         self._hosts = list(hosts)
@@ -170,34 +183,40 @@ class ProcessGroupCommunicator:
         self._group.run(lambda group: group.barrier())
 
     def send(self, buffer: Any, to: int, tag: int = 0) -> None:
-        """Refuse: gloo cannot look for messages of unknown size."""
-        raise self._no_messages()
+        """Send a rank a buffer; returns when it is on its way."""
+        self.start_send(buffer, to, tag).wait()
 
-    def start_send(self, buffer: Any, to: int, tag: int = 0) -> Sending:
-        """Refuse, as `send`."""
-        raise self._no_messages()
+    def start_send(self, buffer: Any, to: int, tag: int = 0) -> SocketSending:
+        """Send a rank a buffer without waiting."""
+        return self._messages.start_send(buffer, to, tag)
 
     def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
-        """Refuse, as `send`."""
-        raise self._no_messages()
+        """Fill a buffer by a rank's next message."""
+        self._messages.receive(buffer, source, tag)
 
     def receive_any(
         self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
     ) -> Message | None:
-        """Refuse, as `send`."""
-        raise self._no_messages()
+        """Return the next message."""
+        return self._messages.receive_any(source, tag, patience_s)
 
     def probe(
         self, source: int | None = None, tag: int | None = None, patience_s: float | None = None
     ) -> Envelope | None:
-        """Refuse, as `send`."""
-        raise self._no_messages()
+        """Return what the next message is."""
+        return self._messages.probe(source, tag, patience_s)
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """The ranks that are gone, as far as that is tolerated and was noticed."""
+        return self._messages.lost
 
     def tolerate(self, ranks: Iterable[int]) -> None:
-        """Do nothing: a rank's death ends every call."""
+        """Let messages go on when one of these ranks is gone."""
+        self._messages.tolerate(ranks)
 
     def shrink(self) -> None:
-        """Do nothing, as `tolerate`."""
+        """Do nothing: collective calls without a rank that is gone are not possible."""
 
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Exchange messages through the store, until `patience_s` is over or another rank has given up."""
@@ -247,23 +266,19 @@ class ProcessGroupCommunicator:
     def close(self) -> None:
         """Give up the group; its connections are closed once all ranks have given it up."""
         self._group.close()
+        self._messages.close()
 
     def _made(self, place: StorePlace, hosts: Sequence[str]) -> ProcessGroupCommunicator:
         made = object.__new__(ProcessGroupCommunicator)
         made._begin(place, self._timeout_s)
         made._take_hosts(hosts)
+        made._connect(self.connections)
         return made
 
     def _broadcast(self, tensor: torch.Tensor, root: int) -> None:
         options = dist.BroadcastOptions()
         options.rootRank = root
         self._group.run(lambda group: group.broadcast([tensor], options))
-
-    def _no_messages(self) -> CommError:
-        return CommError(
-            "messages from one rank to another are not supported over torch.distributed",
-            hint="start the ranks with mpirun",
-        )
 
 
 def _send(part: torch.Tensor, to: int, group: Any) -> Any:

@@ -35,18 +35,26 @@ class StorePlace:
     Attributes:
         store: the store.
         rank, size: the rank, and how many there are.
+        name: of a part of the ranks, among all parts; empty for the ranks that the store was made for.
+        members: who they are among those, by rank; None: all of them.
         alarm: what has calls of groups at this place, and at its parts, give up waiting.
     """
 
     store: Any
     rank: int
     size: int
+    name: str = ""
+    members: tuple[int, ...] | None = None
     alarm: Alarm = field(default_factory=Alarm, compare=False)
 
     def part(self, name: str, members: Sequence[int]) -> StorePlace:
-        """Return this rank's place among some of the ranks, with keys of their own; equal on all of these."""
-        store = _torch.PrefixStore(name, self.store)
-        return StorePlace(store, members.index(self.rank), len(members), self.alarm)
+        """Return this rank's place among some of the ranks, with keys of their own; alike on all of these."""
+        store, rank = _torch.PrefixStore(name, self.store), members.index(self.rank)
+        return StorePlace(store, rank, len(members), f"{self.name}/{name}", tuple(map(self.number, members)), self.alarm)
+
+    def number(self, rank: int) -> int:
+        """Return a rank's number among those that the store was made for."""
+        return rank if self.members is None else self.members[rank]
 
 
 def place_of_group(group: dist.ProcessGroup | None) -> StorePlace:

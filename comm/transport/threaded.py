@@ -18,7 +18,7 @@ import numpy
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
 from mgcaffe.comm.transport.message_queue import MessageQueue, PendingMessage
-from mgcaffe.comm.transport.messages import Envelope, Message, pieces
+from mgcaffe.comm.transport.messages import Envelope, Message, check_other, pieces
 from mgcaffe.errors import CommError, PeerFailure
 
 T = TypeVar("T")
@@ -152,12 +152,12 @@ class ThreadedCommunicator:
 
     def start_send(self, buffer: Any, to: int, tag: int = 0) -> PendingMessage:
         """Send a rank a buffer without waiting."""
-        self._check_other(to)
-        return self._calls.queues[to].put(self.rank, tag, pieces(buffer))
+        check_other(self.rank, self.size, to)
+        return self._calls.queues[to].put(self.rank, tag, [part.copy() for part in pieces(buffer)])
 
     def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
         """Fill a buffer by a rank's next message."""
-        self._check_other(source)
+        check_other(self.rank, self.size, source)
         parts, came = pieces(buffer), self._calls.queues[self.rank].take(source, tag)
         if [part.size for part in parts] != [part.size for part in came]:
             raise CommError(
@@ -236,10 +236,6 @@ class ThreadedCommunicator:
 
     def close(self) -> None:
         """Do nothing."""
-
-    def _check_other(self, rank: int) -> None:
-        if not 0 <= rank < self.size or rank == self.rank:
-            raise CommError(f"rank {self.rank} of {self.size} has no messages to or from rank {rank}")
 
 
 def run_ranks(size: int, function: Callable[[ThreadedCommunicator], T], *, timeout_s: float = 20.0) -> list[T]:

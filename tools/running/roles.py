@@ -98,23 +98,22 @@ def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
             handshake(world, {"solver": print_text(source.param)})
     roles = assign_roles(world.size, comm.embedding_servers, comm.sync_servers)
     check_servers(source.param, source)
-    if roles.has_servers and world.transport == "gloo":
-        raise UsageError(
-            "embedding_servers and sync_servers need messages from one rank to another, which torch.distributed does"
-            " not offer",
-            hint="start the ranks by mpirun, or leave the servers out",
-        )
     if comm.on_trainer_loss == CommParameter.CONTINUE:
-        _check_that_trainers_may_be_lost(source, roles)
+        _check_that_trainers_may_be_lost(source, roles, world.transport)
     return roles
 
 
-def _check_that_trainers_may_be_lost(source: SolverSource, roles: Roles) -> None:
+def _check_that_trainers_may_be_lost(source: SolverSource, roles: Roles, transport: str) -> None:
     if not roles.ranks(Role.SYNC_SERVER):
         raise SolverError(
             "on_trainer_loss CONTINUE needs synchronization servers: without them trainers wait for each other",
             location=locate(source, "comm_param"),
             hint="choose sync EASGD or SHADOW_EASGD with sync_servers, or leave on_trainer_loss out",
+        )
+    if transport == "gloo":
+        raise UsageError(
+            "on_trainer_loss CONTINUE is not possible under torchrun, which ends all ranks as soon as one has died",
+            hint="start the job by `engine train -np N --on_trainer_loss=continue`, or leave on_trainer_loss out",
         )
     if not ulfm.is_enabled():
         raise UsageError(

@@ -44,6 +44,7 @@ def test_four_ranks_are_paired_as_in_the_paper_up_to_their_numbers():
     assert group_of(3, 2, [2, 2]) == group_of(3, 0, [2, 2])
 
 
+@pytest.mark.usefixtures("both_transports")
 @pytest.mark.parametrize(
     ("size", "form"), [(4, "grid"), (8, "hypercube"), (9, "grid"), (16, "hypercube"), (6, "factors")]
 )

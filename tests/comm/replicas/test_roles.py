@@ -35,6 +35,7 @@ def test_roles_that_leave_no_trainer_are_wrong_usage(size, servers, said):
     assert error.value.exit_code == 2
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_each_rank_gets_the_communicators_of_its_role():
     def work(world):
         groups = make_groups(world, assign_roles(world.size, 1, 1))
@@ -46,6 +47,7 @@ def test_each_rank_gets_the_communicators_of_its_role():
     assert run_ranks(4, work) == [trainer, trainer, [None, [0, 1, 2], None], [None, None, [0, 1, 3]]]
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_without_servers_the_trainers_are_the_world():
     def work(world):
         groups = make_groups(world, assign_roles(world.size))

@@ -15,6 +15,7 @@ from mgcaffe.comm.replicas.synchronizer import ParameterSynchronizer
 from mgcaffe.comm.replicas.topology import DONE, FLAGS, SNAPSHOT, STOP
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import PeerFailure
+from tests.support.gloo import die
 
 SIZE, RATE = 7, 0.3
 
@@ -50,6 +51,7 @@ def test_slices_cover_an_array_evenly(size, servers):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+@pytest.mark.usefixtures("both_transports")
 @pytest.mark.parametrize(
     ("trainers", "servers", "how"),
     [
@@ -98,6 +100,7 @@ def test_without_training_the_gap_to_the_centre_shrinks_by_the_square(trainers, 
         assert np.array_equal(centre, np.concatenate([server.centre for server in held]))
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_one_trainer_comes_to_its_centre_monotonically():
     def train(topology):
         replica = np.zeros(SIZE)
@@ -116,6 +119,7 @@ def test_one_trainer_comes_to_its_centre_monotonically():
         np.testing.assert_allclose(distance, (1 - RATE) ** (2 * number) * np.arange(1, SIZE + 1), rtol=1e-9)
 
 
+@pytest.mark.usefixtures("both_transports")
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("how", [{"every": 4}, {}])
 def test_trainers_end_after_unequal_numbers_of_iterations(kind, how):
@@ -143,6 +147,7 @@ def test_trainers_end_after_unequal_numbers_of_iterations(kind, how):
         assert all(figures.rounds == (7, 0, 0) for figures, _, _ in results)
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_training_between_snapshot_and_merge_is_kept():
     def train(topology):
         replica = np.zeros(SIZE)
@@ -163,6 +168,7 @@ def test_training_between_snapshot_and_merge_is_kept():
     assert np.array_equal(replica, np.full(SIZE, 10.0))  # the snapshot lay on the centre, so nothing pulls
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_no_trainer_waits_for_another_one():
     def train(topology):
         replica = np.zeros(SIZE)
@@ -181,6 +187,7 @@ def test_no_trainer_waits_for_another_one():
     assert quick < 0.4 and slow >= 0.5
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_a_resumed_centre_is_what_the_servers_begin_with():
     def train(topology):
         replica, sync = np.zeros(SIZE), _synchronizer(topology, every=1)
@@ -193,6 +200,7 @@ def test_a_resumed_centre_is_what_the_servers_begin_with():
     assert np.concatenate([server.centre for server in servers]).tolist() == list(range(SIZE))
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_what_a_trainer_says_once_reaches_each_other_one_once():
     """A request for a snapshot is raised for a single agreement, which the others may come to much later."""
 
@@ -221,6 +229,7 @@ def test_what_a_trainer_says_once_reaches_each_other_one_once():
     assert all(each[STOP] == 0 for each in first)
 
 
+@pytest.mark.usefixtures("both_transports")
 @pytest.mark.parametrize("done", [0, 1])
 def test_a_request_for_a_snapshot_is_heard_once(done):
     """Also while the trainer that has asked says nothing more, or is done and asks again whether the others are."""
@@ -262,6 +271,7 @@ def test_a_request_for_a_snapshot_is_heard_once(done):
     assert other == 1 and asks >= 2  # its own request
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_a_trainer_that_is_done_hears_of_a_snapshot_that_another_one_asks_for():
     """The request comes between two of its questions whether the others are done."""
     waits = threading.Event()
@@ -293,6 +303,7 @@ def test_a_trainer_that_is_done_hears_of_a_snapshot_that_another_one_asks_for():
     assert first == 1
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_a_stop_asked_of_a_server_reaches_every_trainer():
     roles = assign_roles(4, embedding_servers=1, sync_servers=1)
 
@@ -313,6 +324,7 @@ def test_a_stop_asked_of_a_server_reaches_every_trainer():
     assert run_ranks(4, rank) == [["SIGTERM at rank 3 (synchronization server)"]] * 2 + [True, True]
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_trainers_and_servers_go_on_without_a_trainer_that_dies():
     roles, losses = assign_roles(5, sync_servers=2), []
 
@@ -329,8 +341,8 @@ def test_trainers_and_servers_go_on_without_a_trainer_that_dies():
         sync.start(replica)
         for number in range(20):
             if world.rank == 1 and number == 5:
-                groups.sync.die()
-                groups.control.die()
+                die(groups.sync)
+                die(groups.control)
                 return None
             with sync.lock:
                 replica += 1
@@ -346,6 +358,7 @@ def test_trainers_and_servers_go_on_without_a_trainer_that_dies():
     assert first[0].synchronizations == last[0].synchronizations == 20
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_servers_end_with_trainers_that_fail():
     roles = assign_roles(3, sync_servers=1)
 

@@ -43,6 +43,7 @@ def _trained(size, rule, *, steps, topology=AllTrainers, **how):
     return run_ranks(size, rank), data
 
 
+@pytest.mark.usefixtures("both_transports")
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("rule", [ModelAveraging, lambda: BlockMomentum(momentum=0)])
 def test_averaging_after_every_iteration_is_synchronous_sgd(size, rule):
@@ -76,6 +77,7 @@ def test_in_groups_replicas_agree_after_each_period():
     assert [figures.synchronizations for _, _, figures in results] == [1] * 4  # and one that ended the period
 
 
+@pytest.mark.usefixtures("both_transports")
 @pytest.mark.parametrize("rule", [ModelAveraging, lambda: ModelAveraging(0.5), lambda: BlockMomentum(0.5, momentum=0)])
 @pytest.mark.parametrize("how", [{"every": 4}, {}, {"interval_s": 0.002}])
 def test_by_increment_nothing_that_any_trainer_learns_is_lost(rule, how):
@@ -206,6 +208,7 @@ def test_the_emulated_link_takes_its_time_whatever_the_wait_for_others_and_the_c
     sync.finish()
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_elastic_averaging_in_groups_is_refused():
     def rank(communicator):
         with pytest.raises(CommError, match=r"one centre .* groups"):
@@ -215,6 +218,7 @@ def test_elastic_averaging_in_groups_is_refused():
     run_ranks(4, rank)
 
 
+@pytest.mark.usefixtures("both_transports")
 @pytest.mark.parametrize("how", [{"every": 2}, {}])
 def test_one_trainer_is_left_as_it_is(how):
     results, data = _trained(1, ModelAveraging, steps=[9], **how)
@@ -230,6 +234,7 @@ def test_paces_that_cannot_be_are_refused(how, said):
         ParameterSynchronizer(ModelAveraging(), AllTrainers(SingleCommunicator()), **how)
 
 
+@pytest.mark.usefixtures("both_transports")
 @pytest.mark.parametrize("every", [2, None])
 def test_rounds_are_handed_on_and_training_waits_for_those_in_the_foreground_alone(every):
     def rank(communicator):

@@ -14,6 +14,9 @@ from mgcaffe.comm.tables.messages import LOOK_UP, UPDATE, Bags, LookUp, Request,
 from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.comm.transport.threaded import ThreadedCommunicator, run_ranks
 from mgcaffe.errors import CommError
+from tests.support.gloo import die
+
+pytestmark = pytest.mark.usefixtures("both_transports")
 
 FLOAT64 = numpy.dtype(numpy.float64)
 ROWS, WIDTH = (7, 5), (3, 2)
@@ -298,7 +301,7 @@ def test_a_trainer_that_dies_is_forgotten_between_its_look_up_and_its_update():
                 look_up = LookUp(number, 0, [Request(0, Bags(ids(5)), True)])
                 communicator.send(encode_look_up(look_up), 2, LOOK_UP)
             communicator.start_send(encode_update([0], 1.0, 1.0, [numpy.ones((1, 3))], FLOAT64), 2, UPDATE)
-            communicator.die()
+            die(communicator)
             dead.set()
             return None
         assert dead.wait(5)

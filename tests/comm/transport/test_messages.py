@@ -1,12 +1,14 @@
-"""Messages between two ranks, with threads as ranks; tests/mpi has the same over MPI."""
+"""Messages between two ranks, with threads as ranks, also over sockets; tests/mpi has the same over MPI."""
 
 import numpy
 import pytest
 
-from mgcaffe.comm.transport import messages
+from mgcaffe.comm.transport import messages, threaded
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import CommError, PeerFailure
+
+pytestmark = pytest.mark.usefixtures("both_transports")
 
 
 def test_a_buffer_arrives_whatever_its_type():
@@ -110,14 +112,21 @@ def test_who_waits_for_a_message_gives_up_after_a_while_or_when_another_rank_fai
     def work(ranks):
         if ranks.rank == 0:
             raise ValueError("broken")
-        with pytest.raises(PeerFailure, match="without success"):
+        with pytest.raises(PeerFailure, match=r"without success|rank 0 is gone"):
             ranks.receive_any()
-        raise ValueError("seen")
+        seen.append(ranks.rank)
 
+    seen = []
     with pytest.raises(ValueError, match="broken"):
         run_ranks(2, work)
+    assert seen == [1]
     with pytest.raises(PeerFailure, match="without success"):
-        run_ranks(2, lambda ranks: ranks.send(numpy.zeros(1), 1) if ranks.rank == 0 else None, timeout_s=0.1)
+        run_ranks(2, lambda ranks: ranks.receive_any() if ranks.rank == 0 else None, timeout_s=0.1)
+
+
+def test_between_threads_a_message_that_nobody_receives_is_never_sent():
+    with pytest.raises(PeerFailure, match="without success"):
+        threaded.run_ranks(2, lambda ranks: ranks.send(numpy.zeros(1), 1) if ranks.rank == 0 else None, timeout_s=0.1)
 
 
 def test_no_rank_sends_to_itself_or_to_one_that_does_not_exist():

@@ -235,6 +235,7 @@ def test_a_schedule_that_tries_nothing_is_predicted_from_the_calibration():
     assert machine.decisions[0].predicted_from == "calibration"
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_all_ranks_decide_alike_by_the_slowest_ones_times():
     def work(ranks):
         machine = Machine(late=2e-4 * ranks.rank)
@@ -382,6 +383,7 @@ def test_the_order_that_was_tried_is_the_one_that_is_kept():
     assert tuner.chosen_plan.hash in tried
 
 
+@pytest.mark.usefixtures("both_transports")
 def test_one_rank_that_takes_no_times_keeps_all_from_overlapping():
     def work(ranks):
         machine = Machine(*[curve(5e-4, 2e-8)] * 3, forward=FORWARD if ranks.rank != 1 else None)
