@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 import socket
 import threading
@@ -20,6 +21,7 @@ T = TypeVar("T")
 # A waiting thread comes back to Python so often, to run the handlers of signals.
 _SLICE = timedelta(seconds=0.5)
 _MAX_PAUSE_S = 0.02
+_END_S = 1.0
 # What gloo and the store say when the other end of a connection is gone.
 _GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
 
@@ -116,6 +118,25 @@ def _waited(work: Any) -> bool:
 def forget_groups() -> None:
     """Close the connections of all groups; for tests, once all ranks are done with them."""
     _open.clear()
+
+
+@atexit.register
+def _end_threads() -> None:
+    """End gloo's threads before Python ends.
+
+    They drop tensors after the call that used them has been waited for, and the process is aborted if one does so while
+    Python ends. A thread that waits for another rank is left alone.
+    """
+    with _lock:
+        groups, _open[:] = _open[:], []
+
+    def drop() -> None:
+        for group in groups:
+            group._is_closed, group._gloo = True, None
+
+    ender = threading.Thread(target=drop, name="end of gloo", daemon=True)
+    ender.start()
+    ender.join(_END_S)
 
 
 def poll(test: Callable[[], bool], patience_s: float | None) -> bool:
