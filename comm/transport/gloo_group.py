@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import re
 import socket
@@ -21,6 +22,7 @@ T = TypeVar("T")
 # A waiting thread comes back to Python so often, to run the handlers of signals.
 _SLICE = timedelta(seconds=0.5)
 _MAX_PAUSE_S = 0.02
+_END_S = 1.0
 # What gloo and the store say when the other end of a connection is gone.
 _GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
 
@@ -138,18 +140,22 @@ def _keep_for_ever(value: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
+@atexit.register
 def forget_groups() -> None:
-    """Close the connections of all groups; for tests, once all ranks are done with them.
+    """Close the connections of all groups, as the end of the process does; in tests once all ranks are done with them.
 
-    gloo closes those of a group one by one, and waits some 10 ms for each, without Python's lock.
+    gloo's threads drop tensors after the call that used them has been waited for, and the process is aborted if one
+    does so while Python ends. gloo closes a group's connections one by one, and waits some 10 ms for each, without
+    Python's lock. A thread that waits for another rank is left alone.
     """
     with _lock:
-        closing = [threading.Thread(target=group.drop) for group in _open]
+        closing = [threading.Thread(target=group.drop, name="end of gloo", daemon=True) for group in _open]
         _open.clear()
+    deadline = time.monotonic() + _END_S
     for thread in closing:
         thread.start()
     for thread in closing:
-        thread.join()
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def poll(test: Callable[[], bool], patience_s: float | None) -> bool:

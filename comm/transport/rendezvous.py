@@ -50,7 +50,9 @@ class StorePlace:
     def part(self, name: str, members: Sequence[int]) -> StorePlace:
         """Return this rank's place among some of the ranks, with keys of their own; alike on all of these."""
         store, rank = _torch.PrefixStore(name, self.store), members.index(self.rank)
-        return StorePlace(store, rank, len(members), f"{self.name}/{name}", tuple(map(self.number, members)), self.alarm)
+        return StorePlace(
+            store, rank, len(members), f"{self.name}/{name}", tuple(map(self.number, members)), self.alarm
+        )
 
     def number(self, rank: int) -> int:
         """Return a rank's number among those that the store was made for."""

@@ -1,5 +1,7 @@
 """The communicator over gloo, with threads as ranks: what every communicator does, and what is gloo's alone."""
 
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -153,3 +155,23 @@ def test_an_existing_group_lends_its_store_and_its_ranks(tmp_path):
             assert ranks.meet(b"m", 1.0) == [b"m"]
     finally:
         dist.destroy_process_group()
+
+
+_ENDING = """
+import atexit, os, threading
+count = lambda: len(os.listdir("/proc/self/task"))
+atexit.register(lambda: print(count() - before))  # called last
+import torch, torch.distributed as dist
+from mgcaffe.comm.transport.gloo_group import GlooGroup
+from mgcaffe.comm.transport.rendezvous import StorePlace
+before = count()
+group = GlooGroup(StorePlace(dist.HashStore(), 0, 1), 20.0)
+group.run(lambda gloo: gloo.allreduce([torch.zeros(1000)]))
+assert count() > before
+"""
+
+
+@pytest.mark.slow
+def test_the_threads_of_gloo_have_ended_when_python_ends():
+    result = subprocess.run([sys.executable, "-c", _ENDING], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout) == (0, "0\n"), result.stderr

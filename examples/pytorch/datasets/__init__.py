@@ -1,0 +1,1 @@
+"""What the examples train on: real images of digits; text and images that are generated."""
