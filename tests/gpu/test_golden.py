@@ -1,0 +1,36 @@
+"""What a real Caffe computed, layers and solvers, on the GPU in float32."""
+
+import numpy as np
+import pytest
+import torch
+
+from mgcaffe.prototxt import read_solver_source
+from mgcaffe.solvers import Solver
+from tests.support.golden import NAMES, check_case
+from tests.support.paths import GOLDEN
+
+SOLVERS = sorted(path.parent.name for path in (GOLDEN / "solvers").glob("*/trajectory.npz"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_layer_agrees_with_caffe(name, device):
+    check_case(name, device)
+
+
+@pytest.mark.parametrize("case", SOLVERS if torch.cuda.is_available() else ["sgd_clip", "adam_iter_size", "sgd_l1"])
+def test_a_run_follows_caffes(case, device, tmp_path, monkeypatch):
+    monkeypatch.chdir(GOLDEN / "solvers")
+    trajectory = np.load(f"{case}/trajectory.npz")
+    source = read_solver_source(f"{case}/solver.prototxt")
+    source.param.snapshot_prefix = str(tmp_path / "snap")
+    weights = [f"{case}/init.caffemodel"]
+    with Solver(source.param, source=source, weights=weights, device=device) as solver:
+        for iteration in range(1, 13):
+            solver.step(1)
+            ((_, loss),) = solver.net.output_values()
+            assert float(loss) == pytest.approx(float(trajectory[f"loss/{iteration}"]), abs=1e-3)
+        parameters = {layer.name: layer.parameters for layer in solver.net.layers}
+        for key in (key for key in trajectory if key.startswith("iter12/")):
+            _, layer, index = key.split("/")
+            ours, caffes = parameters[layer][int(index)].data.cpu().numpy(), trajectory[key]
+            np.testing.assert_allclose(ours, caffes, rtol=0, atol=3e-4 * np.abs(caffes).max() + 1e-12, err_msg=key)
