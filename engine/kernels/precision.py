@@ -20,5 +20,7 @@ def keep_float32() -> None:
     Who wants TF32 sets `torch.backends.cudnn.allow_tf32` after the first net on a GPU was built.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some versions of PyTorch call this setting deprecated, older ones have no other
+        warnings.simplefilter(
+            "ignore"
+        )  # some versions of PyTorch call this setting deprecated, older ones have no other
         torch.backends.cudnn.allow_tf32 = False

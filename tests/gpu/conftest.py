@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +32,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         return
     crash = getattr(report.longrepr, "reprcrash", None)
     message = str(getattr(crash, "message", report.longrepr or ""))
-    row = {"test": report.nodeid, "outcome": report.outcome, "s": report.duration, "at": time.time(), "message": message}
+    row = {
+        "test": report.nodeid,
+        "outcome": report.outcome,
+        "s": report.duration,
+        "message": message,
+    }
     with Path(RESULTS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")

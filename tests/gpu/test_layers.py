@@ -14,12 +14,11 @@ from tests.support.netkit import inputs, make_net
 STEP = 1e-5
 RANDOM = ("Dropout", "stochastic")
 
-TEXTS = FORK_NETS | {
-    f"{kind}-{name}": text for cases in (CASES, MODULE_CASES) for kind, many in cases.items() for name, text in many.items()
-}
+LISTED = [(kind, each) for cases in (CASES, MODULE_CASES) for kind, named in cases.items() for each in named.items()]
+TEXTS = FORK_NETS | {f"{kind}-{name}": text for kind, (name, text) in LISTED}
 ONE_OF_EACH = [*(f"{kind}-{next(iter(cases))}" for kind, cases in CASES.items()), *FORK_NETS]
 ON_THE_GPU = [*TEXTS] if torch.cuda.is_available() else [*ONE_OF_EACH, "Pooling-ave_k2_s2", "Pooling-stochastic_k2_s2"]
-"""The stand-in takes one case of each type: it computes by the CPU's kernels, whose every case other tests go through."""
+"""The stand-in takes one case of each type: it computes by the CPU's kernels, which other tests try in every case."""
 
 
 @functools.cache
@@ -80,7 +79,9 @@ def test_gradients_are_those_of_differences(name, device):
 
     gradients = [(net.blobs[blob].data, found[f"gradient of {blob}"]) for blob in differentiable(net)]
     gradients += [
-        (each.data, found[f"gradient {index}"]) for index, each in enumerate(net.parameters) if each.wanted and each.count
+        (each.data, found[f"gradient {index}"])
+        for index, each in enumerate(net.parameters)
+        if each.wanted and each.count
     ]
     for values, gradient in gradients:
         for place in torch.randint(gradient.numel(), (3,), generator=generator).tolist():
@@ -102,8 +103,9 @@ def differentiable(net: Net) -> list[str]:
 
 
 def test_a_seed_gives_the_same_weights_and_layers_of_one_shape_different_ones(device):
-    layer = 'layer {{ name: "{0}" type: "InnerProduct" bottom: "x" top: "{0}" inner_product_param {{ num_output: 4 weight_filler {{ type: "xavier" }} }} }}'
-    text = inputs(x=(2, 3)) + layer.format("a") + layer.format("b")
+    fields = 'inner_product_param { num_output: 4 weight_filler { type: "xavier" } }'
+    layers = (f'layer {{ name: "{name}" type: "InnerProduct" bottom: "x" top: "{name}" {fields} }}' for name in "ab")
+    text = inputs(x=(2, 3)) + "".join(layers)
     here, there = make_net(text), make_net(text, device=device)
     first, _, second, _ = (parameter.data.cpu() for parameter in there.parameters)
     assert not torch.equal(first, second)

@@ -1,6 +1,7 @@
 """Two ranks that share one GPU: gradients are staged through pinned memory, under every schedule."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -41,7 +42,9 @@ def test_processes_get_the_cpus_weights_under_every_schedule(tmp_path):
     listing = write_data(tmp_path, classes=3)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     program = [str(ROOT / "tests" / "support" / "programs" / "schedules_on_gpu.py"), str(listing), "cuda:0"]
-    done = subprocess.run([*torchrun, *program], capture_output=True, text=True, timeout=100)
+    places = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    variables = {**os.environ, "PYTHONPATH": places}
+    done = subprocess.run([*torchrun, *program], env=variables, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     sums = [json.loads(line.partition("weights: ")[2]) for line in done.stdout.splitlines() if "weights: " in line]
     assert len(sums) == 2 and sums[0] == sums[1] and len(set(sums[0].values())) == 1, sums

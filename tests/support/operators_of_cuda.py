@@ -33,7 +33,8 @@ def _served() -> dict[str, bool]:
     delegates: dict[str, str] = {}
     for entry in re.split(r"^- func: ", listed.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         name = entry[: entry.index("(")]
-        backends = {key.strip() for keys in re.findall(r"^    ([A-Za-z, ]+): ", entry, re.MULTILINE) for key in keys.split(",")}
+        listed_for = re.findall(r"^    ([A-Za-z, ]+): ", entry, re.MULTILINE)
+        backends = {key.strip() for keys in listed_for for key in keys.split(",")}
         general = "  dispatch:" not in entry or "  ufunc_inner_loop:" in entry
         served[name] = general or bool(backends & {"CUDA", *_GENERAL})
         if delegate := re.search(r"^  structured_delegate: (\S+)", entry, re.MULTILINE):

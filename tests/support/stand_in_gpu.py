@@ -44,7 +44,9 @@ class GpuTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, host: torch.Tensor) -> GpuTensor:
         """Say of the values in `host` that they are on the GPU."""
-        made: GpuTensor = torch.Tensor._make_subclass(cls, host, False, dispatch_device=True, device_for_backend_keys=GPU)
+        made: GpuTensor = torch.Tensor._make_subclass(
+            cls, host, False, dispatch_device=True, device_for_backend_keys=GPU
+        )
         made._host = host
         return made
 
@@ -116,9 +118,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if kwargs.get("pin_memory"):
         kwargs = {**kwargs, "pin_memory": False}
     result = func(*_each(_host, args), **{name: _each(_host, value) for name, value in kwargs.items()})
-    for each in on_gpu:
-        if each._host.shape != each.shape or each._host.untyped_storage().data_ptr() != each.untyped_storage().data_ptr():
-            raise NotImplementedError(f"{func} changes what a tensor is; the stand-in for a GPU does not follow")
+    if any(_is_other(each, each._host) for each in on_gpu):
+        raise NotImplementedError(f"{func} changes what a tensor is; the stand-in for a GPU does not follow")
     if not makes_gpu:
         return result
     if func is _OPS._to_copy.default and isinstance(result, torch.Tensor) and not on_gpu:
@@ -131,6 +132,10 @@ def _on_gpu(value: Any, hosts: dict[int, GpuTensor]) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return hosts[id(value)] if id(value) in hosts else GpuTensor(value)
+
+
+def _is_other(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape != other.shape or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -162,11 +167,14 @@ def _check(func: Any, args: Any, tensors: list[torch.Tensor], on_gpu: list[GpuTe
     if torch.Tag.pointwise in func.tags:
         elsewhere = [each for each in elsewhere if each.dim()]
     if elsewhere:
-        raise DeviceMismatch(f"{func}: operands of shapes {[tuple(each.shape) for each in elsewhere]} are not on the GPU")
+        raise DeviceMismatch(
+            f"{func}: operands of shapes {[tuple(each.shape) for each in elsewhere]} are not on the GPU"
+        )
 
 
 def _is_late(args: Any, kwargs: dict[str, Any]) -> bool:
-    return bool(kwargs.get("non_blocking") or args[2:] and args[2]) and hasattr(_computing, "stream")
+    """Return whether a copy need not have been made when the call returns."""
+    return bool(kwargs.get("non_blocking") or (args[2:] and args[2])) and hasattr(_computing, "stream")
 
 
 def _copy_late(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -200,6 +208,9 @@ class _Generator(torch.Generator):
         return self._on
 
 
+_PROPERTIES = SimpleNamespace(
+    name="stand-in", total_memory=1 << 34, uuid="stand-in", major=0, minor=0, multi_processor_count=1
+)
 _FAKES: dict[str, Callable[..., Any] | Any] = {
     "_lazy_init": lambda: None,
     "is_available": lambda: True,
@@ -214,7 +225,7 @@ _FAKES: dict[str, Callable[..., Any] | Any] = {
     "current_stream": _current_stream,
     "stream": _stream,
     "max_memory_allocated": lambda device=None: 0,
-    "get_device_properties": lambda device=None: SimpleNamespace(name="stand-in", total_memory=1 << 34, uuid="stand-in"),
+    "get_device_properties": lambda device=None: _PROPERTIES,
 }
 
 

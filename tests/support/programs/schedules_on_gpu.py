@@ -1,4 +1,7 @@
-"""A rank under torchrun: trains under every schedule and prints a sum of each one's weights (FOLDER/data.txt, device)."""
+"""Trains under every schedule, as a rank under torchrun, and prints a sum of each one's weights.
+
+Arguments: what `write_data` has written, and the device.
+"""
 
 import hashlib
 import json
