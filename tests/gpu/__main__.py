@@ -4,7 +4,7 @@ python -m tests.gpu [PART ...]      names choose some of the parts; `make gpu` r
 
 It needs no installation and no network: Python, PyTorch with CUDA, pytest and what the engine imports. Each part is a
 process with a time limit of its own, so one that fails or hangs stops no other. The results come as lines of JSON
-into FOLDER/gpu_results.jsonl as soon as they are there, and as a table into FOLDER/gpu_table.md at the end; FOLDER is
+into FOLDER/gpu_results.jsonl as soon as they are there, and as a table into FOLDER/gpu_table.txt at the end; FOLDER is
 $OUT, or build/gpu.
 """
 
@@ -226,7 +226,7 @@ def main(words: list[str]) -> int:
     for part in (part for part in chosen if part.measures):
         run(part, work, end, log)
     text = table(chosen, machine)
-    (folder / "gpu_table.md").write_text(text, encoding="utf-8")
+    (folder / "gpu_table.txt").write_text(text, encoding="utf-8")
     print("\n" + text)
     return 0 if all("failed" not in part.outcome and "killed" not in part.outcome for part in chosen) else 1
 
