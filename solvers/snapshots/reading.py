@@ -81,6 +81,7 @@ def restore_snapshot(
     progress = on_rank0(lambda: load_snapshot(path, net, updater, emit))
     progress = ranks.communicator.broadcast_object(progress)
     assert progress is not None
+    updater.separate_histories()
     ranks.broadcast_from_rank0(
         [*(tensor for each in (net, *test_nets) for tensor in each.arena.tensors()), *updater.histories]
     )
@@ -104,13 +105,13 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
     """
     state, weights = read_snapshot(path)
     state.check_solver_type(updater.name)
-    history = updater.history_blobs(net.parameters)
-    state.check_history(history)
+    state.check_history(updater.history_blobs(net.parameters))
     with _reading_weights(weights):
         report = net.copy_trained_layers(weights)
     emit(WeightsCopied(str(weights), "train", report))
     _check_complete(report, net, weights)
-    state.copy_history(history)
+    updater.separate_histories()
+    state.copy_history(updater.history_blobs(net.parameters))
     emit(Restored(state.progress.iteration, str(path), str(weights)))
     return state.progress
 
