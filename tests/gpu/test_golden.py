@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from mgcaffe.engine.kernels.precision import keep_float32
 from mgcaffe.prototxt import read_solver_source
 from mgcaffe.solvers import Solver
 from tests.support.golden import NAMES, check_case
+from tests.support.netkit import inputs, make_net
 from tests.support.paths import GOLDEN
 
 SOLVERS = sorted(path.parent.name for path in (GOLDEN / "solvers").glob("*/trajectory.npz"))
@@ -34,3 +36,14 @@ def test_a_run_follows_caffes(case, device, tmp_path, monkeypatch):
             _, layer, index = key.split("/")
             ours, caffes = parameters[layer][int(index)].data.cpu().numpy(), trajectory[key]
             np.testing.assert_allclose(ours, caffes, rtol=0, atol=3e-4 * np.abs(caffes).max() + 1e-12, err_msg=key)
+
+
+def test_convolutions_of_float32_are_not_rounded_to_tf32(device):
+    before = torch.backends.cudnn.allow_tf32
+    keep_float32.cache_clear()
+    torch.backends.cudnn.allow_tf32 = True
+    try:
+        make_net(inputs(x=(2, 3)), device=device)
+        assert not torch.backends.cudnn.allow_tf32
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
