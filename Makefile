@@ -13,6 +13,9 @@ DEMO_ARGS ?=
 TOUR_ARGS ?=
 CTR_ARGS ?=
 CTR_ROWS ?= 200000
+# `make gpu` installs nothing: a Python whose PyTorch sees a GPU, and the names of parts.
+GPU_PYTHON ?= python3
+GPU_ARGS ?=
 # What `make lowest` installs as PyTorch: the lowest version that pyproject.toml admits, or another.
 TORCH ?= $(subst >=,==,$(shell grep -oE 'torch>=[0-9.]+' pyproject.toml))
 
@@ -39,7 +42,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo tour ctr test quick lowest soak check format clean
+.PHONY: help install demo tour ctr test quick lowest soak gpu check format clean
 
 help:  ## lists the targets
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -90,6 +93,9 @@ lowest:  ## the test suite with the lowest versions that pyproject.toml admits; 
 
 soak: $(STAMP)  ## the long checks of tests/soak in full, as a table
 	$(VENV)/bin/python -m tests.soak $(SOAK_ARGS)
+
+gpu:  ## every check that needs a CUDA GPU, and the times of training steps on it, within nine minutes; installs nothing
+	$(GPU_PYTHON) -m tests.gpu $(GPU_ARGS)
 
 check: $(STAMP)  ## style, types, spelling, and the directions in which packages may import
 	$(VENV)/bin/ruff check $(PYTHON_FILES)

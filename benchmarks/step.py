@@ -2,209 +2,167 @@
 
     python benchmarks/step.py                                  # all models, one thread
     python benchmarks/step.py --models lenet resnet50 --rounds 15 --sides ours eager channels_last compile
-    python benchmarks/step.py --json step.json
+    python benchmarks/step.py --same_malloc                    # a second table, PyTorch with our allocator settings
+    python benchmarks/step.py --device cuda --precision tf32 --models resnet50 --batch 256
 
 Every side runs in a process of its own, which computes only while its turn lasts: rounds go through the sides
 one after the other, so that whatever else the machine does hits all alike. A step is forward, backward and update
 with momentum and weight decay on the same batch; the first steps warm up and do not count. Reported are the
 median time by the clock and of processor time (which other programs on the machine disturb less), each with its
-ratio to the better PyTorch eager side (below 1: faster; the median over rounds of the ratio within a round), and
-the peak of resident memory during the steps over what the process had after its imports.
+ratio to the better PyTorch eager side (below 1: faster; the median over rounds of the ratio within a round), the
+share of the machine's arithmetic that the step reaches, and the peak of memory during the steps: resident memory
+over what the process had after its imports, or on a GPU what PyTorch's allocator gave out.
+
+The share is the operations of the products and convolutions of a step (by the direct methods) over its time and the
+best matrix product that was measured before the first side and after the last (benchmarks/machine_limit.py).
 
 Sides: `ours`; `eager` and `channels_last` (PyTorch autograd and torch.optim.SGD, the two memory formats);
-`compile` (torch.compile of the model). `--same_malloc` gives the PyTorch sides the allocator settings that
-`engine train` uses.
+`compile` (torch.compile of the model; on a GPU channels last and in mode max-autotune). On a GPU PyTorch's SGD is
+the fused one, and cuDNN tries its algorithms on every side (torch.backends.cudnn.benchmark).
+
+Precisions: `float32`; `tf32` on a GPU: products of float32 whose operands are rounded to TF32, on every side; `bf16`:
+torch.autocast(bfloat16) around PyTorch's forward pass. The engine has no 16-bit products yet, so `ours` refuses bf16.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
+import select
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch_models import BATCHES, CLASSES, build
+from machine_limit import PRECISIONS
+from torch_models import BATCHES
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
 SIDES = ("ours", "eager", "channels_last", "compile")
-RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
 
 
-def memory_kib(field: str) -> int:
-    """Return a field of /proc/self/status in KiB: VmRSS (now) or VmHWM (its peak since the last reset)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise RuntimeError(f"the kernel reports no {field}")
-
-
-def reset_peak() -> None:
-    """Make VmHWM start again from the present."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def batch_of(model: str) -> tuple[Any, Any]:
-    """Return the batch that both sides train on: images and labels."""
-    import torch
-
-    shape = BATCHES[model]
-    generator = torch.Generator().manual_seed(7)
-    images = torch.randn(shape, generator=generator)
-    labels = torch.randint(CLASSES[model], (shape[0],), generator=generator)
-    return images, labels
-
-
-def our_step(model: str) -> Callable[[], float]:
-    """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
-    from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
-    from mgcaffe.solvers.solver import Solver
-    from mgcaffe.tools.running.process import keep_memory_of_small_net
-
-    shape = BATCHES[model]
-    net = read_net(ROOT / "models" / model / "train_val.prototxt")
-    layers = [layer for layer in net.layer if layer.type != "Data" and not _is_auxiliary(layer.name)]
-    source = LayerParameter(name="data", type="Input", top=["data", "label"])
-    source.input_param.shape.add().dim.extend(shape)
-    source.input_param.shape.add().dim.append(shape[0])
-    del net.layer[:]
-    net.layer.extend([source, *layers])
-    solver = SolverParameter(base_lr=RATE, lr_policy="fixed", momentum=MOMENTUM, weight_decay=DECAY)
-    solver.max_iter, solver.random_seed = 10**6, 1
-    solver.solver_mode = solver.CPU
-    solver.snapshot_after_train = False
-    solver.net_param.CopyFrom(net)
-    trainer = Solver(solver)
-    keep_memory_of_small_net(trainer.net)
-    images, labels = batch_of(model)
-    for top, values in zip(trainer.net.layers[0].forward([]), (images, labels), strict=True):
-        top.copy_(values)
-
-    def step() -> float:
-        trainer.step(1)
-        return 0.0
-
-    return step
-
-
-def _is_auxiliary(name: str) -> bool:
-    """Return whether a layer belongs to GoogLeNet's auxiliary heads, which the benchmark leaves out."""
-    return name.startswith(("loss1/", "loss2/"))
-
-
-def torch_step(model: str, side: str) -> Callable[[], float]:
-    """Return the same net in plain PyTorch."""
-    import torch
-
-    torch.manual_seed(1)
-    net = build(model)
-    images, labels = batch_of(model)
-    if side == "channels_last":
-        net = net.to(memory_format=torch.channels_last)
-        images = images.contiguous(memory_format=torch.channels_last)
-    run = torch.compile(net) if side == "compile" else net
-    optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-
-    def step() -> float:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(run(images), labels)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    return step
-
-
-def serve(side: str, model: str, threads: int, same_malloc: bool) -> None:
-    """Run the worker: build its side, then run one step for every line it is sent."""
-    if side == "ours" or same_malloc:
-        from mgcaffe.tools.running.process import speed_up_memory
-
-        speed_up_memory()
-    import torch
-
-    torch.set_num_threads(threads)
-    if side == "ours":
-        importlib.import_module("mgcaffe.solvers.solver")  # imports belong to the base line
-    base = memory_kib("VmRSS")
-    step = our_step(model) if side == "ours" else torch_step(model, side)
-    for _ in range(3):
-        step()
-    reset_peak()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        if line.strip() == "end":
-            break
-        start, cpu = time.perf_counter(), time.process_time()
-        step()
-        print(time.perf_counter() - start, time.process_time() - cpu, flush=True)
-    print(memory_kib("VmHWM") - base, flush=True)
+class SideFailed(Exception):
+    """A side ended, or did not begin within its time; holds what it wrote last."""
 
 
 class Worker:
     """One side's process."""
 
-    def __init__(self, side: str, model: str, threads: int, same_malloc: bool) -> None:
-        command = [sys.executable, __file__, "--worker", side, model, str(threads), str(int(same_malloc))]
+    def __init__(self, side: str, model: str, options: argparse.Namespace, same_malloc: bool) -> None:
+        self.side = side
+        command = [sys.executable, str(HERE / "step_worker.py"), side, model, *_words(model, options)]
+        command += ["--same_malloc"] if same_malloc and side != "ours" else []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        if self._read() != "ready":
-            raise SystemExit(f"{side} on {model} did not start")
+        try:
+            self._read(options.start_limit)
+        except SideFailed:
+            self.kill()
+            raise
 
-    def _read(self) -> str:
+    def _read(self, limit_s: float | None = None) -> Any:
+        """Return what the next line of JSON says; what libraries print between is passed on to stderr."""
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        while True:
+            if limit_s is not None and not select.select([self.process.stdout], [], [], limit_s)[0]:
+                raise SideFailed(f"{self.side}: not ready within {limit_s:g} s")
+            line = self.process.stdout.readline()
+            if not line:
+                raise SideFailed(f"{self.side}: ended with code {self.process.wait()}")
+            try:
+                return json.loads(line)
+            except ValueError:
+                sys.stderr.write(line)
 
-    def _send(self, line: str) -> str:
+    def _send(self, line: str) -> Any:
         assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise SideFailed(f"{self.side}: ended with code {self.process.wait()}") from None
         return self._read()
 
     def step(self) -> tuple[float, float]:
         """Return the seconds of one step: by the clock, and of processor time."""
-        wall, cpu = self._send("step").split()
-        return float(wall), float(cpu)
+        wall, cpu = self._send("step")
+        return wall, cpu
 
     def end(self) -> float:
         """Peak memory in MiB; the process ends."""
-        peak = float(self._send("end")) / 1024
+        peak = self._send("end")["peak_kib"] / 1024
         self.process.wait()
-        return peak
+        return float(peak)
+
+    def kill(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
 
 
-def compare(model: str, sides: list[str], threads: int, rounds: int, same_malloc: bool) -> list[dict[str, Any]]:
-    """Run the sides in turns; one row a side."""
-    workers = {side: Worker(side, model, threads, same_malloc and side != "ours") for side in sides}
-    times: dict[str, list[float]] = {side: [] for side in sides}
-    cpu_times: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(rounds):
-        for side, worker in workers.items():
-            wall, cpu = worker.step()
-            times[side].append(wall)
-            cpu_times[side].append(cpu)
-    peaks = {side: worker.end() for side, worker in workers.items()}
-    eager = [side for side in sides if side in ("eager", "channels_last")]
-    best = min(eager, key=lambda side: statistics.median(cpu_times[side]), default=None)
+def _words(model: str, options: argparse.Namespace) -> list[str]:
+    """Return the options that a worker is given."""
+    batch = options.batch or BATCHES[model][0]
+    return [
+        f"--batch={batch}", f"--threads={options.threads}", f"--device={options.device}",
+        f"--precision={options.precision}",
+    ]  # fmt: skip
+
+
+def compare(model: str, options: argparse.Namespace, flops: int, same_malloc: bool = False) -> list[dict[str, Any]]:
+    """Run the sides in turns; one row a side. A side that fails is said to have, and left out.
+
+    Args:
+        model: a key of BATCHES.
+        options: the command line's.
+        flops: the operations of a step.
+        same_malloc: PyTorch's sides get our allocator settings.
+    """
+    workers: dict[str, Worker] = {}
+    try:
+        for side in options.sides:
+            try:
+                workers[side] = Worker(side, model, options, same_malloc)
+            except SideFailed as error:
+                print(f"{model}: {error}", file=sys.stderr)
+        if not workers:
+            return []
+        times: dict[str, list[float]] = {side: [] for side in workers}
+        cpu_times: dict[str, list[float]] = {side: [] for side in workers}
+        for _ in range(options.rounds):
+            for side, worker in workers.items():
+                wall, cpu = worker.step()
+                times[side].append(wall)
+                cpu_times[side].append(cpu)
+        peaks = {side: worker.end() for side, worker in workers.items()}
+    except SideFailed as error:
+        print(f"{model}: {error}", file=sys.stderr)
+        return []
+    finally:
+        for worker in workers.values():
+            worker.kill()
+    eager = [side for side in workers if side in ("eager", "channels_last")]
+    decisive = times if options.device == "cuda" else cpu_times
+    best = min(eager, key=lambda side: statistics.median(decisive[side]), default=None)
     rows = []
-    for side in sides:
-        row = {
+    for side in workers:
+        row: dict[str, Any] = {
             "model": model,
-            "batch": BATCHES[model][0],
-            "threads": threads,
+            "batch": options.batch or BATCHES[model][0],
+            "device": options.device,
+            "precision": options.precision,
+            "threads": options.threads,
+            "same_malloc": same_malloc,
             "side": side,
             "median_ms": 1e3 * statistics.median(times[side]),
             "cpu_ms": 1e3 * statistics.median(cpu_times[side]),
+            "gflops": 1e-9 * flops / statistics.median(times[side]),
             "peak_mib": peaks[side],
         }
         if best is not None:
             row["time_ratio"] = _median_ratio(times[side], times[best])
             row["cpu_ratio"] = _median_ratio(cpu_times[side], cpu_times[best])
-            row["memory_ratio"] = peaks[side] / peaks[best]
+            row["memory_ratio"] = peaks[side] / peaks[best] if peaks[best] else 1.0
             row["best_eager"] = best
         rows.append(row)
     return rows
@@ -214,40 +172,101 @@ def _median_ratio(mine: list[float], others: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(mine, others, strict=True))
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """Print a Markdown table."""
-    print("| model | batch | side | ms | / best eager | processor ms | / best eager | peak MiB | / best eager |")
-    print("|---|---|---|---|---|---|---|---|---|")
+def show(rows: list[dict[str, Any]], limit: dict[str, Any]) -> None:
+    """Print a Markdown table, with the share of the machine's best product in each row."""
+    print(
+        "| model | batch | side | ms | / best eager | processor ms | / best eager | of the best product "
+        "| peak MiB | / best eager |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         ratios = [f"{row[key]:.3f}" if key in row else "-" for key in ("time_ratio", "cpu_ratio", "memory_ratio")]
         mark = " (best eager)" if row.get("best_eager") == row["side"] else ""
+        share = row["gflops"] / limit["gflops"]
         print(
             f"| {row['model']} | {row['batch']} | {row['side']}{mark} | {row['median_ms']:.1f} | {ratios[0]} "
-            f"| {row['cpu_ms']:.1f} | {ratios[1]} | {row['peak_mib']:.0f} | {ratios[2]} |"
+            f"| {row['cpu_ms']:.1f} | {ratios[1]} | {share:.1%} | {row['peak_mib']:.0f} | {ratios[2]} |"
         )
 
 
-def main() -> None:
-    """Read the command line and run the comparison."""
-    if sys.argv[1:2] == ["--worker"]:
-        side, model, threads, same_malloc = sys.argv[2:6]
-        serve(side, model, int(threads), same_malloc == "1")
-        return
+def measure_limit(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the machine reaches now, measured in a process of its own."""
+    words = [f"--device={options.device}", f"--precision={options.precision}", f"--threads={options.threads}"]
+    command = [sys.executable, str(HERE / "machine_limit.py"), *words]
+    return dict(
+        json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    )
+
+
+def count_flops(model: str, options: argparse.Namespace) -> int:
+    """Return the operations of a step's products and convolutions."""
+    command = [sys.executable, str(HERE / "step_worker.py"), "flops", model, *_words(model, options)]
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def parse(words: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line; what cannot be measured ends the program with code 2 and says why."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=list(BATCHES), default=list(BATCHES))
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=["ours", "eager", "channels_last"])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32")
+    parser.add_argument("--batch", type=int, help="images in a batch; default: each model's own")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=11, help="counted steps a side")
-    parser.add_argument("--same_malloc", action="store_true", help="our allocator settings for PyTorch as well")
+    parser.add_argument(
+        "--same_malloc", action="store_true", help="a second table: PyTorch with our allocator settings"
+    )
+    parser.add_argument(
+        "--start_limit", type=float, metavar="S", help="leave a side out that is not ready after S seconds"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the rows as JSON")
-    options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    options = parser.parse_args(words)
+    if options.precision == "bf16" and "ours" in options.sides:
+        parser.error("--precision bf16: the engine has no 16-bit products yet; name other --sides than ours")
+    if options.precision == "tf32" and options.device == "cpu":
+        parser.error("--precision tf32: only GPUs have TF32; give --device cuda")
+    if options.same_malloc and options.device == "cuda":
+        parser.error("--same_malloc: the settings are those of the host's memory; leave --device cuda out")
+    if options.batch is not None and options.batch < 1:
+        parser.error("--batch: a batch has at least one image")
+    if options.rounds < 1 or options.threads < 1:
+        parser.error("--rounds and --threads are at least 1")
+    if options.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            parser.error(f"--device cuda: PyTorch {torch.__version__} finds no GPU here")
+    return options
+
+
+def main() -> None:
+    """Run the comparison."""
+    options = parse()
+    limit = measure_limit(options)
+    tables: dict[bool, list[dict[str, Any]]] = {False: []} | ({True: []} if options.same_malloc else {})
     for model in options.models:
-        rows += compare(model, options.sides, options.threads, options.rounds, options.same_malloc)
+        flops = count_flops(model, options)
+        for same_malloc, rows in tables.items():
+            rows += compare(model, options, flops, same_malloc)
         print(f"{model}: done", file=sys.stderr)
-    show(rows)
+    again = measure_limit(options)
+    for key in ("gflops", "gbytes"):
+        limit[key] = max(limit[key], again[key])
+    print(
+        f"{limit['device']}, {options.precision}: best product {limit['gflops']:,.0f} GFLOP/s ({limit['size']} x "
+        f"{limit['size']}), best copy {limit['gbytes']:,.1f} GB/s, read and written\n"
+    )
+    for same_malloc, rows in tables.items():
+        if same_malloc:
+            print("\nPyTorch with the engine's allocator settings:\n")
+        show(rows, limit)
     if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=2) + "\n")
+        limits = {"limit_gflops": limit["gflops"], "limit_gbytes": limit["gbytes"]}
+        written = [row | limits for rows in tables.values() for row in rows]
+        Path(options.json).write_text(json.dumps(written, indent=2) + "\n")
+    if not all(tables.values()):
+        sys.exit("nothing was measured")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from mgcaffe.engine.graph.initial_values import fill, mix
 from mgcaffe.engine.graph.node import Node, connect
 from mgcaffe.engine.graph.table_look_ups import TableLookUps
 from mgcaffe.engine.kernels.formats import preferred_memory_format
+from mgcaffe.engine.kernels.precision import keep_float32
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.parameter import Parameter
@@ -103,6 +104,8 @@ class BuiltNet:
         self._place_tables = place_tables
         self.table_look_ups: TableLookUps | None = None
         self.device = torch.device(device)
+        if self.device.type == "cuda":
+            keep_float32()
         self.dtype = dtype
         self.context = LayerContext(
             phase=phase,
@@ -225,9 +228,12 @@ class BuiltNet:
         self.parameters: list[Parameter] = [parameter for _, _, parameter in owned]
         for index, _, parameter in owned:
             self.nodes[index].owned.append(parameter)
+        generator = self.context.generator
+        if self.device.type != "cpu":
+            generator = torch.Generator().manual_seed(mix(self.seed))
         for index, _, parameter in mine:
             if train_beside is None:
-                fill(self.layers[index], parameter, self.seed)
+                fill(self.layers[index], parameter, generator)
             else:
                 parameter.initial = None  # the values are there
         sharing.bind_shared(self.layers)

@@ -67,7 +67,7 @@ ORDER: dict[str, tuple[str, ...]] = {
 MAX_FILE_LINES = 500
 TESTS = ROOT / "tests"
 # Folders of tests that mirror none of the code: what spans packages, and what tests share.
-SPANNING = ("mpi", "soak", "support")
+SPANNING = ("mpi", "soak", "gpu", "support")
 # What the code that computes must not use: the layers' backward passes are written here, not recorded. Modules of
 # PyTorch are what `pytorch` is for.
 FORBIDDEN = ("torch.nn", "torch.autograd", "torch.optim")

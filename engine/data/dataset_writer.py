@@ -8,14 +8,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mgcaffe.engine.data.image_records import ENCODINGS, ImageForm, ImageRecord, check_label, record_of_array
-from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from mgcaffe.engine.data.lmdb.writer import LmdbWriter
 
 _CHANNELS = (1, 3, 4)
 _AHEAD = 16
@@ -61,6 +63,8 @@ def write_lmdb(
         EngineError: (exit code 73) the folder exists, or cannot be written.
         UsageError: an unknown encode_type, or a size below 1.
     """
+    from mgcaffe.engine.data.lmdb.writer import LmdbWriter  # needs liblmdb, which nothing else here does
+
     if encode_type and encode_type.lower() not in ENCODINGS:
         raise UsageError(f"encode_type is '{encode_type}'; known types are {', '.join(ENCODINGS)}")
     if size is not None and min(size) < 1:

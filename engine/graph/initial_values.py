@@ -12,13 +12,13 @@ from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.errors import NetError
 
 
-def fill(layer: Layer, parameter: Parameter, seed: int) -> None:
+def fill(layer: Layer, parameter: Parameter, generator: torch.Generator) -> None:
     """Fill a parameter on the CPU, so that a seed gives the same values on every device.
 
     Args:
-        layer: whose it is; its context's random stream goes on.
+        layer: whose it is.
         parameter: with its filler, or with values that were given.
-        seed: the net's.
+        generator: the random stream of all parameters' values, on the CPU; it goes on.
 
     Raises:
         NetError: the filler cannot fill it, at its place.
@@ -27,10 +27,8 @@ def fill(layer: Layer, parameter: Parameter, seed: int) -> None:
         parameter.data.copy_(parameter.initial)
         parameter.initial = None
         return
-    generator = layer.context.generator
     values = parameter.data
     if values.device.type != "cpu":
-        generator = torch.Generator().manual_seed(mix(seed, len(parameter.shape), parameter.count))
         values = torch.empty(parameter.shape_here, dtype=values.dtype)
     try:
         if isinstance(parameter, RowParameter) and parameter.placement is not None:

@@ -67,7 +67,7 @@ def across_forward(
     x = dense(x)
     y, scale = torch.empty_like(x), torch.empty_like(x)
     windows = _ChannelWindows(x, size)
-    offset = torch.tensor(k, dtype=x.dtype, device=x.device)
+    offset = x.new_full((), k)
     pieces = (windows.rows(blob).split(windows.piece) for blob in (x, y, scale))
     for x_piece, y_piece, scale_piece in zip(*pieces, strict=True):
         count = x_piece.shape[0]

@@ -16,6 +16,7 @@ class Stopwatch:
     """
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._on_gpu = device.type == "cuda"
         self._marks: list[Any] = []
 
@@ -28,7 +29,7 @@ class Stopwatch:
         """End a lap."""
         if self._on_gpu:
             event = torch.cuda.Event(enable_timing=True)
-            event.record()
+            event.record(torch.cuda.current_stream(self._device))  # which need not be the thread's current GPU
             self._marks.append(event)
         else:
             self._marks.append(time.perf_counter())
@@ -38,5 +39,5 @@ class Stopwatch:
         pairs = zip(self._marks, self._marks[1:], strict=False)
         if not self._on_gpu:
             return [end - start for start, end in pairs]
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self._device)
         return [start.elapsed_time(end) / 1000 for start, end in pairs]

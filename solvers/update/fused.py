@@ -37,7 +37,7 @@ def fused_sgd(
         nesterov=False,
         maximize=False,
         is_first_step=False,
-        grad_scale=torch.tensor(1 / factor if factor else torch.inf, device=weights[0].device),
+        grad_scale=torch.full((), 1 / factor if factor else torch.inf, dtype=torch.float32, device=weights[0].device),
         found_inf=None,
     )
 

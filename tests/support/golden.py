@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mgcaffe.engine.layer import TEST
+from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.net import Net
 from mgcaffe.prototxt import read_net_source
 from tests.support.paths import GOLDEN
@@ -47,3 +47,43 @@ def fill(net: Net, case: dict[str, np.ndarray]) -> None:
             layer_name, index = name.rsplit("/", 1)
             layer = next(one for one in net.layers if one.name == layer_name and one.parameters)
             layer.parameters[int(index)].data.copy_(torch.from_numpy(values))
+
+
+def check_case(name: str, device: torch.device | str = "cpu") -> None:
+    """Compare what a net of ours computes in both directions with what Caffe computed."""
+    source = read_net_source(LAYERS / name / "net.prototxt")
+    case, meta = read_case(name)
+    net = Net(source.param, phase=TRAIN if meta["phase"] == "train" else TEST, sources=source, seed=1, device=device)
+    fill(net, case)
+    for _ in range(meta["forwards"]):
+        net.forward()
+    for blob in meta["outputs"]:
+        _check(f"output {blob}", net.blobs[blob].data, case[f"out/{blob}"])
+    if not meta.get("forward_only"):
+        _check_backward(net, case)
+
+
+def _check_backward(net: Net, case: dict[str, np.ndarray]) -> None:
+    for key, values in case.items():
+        kind, _, blob = key.partition("/")
+        if kind == "topdiff":
+            net.blobs[blob].diff = torch.from_numpy(values.copy()).to(net.device)
+    for parameter in net.parameters:
+        parameter.clear_diff()
+    net.backward()
+    by_name = {layer.name: layer for layer in net.layers if layer.parameters}
+    for key, values in case.items():
+        kind, _, name = key.partition("/")
+        if kind == "indiff":
+            _check(f"gradient of {name}", net.blobs[name].diff, values)
+        elif kind in ("paramdiff", "paramafter"):
+            layer, index = name.rsplit("/", 1)
+            parameter = by_name[layer].parameters[int(index)]
+            _check(key, parameter.diff if kind == "paramdiff" else parameter.data, values)
+
+
+def _check(what: str, found: torch.Tensor, expected: np.ndarray) -> None:
+    values = found.detach().cpu().numpy()
+    assert values.shape == expected.shape, f"{what} has shape {values.shape}, Caffe's has {expected.shape}"
+    error = np.abs(values - expected) - (2e-5 + 2e-4 * np.abs(expected))
+    assert error.max(initial=-1) <= 0, f"{what} differs by {np.abs(values - expected).max()}"

@@ -1,48 +1,13 @@
 """The order of work on streams over NCCL, on a device that does nothing before somebody waits for it.
 
-There is no GPU here: `Cuda` stands for torch.cuda, `Group` for a process group of NCCL, `Values` for tensors. Each
-stream runs its kernels in order, as late as it may: when an event behind them is waited for.
+There is no GPU here: `Cuda` stands for torch.cuda, `Group` for a process group of NCCL, `Values` for tensors.
 """
 
 from contextlib import contextmanager, nullcontext
 
 from mgcaffe.comm.exchange.nccl_path import NcclPath, NcclStreams
-
-
-class Stream:
-    def __init__(self):
-        self._kernels = []
-        self.done = 0
-
-    def launch(self, kernel):
-        self._kernels.append(kernel)
-
-    def run(self, count):
-        while self.done < count:
-            kernel, self.done = self._kernels[self.done], self.done + 1
-            kernel()
-
-    def record_event(self):
-        event = Event()
-        event.record(self)
-        return event
-
-    def wait_event(self, event):
-        self.launch(event.synchronize)
-
-    def wait_stream(self, stream):
-        self.wait_event(stream.record_event())
-
-
-class Event:
-    def __init__(self, blocking=False):
-        self._stream, self._count = None, 0
-
-    def record(self, stream):
-        self._stream, self._count = stream, len(stream._kernels)
-
-    def synchronize(self):
-        self._stream.run(self._count)
+from tests.support.late_streams import LateEvent as Event
+from tests.support.late_streams import LateStream as Stream
 
 
 class Cuda:

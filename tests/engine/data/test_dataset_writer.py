@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from mgcaffe.engine.data.lmdb.source import open_lmdb
 from mgcaffe.errors import DataError, EngineError, UsageError
 from mgcaffe.prototxt import Datum
 from tests.support.datum_bytes import datum_bytes
+from tests.support.paths import ROOT
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
 
@@ -105,3 +108,11 @@ def test_wrong_arguments_and_a_folder_that_is_there(tmp_path):
     write_lmdb([*items, *items], tmp_path / "db", replace=True)
     assert len(values(tmp_path / "db")) == 2
     assert {path.name for path in tmp_path.iterdir()} == {"db"}
+
+
+def test_who_writes_no_lmdb_needs_no_liblmdb():
+    needs = re.compile(
+        r"^(?:import lmdb|from mgcaffe\.engine\.data\.lmdb\.(?:writer|record_file) import)", re.MULTILINE
+    )
+    files = [path for path in (ROOT / "engine").rglob("*.py") if needs.search(path.read_text(encoding="utf-8"))]
+    assert {path.parent.name for path in files} == {"lmdb"}

@@ -1,0 +1,175 @@
+"""One side of benchmarks/step.py: a process that builds its net, then makes a step for every line it is sent."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from machine_limit import set_precision
+from torch_models import BATCHES, CLASSES, build
+
+ROOT = Path(__file__).resolve().parent.parent
+RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
+
+
+def memory_kib(field: str) -> int:
+    """Return a field of /proc/self/status in KiB: VmRSS (now) or VmHWM (its peak since the last reset)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise RuntimeError(f"the kernel reports no {field}")
+
+
+def reset_peak() -> None:
+    """Make VmHWM start again from the present."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def batch_of(model: str, batch: int) -> tuple[Any, Any]:
+    """Return the batch that both sides train on, in the host's memory: images and labels."""
+    import torch
+
+    shape = (batch, *BATCHES[model][1:])
+    generator = torch.Generator().manual_seed(7)
+    images = torch.randn(shape, generator=generator)
+    labels = torch.randint(CLASSES[model], (shape[0],), generator=generator)
+    return images, labels
+
+
+def our_step(model: str, batch: int, device: str, precision: str) -> Callable[[], object]:
+    """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
+    from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
+    from mgcaffe.solvers.solver import Solver
+    from mgcaffe.tools.running.process import keep_memory_of_small_net
+
+    net = read_net(ROOT / "models" / model / "train_val.prototxt")
+    layers = [layer for layer in net.layer if layer.type != "Data" and not _is_auxiliary(layer.name)]
+    source = LayerParameter(name="data", type="Input", top=["data", "label"])
+    source.input_param.shape.add().dim.extend((batch, *BATCHES[model][1:]))
+    source.input_param.shape.add().dim.append(batch)
+    del net.layer[:]
+    net.layer.extend([source, *layers])
+    solver = SolverParameter(base_lr=RATE, lr_policy="fixed", momentum=MOMENTUM, weight_decay=DECAY)
+    solver.max_iter, solver.random_seed = 10**6, 1
+    solver.snapshot_after_train = False
+    solver.net_param.CopyFrom(net)
+    trainer = Solver(solver, device=device)
+    set_precision(device, precision)  # behind the first net on a GPU, which switches TF32 off
+    if device == "cpu":
+        keep_memory_of_small_net(trainer.net)
+    for top, values in zip(trainer.net.layers[0].forward([]), batch_of(model, batch), strict=True):
+        top.copy_(values)
+    return lambda: trainer.step(1)
+
+
+def _is_auxiliary(name: str) -> bool:
+    """Return whether a layer belongs to GoogLeNet's auxiliary heads, which the benchmark leaves out."""
+    return name.startswith(("loss1/", "loss2/"))
+
+
+def torch_step(model: str, side: str, batch: int, device: str, precision: str) -> Callable[[], object]:
+    """Return the same net in plain PyTorch."""
+    import torch
+
+    torch.manual_seed(1)
+    set_precision(device, precision)
+    net = build(model).to(device)
+    images, labels = (each.to(device) for each in batch_of(model, batch))
+    if side == "channels_last" or (side == "compile" and device == "cuda"):
+        net = net.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last)
+    run = net
+    if side == "compile":
+        run = torch.compile(net, mode="max-autotune") if device == "cuda" else torch.compile(net)
+    on_gpu = {"fused": True} if device == "cuda" else {}
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY, **on_gpu)
+    mixed: Any = torch.autocast(device, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+
+    def step() -> float:
+        optimizer.zero_grad()
+        with mixed:
+            loss = torch.nn.functional.cross_entropy(run(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def flops_of_step(model: str, batch: int) -> int:
+    """Return the operations of products and convolutions in a pass both ways, as the direct methods make them."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"):
+        net, images = build(model), torch.empty(batch, *BATCHES[model][1:])
+    with FlopCounterMode(display=False) as counter:
+        net(images).sum().backward()
+    return int(counter.get_total_flops())
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Build the side, then run one step for every line."""
+    if options.side == "ours" or options.same_malloc:
+        from mgcaffe.tools.running.process import speed_up_memory
+
+        speed_up_memory()
+    warnings.simplefilter("ignore")  # what PyTorch says of its compiler and settings would lie between the tables
+    import torch
+
+    torch.set_num_threads(options.threads)
+    on_gpu = options.device == "cuda"
+    torch.backends.cudnn.benchmark = on_gpu
+    if options.side == "ours":
+        importlib.import_module("mgcaffe.solvers.solver")  # imports belong to the base line
+    base = memory_kib("VmRSS")
+    arguments = options.batch, options.device, options.precision
+    make = our_step if options.side == "ours" else lambda model, *rest: torch_step(model, options.side, *rest)
+    step = make(options.model, *arguments)
+    for _ in range(3):
+        step()
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        reset_peak()
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        if line.strip() == "end":
+            break
+        start, cpu = time.perf_counter(), time.process_time()
+        step()
+        if on_gpu:
+            torch.cuda.synchronize()
+        print(json.dumps([time.perf_counter() - start, time.process_time() - cpu]), flush=True)
+    peak = torch.cuda.max_memory_allocated() / 1024 if on_gpu else memory_kib("VmHWM") - base
+    print(json.dumps({"peak_kib": peak}), flush=True)
+
+
+def main() -> None:
+    """Read what benchmarks/step.py asks for: a side, or the operations of a model's step."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("side")
+    parser.add_argument("model", choices=list(BATCHES))
+    for name in ("--batch", "--threads"):
+        parser.add_argument(name, type=int, required=True)
+    for name in ("--device", "--precision"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--same_malloc", action="store_true")
+    options = parser.parse_args()
+    if options.side == "flops":
+        print(flops_of_step(options.model, options.batch))
+    else:
+        serve(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What benchmarks/step.py refuses, and what its sides compute."""
+
+import pytest
+import step
+import step_worker
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--precision=bf16"], "the engine has no 16-bit products yet"),
+        (["--precision=tf32"], "only GPUs have TF32"),
+        (["--device=cuda", "--same_malloc"], "leave --device cuda out"),
+        (["--batch=0"], "at least one image"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        step.parse(words)
+    assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_bf16_is_measured_of_pytorchs_sides():
+    assert step.parse(["--precision=bf16", "--sides", "eager", "--batch=4"]).batch == 4
+
+
+def test_operations_are_those_of_the_products():
+    # LeNet: two convolutions (the first has no gradient of its images) and two products; 2 operations a multiplication.
+    first, rest = 20 * 24 * 24 * 25, [50 * 8 * 8 * 20 * 25, 800 * 500, 500 * 10]
+    assert step_worker.flops_of_step("lenet", 3) == 3 * 2 * (2 * first + 3 * sum(rest))
+
+
+def test_both_sides_make_steps():
+    arguments = ("lenet", 2, "cpu", "float32")
+    ours, eager = step_worker.our_step(*arguments), step_worker.torch_step("lenet", "eager", *arguments[1:])
+    ours()
+    assert eager() > eager()
+
+
+def test_a_table_shows_the_share_of_the_best_product(capsys):
+    row = {
+        "model": "lenet",
+        "batch": 2,
+        "side": "ours",
+        "median_ms": 1.0,
+        "cpu_ms": 1.0,
+        "gflops": 50.0,
+        "peak_mib": 1.0,
+    }
+    step.show([row], {"gflops": 200.0})
+    assert "| lenet | 2 | ours | 1.0 | - | 1.0 | - | 25.0% | 1 | - |" in capsys.readouterr().out

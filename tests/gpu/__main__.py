@@ -1,0 +1,241 @@
+"""Runs every check of this folder on a GPU, then measures training steps, and prints one table.
+
+python -m tests.gpu [PART ...]      names choose some of the parts; `make gpu` runs them all within nine minutes
+
+It needs no installation and no network: Python, PyTorch with CUDA, pytest and what the engine imports. Each part is a
+process with a time limit of its own, so one that fails or hangs stops no other. The results come as lines of JSON
+into FOLDER/gpu_results.jsonl as soon as they are there, and as a table into FOLDER/gpu_table.txt at the end; FOLDER is
+$OUT, or build/gpu.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("errors", "prototxt", "comm", "engine", "solvers", "pytorch", "tools", "pycaffe")
+LIMIT_S = 525.0
+"""For all parts together; the table comes behind them."""
+AT_ONCE = 4
+"""How many checks run beside each other; the times are measured one after the other, behind them."""
+FAILURES_SHOWN = 20
+BATCHES = {"resnet50": (256, 11), "alexnet": (512, 11), "lenet": (4096, 31)}
+"""The nets whose steps are measured: images in a batch, and rounds."""
+STEPS = (
+    ("resnet50", "tf32"), ("resnet50", "float32"), ("alexnet", "tf32"), ("lenet", "float32"), ("resnet50", "bf16"),
+    ("alexnet", "bf16"),
+)  # fmt: skip
+"""Compiling a net takes as long as all that is measured of another one, so only ResNet-50 is compiled."""
+
+
+@dataclass
+class Part:
+    """One row of the table.
+
+    Attributes:
+        name: what chooses it.
+        words: the command's arguments behind Python's name.
+        limit_s: how long it may take.
+        measures: whether it has to run alone.
+    """
+
+    name: str
+    words: Sequence[str]
+    limit_s: float
+    measures: bool = False
+    outcome: str = ""
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+def parts() -> list[Part]:
+    """Return all parts, in the order of their importance: time may end before the last."""
+    checks = {"golden": 120, "layers": 240, "ranks": 160, "snapshots": 80, "modules": 140, "commands": 100}
+    listed = [Part(name, [], limit) for name, limit in checks.items()]
+    for model, precision in STEPS:
+        batch, rounds = BATCHES[model]
+        compiles = model == "resnet50" and precision != "float32"
+        sides = ["eager", "channels_last"]
+        sides += ["compile"] if compiles else []
+        sides += ["ours"] if precision != "bf16" else []
+        words = ["--device=cuda", f"--models={model}", f"--batch={batch}", f"--precision={precision}"]
+        words += [f"--rounds={rounds}", "--start_limit=75", "--sides", *sides]
+        listed.append(Part(f"step-{model}-{precision}", words, 130 if compiles else 60, measures=True))
+    return listed
+
+
+def environment(folder: Path, part: Part) -> dict[str, str]:
+    """Return the variables of a part's process: where the packages lie, and where its results go."""
+    site = folder / "site"
+    python_path = [str(site), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(python_path),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MGCAFFE_GPU_RESULTS": str(folder / f"{part.name}.jsonl"),
+    }
+
+
+def link_packages(folder: Path) -> None:
+    """Let `import mgcaffe` find this checkout, which need not be installed: each of its folders is a package."""
+    package = folder / "site" / "mgcaffe"
+    package.mkdir(parents=True, exist_ok=True)
+    for name in (*FOLDERS, "__init__.py"):
+        link = package / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(ROOT / ("mgcaffe/__init__.py" if name == "__init__.py" else name))
+
+
+def command(part: Part, folder: Path) -> list[str]:
+    """Return what a part runs."""
+    if part.measures:
+        return [sys.executable, str(ROOT / "benchmarks" / "step.py"), *part.words, f"--json={folder / part.name}.json"]
+    test = ROOT / "tests" / "gpu" / f"test_{part.name}.py"
+    options = ["-q", "-p", "no:cacheprovider", "-W", "default", "--tb=short", "--rootdir", str(ROOT)]
+    return [sys.executable, "-m", "pytest", *options, str(test)]
+
+
+def run(part: Part, folder: Path, end: float, log: Path) -> None:
+    """Run a part and write down what came of it."""
+    limit = min(part.limit_s, end - time.monotonic())
+    if limit < 10:
+        part.outcome = "left out: no time left"
+    else:
+        for old in (folder / f"{part.name}.jsonl", folder / f"{part.name}.json"):
+            old.unlink(missing_ok=True)
+        began = time.monotonic()
+        output = folder / f"{part.name}.log"
+        with output.open("w", encoding="utf-8") as file:
+            process = subprocess.Popen(
+                command(part, folder), cwd=ROOT, env=environment(folder, part), stdout=file,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            try:
+                code: int | None = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                code = None
+                os.killpg(process.pid, 9)
+                process.wait()
+        part.seconds = time.monotonic() - began
+        judge(part, folder, code, output.read_text(encoding="utf-8", errors="replace"))
+    row = {key: getattr(part, key) for key in ("name", "outcome", "seconds", "notes", "rows")}
+    with log.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    print(f"{part.name}: {part.outcome} ({part.seconds:.0f} s)", *part.notes[:FAILURES_SHOWN], sep="\n  ", flush=True)
+
+
+def judge(part: Part, folder: Path, code: int | None, output: str) -> None:
+    """Say what came of a part, by its exit code (None: it was killed at its limit) and by what it has written."""
+    ended = "" if code is not None else f"killed after {part.seconds:.0f} s; "
+    if part.measures:
+        path = folder / f"{part.name}.json"
+        part.rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        part.outcome = "measured" if code == 0 else f"{ended}failed" + (f" with code {code}" if code else "")
+        part.notes = [line for line in output.splitlines() if ": not ready" in line or ": ended with" in line]
+        part.notes += [] if code == 0 else output.strip().splitlines()[-3:]
+        return
+    results = [json.loads(line) for line in lines_of(folder / f"{part.name}.jsonl")]
+    count = {kind: sum(row["outcome"] == kind for row in results) for kind in ("passed", "failed", "skipped")}
+    part.outcome = ended + ", ".join(f"{number} {kind}" for kind, number in count.items() if number or kind == "passed")
+    part.notes = [
+        f"{row['test'].partition('::')[2]}: {first_line(row['message'])}"
+        for row in results
+        if row["outcome"] == "failed"
+    ]
+    if code not in (0, None) and not part.notes:
+        part.outcome += f", failed with code {code}"
+        part.notes = output.strip().splitlines()[-3:]
+    part.rows = [{key: row[key] for key in ("test", "outcome", "s")} for row in results if row["outcome"] == "failed"]
+
+
+def lines_of(path: Path) -> Iterable[str]:
+    """Return the lines of a file, none if there is no file."""
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def first_line(message: str) -> str:
+    """Return the first line of a failure that says something, cut to what a table holds."""
+    return next((line.strip() for line in message.splitlines() if line.strip()), "no message")[:200]
+
+
+def table(done: Sequence[Part], machine: str) -> str:
+    """Return all results as Markdown."""
+    text = [f"# {machine}", "", "| part | result | s |", "|---|---|---|"]
+    text += [f"| {part.name} | {part.outcome} | {part.seconds:.0f} |" for part in done]
+    if failures := [(part.name, note) for part in done for note in part.notes[:FAILURES_SHOWN]]:
+        text += ["", "| part | first line of the failure |", "|---|---|"]
+        text += [f"| {name} | {note.replace('|', '/')} |" for name, note in failures]
+    if steps := [row for part in done if part.measures for row in part.rows]:
+        text += ["", "| model | batch | precision | side | ms | / best eager | of the best product | peak MiB |"]
+        text += ["|---|---|---|---|---|---|---|---|"]
+        text += [
+            f"| {row['model']} | {row['batch']} | {row['precision']} | {row['side']} | {row['median_ms']:.2f} "
+            f"| {row.get('time_ratio', 0):.3f} | {row['gflops'] / row['limit_gflops']:.1%} | {row['peak_mib']:.0f} |"
+            for row in steps
+        ]
+    return "\n".join(text) + "\n"
+
+
+def describe_machine() -> str:
+    """Return the GPU's name and PyTorch's version; exit with 2 where PyTorch finds no GPU.
+
+    This process asks once and holds nothing on the GPU: another one is asked.
+    """
+    question = (
+        "import torch; name = torch.cuda.get_device_name() if torch.cuda.is_available() else '';"
+        "print(torch.__version__, name, sep='|')"
+    )
+    asked = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True)
+    version, _, name = asked.stdout.strip().partition("|")
+    if asked.returncode or not name:
+        why = f"PyTorch {version} finds none" if version else (asked.stderr.strip().splitlines() or ["it ended"])[-1]
+        print(
+            f"this needs a GPU, and with {sys.executable} {why}; another Python: make gpu GPU_PYTHON=/path/to/python3",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    return f"{name}, PyTorch {version}, Python {sys.version.split()[0]}"
+
+
+def main(words: list[str]) -> int:
+    """Run the parts that are named, or all; return 0 if nothing failed."""
+    listed = parts()
+    if unknown := [word for word in words if word not in {part.name for part in listed}]:
+        print(
+            f"no such part: {', '.join(unknown)}; there are {', '.join(part.name for part in listed)}", file=sys.stderr
+        )
+        return 2
+    machine = describe_machine()
+    end = time.monotonic() + LIMIT_S
+    folder = Path(os.environ.get("OUT") or ROOT / "build" / "gpu")
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "gpu_results.jsonl"
+    log.write_text(json.dumps({"machine": machine}) + "\n", encoding="utf-8")
+    work = ROOT / "build" / "gpu"
+    work.mkdir(parents=True, exist_ok=True)
+    link_packages(work)
+    print(machine, flush=True)
+    chosen = [part for part in listed if not words or part.name in words]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda part: run(part, work, end, log), [part for part in chosen if not part.measures]))
+    for part in (part for part in chosen if part.measures):
+        run(part, work, end, log)
+    text = table(chosen, machine)
+    (folder / "gpu_table.txt").write_text(text, encoding="utf-8")
+    print("\n" + text)
+    return 0 if all("failed" not in part.outcome and "killed" not in part.outcome for part in chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

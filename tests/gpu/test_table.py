@@ -1,0 +1,53 @@
+"""What `make gpu` makes of its parts' results; no part runs here."""
+
+import importlib
+import json
+import sys
+
+import pytest
+
+gpu = importlib.import_module("tests.gpu.__main__")
+
+
+def test_failures_come_with_their_first_line_and_end_no_other_part(tmp_path):
+    part = gpu.Part("layers", [], 10.0)
+    rows = [("test.py::test_a", "passed", ""), ("test.py::test_b", "failed", "\nAssertionError: 3 | 4\nmore")]
+    lines = [json.dumps({"test": name, "outcome": outcome, "s": 1, "message": text}) for name, outcome, text in rows]
+    (tmp_path / "layers.jsonl").write_text("\n".join(lines))
+    gpu.judge(part, tmp_path, None, "")
+    assert part.outcome.endswith("1 passed, 1 failed") and part.outcome.startswith("killed")
+    other = gpu.Part("golden", [], 10.0)
+    gpu.judge(other, tmp_path, 4, "collected\nImportError: no module")
+    assert "failed with code 4" in other.outcome
+    text = gpu.table([part, other], "a GPU")
+    assert "| layers | test_b: AssertionError: 3 / 4 |" in text and "ImportError: no module" in text
+
+
+def test_steps_are_shown_with_the_share_of_the_limit(tmp_path):
+    row = {"model": "lenet", "batch": 64, "precision": "tf32", "side": "ours", "median_ms": 2.0, "time_ratio": 0.5}
+    row |= {"gflops": 30.0, "limit_gflops": 120.0, "peak_mib": 10.0}
+    (tmp_path / "step.json").write_text(json.dumps([row]))
+    part = gpu.Part("step", [], 10.0, measures=True)
+    gpu.judge(part, tmp_path, 0, "lenet: compile: not ready within 70 s")
+    assert part.outcome == "measured"
+    text = gpu.table([part], "a GPU")
+    assert "| lenet | 64 | tf32 | ours | 2.00 | 0.500 | 25.0% | 10 |" in text and "not ready" in text
+
+
+def test_every_check_of_this_folder_is_a_part():
+    checks = {f"test_{part.name}.py" for part in gpu.parts() if not part.measures}
+    files = {path.name for path in (gpu.ROOT / "tests" / "gpu").glob("test_*.py")}
+    assert checks == files - {"test_table.py"}
+
+
+def test_unknown_parts_and_a_missing_gpu_are_said(capsys, monkeypatch, tmp_path):
+    assert gpu.main(["steps"]) == 2
+    assert "no such part: steps; there are golden, layers" in capsys.readouterr().err
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho '2.0|'\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(SystemExit) as ended:
+        gpu.main([])
+    assert ended.value.code == 2
+    assert "PyTorch 2.0 finds none; another Python: make gpu GPU_PYTHON=" in capsys.readouterr().err
