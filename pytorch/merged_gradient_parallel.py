@@ -204,10 +204,9 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         """The parameters of each buffer of gradients, in their places; none before the first backward pass."""
         return self._flow.segments
 
-    @property
-    def process_group(self) -> dist.ProcessGroup | Communicator | None:
-        """The ranks, as they were given."""
-        return self._process_group
+    def duplicate_ranks(self) -> Communicator:
+        """Return a communicator of one's own among the ranks; a collective call."""
+        return self._ranks.duplicate()
 
     def add_listener(self, listener: Callable[[Event], None]) -> None:
         """Have a function get the events besides `listener`, from now on."""

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from mgcaffe.comm import Communicator
+from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.comm.tuning.calibration import agree_times
 from mgcaffe.errors import UsageError
 from mgcaffe.pytorch.advice.advice import Advice
@@ -21,7 +22,6 @@ from mgcaffe.pytorch.measuring.module_trace import sent_bytes
 from mgcaffe.pytorch.measuring.sample import Loss, SampleBatch
 from mgcaffe.pytorch.measuring.stand_in import StandIn
 from mgcaffe.pytorch.options import ExchangeOptions
-from mgcaffe.pytorch.ranks import find_communicator
 
 CAPS_MB = (1.0, 5.0, 25.0, 100.0)
 MIN_PASSES = 4
@@ -80,7 +80,7 @@ def advise(
     options = ExchangeOptions(
         "optimal", calibration_iterations=passes, transport=transport, emulate_link=emulate_link
     )  # fmt: skip
-    communicator = find_communicator(group)
+    communicator = ProcessGroupCommunicator(group)
     try:
         may_lack = bool(ddp_module.find_unused_parameters or ddp_module.static_graph)
         measured = measure(stand_in, sample, communicator, options, may_lack=may_lack)

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from mgcaffe.comm import CommReport
+from mgcaffe.comm import CommReport, Communicator
+from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.errors import UsageError
 from mgcaffe.pytorch.merged_gradient_parallel import MergedGradientParallel
-from mgcaffe.pytorch.ranks import find_communicator
 from mgcaffe.pytorch.recording.bucket_recorder import BucketRecorder
 from mgcaffe.pytorch.recording.communication import Communication, MergedCommunication
 from mgcaffe.pytorch.recording.module_spans import ModuleSpans
@@ -77,7 +77,11 @@ class RunRecorder:
             )
         self._model: MergedGradientParallel | DistributedDataParallel = model
         self._optimizer = optimizer
-        self._ranks = find_communicator(model.process_group)
+        self._ranks: Communicator
+        if isinstance(model, DistributedDataParallel):
+            self._ranks = ProcessGroupCommunicator(model.process_group)
+        else:
+            self._ranks = model.duplicate_ranks()
         self._iteration = self._first = first_iteration
         module = model.module
         shown = name if name is not None else type(module).__name__
