@@ -20,11 +20,11 @@ _SECTION = re.compile(re.escape(TITLE) + r"\n.*?(?=^## |\Z)", re.DOTALL | re.MUL
 _INTRODUCTION = f"""{TITLE}
 
 Which of PyTorch 2.13's tests of DDP hold for `MergedGradientParallel`: those of `distributed_test` in
-torch.testing._internal.distributed, and of the class DistributedDataParallelTest in `test_c10d_common`, `test_c10d_gloo`
-and `test_c10d_nccl` of PyTorch's folder test/distributed. The code of ours is our own, under the same names
-(`tests/support/ddp_behaviour.py` and its neighbours; other names are those of `tests/support/ddp_checks.py`, which
-compares with DDP to the bit). It runs on two ranks of gloo with modules on the CPU, also where PyTorch's test asks for
-GPUs but not because of what it tests. Run them by `python -m tests.soak ddp-tests`.
+torch.testing._internal.distributed, and of the class DistributedDataParallelTest in `test_c10d_common`,
+`test_c10d_gloo` and `test_c10d_nccl` of PyTorch's folder test/distributed. The code of ours is our own, under the same
+names (`tests/support/ddp_behaviour.py` and its neighbours; other names are those of `tests/support/ddp_checks.py`,
+which compares with DDP to the bit). It runs on two ranks of gloo with modules on the CPU, also where PyTorch's test
+asks for GPUs but not because of what it tests. Run them by `python -m tests.soak ddp-tests`.
 """
 
 
