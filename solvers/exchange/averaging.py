@@ -236,6 +236,8 @@ class GradientAveraging:
     def _measure_allreduce(self) -> AllReduceCosts:
         for segment in range(len(self._segments)):
             self._synchronizer.wait_for_segment(segment)  # measuring writes over the gradients
+        # Measuring puts the values back; `data` leaves PyTorch's count of writes, by which the updater knows its step.
+        gradients = self._buffer.trainable.data
         return measure_allreduce_costs(
-            self._communicator, self._buffer.trainable, transfer=self._settings.transfer, segments=self._segments
+            self._communicator, gradients, transfer=self._settings.transfer, segments=self._segments
         )

@@ -81,13 +81,14 @@ def restore_snapshot(
     progress = on_rank0(lambda: load_snapshot(path, net, updater, emit))
     progress = ranks.communicator.broadcast_object(progress)
     assert progress is not None
+    updater.separate_histories()
     ranks.broadcast_from_rank0(
         [*(tensor for each in (net, *test_nets) for tensor in each.arena.tensors()), *updater.histories]
     )
     return progress
 
 
-def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress:
+def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit, *, tables_too: bool = True) -> Progress:
     """Put a snapshot's weights and histories back.
 
     Args:
@@ -95,6 +96,7 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
         net: the training net.
         updater: whose histories are filled.
         emit: takes the events of what was copied from where.
+        tables_too: whether to put back tables whose rows lie in several processes.
 
     Returns:
         Where the solver stood.
@@ -104,13 +106,13 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
     """
     state, weights = read_snapshot(path)
     state.check_solver_type(updater.name)
-    history = updater.history_blobs(net.parameters)
-    state.check_history(history)
+    state.check_history(updater.history_blobs(net.parameters))
     with _reading_weights(weights):
-        report = net.copy_trained_layers(weights)
+        report = net.copy_trained_layers(weights, tables_too=tables_too)
     emit(WeightsCopied(str(weights), "train", report))
     _check_complete(report, net, weights)
-    state.copy_history(history)
+    updater.separate_histories()
+    state.copy_history(updater.history_blobs(net.parameters), tables_too=tables_too)
     emit(Restored(state.progress.iteration, str(path), str(weights)))
     return state.progress
 

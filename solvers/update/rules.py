@@ -70,6 +70,11 @@ def sgd(numbers: Numbers, eta: float, gradient: torch.Tensor, history: torch.Ten
     return history.mul_(numbers.history_momentum).add_(gradient, alpha=eta)
 
 
+def sgd_without_momentum(numbers: Numbers, eta: float, gradient: torch.Tensor) -> torch.Tensor:
+    """SGD where momentum is 0 always: the step, eta g, takes the place of the gradient, and is what h would be."""
+    return gradient.mul_(eta)
+
+
 def nesterov(numbers: Numbers, eta: float, gradient: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
     """Nesterov's momentum: h' = mu h + eta g; the step is (1 + mu) h' - mu h."""
     momentum = numbers.momentum

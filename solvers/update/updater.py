@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import torch
@@ -84,7 +84,6 @@ class Updater:
 
     Attributes:
         name: the rule's name (`SGD`).
-        histories: flat tensors laid out as the arena, as many as the rule keeps; those of tables lie apart.
         warnings: what the user should know of the fields that the rule reads.
         update_elsewhere: updates tables of other processes; called with the rate and the factor on gradients.
 
@@ -112,7 +111,11 @@ class Updater:
         self._tables = RowUpdates(param, self.name, arena.tables, source)
         if param.row_wise_adagrad and self.name == "AdaGrad" and not arena.tables:
             self.warnings.append("row_wise_adagrad has no effect: the net has no layer of type EmbeddingBag")
-        self.histories = [arena.like() for _ in range(self.rule.histories)]
+        self._history_is_step = _history_is_step(param, self.name)
+        if self._history_is_step:
+            self.rule = replace(self.rule, step=rules.sgd_without_momentum)
+        self._histories = [] if self._history_is_step else [arena.like() for _ in range(self.rule.histories)]
+        self._step_version: int | None = None
         self._parts: dict[tuple[int, int], list[Group]] = {}
         plain = self.name == "SGD" and param.regularization_type == "L2"
         self._fused = plain and fused_sgd_works(arena.data)
@@ -137,6 +140,23 @@ class Updater:
         """
         return self._tables.beside(tables)
 
+    @property
+    def histories(self) -> list[torch.Tensor]:
+        """Flat tensors laid out as the arena, as many as the rule keeps; those of tables lie apart.
+
+        Without momentum SGD's is the last step, which lies in the place of the gradients. It is zero before the first
+        update, and where something else has been written there since, such as gradients that were refused.
+        """
+        is_lost = self._step_version not in (None, self._arena.diff._version)
+        if is_lost or not self._histories:
+            self.separate_histories()
+        return self._histories
+
+    def separate_histories(self) -> None:
+        """Keep the histories apart from the gradients until the next update, so that they can be filled."""
+        if self._history_is_step and (self._step_version is not None or not self._histories):
+            self._histories, self._step_version = [self._arena.like()], None
+
     def apply(self, rate: float, iteration: int, scale: float = 1.0) -> None:
         """Make one update of all trainable weights, tables included.
 
@@ -160,7 +180,11 @@ class Updater:
             if len(self._parts) >= _MAX_PARTS:
                 self._parts.clear()  # of plans that are no longer in use
             self._parts[offset, count] = make_groups(
-                self._arena, self.histories, offset, offset + count, parameters_apart=self._local_rates is not None
+                self._arena,
+                [] if self._history_is_step else self._histories,
+                offset,
+                offset + count,
+                parameters_apart=self._local_rates is not None,
             )
         self._apply(self._parts[offset, count], rate, iteration, scale)
 
@@ -183,6 +207,8 @@ class Updater:
             if before:
                 for old, weights, gradient in zip(before, group.weights, group.gradients, strict=True):
                     torch.sub(old, weights, out=gradient)
+        if self._history_is_step:
+            self._histories, self._step_version = [self._arena.diff], self._arena.diff._version
 
     def _rates(self, groups: Sequence[Group], numbers: Numbers, scale: float) -> list[float]:
         """Compute the rate of each group."""
@@ -270,6 +296,15 @@ def solver_type(param: SolverParameter, source: Source | None = None) -> str:
         location=locate(source, "type"),
         hint=f"known types: {', '.join(rules.RULES)}",
     )
+
+
+def _history_is_step(param: SolverParameter, name: str) -> bool:
+    """Return whether the history is always the last step, left in the place of the gradient, and read by no update."""
+    is_read = param.momentum or param.momentum_policy != "fixed" or LocalRates.wanted(param)
+    # A decoupled decay is no part of the history, but of the step that snapshot_diff asks for; workers of one replica
+    # have gradients of their own.
+    is_another = param.decoupled_weight_decay or param.comm_param.hogwild_threads > 1
+    return name == "SGD" and not is_read and not is_another
 
 
 def make_groups(

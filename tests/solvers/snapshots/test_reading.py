@@ -121,3 +121,20 @@ def test_weights_that_lack_a_layer_of_the_net_do_not_make_a_resume(net, tmp_path
     (tmp_path / "net_iter_2.solverstate.manifest.json").unlink()
     with make_solver(net, "", tmp_path) as solver, pytest.raises(SnapshotError, match=r"lacks the weights of .*'ip'"):
         solver.restore(str(tmp_path / "net_iter_2.solverstate"))
+
+
+def test_a_run_without_momentum_leaves_its_last_step_to_one_with_momentum(net, tmp_path):
+    with make_solver(net, "", tmp_path) as solver:
+        solver.step(3)
+        before = weights_of(solver)
+        solver.step(1)
+        step = before - weights_of(solver)
+        solver.snapshot()
+    state = str(tmp_path / "net_iter_4.solverstate")
+    # Resumed, the history is there for a snapshot before an update, and for momentum.
+    for fields in ("", "momentum: 0.9"):
+        with make_solver(net, fields, tmp_path) as solver:
+            solver.net.arena.diff.fill_(1)
+            solver.restore(state)
+            torch.testing.assert_close(solver._updater.histories[0], step, rtol=1e-9, atol=1e-15)
+            solver.snapshot()

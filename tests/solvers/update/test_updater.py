@@ -131,6 +131,45 @@ def test_snapshot_diff_finds_the_last_step_in_the_gradients(momentum, dtype):
     torch.testing.assert_close(arena.diff[: arena.trainable], (before - arena.data)[: arena.trainable])
 
 
+def test_without_momentum_the_history_is_the_step_that_lies_in_the_place_of_the_gradients():
+    arena, _ = make_arena()
+    updater = Updater(SolverParameter(weight_decay=0.1), arena)
+    assert not updater.histories[0].any()
+    for iteration in range(2):
+        before = arena.data.clone()
+        arena.diff.copy_(gradient(arena, iteration))
+        updater.apply(0.1, iteration)
+        (history,) = updater.histories
+        assert history.data_ptr() == arena.diff.data_ptr()
+        torch.testing.assert_close(history, before - arena.data)
+
+
+def test_without_momentum_no_history_is_made_of_gradients_that_are_not_applied():
+    arena, _ = make_arena()
+    updater = Updater(SolverParameter(), arena)
+    updater.apply(0.1, 0)
+    arena.diff.fill_(torch.nan)
+    assert not updater.histories[0].any()
+    assert arena.diff.isnan().all()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "momentum_policy: 'poly' max_momentum: 0.9 max_iter: 9",
+        "larc: true larc_turbo: true",
+        "decoupled_weight_decay: true weight_decay: 0.1 snapshot_diff: true",
+        "comm_param { hogwild_threads: 2 }",
+    ],
+)
+def test_a_history_that_is_another_than_the_step_or_is_read_lies_apart(fields):
+    arena, _ = make_arena()
+    updater = Updater(parse_solver(fields).param, arena)
+    arena.diff.copy_(gradient(arena, 0))
+    updater.apply(0.1, 0)
+    assert updater.histories[0].data_ptr() != arena.diff.data_ptr()
+
+
 def test_the_clipping_norm_spans_all_parameters():
     arena, _ = make_arena(torch.float32)
     arena.diff.copy_(gradient(arena, 0))
