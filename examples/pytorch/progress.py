@@ -63,7 +63,8 @@ class Progress:
         else:
             plan = self._model.plan
             sizes = ", ".join(f"{group.bytes / 1024:.0f}" for group in plan.groups)
-            say(f"plan '{plan.schedule}': {plan.layers} gradients in {len(plan.groups)} groups of {sizes} KB")
+            groups = "one group" if len(plan.groups) == 1 else f"{len(plan.groups)} groups"
+            say(f"plan '{plan.schedule}': {plan.layers} gradients in {groups} of {sizes} KB")
 
 
 def say(text: str) -> None:

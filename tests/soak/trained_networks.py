@@ -98,7 +98,8 @@ def _train(row: Row, size: int, kind: str, steps: int, cases: Sequence[str]) -> 
     for name in dict.fromkeys(case.split(":")[0] for case in cases):
         wanted = [case for case in cases if case.startswith(f"{name}:")]
         module = "tests.support.programs.trained_alike"
-        with RunningJob([sys.executable, "-m", module, str(size), kind, str(steps), *wanted], cwd=ROOT) as job:
+        command = [sys.executable, "-m", module, str(size), kind, str(steps), *wanted]
+        with RunningJob(command, environment={"PYTHONPATH": str(ROOT / "examples/pytorch")}, cwd=ROOT) as job:
             result = job.end(_LIMIT_S)
         said = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
         if result.code != 0 or [each["case"] for each in said] != wanted:

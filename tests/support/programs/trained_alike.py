@@ -1,6 +1,8 @@
 """Trains networks with DistributedDataParallel and with ours on ranks of gloo, and prints how far they are apart.
 
-    python -m tests.support.programs.trained_alike RANKS TYPE STEPS NETWORK:OPTIMIZER:WAY:SEED...
+    PYTHONPATH=examples/pytorch python -m tests.support.programs.trained_alike RANKS TYPE STEPS CASE...
+
+A case is NETWORK:OPTIMIZER:WAY:SEED.
 
 A line of JSON for each case: the names of the tensors that differ in a bit on any rank, parameters, buffers and
 gradients; and the largest difference of a parameter, relative to the largest element of its tensor, with its name, for
@@ -20,8 +22,6 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from mgcaffe.pytorch import MergedGradientParallel
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "pytorch"))
 from tests.support.trained_networks import NETWORKS, train
 
 LIMIT_S = 900
