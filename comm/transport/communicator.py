@@ -72,8 +72,11 @@ class Communicator(Protocol):
     host: str
     library: str
     transport: str
-    lost: frozenset[int]
     has_shrunk: bool
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """The ranks that have died and whose death is tolerated."""
 
     def allreduce(self, buffer: Any, op: Operation = "sum") -> None:
         """Replace the buffer by the sum (or maximum, minimum) over the ranks, equal to the bit on all."""

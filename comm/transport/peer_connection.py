@@ -36,7 +36,7 @@ class OutgoingMessage:
     def __init__(self, head: bytes, content: numpy.ndarray) -> None:
         self.done = threading.Event()
         self.is_lost = False
-        self._parts = [memoryview(part) for part in (head, content) if len(part)]
+        self._parts = [memoryview(head), content.data] if content.size else [memoryview(head)]
 
     def send(self, to: socket.socket, flags: int = 0) -> bool:
         """Send as much as one call takes; return whether that was all."""
@@ -139,7 +139,7 @@ class PeerConnection:
         while self._fill(head):
             size, group, source, tag = HEAD.unpack(head)
             content = numpy.empty(size, numpy.uint8)
-            if not self._fill(memoryview(content)):
+            if not self._fill(content.data):
                 break
             deliver(group, source, tag, content)
         self._break()

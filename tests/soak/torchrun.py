@@ -198,9 +198,8 @@ def _stop(folder: Path, what: str, ranks: int, flags: list[str]) -> str | None:
         else:
             job.process.send_signal(getattr(signal, what))
         result = job.end(MAX_S)
-    if not result.code or result.left_behind or "error: " in result.stderr or "Optimization stopped early" not in result.stderr:
-        return result.describe()
-    if (codes := _codes(result.stderr)) and set(codes) != {75}:
+    has_stopped = "Optimization stopped early" in result.stderr and "error: " not in result.stderr
+    if not result.code or result.left_behind or not has_stopped or not set(_codes(result.stderr)) <= {75}:
         return result.describe()
     (folder / "net.stop").unlink(missing_ok=True)
     newest = max(int(path.stem.rpartition("_")[2]) for path in folder.glob("net_iter_*.solverstate"))
