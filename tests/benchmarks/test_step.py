@@ -1,5 +1,6 @@
 """What benchmarks/step.py refuses, and what its sides compute."""
 
+import machine_limit
 import pytest
 import step
 import step_worker
@@ -49,3 +50,9 @@ def test_a_table_shows_the_share_of_the_best_product(capsys):
     }
     step.show([row], {"gflops": 200.0})
     assert "| lenet | 2 | ours | 1.0 | - | 1.0 | - | 25.0% | 1 | - |" in capsys.readouterr().out
+
+
+def test_the_limit_is_that_of_the_best_product(monkeypatch):
+    monkeypatch.setattr(machine_limit, "_SECONDS", 0.0)
+    found = machine_limit.measure("cpu", "float32", 1)
+    assert found["gflops"] > 0 and found["gbytes"] > 0 and found["size"] in machine_limit._CPU_SIZES
