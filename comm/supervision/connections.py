@@ -6,21 +6,18 @@ The kernel closes a connection when its process ends, however that comes about, 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
-import struct
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
+from mgcaffe.comm.transport.interface_address import interface_address
 from mgcaffe.errors import DataError
 from mgcaffe.errors.checked_json import Json, parse_json
 
-_GET_ADDRESS = 0x8915  # SIOCGIFADDR
 _TRY_S = 2.0
 _MAX_BYTES = 1 << 20
 
@@ -112,14 +109,8 @@ def own_addresses() -> list[str]:
     """Return the addresses by which other ranks may reach this host, the likeliest first."""
     chosen = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")
     names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: (name not in chosen, name != "lo"))
-    found = [address for name in names for address in _address_of(name)]
+    found = [address for name in names if (address := interface_address(name)) is not None]
     return list(dict.fromkeys([*found, socket.gethostname(), "localhost"]))
-
-
-def _address_of(interface: str) -> Iterator[str]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, contextlib.suppress(OSError):
-        answer = fcntl.ioctl(asking, _GET_ADDRESS, struct.pack("256s", interface.encode()[:15]))
-        yield socket.inet_ntoa(answer[20:24])
 
 
 def connect_to(addresses: list[str], port: int, hello: dict[str, Any]) -> tuple[Connection, Json] | None:

@@ -10,7 +10,6 @@ else on the loopback interface. Whoever connects has to know a random token, whi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import socket
@@ -24,6 +23,7 @@ from functools import partial
 
 import numpy
 
+from mgcaffe.comm.transport.interface_address import interface_address
 from mgcaffe.comm.transport.message_queue import MessageQueue
 from mgcaffe.comm.transport.peer_connection import OutgoingMessage, PeerConnection
 from mgcaffe.errors import CommError, PeerFailure
@@ -32,7 +32,6 @@ _CONNECT_S = 300.0
 _HELLO_S = 10.0
 _TOKEN_BYTES = 16
 _RANK = struct.Struct("<I")
-_GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR
 
 
 @dataclass(frozen=True)
@@ -154,14 +153,9 @@ def _bound_socket() -> socket.socket:
 
 def _own_addresses() -> Iterator[tuple[int, str]]:
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        try:
-            asked = struct.pack("256s", interface.encode()[:15])
-            found = fcntl.ioctl(any_socket.fileno(), _GET_INTERFACE_ADDRESS, asked) if interface else b""
-        except OSError:
-            found = b""  # it has no IPv4 address
-    if found:
-        yield socket.AF_INET, socket.inet_ntoa(found[20:24])
+    found = interface_address(interface) if interface else None
+    if found is not None:
+        yield socket.AF_INET, found
     try:
         for family, _, _, _, address in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
             yield family, str(address[0])
