@@ -18,13 +18,18 @@ from mgcaffe.pytorch.parameters import NamedParameter, name_parameters
 
 
 class Receiver(Protocol):
-    """Takes what a backward pass computes."""
+    """Takes what a backward pass computes.
+
+    Attributes:
+        taker: takes over a parameter's complete gradient, by its number; None where nothing is to be done with it.
+    """
+
+    @property
+    def taker(self) -> Callable[[int], None] | None:
+        """See above."""
 
     def begin_pass(self, backward: BackwardPass) -> None:
         """Take note that the first gradient is about to come."""
-
-    def take_gradient(self, index: int) -> None:
-        """Take over a parameter's complete gradient."""
 
     def end_pass(self, backward: BackwardPass) -> None:
         """Average what was taken; the pass has ended."""
@@ -66,6 +71,7 @@ class BackwardPass:
         self._parameters = parameters
         self._rank = rank
         self._receiver = receiver
+        self._take = receiver.taker
         self._counts_additions = counts_additions
         self._may_lack = may_lack
         self._left = list(additions) if additions is not None else [1] * len(parameters)
@@ -96,22 +102,26 @@ class BackwardPass:
         Raises:
             CommError: it was complete before.
         """
+        # Runs for each parameter in each iteration, with cold caches: every call in here shows in the time of a step.
         with self._lock:
-            self._begin()
+            if not self.has_begun:
+                self._begin()
             self.added[index] += 1
             if self._counts_additions:
                 self.order.append(index)
                 self._await_end()
                 return
             left = self._left[index]
-            if left == 0:
-                raise self._came_again(index)
-            self._left[index] = left - 1
-            if left > 1:
+            if left != 1:
+                if left == 0:
+                    raise self._came_again(index)
+                self._left[index] = left - 1
                 return
+            self._left[index] = 0
             self.order.append(index)
+            if self._take is not None:
+                self._take(index)
             self._missing -= 1
-            self._receiver.take_gradient(index)
             if not self._missing:
                 torch.autograd.Variable._execution_engine.queue_callback(self._finish)
 

@@ -60,7 +60,7 @@ class Place:
                     f"parameter '{self.named.name}' has a sparse gradient, which cannot be averaged in one flat buffer",
                     hint="make it dense, or name the parameter in exclude",
                 )
-            self._view.copy_(grad.detach())
+            self._view.copy_(grad.detach() if grad.requires_grad else grad)
             if not self._is_staged:
                 self._parameter.grad = self._view
 

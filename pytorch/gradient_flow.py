@@ -23,7 +23,7 @@ from mgcaffe.pytorch.backward_pass import BackwardPass
 from mgcaffe.pytorch.exchange import Exchange, OnGroup, Outcome
 from mgcaffe.pytorch.failures import naming_causes, note_exception
 from mgcaffe.pytorch.options import ExchangeOptions
-from mgcaffe.pytorch.parameters import NamedParameter, check_placement
+from mgcaffe.pytorch.parameters import NamedParameter, Placement
 from mgcaffe.solvers.events import Emit
 
 
@@ -70,7 +70,7 @@ class GradientFlow:
         self.alive = communicator.size
         self.divides_by_all = True
         self._parameters = parameters
-        self._places = [(each.parameter.dtype, each.parameter.device) for each in parameters]
+        self._placement = Placement(parameters)
         self._ranks = communicator
         self._options = options
         self._finds_unused = passes.find_unused_parameters
@@ -112,7 +112,7 @@ class GradientFlow:
         """
         if self._pass is not None and self._pass.has_begun and not self._pass.is_finished:
             raise self._pass.failure()
-        check_placement(self._parameters, self._places)
+        self._placement.check()
 
     def expect_pass(self, output: Any, *, averages: bool) -> None:
         """Take note of a forward pass with gradients.
@@ -145,12 +145,13 @@ class GradientFlow:
     def _gradient_added(self, index: int) -> None:
         if self._tracks_use and self._parameters[index].parameter.grad is not None:
             self._used[index] = 1
-        if self._pass is None:
+        current = self._pass
+        if current is None:
             return
-        if self._pass.is_finished:
+        if current.is_finished:
             self._warn_of_local_gradient(index)
         else:
-            self._pass.gradient_added(index)
+            current.gradient_added(index)
 
     def begin_pass(self, backward: BackwardPass) -> None:
         """Begin to take gradients."""
@@ -159,10 +160,10 @@ class GradientFlow:
             for index in backward.unused:
                 self._exchange.take(index, unused=True)
 
-    def take_gradient(self, index: int) -> None:
-        """Take a complete gradient."""
-        if self._exchange is not None:
-            self._exchange.take(index)
+    @property
+    def taker(self) -> Callable[[int], None] | None:
+        """What takes a complete gradient; None before the order of the first pass is known, and on one rank."""
+        return self._exchange.take if self._exchange is not None else None
 
     def end_pass(self, backward: BackwardPass) -> None:
         """Average what was taken."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import torch
 from torch import nn
@@ -13,6 +14,8 @@ from mgcaffe.errors import UsageError
 
 MAX_NAMES = 10
 """How many parameters a message names."""
+
+_DTYPE = attrgetter("dtype")
 
 
 @dataclass(frozen=True)
@@ -117,17 +120,39 @@ def _check_dense(module: nn.Module, averaged: set[int]) -> None:
                 )
 
 
-def check_placement(parameters: Sequence[NamedParameter], places: Sequence[tuple[torch.dtype, torch.device]]) -> None:
-    """Make sure that parameters are still of the types and on the devices that gradients were laid out for.
+class Placement:
+    """The types and devices that gradients are laid out for.
 
-    Raises:
-        UsageError: one is not.
+    Args:
+        parameters: as they are when the module is wrapped.
     """
-    for each, (dtype, device) in zip(parameters, places, strict=True):
-        parameter = each.parameter
-        if parameter.device != device or parameter.dtype != dtype:
-            raise UsageError(
-                f"parameter '{each.name}' is {parameter.dtype} on {parameter.device} now, and was {dtype} on {device}"
-                " when the module was wrapped",
-                hint="move or convert the module first, and wrap it then",
-            )
+
+    def __init__(self, parameters: Sequence[NamedParameter]) -> None:
+        self._parameters = parameters
+        self._places = [(each.parameter.dtype, each.parameter.device) for each in parameters]
+        self._tensors = [each.parameter for each in parameters]
+        self._known = self._seen()
+
+    def check(self) -> None:
+        """Make sure that parameters are still of these types and on these devices.
+
+        Raises:
+            UsageError: one is not.
+        """
+        if self._seen() == self._known:
+            return
+        for each, (dtype, device) in zip(self._parameters, self._places, strict=True):
+            parameter = each.parameter
+            if parameter.device != device or parameter.dtype != dtype:
+                raise UsageError(
+                    f"parameter '{each.name}' is {parameter.dtype} on {parameter.device} now, and was {dtype} on"
+                    f" {device} when the module was wrapped",
+                    hint="move or convert the module first, and wrap it then",
+                )
+
+    def _seen(self) -> tuple[list[torch.dtype], list[int]]:
+        """Return what changes with types and devices; quick, since it is asked for before each forward pass.
+
+        To compare `torch.device` objects takes four times as long.
+        """
+        return list(map(_DTYPE, self._tensors)), list(map(torch.Tensor.get_device, self._tensors))

@@ -10,21 +10,27 @@ and not on what it was merged with. On two ranks a sum has one order, so there e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy
 
 from mgcaffe.comm.exchange.nccl_path import NcclPath, open_nccl
-from mgcaffe.comm.exchange.sums.base import PlainSum, Sum
+from mgcaffe.comm.exchange.sums.base import PlainSum, Started, Sum
 from mgcaffe.comm.transport.buffers import host_view, is_on_device
 from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.errors import CommError
 
 if TYPE_CHECKING:
     import torch
 
 
 class GradientPath(Protocol):
-    """Replaces slices of one flat gradient buffer by their means over the ranks."""
+    """Replaces slices of one flat gradient buffer by their means over the ranks.
+
+    Attributes:
+        element_bytes: the size of a gradient.
+    """
 
     element_bytes: int
 
@@ -67,25 +73,44 @@ def make_path(
 
 
 class HostPath:
-    """In the host's memory: reduced in place, without a copy."""
+    """In the host's memory: reduced in place, without a copy.
+
+    Where sums go on by themselves (gloo) one starts as soon as its group is complete and the one before has come: the
+    link is not idle while the reducer's thread waits for a core, wakes up and divides. MPI's calls make no progress
+    without a thread that tests them.
+    """
 
     def __init__(self, ranks: int, flat: torch.Tensor | numpy.ndarray, summing: Sum) -> None:
         self._ranks = ranks
         self._flat = host_view(flat)
         self._sum = summing
         self.element_bytes = self._flat.itemsize
+        self._starter = summing.starter if isinstance(summing, PlainSum) else None
 
-    def mark(self, offset: int, count: int) -> None:
-        """Return None: what a thread has computed is in memory."""
+    def mark(self, offset: int, count: int) -> Started | None:
+        """Start the sum, where it goes on by itself; what goes wrong is raised by `reduce`."""
+        if self._starter is None:
+            return None
+        try:
+            return self._starter.start_allreduce(self._flat[offset : offset + count])
+        except CommError as error:
+            return partial(_raise, error)
 
-    def reduce(self, offset: int, count: int, token: None = None) -> None:
+    def reduce(self, offset: int, count: int, token: Started | None = None) -> None:
         """Sum the slice over the ranks and divide it by their number."""
         part = self._flat[offset : offset + count]
-        self._sum(offset, part)
+        if token is not None:
+            token()
+        else:
+            self._sum(offset, part)
         numpy.divide(part, self._ranks, out=part)
 
     def finish(self) -> None:
         """Do nothing."""
+
+
+def _raise(error: CommError) -> NoReturn:
+    raise error
 
 
 class Streams(Protocol):

@@ -19,7 +19,7 @@ import itertools
 import os
 import pickle
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -111,6 +111,15 @@ class ProcessGroupCommunicator:
         with on_host(buffer) as array:
             tensor = _tensor(array)
             self._group.run(lambda group: group.allreduce([tensor], _OPERATIONS[op]))
+
+    def start_allreduce(self, buffer: numpy.ndarray, op: Operation = "sum") -> Callable[[], None]:
+        """Start to reduce the buffer in place over all ranks; return what waits for the end.
+
+        Several may have been started, in the same order on all ranks.
+        """
+        tensor = _tensor(buffer)
+        work = self._group.start(lambda group: group.allreduce([tensor], _OPERATIONS[op]))
+        return partial(self._group.wait, work)
 
     def reduce(self, buffer: Any, root: int = 0) -> None:
         """Sum the buffers on the root."""

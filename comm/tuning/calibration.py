@@ -91,8 +91,8 @@ def measure_allreduce(
                 break
             times = []
             for _ in range(_SAMPLES):
-                token = path.mark(0, count)
                 start = clock()
+                token = path.mark(0, count)
                 path.reduce(0, count, token)
                 times.append(clock() - start)
             median = _slowest(communicator, float(numpy.median(times[1:])))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy
 
 from mgcaffe.comm.planning.cost import AffineCost
-from mgcaffe.comm.transport.communicator import Communicator, Waiting
+from mgcaffe.comm.transport.communicator import Communicator, Operation, Waiting
 from mgcaffe.errors import CommError
 
 TRANSFER_TYPES = ("float32", "float16", "bfloat16")
@@ -40,6 +41,10 @@ class TransferSettings:
             )
 
 
+Started = Callable[[], None]
+"""A sum that goes on by itself; returns when it is done, or raises what went wrong."""
+
+
 class Sum(Protocol):
     """Replaces slices of the gradient buffer by their sums over the ranks.
 
@@ -53,11 +58,24 @@ class Sum(Protocol):
         """Replace `part`, which begins at element `offset` of the buffer, by its sum; equal to the bit on all ranks."""
 
 
+@runtime_checkable
+class StartsAllReduces(Protocol):
+    """A communicator whose all-reduces go on by themselves, one after the other."""
+
+    def start_allreduce(self, buffer: numpy.ndarray, op: Operation = "sum") -> Started:
+        """Start to reduce the buffer in place over all ranks; return what waits for the end."""
+
+
 class PlainSum:
-    """One all-reduce in the gradients' own type; see `Sum`."""
+    """One all-reduce in the gradients' own type; see `Sum`.
+
+    Attributes:
+        starter: starts all-reduces that go on by themselves; None where the communicator cannot.
+    """
 
     def __init__(self, communicator: Communicator) -> None:
         self.channels = [communicator]
+        self.starter = communicator if isinstance(communicator, StartsAllReduces) else None
 
     def __call__(self, offset: int, part: numpy.ndarray) -> None:
         """Let MPI add up."""

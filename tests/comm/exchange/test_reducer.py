@@ -155,3 +155,42 @@ def test_a_gpu_buffer_travels_through_pinned_memory():
     reducer.submit(1, 600, 400).wait()
     reducer.close()
     assert torch.equal(flat.cpu(), 2 * torch.arange(1000, dtype=torch.float32))
+
+
+class Starting(Gate):
+    """Its all-reduces go on by themselves once they are started."""
+
+    def start_allreduce(self, buffer, op="sum"):
+        self.entered.release()
+
+        def wait():
+            assert self.opened.acquire(timeout=10)
+            buffer.__imul__(2)
+
+        return wait
+
+
+class Refusing(Starting):
+    def start_allreduce(self, buffer, op="sum"):
+        raise CommError("rank 1 is gone")
+
+
+def test_sums_that_go_on_by_themselves_start_when_they_are_submitted():
+    ranks = Starting()
+    flat = numpy.ones(4, numpy.float32)
+    reducer = Reducer(ranks, flat)
+    handles = [reducer.submit(number, 2 * number, 2) for number in (0, 1)]
+    assert ranks.entered.acquire(timeout=10) and ranks.entered.acquire(timeout=10)
+    assert not handles[0].is_done
+    ranks.opened.release(2)
+    handles[1].wait()
+    reducer.close()
+    assert flat.tolist() == [1, 1, 1, 1]
+
+
+def test_a_sum_that_cannot_start_raises_where_it_is_waited_for():
+    reducer = Reducer(Refusing(), numpy.ones(4, numpy.float32))
+    handle = reducer.submit(0, 0, 4)
+    with pytest.raises(CommError, match="rank 1 is gone"):
+        handle.wait()
+    reducer.close()
