@@ -24,12 +24,12 @@ torch.testing._internal.distributed of PyTorch 2.13, as far as they are about DD
 DistributedDataParallelTest in `test_c10d_common`, `test_c10d_gloo` and `test_c10d_nccl` of PyTorch's folder
 test/distributed, of versions close to 2.13. Other files (communication hooks, replicate, dynamo) were not gone through.
 
-None of PyTorch's code runs here: {len(needed())} tests of our own (`tests/support/ddp_behaviour.py` and its neighbours, and
-`tests/support/ddp_checks.py`, which compares with DDP to the bit) stand for theirs, variants sharing one. They run on two
-ranks of gloo with modules on the CPU, also where PyTorch's ask for GPUs but not because of what they test. `passes`: ours
-asserts what PyTorch's source does, in users' view; wordings of errors are our own. `passes in part`: ours asserts less
-(fewer models, types or options), or was written for what the name says and not compared with the source. Run them by
-`python -m tests.soak ddp-tests`.
+None of PyTorch's code runs here: {len(needed())} tests of our own (`tests/support/ddp_behaviour.py` and its neighbours,
+and `tests/support/ddp_checks.py`, which compares with DDP to the bit) stand for theirs, variants sharing one. They run
+on two ranks of gloo with modules on the CPU, also where PyTorch's ask for GPUs but not because of what they test.
+`passes`: ours asserts what PyTorch's source does, in users' view; wordings of errors are our own. `passes in part`: ours
+asserts less (fewer models, types or options), or was written for what the name says and not compared with the source.
+Run them by `python -m tests.soak ddp-tests`.
 """
 
 

@@ -1,10 +1,10 @@
 """PyTorch's tests of DistributedDataParallel by name, and what stands for each here; docs/pytorch.md shows the table.
 
 The names are those of `torch/testing/_internal/distributed/distributed_test.py` in PyTorch 2.13, as far as they are
-about DDP, and of the class DistributedDataParallelTest in `test/distributed/test_c10d_common.py`, `test_c10d_gloo.py` and
-`test_c10d_nccl.py` of versions close to it. Where PyTorch's test asks for GPUs and what it asks of DDP shows on the CPU
-as well, ours runs there. `RUNS` is said only of what was compared with PyTorch's source and asserts the same of users'
-view; what asserts less, or was not compared, is `PART`.
+about DDP, and of the class DistributedDataParallelTest in `test/distributed/test_c10d_common.py`,
+`test_c10d_gloo.py` and `test_c10d_nccl.py` of versions close to it. Where PyTorch's test asks for GPUs and what it asks
+of DDP shows on the CPU as well, ours runs there. `RUNS` is said only of what was compared with PyTorch's source and
+asserts the same in users' view; what asserts less, or was not compared, is `PART`.
 """
 
 from __future__ import annotations
