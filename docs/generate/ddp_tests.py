@@ -27,9 +27,9 @@ test/distributed, of versions close to 2.13. Other files (communication hooks, r
 None of PyTorch's code runs here: {len(needed())} tests of our own (`tests/support/ddp_behaviour.py` and its neighbours,
 and `tests/support/ddp_checks.py`, which compares with DDP to the bit) stand for theirs, variants sharing one. They run
 on two ranks of gloo with modules on the CPU, also where PyTorch's ask for GPUs but not because of what they test.
-`passes`: ours asserts what PyTorch's source does, in users' view; wordings of errors are our own. `passes in part`: ours
-asserts less (fewer models, types or options), or was written for what the name says and not compared with the source.
-Run them by `python -m tests.soak ddp-tests`.
+`passes`: ours asserts what PyTorch's source does, in users' view; wordings of errors are our own. `passes in part`:
+ours asserts less (fewer models, types or options), or was written for what the name says and not compared with the
+source. Run them by `python -m tests.soak ddp-tests`.
 """
 
 
