@@ -22,5 +22,6 @@ def test_every_test_that_is_listed_exists_once():
     assert set(torch_ddp_tests.needed()) <= {*BEHAVIOUR, *CHECKS}
     named = [(row.file, name) for row in torch_ddp_tests.ROWS for name in row.names]
     assert len(named) == len(set(named))
-    refusals = {"test_sparse_gradients"}  # the test of a refusal
-    assert set(BEHAVIOUR) - refusals <= set(torch_ddp_tests.needed())
+    # Tests of a refusal, and of the start, which PyTorch tests by a private function of the same name.
+    besides = {"test_sparse_gradients", "test_ddp_sync_module_states"}
+    assert set(BEHAVIOUR) - besides <= set(torch_ddp_tests.needed())

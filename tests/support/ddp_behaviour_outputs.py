@@ -162,13 +162,6 @@ def test_grad_layout_1devicemodule_1replicaperprocess(rank):
 
 
 @behaviour
-def test_channels_last_contig(rank):
-    torch.manual_seed(1)
-    module = nn.Conv2d(3, 3, 1).to(memory_format=torch.channels_last)
-    expect_means(module, lambda model: model(batch(rank, 0, 4, 3, 5, 5)).square().sum(), rank)
-
-
-@behaviour
 def test_ddp_packed_sequence(rank):
     lengths = [5, 3, 1]
     padded = batch(rank, 0, 3, 5, 4)
