@@ -1,4 +1,4 @@
-"""What trainers and servers do under `engine train`: threads as ranks, also over gloo; tests/mpi has it under mpirun."""
+"""What trainers and servers do under `engine train`: threads as ranks, and over gloo; tests/mpi has it under mpirun."""
 
 import threading
 import time
