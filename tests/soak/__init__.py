@@ -1,7 +1,7 @@
 """Long checks of what must never break: `python -m tests.soak` runs all in full, `make test` a seeded sample.
 
 A module here has NAME, `run(full) -> list[Row]` and a test beside it (`test_<module>.py`) that runs it with
-`full=False`.
+`full=False`; where that takes too long (`torchrun.py`), the module says what the suite has in its place.
 """
 
 from __future__ import annotations

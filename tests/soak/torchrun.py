@@ -63,7 +63,7 @@ _KILLS = [
 
 
 def run(full: bool) -> list[Row]:
-    """All of it, or the kill of an embedding server."""
+    """All of it, or the kill of an embedding server; the suite has `tests/mpi/test_torchrun.py` in its place."""
     kills = [(case[0], partial(_in_folder, _kill, *case[1:])) for case in (_KILLS if full else _KILLS[2:3])]
     rows = [count("torchrun: a killed rank is named, the others end with 69, within 10 s", kills)]
     if not full:

@@ -1,4 +1,4 @@
-"""What trainers and servers do under `engine train`, with threads as ranks; tests/mpi has the same under mpirun."""
+"""What trainers and servers do under `engine train`: threads as ranks, and over gloo; tests/mpi has it under mpirun."""
 
 import threading
 import time
@@ -16,6 +16,7 @@ from mgcaffe.errors import NetError, PeerFailure, RankDisagreement, SolverError,
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.tools.running.roles import run_in_role
 from mgcaffe.tools.running.signals import Requests
+from tests.support.gloo import run_gloo_ranks
 
 
 class _Watch:
@@ -28,7 +29,7 @@ class _Watch:
         self.tasks.append(task)
 
 
-def _run(ranks, fields, train, before=lambda rank, watch: None):
+def _run(ranks, fields, train, before=lambda rank, watch: None, run=run_ranks):
     """Run `train(groups, watch)` on the trainers; return exit code and role of every rank."""
 
     def rank(world):
@@ -39,14 +40,15 @@ def _run(ranks, fields, train, before=lambda rank, watch: None):
         code = run_in_role(FLAGS, source, world, watch, lambda groups: train(groups, watch))
         return code, watch.status.read().role
 
-    return run_ranks(ranks, rank)
+    return run(ranks, rank)
 
 
 FLAGS = Namespace(dtype="float64", strict=False)
 SERVED = "sync: EASGD sync_servers: 2 alpha: 0.5"
 
 
-def test_servers_hold_the_centre_of_trainers_until_all_have_left():
+@pytest.mark.parametrize("run", [run_ranks, run_gloo_ranks])
+def test_servers_hold_the_centre_of_trainers_until_all_have_left(run):
     def train(groups, watch):
         assert groups.trainers.size == 2 and groups.embedding is None
         sync = ParameterSynchronizer(SequentialElasticAveraging(0.5), Servers(groups.sync, 2), every=1)
@@ -58,10 +60,11 @@ def test_servers_hold_the_centre_of_trainers_until_all_have_left():
         assert 0 <= sync.state["centre"].min() <= 0.5
         return 0
 
-    assert _run(4, SERVED, train) == [(0, "trainer")] * 2 + [(0, "synchronization server")] * 2
+    assert _run(4, SERVED, train, run=run) == [(0, "trainer")] * 2 + [(0, "synchronization server")] * 2
 
 
-def test_a_stop_asked_of_a_server_stops_the_trainers_and_all_end_with_75():
+@pytest.mark.parametrize("run", [run_ranks, run_gloo_ranks])
+def test_a_stop_asked_of_a_server_stops_the_trainers_and_all_end_with_75(run):
     causes = []
 
     def train(groups, watch):
@@ -76,7 +79,7 @@ def test_a_stop_asked_of_a_server_stops_the_trainers_and_all_end_with_75():
         if rank == 2:
             watch.requests.stop("SIGTERM")
 
-    codes = _run(3, SERVED.replace("2", "1"), train, before)
+    codes = _run(3, SERVED.replace("2", "1"), train, before, run)
     assert [code for code, _ in codes] == [75] * 3
     assert causes == ["SIGTERM at rank 2 (synchronization server)"] * 2
 
