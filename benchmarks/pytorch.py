@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,21 +28,16 @@ from pathlib import Path
 from typing import Any
 
 from distributed import python_environment
+from pytorch_table import HEAD, ONE_HOST, RESULTS, Measured, title, write
 from pytorch_worker import ALONE, AUTO, DEFAULT
 from pytorch_workloads import MODELS
 from shaped_network import INTERFACE, NetworkUnavailable, ShapedNetwork
 
 WORKER = str(Path(__file__).parent / "pytorch_worker.py")
-RESULTS = Path(__file__).resolve().parent / "results" / "pytorch.md"
 BUCKETS = ("1", "5", "25", "100")
 SYSTEMS = (AUTO, DEFAULT, *BUCKETS, ALONE)
-ONE_HOST = "none"
 PORT = 29533
 LIMIT_S = 1800
-HEAD = (
-    "| model | MB | step alone, ms | DDP default, ms | DDP by bucket size in MiB, ms | auto, ms (groups) "
-    "| auto / default | predicted | auto / best DDP | predicted | search |\n" + 11 * "|---" + "|"
-)
 
 
 @dataclass(frozen=True)
@@ -98,81 +92,6 @@ def finish(ranks: Sequence[subprocess.Popen[Any]]) -> None:
         raise SystemExit(f"the job ended with exit codes {codes}")
 
 
-class Measured:
-    """The figures of a job.
-
-    Args:
-        settings: what was run.
-        found: what the worker wrote.
-    """
-
-    def __init__(self, settings: Settings, found: dict[str, Any]) -> None:
-        self.model = settings.model
-        self.found = found
-        self.turns: dict[str, list[float]] = found["turns"]
-        self.ddp = [name for name in self.turns if name not in (AUTO, ALONE)]
-        self.best = min((name for name in self.ddp), key=self.seconds)
-
-    def seconds(self, name: str) -> float:
-        """Return the median seconds of a step."""
-        return statistics.median(self.turns[name])
-
-    def ratio(self, other: str) -> float:
-        """Return `auto`'s time over another's, the median over the rounds."""
-        return statistics.median(a / b for a, b in zip(self.turns[AUTO], self.turns[other], strict=True))
-
-    def spread(self, other: str) -> float:
-        """Return half the range of the middle half of these ratios, of three rounds or more."""
-        ratios = sorted(a / b for a, b in zip(self.turns[AUTO], self.turns[other], strict=True))
-        quarter = len(ratios) // 4
-        return (ratios[-1 - quarter] - ratios[quarter]) / 2
-
-    def predicted(self, name: str) -> float:
-        """Return the seconds of a step that the simulation predicts."""
-        rest = max(0.0, self.seconds(ALONE) - self.found["backward_s"])
-        seconds: float = rest + self.found["end_s"][name]
-        return seconds
-
-    def row(self) -> str:
-        """Return the table's row; predictions in brackets."""
-
-        def cell(name: str) -> str:
-            return f"{1e3 * self.seconds(name):.0f} ({1e3 * self.predicted(name):.0f})"
-
-        groups, searched = self.found["groups"][AUTO], self.found["search"]
-        others = ", ".join(f"{name}: {cell(name)}" for name in self.ddp if name != DEFAULT)
-        best = "default" if self.best == DEFAULT else f"{self.best} MiB"
-        expected = [self.predicted(AUTO) / self.predicted(name) for name in (DEFAULT, self.best)]
-        return (
-            f"| {self.model} | {self.found['bytes'] / 1e6:.1f} | {1e3 * self.seconds(ALONE):.0f} | {cell(DEFAULT)} "
-            f"| {others} | {cell(AUTO)}, {groups} | {self.ratio(DEFAULT):.3f} +- {self.spread(DEFAULT):.3f} "
-            f"| {expected[0]:.3f} | {self.ratio(self.best):.3f} +- {self.spread(self.best):.3f} ({best}) "
-            f"| {expected[1]:.3f} | {searched['iterations']} steps, {searched['seconds']:.0f} s |"
-        )
-
-
-def title(link: str, hosts: int) -> str:
-    """Return the heading of a section."""
-    return f"{hosts} ranks on one host" if link == ONE_HOST else f"{hosts} hosts, {link}"
-
-
-def write(row: str, model: str, heading: str) -> None:
-    """Put a model's row into the page, in the place of what it had under this heading."""
-    page = RESULTS.read_text(encoding="utf-8")
-    if f"## {heading}\n" not in page:
-        page = f"{page.rstrip()}\n\n## {heading}\n\n{HEAD}\n"
-    before, found, after = page.partition(f"## {heading}\n")
-    section, _, rest = after.partition("\n## ")
-    lines = [line for line in section.rstrip().split("\n") if not line.startswith(f"| {model} |")]
-    starts = [f"| {name} |" for name in MODELS]
-
-    def place(line: str) -> int:
-        return next((number for number, start in enumerate(starts) if line.startswith(start)), -1)
-
-    text = "\n".join(sorted([*lines, row], key=place))  # stable: what is no row stays in front
-    RESULTS.write_text(before + found + text + "\n" + (f"\n## {rest}" if rest else ""), encoding="utf-8")
-
-
 def main() -> None:
     """Read the command line, run the jobs and print the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -199,7 +118,7 @@ def main() -> None:
                     with Path(options.json).open("a", encoding="utf-8") as out:
                         row = {"link": link, "hosts": hosts, **asdict(settings), **found}
                         print(json.dumps(row), file=out)
-                row_text = Measured(settings, found).row()
+                row_text = Measured(model, found).row()
                 print(f"{title(link, hosts)}\n{HEAD}\n{row_text}", flush=True)
                 if options.write:
                     write(row_text, model, title(link, hosts))
