@@ -87,7 +87,8 @@ def _product(call: BackwardData, multiply: Multiply) -> torch.Tensor:
     visited = from_pixel_rows(multiply(pixel_rows(call.dy), call.weight.flatten(1).t()), batch, height, width)
     if call.geometry.stride == (1, 1):
         return visited
-    dx = call.dy.new_empty(call.shape, memory_format=torch.channels_last).zero_()
+    dy = call.dy
+    dx = torch.empty(call.shape, dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last).zero_()
     pointwise.visited(dx, call.geometry).copy_(visited)
     return dx
 

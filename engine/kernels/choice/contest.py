@@ -51,7 +51,7 @@ class Contest(Choices):
             self.met.append(text)
         rule = operation.by_rule(call)
         known = self.records.get(text)
-        if known is None or known.rule != rule.name:
+        if known is None or known.rule != rule.name or known.chosen not in operation.candidates:
             self.records[text] = self._measure(operation, text, call)
             self.measured += 1
         return rule.run(call)
@@ -62,7 +62,14 @@ class Contest(Choices):
         expected = runs[rule].first()
         errors: dict[str, float] = {}
         for name, run in list(runs.items())[1:]:
-            error = _distance(run.first(), expected)
+            try:
+                error = _distance(run.first(), expected)
+            except RuntimeError as failure:  # PyTorch's own errors, among them a GPU's lack of memory
+                del runs[name]
+                _log.warning(
+                    "autotune: %s: candidate '%s' is not used, it fails: %s (%s)", self.layer, name, failure, text
+                )
+                continue
             if not error <= _tolerance(expected):
                 errors[name] = error
                 del runs[name]

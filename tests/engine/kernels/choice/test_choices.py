@@ -1,0 +1,169 @@
+"""Every candidate in turn, through the golden cases, the gradient checks, and layers in every format."""
+
+import pytest
+import torch
+
+from mgcaffe.engine import registry
+from mgcaffe.engine.kernels import convolution_data, convolution_forward, convolution_weight, linear_ways, onednn
+from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recorded
+from mgcaffe.engine.layer import LayerContext
+from mgcaffe.prototxt import NetParameter, parse_text
+from tests.support.golden import LAYERS, read_case
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
+from tests.support.layouts import LAYOUTS, random_input
+
+CONVOLUTION = (convolution_forward.FORWARD, convolution_data.BACKWARD_DATA, convolution_weight.BACKWARD_WEIGHT)
+LINEAR = (linear_ways.FORWARD, linear_ways.BACKWARD_DATA, linear_ways.ADD_PRODUCT)
+NAMES = sorted({name for operation in CONVOLUTION + LINEAR for name in operation.candidates})
+EVERYWHERE = [(operation.name, name) for operation in CONVOLUTION + LINEAR for name in operation.candidates]
+GOLDEN = """conv_1d conv_1x1_nobias conv_depthwise conv_dilation2 conv_group2 conv_k3 conv_k3_s2_p1 deconv_k4_s2_p1 ip
+ip_axis_neg1 ip_nobias ip_transpose""".split()
+LAYER = "name: 'l' bottom: 'x' top: 'y' type: '%s' %s_param { %s weight_filler { type: 'gaussian' } }"
+CASES = {
+    "plain": ("Convolution", "convolution", "num_output: 4 kernel_size: 3 pad: 1"),
+    "stride": ("Convolution", "convolution", "num_output: 4 kernel_size: 2 kernel_size: 3 stride: 2 pad: 0 pad: 1"),
+    "dilation": ("Convolution", "convolution", "num_output: 3 kernel_size: 2 dilation: 2 pad: 1 bias_term: false"),
+    "pixel": ("Convolution", "convolution", "num_output: 3 kernel_size: 1"),
+    "pixel_stride": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 stride: 2"),
+    "pixel_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 pad: 1"),
+    "group": ("Convolution", "convolution", "num_output: 4 kernel_size: 3 group: 2"),
+    "wide_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 2 pad: 2"),
+    "deconvolution": ("Deconvolution", "convolution", "num_output: 3 kernel_size: 3 stride: 2 pad: 1"),
+    "product": ("InnerProduct", "inner_product", "num_output: 5"),
+    "product_transpose": ("InnerProduct", "inner_product", "num_output: 5 transpose: true"),
+}
+SHAPE = (2, 2, 5, 6)
+
+
+@pytest.fixture(scope="module")
+def used():
+    """What was forced in this file's tests, by operation and candidate."""
+    return set()
+
+
+def make(case, dtype, choices, shape=SHAPE):
+    """Return the layer of a case, whose parameters do not depend on its type."""
+    context = LayerContext(dtype=dtype, choices=choices)
+    layer, (top_shape,) = make_layer(LAYER % CASES[case], [shape], context=context)
+    for number, parameter in enumerate(layer.parameters):
+        parameter.data = random_input(parameter.shape, seed=10 + number).to(dtype)
+    return layer, top_shape
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_cases_agree_with_caffe(name, used):
+    for case in GOLDEN:
+        for memory_format in (torch.contiguous_format, torch.channels_last):
+            check_golden(case, memory_format, forced := Forced(name))
+            used.update((operation, name) for operation in forced.used)
+
+
+def check_golden(case, memory_format, choices):
+    data, _ = read_case(case)
+    (param,) = (
+        layer
+        for layer in parse_text((LAYERS / case / "net.prototxt").read_text(), NetParameter).layer
+        if layer.type != "Input"
+    )
+    x = torch.tensor(data[f"in/{param.bottom[0]}"])
+    x = x.contiguous(memory_format=memory_format) if x.dim() == 4 else x
+    layer = registry.create(param, LayerContext(choices=choices))
+    layer.wants_bottom = [True]
+    layer.setup([tuple(x.shape)])
+    layer.reshape([tuple(x.shape)])
+    for index, parameter in enumerate(layer.parameters):
+        parameter.data = torch.tensor(data[f"param/{param.name}/{index}"]).reshape(parameter.shape)
+        parameter.diff = torch.full(parameter.shape, float("nan"))
+    dy = torch.tensor(data[f"topdiff/{param.top[0]}"])
+    dy = dy.contiguous(memory_format=memory_format) if dy.dim() == 4 else dy
+    (y,), (dx,) = forward_backward(layer, [x], [dy])
+    found = {f"out/{param.top[0]}": y, f"indiff/{param.bottom[0]}": dx}
+    found |= {f"paramdiff/{param.name}/{index}": each.diff for index, each in enumerate(layer.parameters)}
+    for key, values in found.items():
+        torch.testing.assert_close(
+            values.contiguous(),
+            torch.tensor(data[key]).reshape(values.shape),
+            rtol=2e-4,
+            atol=2e-5,
+            msg=f"{case} {key}",
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_candidates_agree_with_the_rules_in_every_layout(name, used):
+    """In float32, against the rules in float64, whose gradients are checked against differences below."""
+    for case in CASES:
+        layer, top_shape = make(case, torch.float64, RULES)
+        x, dy = random_input(SHAPE, seed=1), random_input(top_shape, seed=2)
+        expected = results(layer, x, dy)
+        for layout in LAYOUTS:
+            forced = Forced(name)
+            layer, _ = make(case, torch.float32, forced)
+            found = results(layer, random_input(SHAPE, layout, seed=1), random_input(top_shape, layout, seed=2))
+            for one, other in zip(found, expected, strict=True):
+                torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4, msg=f"{case} {layout}")
+            used.update((operation, name) for operation in forced.used)
+
+
+def results(layer, x, dy):
+    """Return the top and all gradients, those of parameters added up over two passes."""
+    dtype = layer.context.dtype
+    for parameter in layer.parameters:
+        parameter.diff.fill_(float("nan"))
+        parameter.fresh = True
+    for _ in range(2):
+        (y,), (dx,) = forward_backward(layer, [x.to(dtype)], [dy.to(dtype)])
+    return [y, dx, *(parameter.diff for parameter in layer.parameters)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_the_differences(name):
+    """In float64, for the rules and for candidates that serve it."""
+    for case in CASES if name in ("aten", "positions", "mm") else ("plain", "pixel_stride"):
+        layer, _ = make(case, torch.float64, forced := Forced(name), (1, 2, 4, 3))
+        x = random_input((1, 2, 4, 3), "channels_last", seed=1)
+        check_gradients(layer, [x], tolerance=1e-6)
+        assert forced.used or CASES[case][0] == "InnerProduct" or name not in ("aten", "positions")
+
+
+def test_every_candidate_was_used(used):
+    """Of those that this PyTorch has: the tests above let none pass by."""
+    if not onednn.AVAILABLE:
+        pytest.skip("this PyTorch has no oneDNN operators")
+    assert [each for each in EVERYWHERE if each not in used] == []
+
+
+def test_recorded_choices_are_taken_where_they_serve():
+    layer, top_shape = make("plain", torch.float64, RULES)
+    x, dy = random_input(SHAPE, seed=1), random_input(top_shape, seed=2)
+    records = {}
+
+    class Noting(Recorded):
+        def _find(self, operation, key, call):
+            name = "positions" if "positions" in operation.candidates else "mm"
+            records[operation.text(key)] = Measured(operation.by_rule(call).name, name, {})
+            return super()._find(operation, key, call)
+
+    layer.context.choices = Noting(records)
+    first = results(layer, x, dy)
+    assert {text.partition(":")[0] for text in records} == {operation.name for operation in CONVOLUTION}
+    layer.context.choices = Forced("positions")
+    assert all(torch.equal(*pair) for pair in zip(first, results(layer, x, dy), strict=True))
+    layer.context.choices = RULES
+    by_rule = results(layer, x, dy)
+    # What this PyTorch lacks, or what serves no such tensor, is passed over.
+    for name in ("no such candidate", "onednn", "flipped", "windows"):
+        layer.context.choices = Recorded({text: Measured(each.rule, name, {}) for text, each in records.items()})
+        assert all(torch.equal(*pair) for pair in zip(by_rule, results(layer, x, dy), strict=True))
+
+
+def test_keys_say_what_is_computed():
+    call = convolution_forward.Forward(
+        torch.empty(2, 3, 8, 8, memory_format=torch.channels_last), torch.empty(4, 3, 3, 3), None,
+        make("plain", torch.float32, RULES)[0].geometry, True,
+    )  # fmt: skip
+    operation = convolution_forward.FORWARD
+    assert operation.text(operation.key(call)) == (
+        "convolution forward: x 2x3x8x8, channels_last, filters 4x3x3x3, stride 1x1 pad 1x1 dilation 1x1, bias no, "
+        "relu yes, float32, on cpu"
+    )
