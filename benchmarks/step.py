@@ -12,9 +12,9 @@ median time by the clock and of processor time (which other programs on the mach
 ratio to the better PyTorch eager side (below 1: faster; the median over rounds of the ratio within a round), and
 the peak of resident memory during the steps over what the process had after its imports.
 
-Sides: `ours`; `tuned` (ours with --autotune=on, measured or recorded before its first step); `eager` and `channels_last` (PyTorch autograd and torch.optim.SGD, the two memory formats);
-`compile` (torch.compile of the model). `--same_malloc` gives the PyTorch sides the allocator settings that
-`engine train` uses.
+Sides: `ours`; `tuned` (ours with --autotune=on, measured or recorded before its first step); `eager` and
+`channels_last` (PyTorch autograd and torch.optim.SGD, the two memory formats); `compile` (torch.compile of the model).
+`--same_malloc` gives the PyTorch sides the allocator settings that `engine train` uses.
 """
 
 from __future__ import annotations
