@@ -210,16 +210,16 @@ class Net(BuiltNet):
 
     # -- weights -----------------------------------------------------------------------------------------
 
-    def copy_trained_layers(self, source: str | Path | NetParameter) -> by_name.CopyReport:
+    def copy_trained_layers(self, source: str | Path | NetParameter, *, tables_too: bool = True) -> by_name.CopyReport:
         """Copy weights from a file's path or a NetParameter message to the layers of the same names.
 
-        A file is binary or HDF5 by its content.
+        A file is binary or HDF5 by its content. Of one, tables whose rows lie in several processes may be left out.
 
         Raises:
             NetError, PrototxtError: the file does not parse, or a layer does not fit.
         """
         if isinstance(source, (str, Path)):
-            return files.copy_file(self.layers, source)
+            return files.copy_file(self.layers, source, tables_too=tables_too)
         return by_name.copy_message(self.layers, source, source.name or "the given net")
 
     def share_trained_layers_with(self, other: Net) -> None:

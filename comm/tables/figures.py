@@ -1,4 +1,4 @@
-"""What a trainer's look-ups on embedding servers have come to, for logs and reports."""
+"""What look-ups on embedding servers have come to, of a trainer and of a server, for logs and reports."""
 
 from __future__ import annotations
 
@@ -21,3 +21,21 @@ class LookUpFigures:
     waited_s: float = 0.0
     sent: int = 0
     received: int = 0
+
+
+@dataclass
+class ServerFigures:
+    """What a server has done so far.
+
+    Attributes:
+        look_ups: batches' look-ups that it has answered.
+        ids: in all of them together.
+        updates: that it has made.
+        received, sent: bytes of all messages.
+    """
+
+    look_ups: int = 0
+    ids: int = 0
+    updates: int = 0
+    received: int = 0
+    sent: int = 0

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy
 
 from mgcaffe.comm.tables.assignment import RowRange
+from mgcaffe.comm.tables.held_tables import Saving
 from mgcaffe.comm.tables.messages import Bags, Request
-from mgcaffe.comm.tables.server import Saving
 
 
 class Client(Protocol):

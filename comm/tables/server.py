@@ -12,16 +12,15 @@ message, between two messages of others.
 
 from __future__ import annotations
 
-import itertools
-import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy
 
 from mgcaffe.comm.supervision import status
+from mgcaffe.comm.tables.figures import ServerFigures
+from mgcaffe.comm.tables.held_tables import HeldTables, Saving
 from mgcaffe.comm.tables.messages import (
     DONE,
     LOAD,
@@ -33,88 +32,17 @@ from mgcaffe.comm.tables.messages import (
     UPDATE,
     WRITE,
     Bags,
-    Block,
-    LookUp,
-    Request,
     decode_block,
     decode_look_up,
     decode_update,
 )
+from mgcaffe.comm.tables.shared_rows import SharedRows
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.messages import Message, Sending
 from mgcaffe.errors import CommError
 
 _PATIENCE_S = 0.1
 _POLL_S = 100e-6
-
-
-class Saving(Protocol):
-    """Rows that are being written to a file."""
-
-    def result(self, patience_s: float | None = 0) -> bytes | None:
-        """Return what the answer is, or None if they are not written within so many seconds (None: wait for ever)."""
-
-
-class HeldTables(Protocol):
-    """The rows of tables that a server holds, by the tables' numbers; used by one thread at a time.
-
-    Attributes:
-        dtype: of all their numbers.
-        rows: how many rows of each table it holds; 0 of those that it has no part in.
-        widths: how many numbers a row has.
-    """
-
-    dtype: numpy.dtype
-    rows: Sequence[int]
-    widths: Sequence[int]
-
-    def look_up(self, requests: Sequence[Request], rows: numpy.ndarray) -> numpy.ndarray:
-        """Return the sums of the rows of all bags, request after request, flat.
-
-        Args:
-            requests: what is looked up; the rows are in range.
-            rows: of all of them, one after another.
-        """
-
-    def update(self, gradients: Sequence[tuple[int, Bags, numpy.ndarray]], rate: float, scale: float) -> None:
-        """Update tables by what all of an iteration's look-ups add up to.
-
-        Args:
-            gradients: (table, bags, the gradients of their sums, bags x width); kept no longer than the call.
-            rate: the solver's learning rate.
-            scale: a factor on every gradient.
-        """
-
-    def numbers(self, table: int, what: int) -> numpy.ndarray:
-        """Return the values (`what` 0) or a history of all rows, themselves; `Block` says what `what` means.
-
-        Raises:
-            CommError: there is no such history.
-        """
-
-    def save(self, order: bytes) -> Saving:
-        """Begin to write all rows, as they are now, as an order says; what fails is part of the answer."""
-
-    def load(self, order: bytes) -> bytes:
-        """Replace rows by those in files, and return the answer; what fails is part of it."""
-
-
-@dataclass
-class ServerFigures:
-    """What a server has done so far.
-
-    Attributes:
-        look_ups: batches' look-ups that it has answered.
-        ids: in all of them together.
-        updates: that it has made.
-        received, sent: bytes of all messages.
-    """
-
-    look_ups: int = 0
-    ids: int = 0
-    updates: int = 0
-    received: int = 0
-    sent: int = 0
 
 
 @dataclass
@@ -129,9 +57,6 @@ class _Client:
 class TableServer:
     """Serves trainers until all of them are done.
 
-    `look_up`, `update`, `read`, `write`, `save` and `load` are for other threads of this process as well: no message is
-    served meanwhile.
-
     Args:
         communicator: of trainers and servers, for this alone.
         trainers: the ranks of the trainers that send messages.
@@ -141,6 +66,7 @@ class TableServer:
 
     Attributes:
         figures: what it has done so far, for others.
+        rows: those that it holds, which other threads of this process may use between two messages.
     """
 
     def __init__(
@@ -154,8 +80,7 @@ class TableServer:
         self._communicator = communicator
         self._answers = communicator if answers is None else answers
         self._is_trainer = answers is not None
-        self._lock = threading.Lock()
-        self._tables = tables
+        self.rows = SharedRows(tables)
         self._serving = [status.encode(f"serving rank {rank}") for rank in range(communicator.size)]
         self._clients = {rank: _Client() for rank in trainers}
         self._sendings: list[tuple[Sending, numpy.ndarray]] = []
@@ -203,46 +128,6 @@ class TableServer:
             client.done = client.lost = True
             client.kept.clear()
 
-    # -- the rows, for this thread and others ------------------------------------------------------------
-
-    def look_up(self, requests: Sequence[Request], rows: numpy.ndarray) -> numpy.ndarray:
-        """Return the sums of all bags; see `HeldTables`."""
-        with self._lock:
-            return self._tables.look_up(requests, rows)
-
-    def update(self, gradients: Sequence[tuple[int, Bags, numpy.ndarray]], rate: float, scale: float) -> None:
-        """Update the rows; see `HeldTables`."""
-        with self._lock:
-            self._tables.update(gradients, rate, scale)
-
-    def read(self, block: Block) -> numpy.ndarray:
-        """Return a copy of a block's numbers.
-
-        Raises:
-            CommError: there is no such block.
-        """
-        with self._lock:
-            return self._numbers(block).copy()
-
-    def write(self, block: Block, values: numpy.ndarray) -> None:
-        """Replace a block's numbers.
-
-        Raises:
-            CommError: there is no such block.
-        """
-        with self._lock:
-            self._numbers(block)[...] = values
-
-    def save(self, order: bytes) -> Saving:
-        """Begin to write all rows; see `HeldTables`."""
-        with self._lock:
-            return self._tables.save(order)
-
-    def load(self, order: bytes) -> bytes:
-        """Replace rows by those in files; see `HeldTables`."""
-        with self._lock:
-            return self._tables.load(order)
-
     # -- messages ----------------------------------------------------------------------------------------
 
     def _take(self, message: Message) -> None:
@@ -268,14 +153,14 @@ class TableServer:
             self._update(message, client)
         elif message.tag == READ:
             block, _ = decode_block(message.content)
-            self._send(self.read(block), message.source)
+            self._send(self.rows.read(block), message.source)
         elif message.tag == WRITE:
             self._write(message.content)
-            self._send(numpy.empty(0, self._tables.dtype), message.source)
+            self._send(numpy.empty(0, self.rows.dtype), message.source)
         elif message.tag == SAVE:
-            self._savings.append((message.source, self.save(message.content.tobytes())))
+            self._savings.append((message.source, self.rows.save(message.content.tobytes())))
         elif message.tag == LOAD:
-            answer = self.load(message.content.tobytes())
+            answer = self.rows.load(message.content.tobytes())
             self._send(numpy.frombuffer(answer, numpy.uint8).copy(), message.source)
         elif message.tag == DONE:
             client.done = True
@@ -285,8 +170,8 @@ class TableServer:
 
     def _look_up(self, message: Message, client: _Client) -> None:
         look_up = decode_look_up(message.content)
-        self._check(look_up)
-        self._send(self.look_up(look_up.requests, look_up.rows), message.source)
+        self.rows.check(look_up)
+        self._send(self.rows.look_up(look_up.requests, look_up.rows), message.source)
         self.figures.look_ups += 1
         self.figures.ids += len(look_up.rows)
         for number in [number for number in client.kept if number < look_up.oldest]:
@@ -294,35 +179,15 @@ class TableServer:
         if training := [(table, bags) for table, bags, trains in look_up.requests if trains]:
             client.kept[look_up.number] = training
 
-    def _check(self, look_up: LookUp) -> None:
-        """Make sure that rows exist."""
-        held = self._tables.rows
-        for table, _, _ in look_up.requests:
-            if not 0 <= table < len(held):
-                raise CommError(f"it looks up table {table}, and there are {len(held)}")
-        asked = [(each.table, len(each.bags.rows)) for each in look_up.requests if len(each.bags.rows)]
-        if not asked:
-            return
-        starts = list(itertools.accumulate((count for _, count in asked[:-1]), initial=0))
-        # As a number without a sign a negative one is larger than all others.
-        most = numpy.maximum.reduceat(look_up.rows.view(numpy.uint64), starts).tolist()
-        for (table, count), start, largest in zip(asked, starts, most, strict=True):
-            if largest >= held[table]:
-                rows = look_up.rows[start : start + count]
-                raise CommError(
-                    f"it looks up rows {int(rows.min())} to {int(rows.max())} of table {table}, of which"
-                    f" {held[table]} are here"
-                )
-
     def _update(self, message: Message, client: _Client) -> None:
-        update = decode_update(message.content, self._tables.dtype)
+        update = decode_update(message.content, self.rows.dtype)
         gradients: list[tuple[int, Bags, numpy.ndarray]] = []
         at = 0
         for number in update.numbers:
             if number not in client.kept:
                 raise CommError(f"it gives gradients of look-up {number}, which is not waited for")
             for table, bags in client.kept.pop(number):
-                width = self._tables.widths[table]
+                width = self.rows.widths[table]
                 values = update.gradients[at : at + bags.count * width]
                 at += bags.count * width
                 if len(values) != bags.count * width:
@@ -330,27 +195,15 @@ class TableServer:
                 gradients.append((table, bags, values.reshape(-1, width)))
         if at != len(update.gradients):
             raise CommError(f"its update has {len(update.gradients)} number(s), and its look-ups take {at}")
-        self.update(gradients, update.rate, update.scale)
+        self.rows.update(gradients, update.rate, update.scale)
         self.figures.updates += 1
 
     def _write(self, content: numpy.ndarray) -> None:
         block, values = decode_block(content)
-        size = block.count * self._tables.dtype.itemsize
+        size = block.count * self.rows.dtype.itemsize
         if values.nbytes != size:
             raise CommError(f"it writes {values.nbytes} bytes into {block.count} number(s) of {size}")
-        self.write(block, values.view(self._tables.dtype))
-
-    def _numbers(self, block: Block) -> numpy.ndarray:
-        """Return a view of a block's numbers."""
-        if not 0 <= block.table < len(self._tables.rows):
-            raise CommError(f"it asks for table {block.table}, and there are {len(self._tables.rows)}")
-        numbers = self._tables.numbers(block.table, block.what).reshape(-1)
-        if not (0 <= block.start and 0 <= block.count <= len(numbers) - block.start):
-            raise CommError(
-                f"it asks for {block.count} number(s) from {block.start} on of table {block.table}, of which"
-                f" {len(numbers)} are here"
-            )
-        return numbers[block.start : block.start + block.count]
+        self.rows.write(block, values.view(self.rows.dtype))
 
     def _answer_saved(self) -> None:
         """Tell trainers what has been written by now."""

@@ -172,7 +172,7 @@ def saved_blob(blob: BlobProto, stored: StoredValues | None, source: str) -> Sav
     shape = blob_shape(blob)
     if has_shards(blob):
         rows = find_rows(blob, source)
-        return SavedBlob(shape, rows.load, chunks=rows.chunks, rows=rows)
+        return SavedBlob(shape, rows.load, chunks=None if rows.lacked_by else rows.chunks, rows=rows)
     is_legacy = any(has_field(blob, axis) for axis in _LEGACY_AXES)
     if stored is None:
         return SavedBlob(shape, partial(blob_array, blob), is_legacy)
@@ -180,13 +180,16 @@ def saved_blob(blob: BlobProto, stored: StoredValues | None, source: str) -> Sav
     return SavedBlob(shape, lambda: stored.load().reshape(shape), is_legacy, stored.chunks)
 
 
-def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str) -> CopyReport:
+def copy_saved(
+    layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str, *, tables_too: bool = True
+) -> CopyReport:
     """Copy saved layers to the layers of the same names. Nothing is copied unless everything fits.
 
     Args:
         layers: the net's.
         saved: the file's.
         source: what to call the file.
+        tables_too: whether to copy tables whose rows lie in several processes.
 
     Raises:
         NetError: a layer has another number of blobs, or a blob another shape, than in the file.
@@ -217,6 +220,8 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
         rows = "; ".join(f"layer '{row.layer}': {row.detail}" for row in report.refused)
         raise NetError(f"weights in {source} do not fit: {rows}", location=refused_at.location(), hint=FROM_SCRATCH)
     planned = [(target.parameters[index], blob) for target, layer in pairs for index, blob in layer.blobs.items()]
+    if not tables_too:
+        planned = [(each, blob) for each, blob in planned if not _is_divided(each)]
     # All are read before the first is copied, so that a damaged file leaves the net as it was; and then once more, one
     # at a time, which costs little, where keeping them would cost as much memory as all weights.
     for _, blob in planned:
@@ -229,6 +234,10 @@ def copy_saved(layers: Sequence[Layer], saved: Sequence[SavedLayer], source: str
         else:
             _copy(parameter.data, blob)
     return report
+
+
+def _is_divided(parameter: Parameter) -> bool:
+    return isinstance(parameter, RowParameter) and parameter.placement is not None
 
 
 def _store(target: WholeRows, blob: SavedBlob) -> None:

@@ -13,16 +13,17 @@ from mgcaffe.prototxt import NetParameter, fill_blob, read_net
 from mgcaffe.prototxt.stored import read_stored_net
 
 
-def copy_file(layers: Sequence[Layer], path: str | Path) -> CopyReport:
-    """Copy a weights file to the layers of the same names.
+def copy_file(layers: Sequence[Layer], path: str | Path, *, tables_too: bool = True) -> CopyReport:
+    """Copy a weights file to the layers of the same names; `tables_too` as for `copy_saved`.
 
     Raises:
         NetError, PrototxtError: the file cannot be read, or a layer does not fit.
     """
     if hdf5.is_hdf5(path):
-        return hdf5.copy_file(layers, path)
+        return hdf5.copy_file(layers, path, tables_too=tables_too)
     stored = read_stored_net(path)
-    return copy_saved(layers, saved_layers(stored.param, stored.values, str(path)), str(path))
+    saved = saved_layers(stored.param, stored.values, str(path))
+    return copy_saved(layers, saved, str(path), tables_too=tables_too)
 
 
 def read_weights(path: str | Path) -> NetParameter:

@@ -102,14 +102,14 @@ def encode_saved(saved: Sequence[SavedLayer]) -> Content:
     return make_image(fill)
 
 
-def copy_file(layers: Sequence[Layer], path: str | os.PathLike[str]) -> CopyReport:
-    """Copy a file's weights to the layers of the same names; as `load_hdf5`."""
+def copy_file(layers: Sequence[Layer], path: str | os.PathLike[str], *, tables_too: bool = True) -> CopyReport:
+    """Copy a file's weights to the layers of the same names; as `load_hdf5`, and `tables_too` as for `copy_saved`."""
     source = os.fspath(path)
     fail = _failure(source)
     with open_image(source, fail) as file:
         with reading(fail):
             saved = list(_saved_layers(file, source))
-        return copy_saved(layers, _ordered(saved, layers), source)
+        return copy_saved(layers, _ordered(saved, layers), source, tables_too=tables_too)
 
 
 def read_message(path: str | os.PathLike[str]) -> NetParameter:

@@ -3,7 +3,8 @@
 A shard is a safetensors file beside the caffemodel, `<caffemodel>.shard_<k>_of_<count>.safetensors`, with an array of
 each table's rows and one of its history. Its head's `__metadata__` says which snapshot it belongs to, who wrote it at
 which iteration, and which rows of how many each array has. In the caffemodel (and the solverstate) such a blob has its
-shape, and in the place of values a BlobShards message, which names the files and the array in them.
+shape, and in the place of values a BlobShards message, which names the files and the array in them. Where it names no
+file, another snapshot has the rows: the replicas of several trainers are saved, and trainer 0's has the tables.
 """
 
 from __future__ import annotations
@@ -113,11 +114,13 @@ class StoredRows:
         shape: of all rows.
         dtype: how the values are stored.
         parts: which rows lie where, without a gap.
+        lacked_by: the file that refers to them, if another snapshot has them.
     """
 
     shape: Shape
     dtype: str
     parts: tuple[_Part, ...]
+    lacked_by: str = ""
 
     def load(self) -> NDArray[Any]:
         """Return all of them.
@@ -137,6 +140,11 @@ class StoredRows:
 
     def pieces(self, first: int, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """Give rows `first` to `last` (exclusive) in order, some at a time, each time the number of the first one."""
+        if self.lacked_by:
+            raise NetError(
+                f"{self.lacked_by} is of a trainer's replica and has no rows of tables, which trainer 0's snapshot has",
+                hint="use the files without .trainer_<k> in their names",
+            )
         dtype = np.dtype(self.dtype)
         width = math.prod(self.shape[1:])
         at_once = max(1, _AT_ONCE // max(1, width))
@@ -160,6 +168,11 @@ class StoredRows:
             )
 
 
+def lacking(shape: Shape) -> BlobProto:
+    """Return the blob that stands for an array of which another snapshot has the rows."""
+    return BlobProto(shape=BlobShape(dim=shape), shards=BlobShards())
+
+
 def has_shards(blob: BlobProto) -> bool:
     """Return whether a blob's values are in shards."""
     return bool(blob.HasField("shards"))
@@ -175,6 +188,8 @@ def find_rows(blob: BlobProto, beside: str | Path) -> StoredRows:
     Raises:
         NetError: (exit code 65) a shard is missing, damaged, or of another snapshot.
     """
+    if not blob.shards.files:
+        return StoredRows(blob_shape(blob), "<f4", (), lacked_by=str(beside))
     shape, shards = blob_shape(blob), ShardSet(blob.shards.files, blob.shards.count, blob.shards.snapshot)
     if Path(shards.files).name != shards.files or "\0" in shards.files or not 0 < shards.count < 1 << 20 or not shape:
         raise NetError(f"{beside} is damaged: its tables are in shards called '{shards.files}'")

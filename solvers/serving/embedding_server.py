@@ -7,7 +7,8 @@ from contextlib import ExitStack
 import torch
 
 from mgcaffe.comm import Communicator, SingleCommunicator
-from mgcaffe.comm.tables.server import ServerFigures, TableServer
+from mgcaffe.comm.tables.figures import ServerFigures
+from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.serving.served_rows import ServedRows

@@ -127,6 +127,8 @@ def build_nets(
         for field in ("embedding_loads", "embeddings"):
             if param.comm_param.HasField(field):
                 emit(Warned(f"comm_param.{field} has no effect: there are no tables that are divided among ranks"))
+        if param.comm_param.HasField("lookahead") and world.size > ranks.size:  # else the settings alone tell
+            emit(Warned("comm_param.lookahead has no effect: the training net has no layer of type EmbeddingBag"))
     if tables is None and param.comm_param.HasField("snapshot_tables"):
         emit(
             Warned("comm_param.snapshot_tables has no effect: all tables lie in this process, and snapshots hold them")

@@ -26,7 +26,7 @@ from mgcaffe.solvers.snapshots.names import state_path, stored_shards, weights_p
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.state_file import encode_state
 from mgcaffe.solvers.snapshots.state_hdf5 import encode_state_hdf5
-from mgcaffe.solvers.snapshots.table_shards import TableShards
+from mgcaffe.solvers.snapshots.table_shards import TableShards, TablesOfTrainer0
 from mgcaffe.solvers.update.updater import Updater
 
 
@@ -49,7 +49,7 @@ class SnapshotCopy:
         progress: where the solver stands.
         hdf5: whether the files are HDF5.
         with_diffs: whether the caffemodel also holds what the last update took off each weight.
-        shards: has the tables written by those that have their rows; None: they are copied too.
+        shards: has the tables written by those that have their rows, or stands for them; None: they are copied too.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SnapshotCopy:
         *,
         hdf5: bool,
         with_diffs: bool,
-        shards: TableShards | None = None,
+        shards: TableShards | TablesOfTrainer0 | None = None,
     ) -> None:
         self.progress = progress
         self.hdf5 = hdf5
@@ -76,7 +76,7 @@ class SnapshotCopy:
             shards.begin()
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> Sequence[str]:
         """What the user should know of how it was written."""
         return [] if self._shards is None else self._shards.warnings
 
@@ -160,7 +160,7 @@ def _copy(tensor: torch.Tensor | WholeRows) -> torch.Tensor:
     return tensor.to("cpu", copy=True) if isinstance(tensor, torch.Tensor) else tensor.fetch()
 
 
-def _copy_layers(net: Net, with_diffs: bool, shards: TableShards | None) -> list[_CopiedLayer]:
+def _copy_layers(net: Net, with_diffs: bool, shards: TableShards | TablesOfTrainer0 | None) -> list[_CopiedLayer]:
     """Copy the layers with their parameters; those that share values share the copy. Tables in shards are named."""
     data = _copy(net.arena.data)
     diff = _copy(net.arena.diff) if with_diffs else net.arena.diff

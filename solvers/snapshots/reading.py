@@ -88,7 +88,7 @@ def restore_snapshot(
     return progress
 
 
-def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress:
+def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit, *, tables_too: bool = True) -> Progress:
     """Put a snapshot's weights and histories back.
 
     Args:
@@ -96,6 +96,7 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
         net: the training net.
         updater: whose histories are filled.
         emit: takes the events of what was copied from where.
+        tables_too: whether to put back tables whose rows lie in several processes.
 
     Returns:
         Where the solver stood.
@@ -107,11 +108,11 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit) -> Progress
     state.check_solver_type(updater.name)
     state.check_history(updater.history_blobs(net.parameters))
     with _reading_weights(weights):
-        report = net.copy_trained_layers(weights)
+        report = net.copy_trained_layers(weights, tables_too=tables_too)
     emit(WeightsCopied(str(weights), "train", report))
     _check_complete(report, net, weights)
     updater.separate_histories()
-    state.copy_history(updater.history_blobs(net.parameters))
+    state.copy_history(updater.history_blobs(net.parameters), tables_too=tables_too)
     emit(Restored(state.progress.iteration, str(path), str(weights)))
     return state.progress
 

@@ -1,7 +1,7 @@
 """Snapshots of all replicas (`comm_param.snapshot_replicas`): each trainer writes its own, under its own prefix.
 
 Trainer 0 writes `<prefix>_iter_<N>` as ever, trainer k `<prefix>.trainer_<k>_iter_<N>`, each when it has come to
-iteration N itself.
+iteration N itself. Tables whose rows lie in several processes are trainer 0's alone: it has them written and put back.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def restore_replica(
     if world.rank == 0:
         return progress
     assert own is not None
-    return load_snapshot(str(own), net, updater, emit)
+    return load_snapshot(str(own), net, updater, emit, tables_too=False)
 
 
 def _find(state: Path, progress: Progress, trainer: int) -> tuple[Path | None, str]:

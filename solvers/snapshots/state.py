@@ -147,10 +147,17 @@ class SavedState:
                     "resume with the net that the snapshot was taken with",
                 )
 
-    def copy_history(self, blobs: Sequence[torch.Tensor | WholeRows]) -> None:
-        """Fill a solver's histories; none of them, if one does not fit. Argument and errors as for `check_history`."""
+    def copy_history(self, blobs: Sequence[torch.Tensor | WholeRows], *, tables_too: bool = True) -> None:
+        """Fill a solver's histories; none of them, if one does not fit.
+
+        Args:
+            blobs: as for `check_history`, as are errors.
+            tables_too: whether to fill those of tables whose rows lie in several processes.
+        """
         self.check_history(blobs)
         for values, blob in zip(self.history, blobs, strict=True):
+            if not (tables_too or isinstance(blob, torch.Tensor)):
+                continue
             if isinstance(values, StoredRows):
                 if isinstance(blob, torch.Tensor):
                     values.fill(blob, 0)

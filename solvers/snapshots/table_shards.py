@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mgcaffe.engine.checks.memory import gib
 from mgcaffe.engine.row_parameter import VALUES, WholeRows
-from mgcaffe.engine.weights.shards import ShardSet
+from mgcaffe.engine.weights.shards import ShardSet, lacking
 from mgcaffe.errors import SnapshotError
 from mgcaffe.prototxt import BlobProto, SolverParameter
 from mgcaffe.solvers.tables.shard_holder import SHARED_FOLDER, ArrayOfTable, SaveOrder, ShardFile, TableHolders
@@ -17,6 +17,23 @@ from mgcaffe.solvers.tables.shard_holder import SHARED_FOLDER, ArrayOfTable, Sav
 def writes_shards(param: SolverParameter) -> bool:
     """Return whether tables that lie in several processes are written in shards."""
     return param.comm_param.snapshot_tables == type(param.comm_param).SHARDED and not param.snapshot_diff
+
+
+class TablesOfTrainer0:
+    """Stands for tables in a snapshot of another trainer's replica; as `TableShards`, and nothing is written."""
+
+    warnings: Sequence[str] = ()
+
+    def reference(self, rows: WholeRows) -> BlobProto:
+        """Return the blob that stands for a tensor of a table."""
+        return lacking(rows.shape)
+
+    def begin(self) -> None:
+        """Do nothing."""
+
+    def finish(self) -> list[ShardFile]:
+        """Return no file."""
+        return []
 
 
 class TableShards:

@@ -27,7 +27,7 @@ from mgcaffe.solvers.snapshots.names import is_hdf5, snapshot_prefix, state_path
 from mgcaffe.solvers.snapshots.replica_files import replica_prefix
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.store import Retention, stored_snapshots
-from mgcaffe.solvers.snapshots.table_shards import TableShards, writes_shards
+from mgcaffe.solvers.snapshots.table_shards import TableShards, TablesOfTrainer0, writes_shards
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.tables.shard_holder import TableHolders
 from mgcaffe.solvers.update.updater import Updater
@@ -70,7 +70,8 @@ class Snapshots:
         self._updater = updater
         self._emit = emit
         self._trainer = trainer
-        self._tables = tables if writes_shards(param) else None
+        self._tables = tables if writes_shards(param) and not trainer else None
+        self._lacks_tables = tables is not None and trainer > 0
         self._stops: bool = param.snapshot_errors == type(param).STOP
         self._best_rule = BestRule(param.snapshot_best, test_nets, source) if param.snapshot_best else None
         self._background = BackgroundWriter(emit, stops=self._stops)
@@ -166,7 +167,7 @@ class Snapshots:
         weights = weights_path(self.prefix, iteration, hdf5=hdf5)
         self._emit(SnapshotWriting(iteration, str(weights), "weights"))
         self._emit(SnapshotWriting(iteration, str(self._state(iteration)), "state"))
-        shards = None
+        shards: TableShards | TablesOfTrainer0 | None = TablesOfTrainer0() if self._lacks_tables else None
         if self._tables is not None:
             shards = TableShards(self._tables, weights, iteration, background=self._param.snapshot_background)
             self._emit(Noted(f"Snapshotting tables to {shards.describe()}"))

@@ -16,7 +16,8 @@ from mgcaffe.comm import Communicator
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.supervision.guard import run_guarded
 from mgcaffe.comm.tables.client import TableClient
-from mgcaffe.comm.tables.server import HeldTables, TableServer
+from mgcaffe.comm.tables.held_tables import HeldTables
+from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.engine.row_parameter import Placement
 from mgcaffe.engine.tables.access import TableToPlace
@@ -63,6 +64,9 @@ class AsyncTables(ServerTables):
         communicator: the trainers; it is duplicated where there are tables.
         dtype, device: of the nets.
         source: where the solver's fields stand, for errors.
+
+    Attributes:
+        server: what answers the others, once there are tables.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class AsyncTables(ServerTables):
     ) -> None:
         super().__init__(param, communicator, range(communicator.size), dtype, device)
         self.place = AsyncPlacer(param, communicator, dtype, source)
+        self.server: TableServer | None = None
         self._duplicates: tuple[Communicator, Communicator] | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -100,13 +105,14 @@ class AsyncTables(ServerTables):
         client = self.client
         assert self._duplicates is not None
         others = [rank for rank in self._servers if rank != self._communicator.rank]
-        client.own = TableServer(self._duplicates[0], others, held, self._duplicates[1])
+        self.server = TableServer(self._duplicates[0], others, held, self._duplicates[1])
+        client.own = self.server.rows
         # Both threads beside training compute with one thread each, as servers do. `torch.set_num_threads` holds for
         # the thread that calls it, and for those that start later.
         threads = torch.get_num_threads()
         client.run_beside(lambda: torch.set_num_threads(1))
         is_ready = threading.Event()
-        arguments = (client.own, is_ready, on_error)
+        arguments = (self.server, is_ready, on_error)
         self._thread = threading.Thread(target=self._serve, args=arguments, name="mgcaffe tables", daemon=True)
         self._thread.start()
         is_ready.wait()

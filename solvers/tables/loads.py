@@ -19,7 +19,7 @@ import torch
 from mgcaffe.comm.planning.csv_rows import csv_rows, read_text
 from mgcaffe.engine import Net
 from mgcaffe.engine.layers.embedding_bag import EmbeddingBag
-from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
+from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, Location
 
 _COLUMNS = ("table", "rows")
 
@@ -68,7 +68,13 @@ def write_loads(path: str | Path, loads: Iterable[CountedLoad], remarks: Iterabl
 
     Raises:
         EngineError: with exit code 73: it cannot be written.
+        DataError: several tables are in layers of one name.
     """
+    loads = list(loads)
+    names = [each.table for each in loads]
+    for name in names:
+        if names.count(name) > 1:
+            raise _several(name, names.count(name))
     text = io.StringIO()
     for remark in remarks:
         text.write(f"# {remark}\n")
@@ -81,6 +87,14 @@ def write_loads(path: str | Path, loads: Iterable[CountedLoad], remarks: Iterabl
         raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
 
 
+def _several(name: str, count: int, location: Location | None = None) -> DataError:
+    return DataError(
+        f"the net has {count} tables in layers called '{name}', whose loads a file cannot tell apart",
+        location=location,
+        hint="give the layers different names",
+    )
+
+
 def read_loads(path: str | Path, names: Sequence[str]) -> dict[str, float]:
     """Read the rows that a pass looks up, by the names of tables.
 
@@ -89,7 +103,7 @@ def read_loads(path: str | Path, names: Sequence[str]) -> dict[str, float]:
         names: those of the net's tables.
 
     Raises:
-        DataError: it cannot be read, names another table, one twice, or gives no number.
+        DataError: it cannot be read, names another table, one twice, several at once, or gives no number.
     """
     found: dict[str, float] = {}
     for location, row in csv_rows(path, read_text(path, "a file of loads"), _COLUMNS):
@@ -100,6 +114,8 @@ def read_loads(path: str | Path, names: Sequence[str]) -> dict[str, float]:
                 location=location,
                 hint=f"the layers with tables are {', '.join(names)}",
             )
+        if names.count(name) > 1:
+            raise _several(name, names.count(name), location)
         if name in found:
             raise DataError(f"table '{name}' is listed twice", location=location)
         try:

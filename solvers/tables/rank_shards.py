@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -24,22 +26,31 @@ class RankShards:
         self._communicator = communicator
         self._holder = holder
         self._telling: threading.Thread | None = None
+        self._saving: ShardSaving | None = None  # of rank 0, until it has heard of all
 
     def begin(self, order: SaveOrder) -> Callable[[], list[ShardFile]]:
         """Begin to write this rank's shard; what it returns waits for those of all ranks, for rank 0."""
         self._wait()
         saving = self._holder.save(order, self._communicator.rank)
-        if self._communicator.rank:
+        if not self._communicator.rank:
+            self._saving = saving
+        else:
             self._telling = threading.Thread(target=self._tell, args=(saving,), name="shard written", daemon=True)
             self._telling.start()
         return lambda: self._all(saving)
 
     def close(self) -> None:
-        """Wait until rank 0 knows."""
-        self._wait()
+        """Wait until rank 0 knows; it does not where an error is on its way, which others may not have survived."""
+        if self._communicator.rank or sys.exc_info()[0] is None:
+            self._wait()
         self._communicator.close()
 
     def _wait(self) -> None:
+        """Return once rank 0 knows; of shards that it has not asked for it hears now, and removes them."""
+        if self._saving is not None:
+            for each in self._all(self._saving):
+                if each.temporary:
+                    Path(each.temporary).unlink(missing_ok=True)
         if self._telling is not None:
             self._telling.join()
             self._telling = None
@@ -53,4 +64,5 @@ class RankShards:
             message = self._communicator.receive_any(rank)
             assert message is not None
             files.append(pickle.loads(message.content.tobytes()))
+        self._saving = None
         return files

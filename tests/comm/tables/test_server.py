@@ -384,7 +384,7 @@ def test_trainers_serve_each_other_and_no_row_is_seen_half_updated():
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         client = TableClient(communicator, [(7, 3), (5, 2)], assignment, range(3), FLOAT64, answers)
-        client.own = server
+        client.own = server.rows
         for _ in range(rounds[communicator.rank]):
             look_up = client.look_up([Request(0, Bags(ids(*range(7))), True)])
             (rows,) = look_up.wait()

@@ -165,6 +165,12 @@ def test_no_iteration_at_all_and_a_single_trainer_end_cleanly(tmp_path):
     assert "solver: sync SHADOW_MA has no effect: there is one trainer" in said
 
 
+def test_looking_ahead_without_tables_warns(tmp_path):
+    results = _train(2, tmp_path, "max_iter: 0 comm_param { sync: SHADOW_MA lookahead: 1 }")
+    (said,) = [event.text for event in results[0][1].of(Warned) if "lookahead" in event.text]
+    assert said == "comm_param.lookahead has no effect: the training net has no layer of type EmbeddingBag"
+
+
 def test_a_loss_that_is_not_finite_is_said_of_its_trainer(tmp_path):
     def before(solver, rank):
         if rank == 1:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.errors import SolverError
+from mgcaffe.engine.weights.shards import has_shards
+from mgcaffe.errors import NetError, SolverError
+from mgcaffe.prototxt import read_net
 from mgcaffe.solvers.events import Noted, TablesLookedUp, Warned
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
 from tests.support.solverkit import make_solver, solver_source
@@ -180,3 +182,24 @@ def test_servers_without_tables_and_servers_that_are_not_there_are_refused(folde
         train_with_servers(1, folder, net, KINDS["SGD"], 1)
     with pytest.raises(SolverError, match="embedding_servers is 1, and this solver was given none"):
         make_solver(table_net(folder, 1), "comm_param { embedding_servers: 1 }", folder)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_tables_are_saved_once_and_each_trainer_goes_on_from_its_own_replica(folder, tmp_path, whole):
+    net, fields = table_net(folder, 2), KINDS["AdaGrad"] + f' snapshot_prefix: "{tmp_path}/net"'
+    more = "snapshot_replicas: true" + (" snapshot_tables: WHOLE" if whole else "")
+    train_with_servers(1, folder, net, fields, 4, trainers=2, workers=more, snapshot=True)
+    assert [path.name for path in tmp_path.glob("*shard*")] == ["net_iter_4.caffemodel.shard_1_of_1.safetensors"][
+        whole:
+    ]
+    own = tmp_path / "net.trainer_1_iter_4.caffemodel"
+    tables = [blob for layer in read_net(own).layer if layer.type == "EmbeddingBag" for blob in layer.blobs]
+    assert tables and all(has_shards(blob) for blob in tables)
+
+    state = f"{tmp_path}/net_iter_4.solverstate"
+    resumed, _ = train_with_servers(1, folder, net, fields, 0, trainers=2, workers=more, restore=state)
+    assert any("each from its own replica" in event.text for event in resumed[0][3].of(Noted))
+    assert not differences(resumed[0][:1], train_tables(1, folder, table_net(folder, 1), fields, 0, restore=state)[:1])
+    with pytest.raises(NetError, match="is of a trainer's replica and has no rows of tables") as caught:
+        train_tables(1, folder, table_net(folder, 1), KINDS["AdaGrad"], 0, weights=[str(own)])
+    assert ".trainer_<k>" in caught.value.hint

@@ -101,8 +101,8 @@ def train(
             solver.finish_training()
             if snapshot:
                 solver.snapshot()
-            own = solver._tables.client.own if solver._tables is not None else None
-            answered = (own.figures.look_ups, own.figures.updates) if own is not None else None
+            server = solver._tables.server if solver._tables is not None else None
+            answered = (server.figures.look_ups, server.figures.updates) if server is not None else None
             return whole_tensors(solver), recorder.losses, recorder, answered
 
     return run_ranks(len(iterations), rank, timeout_s=20)

@@ -3,7 +3,7 @@
 import pytest
 
 from mgcaffe.errors import DataError
-from mgcaffe.solvers.tables.loads import read_loads
+from mgcaffe.solvers.tables.loads import CountedLoad, read_loads, write_loads
 
 
 def write(folder, text):
@@ -32,6 +32,15 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, text, message):
     with pytest.raises(DataError, match=message) as caught:
         read_loads(write(tmp_path, text), ["one", "two"])
     assert f"loads.csv:{1 if 'column' in message else text.count(chr(10))}" in str(caught.value.location)
+
+
+def test_tables_in_layers_of_one_name_cannot_be_told_apart(tmp_path):
+    path = write(tmp_path, "table,rows\none,1\ntwo,3\n")
+    with pytest.raises(DataError, match="the net has 2 tables in layers called 'two'") as caught:
+        read_loads(path, ["one", "two", "two"])
+    assert "loads.csv:3" in str(caught.value.location) and "different names" in caught.value.hint
+    with pytest.raises(DataError, match="the net has 2 tables in layers called 'two'"):
+        write_loads(path, [CountedLoad("two", 3), CountedLoad("two", 1)])
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -109,14 +109,14 @@ def test_the_end_of_training_waits_for_updates_that_are_on_their_way(tmp_path, c
     """Trainer 0 saves and tests the tables then."""
 
     def hold_up(solver, rank):
-        give = solver._tables.client._give
+        give = solver._tables.client._look_ups.give
 
         def slow(*arguments):
             time.sleep(0.02)
             give(*arguments)
 
         if rank == 1:
-            solver._tables.client._give = slow
+            solver._tables.client._look_ups.give = slow
 
     found, _ = train_with_servers(
         1, tmp_path, SUM.format(folder=tmp_path), f"{EXACT} max_iter: 6", None,
