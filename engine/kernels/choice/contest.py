@@ -109,9 +109,10 @@ class _Run:
             self._call = self._call._replace(total=torch.empty_like(self._call.total), beta=0.0)
         self._run(self._call)
         began = _now(self._call)
-        result = self._run(self._call)
+        computed = self._run(self._call)
         self.seconds = _now(self._call) - began
-        return self._call.total if self._accumulates else result
+        result: torch.Tensor = self._call.total if self._accumulates else computed
+        return result
 
     def again(self) -> float:
         """Run once more and return the seconds."""

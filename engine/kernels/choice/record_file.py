@@ -1,6 +1,6 @@
 """The file that keeps what was measured, so that a later run measures nothing and computes the same bits.
 
-    {"autotune": 1, "machine": {"processor": "AMD EPYC (family 25, model 17)", "torch": "2.13.0", "threads": 1, ...},
+    {"autotune": 1, "machine": {"processor": "AMD EPYC (family 25, model 17)", "pytorch": "2.13.0", "threads": 1, ...},
      "operations": {"convolution forward: x 64x1x28x28 ...": {"rule": "aten", "chosen": "aten", "ms": {"aten": 1.05}}}}
 
 Times hold for one kind of processor (or GPU), PyTorch and number of threads; the file says which.
@@ -34,12 +34,12 @@ class Machine:
 
     Attributes:
         processor: the CPU, or the GPU that computes.
-        torch: the version of PyTorch.
+        pytorch: the version of PyTorch.
         threads: how many threads compute.
     """
 
     processor: str
-    torch: str
+    pytorch: str
     threads: int
 
     @classmethod
@@ -85,7 +85,7 @@ def read_records(path: Path, machine: Machine) -> Records:
     if version.integer() != _VERSION:
         version.fail(f"it has version {version.integer()}, and this program reads version {_VERSION}")
     stored = document["machine"]
-    found = Machine(stored["processor"].text(), stored["torch"].text(), stored["threads"].integer(least=1))
+    found = Machine(stored["processor"].text(), stored["pytorch"].text(), stored["threads"].integer(least=1))
     if found != machine:
         raise DataError(
             f"what was measured holds for {_described(found)}; this is {_described(machine)}",
@@ -97,7 +97,7 @@ def read_records(path: Path, machine: Machine) -> Records:
 
 def _described(machine: Machine) -> str:
     threads = f"{machine.threads} thread{'s' if machine.threads > 1 else ''}"
-    return f"{machine.processor}, PyTorch {machine.torch}, {threads}"
+    return f"{machine.processor}, PyTorch {machine.pytorch}, {threads}"
 
 
 def _measured(entry: Json) -> Measured:

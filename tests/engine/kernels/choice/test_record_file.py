@@ -72,8 +72,8 @@ def test_each_machine_has_a_file_of_its_own_in_the_cache_folder(tmp_path, monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     here = Machine.here(torch.device("cpu"))
     assert here == Machine.here(torch.device("cpu"))
-    assert (here.torch, here.threads) == (torch.__version__, torch.get_num_threads())
-    others = [here, Machine("another/../CPU", here.torch, here.threads), Machine(here.processor, here.torch, 99)]
+    assert (here.pytorch, here.threads) == (torch.__version__, torch.get_num_threads())
+    others = [here, Machine("another/../CPU", here.pytorch, here.threads), Machine(here.processor, here.pytorch, 99)]
     files = {machine.default_file() for machine in others}
     assert len(files) == 3
     assert all(file.parent == tmp_path / "mgcaffe" / "autotune" for file in files)
