@@ -50,70 +50,60 @@ def make(case, dtype, choices, shape=SHAPE):
     return layer, top_shape
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_golden_cases_agree_with_caffe(name, used):
-    for case in GOLDEN:
-        for memory_format in (torch.contiguous_format, torch.channels_last):
-            check_golden(case, memory_format, forced := Forced(name))
-            used.update((operation, name) for operation in forced.used)
-
-
-def check_golden(case, memory_format, choices):
+@pytest.mark.parametrize("case", GOLDEN)
+def test_golden_cases_agree_with_caffe(case, used):
     data, _ = read_case(case)
     (param,) = (
         layer
         for layer in parse_text((LAYERS / case / "net.prototxt").read_text(), NetParameter).layer
         if layer.type != "Input"
     )
-    x = torch.tensor(data[f"in/{param.bottom[0]}"])
-    x = x.contiguous(memory_format=memory_format) if x.dim() == 4 else x
-    layer = registry.create(param, LayerContext(choices=choices))
+    bottom, top_diff = (torch.tensor(data[key]) for key in (f"in/{param.bottom[0]}", f"topdiff/{param.top[0]}"))
+    layer = registry.create(param, LayerContext())
     layer.wants_bottom = [True]
-    layer.setup([tuple(x.shape)])
-    layer.reshape([tuple(x.shape)])
+    layer.setup([tuple(bottom.shape)])
+    layer.reshape([tuple(bottom.shape)])
     for index, parameter in enumerate(layer.parameters):
         parameter.data = torch.tensor(data[f"param/{param.name}/{index}"]).reshape(parameter.shape)
-        parameter.diff = torch.full(parameter.shape, float("nan"))
-    dy = torch.tensor(data[f"topdiff/{param.top[0]}"])
-    dy = dy.contiguous(memory_format=memory_format) if dy.dim() == 4 else dy
-    (y,), (dx,) = forward_backward(layer, [x], [dy])
-    found = {f"out/{param.top[0]}": y, f"indiff/{param.bottom[0]}": dx}
-    found |= {f"paramdiff/{param.name}/{index}": each.diff for index, each in enumerate(layer.parameters)}
-    for key, values in found.items():
-        torch.testing.assert_close(
-            values.contiguous(),
-            torch.tensor(data[key]).reshape(values.shape),
-            rtol=2e-4,
-            atol=2e-5,
-            msg=f"{case} {key}",
+        parameter.diff = torch.empty(parameter.shape)
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        x, dy = (
+            each.contiguous(memory_format=memory_format) if each.dim() == 4 else each for each in (bottom, top_diff)
         )
+        for name in NAMES:
+            layer.context.choices = forced = Forced(name)
+            y, dx, *diffs = results(layer, x, dy, passes=1)
+            used.update((operation, name) for operation in forced.used)
+            found = {f"out/{param.top[0]}": y, f"indiff/{param.bottom[0]}": dx}
+            found |= {f"paramdiff/{param.name}/{index}": diff for index, diff in enumerate(diffs)}
+            for key, values in found.items():
+                expected = torch.tensor(data[key]).reshape(values.shape)
+                assert torch.allclose(values, expected, rtol=2e-4, atol=2e-5), f"{key} by {name}, {memory_format}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_candidates_agree_with_the_rules_in_every_layout(name, used):
+@pytest.mark.parametrize("case", CASES)
+def test_candidates_agree_with_the_rules_in_every_layout(case, used):
     """In float32, against the rules in float64, whose gradients are checked against differences below."""
-    for case in CASES:
-        layer, top_shape = make(case, torch.float64, RULES)
-        x, dy = random_input(SHAPE, seed=1), random_input(top_shape, seed=2)
-        expected = results(layer, x, dy)
-        for layout in LAYOUTS:
-            forced = Forced(name)
-            layer, _ = make(case, torch.float32, forced)
-            found = results(layer, random_input(SHAPE, layout, seed=1), random_input(top_shape, layout, seed=2))
-            for one, other in zip(found, expected, strict=True):
-                torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4, msg=f"{case} {layout}")
+    layer, top_shape = make(case, torch.float64, RULES)
+    expected = results(layer, random_input(SHAPE, seed=1), random_input(top_shape, seed=2))
+    layer, _ = make(case, torch.float32, RULES)
+    for layout in LAYOUTS:
+        x, dy = random_input(SHAPE, layout, seed=1).float(), random_input(top_shape, layout, seed=2).float()
+        for name in NAMES:
+            layer.context.choices = forced = Forced(name)
+            for one, other in zip(results(layer, x, dy), expected, strict=True):
+                assert torch.allclose(one.double(), other, rtol=1e-4, atol=1e-4), f"by {name}, {layout}"
             used.update((operation, name) for operation in forced.used)
 
 
-def results(layer, x, dy):
-    """Return the top and all gradients, those of parameters added up over two passes."""
-    dtype = layer.context.dtype
+def results(layer, x, dy, passes=2):
+    """Return the top and all gradients, those of parameters added up over the passes."""
     for parameter in layer.parameters:
         parameter.diff.fill_(float("nan"))
         parameter.fresh = True
-    for _ in range(2):
-        (y,), (dx,) = forward_backward(layer, [x.to(dtype)], [dy.to(dtype)])
-    return [y, dx, *(parameter.diff for parameter in layer.parameters)]
+    for _ in range(passes):
+        (y,), (dx,) = forward_backward(layer, [x], [dy])
+    return [y, dx, *(parameter.diff.clone() for parameter in layer.parameters)]
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,14 @@ def test_one_that_is_far_behind_runs_twice_only_and_one_that_does_not_serve_neve
     assert set(contest.records["doubling: x 3"].seconds) == {"slow", "rule"}
 
 
+def test_one_that_is_hopeless_runs_once(clock):
+    doubling = operation([clock.candidate("rule", 1.0, doubled), clock.candidate("hopeless", 5.1, doubled)])
+    contest = Contest({})
+    contest.run(doubling, Call(torch.ones(3)))
+    assert clock.runs["hopeless"] == 1
+    assert contest.records["doubling: x 3"].seconds["hopeless"] == pytest.approx(5.1)
+
+
 @pytest.mark.parametrize("wrong", [2.001, float("nan"), float("inf")])
 def test_one_that_disagrees_is_dropped_loudly(clock, caplog, wrong):
     doubling = operation(
@@ -141,8 +149,9 @@ def test_sums_are_measured_apart_from_the_caller_s_total(clock):
             call.total.copy_(call.x)
 
     adding = operation([clock.candidate("rule", 1.0, add), clock.candidate("other", 0.5, add)], accumulates=True)
-    total = torch.ones(3)
-    contest = Contest({})
-    contest.run(adding, AddingCall(total, 1.0, torch.full((3,), 4.0)))
-    assert torch.equal(total, torch.full((3,), 5.0))
+    for beta, expected in ((1.0, 5.0), (0.0, 4.0)):
+        total = torch.ones(3)
+        contest = Contest({})
+        contest.run(adding, AddingCall(total, beta, torch.full((3,), 4.0)))
+        assert torch.equal(total, torch.full((3,), expected))
     assert contest.records["doubling: x 3"].chosen == "other"
