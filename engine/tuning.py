@@ -1,7 +1,6 @@
 """Measures the ways to compute a net's convolutions and inner products, layer by layer, on random tensors.
 
-Each layer runs forward and backward once, with blobs of its real shapes in the net's memory format, and parameters that
-are random for that time. The net itself, its values, gradients, random stream and data, stays as it is; the memory
+Each layer runs forward and backward once, with its parameters, and blobs of its real shapes in the net's memory format. The net itself, its values, gradients, random stream and data, stays as it is; the memory
 needed beyond it is that of one layer.
 """
 
@@ -91,14 +90,16 @@ def _choosing(net: Net, choices: Choices) -> Iterator[None]:
 
 @contextmanager
 def _lent(layer: Layer, members: Sequence[Layer]) -> Iterator[None]:
-    """Give the layer random parameters and gradients of its own for a while."""
+    """Give the layer gradients of its own for a while, and random values in the place of parameters that are zero."""
     layers = [layer, *(each for each in members if each is not layer)]
     parameters = [each for one in members for each in one.parameters]
     values = [(each.data, each.diff, each.fresh) for each in parameters]
     states = [(each.saved, each.may_overwrite_top_diff) for each in layers]
     try:
         for number, parameter in enumerate(parameters):
-            parameter.data = _random(parameter.shape, parameter.data, torch.contiguous_format, number)
+            # Zeros would hide differences; a weight of many megabytes is not doubled without need.
+            if not parameter.data.any():
+                parameter.data = _random(parameter.shape, parameter.data, torch.contiguous_format, number)
             if parameter.wanted:
                 parameter.diff = torch.empty_like(parameter.data)
             parameter.fresh = True
