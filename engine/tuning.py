@@ -1,7 +1,8 @@
 """Measures the ways to compute a net's convolutions and inner products, layer by layer, on random tensors.
 
-Each layer runs forward and backward once, with its parameters, and blobs of its real shapes in the net's memory format. The net itself, its values, gradients, random stream and data, stays as it is; the memory
-needed beyond it is that of one layer.
+Each layer runs forward and backward once, with its own parameters, and blobs of its real shapes in the net's memory
+format. The net itself, its values, gradients, random stream and data, stays as it is; the memory needed beyond it is
+that of one layer.
 """
 
 from __future__ import annotations
