@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import pytest
 import torch
 
@@ -11,7 +12,7 @@ from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recor
 from mgcaffe.engine.kernels.choice.record_file import Machine, read_records, write_records
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError
 from mgcaffe.solvers.events import Noted, Warned
-from tests.support.solverkit import Recorder, data_layer, make_solver, weights_of, write_data
+from tests.support.solverkit import Recorder, data_layer, make_solver, weights_of
 
 OPERATIONS = [
     convolution_forward.FORWARD,
@@ -24,8 +25,7 @@ OPERATIONS = [
 NET = "".join(
     f"layer {{ {text} }}\n"
     for text in (
-        "name: 'images' type: 'Reshape' bottom: 'data' top: 'x' reshape_param { shape { dim: [0, 1, 2, 2] } }",
-        "name: 'conv1' type: 'Convolution' bottom: 'x' top: 'c1' "
+        "name: 'conv1' type: 'Convolution' bottom: 'data' top: 'c1' "
         "convolution_param { num_output: 3 kernel_size: 2 pad: 1 weight_filler { type: 'gaussian' } }",
         "name: 'relu' type: 'ReLU' bottom: 'c1' top: 'c1'",
         "name: 'conv2' type: 'Convolution' bottom: 'c1' top: 'c2' "
@@ -46,9 +46,20 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+def write_images(folder):
+    """Write 22 images with two channels, and a number for each; return the list file."""
+    generator = torch.Generator().manual_seed(3)
+    with h5py.File(folder / "data.h5", "w") as file:
+        file["data"] = torch.randn(22, 2, 3, 3, generator=generator).numpy()
+        file["label"] = torch.randn(22, generator=generator).numpy()
+    listing = folder / "data.txt"
+    listing.write_text(f"{folder / 'data.h5'}\n")
+    return listing
+
+
 def train(folder, fields, size=1, comm=""):
     """Train three iterations; return each rank's weights, recorder and training net's choices."""
-    net = data_layer(write_data(folder), 8 // size) + NET
+    net = data_layer(write_images(folder), 8 // size) + NET
 
     def rank(communicator):
         recorder = Recorder()
@@ -106,8 +117,7 @@ def test_all_ranks_take_rank_0s_choices_and_deterministic_takes_those_recorded(t
         results = train(tmp_path, fields, size=2, comm=extra)
         for _, _, choices in results:
             assert {each.chosen for each in choices.records.values()} == {"positions", "mm"}
-            # Measured are blobs in the net's format; what a Reshape gives has the other one, and follows the rule.
-            taken = {candidate.name for candidate in choices._known.values() if candidate is not None}
+            taken = {candidate.name for candidate in choices._known.values()}
             assert taken == {"positions", "mm"}
         assert note in texts(results[0][1], Noted)[0]
         assert file.read_bytes() == content
@@ -161,7 +171,7 @@ def test_a_file_given_by_name_that_cannot_be_used_stops_the_run(tmp_path):
 
 def test_two_ranks_equal_one_by_every_candidate(tmp_path):
     names = sorted({name for operation in OPERATIONS for name in operation.candidates})
-    listing = write_data(tmp_path)
+    listing = write_images(tmp_path)
 
     def rank(communicator):
         size = communicator.size
