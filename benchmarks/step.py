@@ -2,7 +2,6 @@
 
     python benchmarks/step.py                                  # all models, one thread
     python benchmarks/step.py --models lenet resnet50 --rounds 15 --sides ours eager channels_last compile
-    python benchmarks/step.py --sides ours tuned               # what --autotune=on gives
     python benchmarks/step.py --json step.json
 
 Every side runs in a process of its own, which computes only while its turn lasts: rounds go through the sides
@@ -12,9 +11,9 @@ median time by the clock and of processor time (which other programs on the mach
 ratio to the better PyTorch eager side (below 1: faster; the median over rounds of the ratio within a round), and
 the peak of resident memory during the steps over what the process had after its imports.
 
-Sides: `ours`; `tuned` (ours with --autotune=on, measured or recorded before its first step); `eager` and
-`channels_last` (PyTorch autograd and torch.optim.SGD, the two memory formats); `compile` (torch.compile of the model).
-`--same_malloc` gives the PyTorch sides the allocator settings that `engine train` uses.
+Sides: `ours`; `eager` and `channels_last` (PyTorch autograd and torch.optim.SGD, the two memory formats);
+`compile` (torch.compile of the model). `--same_malloc` gives the PyTorch sides the allocator settings that
+`engine train` uses.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from typing import Any
 from torch_models import BATCHES, CLASSES, build
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = ("ours", "tuned")
-SIDES = (*OURS, "eager", "channels_last", "compile")
+SIDES = ("ours", "eager", "channels_last", "compile")
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
 
 
@@ -62,7 +60,7 @@ def batch_of(model: str) -> tuple[Any, Any]:
     return images, labels
 
 
-def our_step(model: str, autotune: str) -> Callable[[], float]:
+def our_step(model: str) -> Callable[[], float]:
     """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
     from mgcaffe.solvers.solver import Solver
@@ -80,7 +78,6 @@ def our_step(model: str, autotune: str) -> Callable[[], float]:
     solver.max_iter, solver.random_seed = 10**6, 1
     solver.solver_mode = solver.CPU
     solver.snapshot_after_train = False
-    solver.autotune = autotune
     solver.net_param.CopyFrom(net)
     trainer = Solver(solver)
     keep_memory_of_small_net(trainer.net)
@@ -125,18 +122,17 @@ def torch_step(model: str, side: str) -> Callable[[], float]:
 
 def serve(side: str, model: str, threads: int, same_malloc: bool) -> None:
     """Run the worker: build its side, then run one step for every line it is sent."""
-    if side in OURS or same_malloc:
+    if side == "ours" or same_malloc:
         from mgcaffe.tools.running.process import speed_up_memory
 
         speed_up_memory()
     import torch
 
     torch.set_num_threads(threads)
-    if side in OURS:
+    if side == "ours":
         importlib.import_module("mgcaffe.solvers.solver")  # imports belong to the base line
     base = memory_kib("VmRSS")
-    autotune = "on" if side == "tuned" else "off"
-    step = our_step(model, autotune) if side in OURS else torch_step(model, side)
+    step = our_step(model) if side == "ours" else torch_step(model, side)
     for _ in range(3):
         step()
     reset_peak()
@@ -183,7 +179,7 @@ class Worker:
 
 def compare(model: str, sides: list[str], threads: int, rounds: int, same_malloc: bool) -> list[dict[str, Any]]:
     """Run the sides in turns; one row a side."""
-    workers = {side: Worker(side, model, threads, same_malloc and side not in OURS) for side in sides}
+    workers = {side: Worker(side, model, threads, same_malloc and side != "ours") for side in sides}
     times: dict[str, list[float]] = {side: [] for side in sides}
     cpu_times: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):
