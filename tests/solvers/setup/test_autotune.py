@@ -26,14 +26,15 @@ NET = "".join(
     f"layer {{ {text} }}\n"
     for text in (
         "name: 'conv1' type: 'Convolution' bottom: 'data' top: 'c1' "
-        "convolution_param { num_output: 3 kernel_size: 2 pad: 1 weight_filler { type: 'gaussian' } }",
+        "convolution_param { num_output: 3 kernel_size: 2 pad: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
         "name: 'relu' type: 'ReLU' bottom: 'c1' top: 'c1'",
         "name: 'conv2' type: 'Convolution' bottom: 'c1' top: 'c2' "
-        "convolution_param { num_output: 4 kernel_size: 1 weight_filler { type: 'gaussian' } }",
+        "convolution_param { num_output: 4 kernel_size: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
         "name: 'conv3' type: 'Convolution' bottom: 'c2' top: 'c3' "
-        "convolution_param { num_output: 2 kernel_size: 3 weight_filler { type: 'gaussian' } }",
-        "name: 'ip' type: 'InnerProduct' bottom: 'c3' top: 'ip' "
-        "inner_product_param { num_output: 1 weight_filler { type: 'gaussian' } }",
+        "convolution_param { num_output: 2 kernel_size: 3 pad: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
+        "name: 'pool' type: 'Pooling' bottom: 'c3' top: 'p' pooling_param { kernel_size: 2 stride: 2 }",
+        "name: 'ip' type: 'InnerProduct' bottom: 'p' top: 'ip' "
+        "inner_product_param { num_output: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
         "name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'label' top: 'loss'",
     )
 )
@@ -57,6 +58,16 @@ def write_images(folder):
     return listing
 
 
+def read_channels_last(net):
+    """Have HDF5Data's images come in the net's format, as those of Data do."""
+
+    def convert(index):
+        if index == 0:
+            net.blobs["data"].data = net.blobs["data"].data.contiguous(memory_format=torch.channels_last)
+
+    net.after_forward.append(convert)
+
+
 def train(folder, fields, size=1, comm=""):
     """Train three iterations; return each rank's weights, recorder and training net's choices."""
     net = data_layer(write_images(folder), 8 // size) + NET
@@ -66,6 +77,7 @@ def train(folder, fields, size=1, comm=""):
         alone = None if size == 1 else communicator
         options = {"recorder": recorder, "communicator": alone, "dtype": torch.float32}
         with make_solver(net, f"comm_param {{ schedule: SINGLE {comm} }} {fields}", folder, **options) as solver:
+            read_channels_last(solver.net)
             solver.step(3)
             return weights_of(solver), recorder, solver.net.context.choices
 
@@ -178,6 +190,7 @@ def test_two_ranks_equal_one_by_every_candidate(tmp_path):
         options = {"communicator": None if size == 1 else communicator, "dtype": torch.float32}
         net = data_layer(listing, 8 // size) + NET
         with make_solver(net, "comm_param { schedule: SINGLE }", tmp_path, **options) as solver:
+            read_channels_last(solver.net)
             first, found = weights_of(solver), {}
             for name in names:
                 solver.net.arena.data.copy_(first)
