@@ -2,6 +2,7 @@
 
     python benchmarks/layers.py                                # all cases, one thread
     python benchmarks/layers.py --only Pooling LRN --rounds 41
+    python benchmarks/layers.py --only Convolution InnerProduct --autotune    # ours as measured, not by rule
     python benchmarks/layers.py --json layers.json
 
 Both sides get the same numbers and run in turns in one process; a round is one forward and one backward pass of
@@ -27,6 +28,8 @@ import torch
 from layer_cases import CASES, Case
 
 from mgcaffe.engine import fillers, registry
+from mgcaffe.engine.kernels.choice.choices import Recorded
+from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.prototxt import LayerParameter, parse_text
 
@@ -122,9 +125,19 @@ def _as_list(tops: Any) -> list[torch.Tensor]:
     return list(tops) if isinstance(tops, (list, tuple)) else [tops]
 
 
-def compare(case: Case, rounds: int) -> dict[str, Any]:
+def tune(case: Case, layer: Layer, count: int) -> None:
+    """Have the layer compute as is fastest for the case."""
+    contest = Contest({})
+    layer.context.choices = contest
+    our_step(case, layer, count)()
+    layer.context.choices = Recorded(contest.records)
+
+
+def compare(case: Case, rounds: int, autotune: bool) -> dict[str, Any]:
     """Run the sides in turns."""
     layer, count = our_layer(case)
+    if autotune:
+        tune(case, layer, count)
     sides = {"ours": our_step(case, layer, count), "contiguous": torch_step(case, layer, False)}
     if any(len(shape) == 4 for shape in case.shapes):
         sides["channels_last"] = torch_step(case, layer, True)
@@ -167,6 +180,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="TYPE", help="these layer types alone")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--autotune", action="store_true", help="ours by what is measured to be fastest")
     parser.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -177,7 +191,7 @@ def main() -> None:
     print("| layer | bottoms | ours, ms | PyTorch, ms | ratio | to its better format |")
     print("|---|---|---|---|---|---|")
     for case in chosen:
-        row = compare(case, options.rounds)
+        row = compare(case, options.rounds, options.autotune)
         rows.append(row)
         shapes = ", ".join("x".join(map(str, shape)) for shape in case.shapes)
         times = f"{row['ours_ms']:.3f} | {row['torch_ms']:.3f}"

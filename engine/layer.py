@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NoReturn
 import torch
 
 from mgcaffe.engine.checks.memory import blob_bytes, shape_text, why_too_large, why_too_many_axes
+from mgcaffe.engine.kernels.choice.choices import RULES, Choices
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.shard import Shard, TestShard
@@ -55,6 +56,7 @@ class LayerContext:
         memory_format: the format that data layers and inputs give to four-dimensional blobs.
         input_shapes: shapes of the records of data layers whose source is absent, by layer name or "*".
         outline: the net is only looked at, so blobs larger than the machine's memory are no mistake.
+        choices: which of several ways the heavy operations are computed by.
         divides_tables: the rows of tables are divided among processes, so one may be larger than this machine's memory.
     """
 
@@ -70,6 +72,7 @@ class LayerContext:
     input_shapes: Mapping[str, Shape] | None = None
     outline: bool = False
     divides_tables: bool = False
+    choices: Choices = RULES
 
 
 @dataclass(frozen=True)

@@ -506,6 +506,10 @@ class SolverParameter(Message):
     row_wise_adagrad: bool
     """With type AdaGrad, gives every row of an EmbeddingBag's table one history instead of one for each value.
     Default: false. A field of mgcaffe."""
+    autotune: str
+    """How convolutions and inner products are computed: off (by rule), on (by what is fastest here, measured
+    once and kept in the user's cache folder), or a file that keeps what was measured. Default: 'off'. A
+    field of mgcaffe."""
     eval_type: str
     """Default: 'classification'. A field of the SSD fork."""
     ap_version: str
@@ -625,6 +629,7 @@ class SolverParameter(Message):
         bad_record_limit: int | None = None,
         decoupled_weight_decay: bool | None = None,
         row_wise_adagrad: bool | None = None,
+        autotune: str | None = None,
         eval_type: str | None = None,
         ap_version: str | None = None,
         show_per_class_result: bool | None = None,
@@ -665,8 +670,8 @@ class SolverParameter(Message):
             "solver_mode", "device_id", "random_seed", "type", "delta", "momentum2", "rms_decay",
             "debug_info", "snapshot_after_train", "solver_type", "layer_wise_reduce", "comm_param",
             "snapshot_keep", "snapshot_best", "snapshot_errors", "snapshot_background", "nan_effect",
-            "bad_record", "bad_record_limit", "decoupled_weight_decay", "row_wise_adagrad", "eval_type",
-            "ap_version", "show_per_class_result", "rampup_interval", "rampup_lr", "min_lr",
+            "bad_record", "bad_record_limit", "decoupled_weight_decay", "row_wise_adagrad", "autotune",
+            "eval_type", "ap_version", "show_per_class_result", "rampup_interval", "rampup_lr", "min_lr",
             "momentum_policy", "max_momentum", "momentum_power", "larc", "larc_policy", "larc_eta",
             "larc_turbo", "weight_decay_policy", "weight_decay_power", "max_weight_decay",
             "solver_data_type", "store_blobs_in_old_format", "test_and_snapshot_last_epochs",

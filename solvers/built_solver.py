@@ -22,6 +22,7 @@ from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
 from mgcaffe.solvers.serving.serving_trainer import serve_other_trainers
+from mgcaffe.solvers.setup.autotune import autotune
 from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.hogwild import check_net_of_workers, check_workers
@@ -107,6 +108,7 @@ class BuiltSolver:
             self.net, self.test_nets, self.worker_nets, self.seed = nets.train, nets.tests, nets.workers, nets.seed
             self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit, sync_servers)
             self._build(nets, source, schedule, opened)
+            autotune(param, [*nets.workers, *nets.tests], self.world.communicator, self._emit)
             self.load_weights(param.weights if weights is None else weights)
             self._opened = opened.pop_all()
 

@@ -15,7 +15,7 @@ import torch
 from mgcaffe.engine.graph.fused_bags import EmbeddingBags, bags_of
 from mgcaffe.engine.graph.fused_layer import FusedLayer
 from mgcaffe.engine.graph.node import Node
-from mgcaffe.engine.kernels import batch_norm, convolution
+from mgcaffe.engine.kernels import batch_norm
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
@@ -38,8 +38,7 @@ class ConvolutionReLU(FusedLayer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep bottom and top."""
-        layer = self.convolution
-        y = convolution.forward(bottoms[0], layer.parameters[0].data, layer.bias, layer.geometry, relu=True)
+        y = self.convolution.convolve(bottoms[0], relu=True)
         self.saved = (bottoms[0], y) if self.backward_follows else None
         return [y]
 

@@ -20,6 +20,12 @@ def dense(x: torch.Tensor) -> torch.Tensor:
     return x.contiguous(memory_format=format_of(x))
 
 
+def converted(x: torch.Tensor) -> torch.Tensor:
+    """Return x (N, C, H, W) without gaps in the format that it does not have."""
+    other = torch.contiguous_format if format_of(x) == torch.channels_last else torch.channels_last
+    return x.contiguous(memory_format=other)
+
+
 def pixel_rows(x: torch.Tensor) -> torch.Tensor:
     """x (N, C, H, W) as a matrix (N H W, C); a view if x is channels last."""
     return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])

@@ -16,6 +16,11 @@ class Geometry:
     dilation: tuple[int, ...]
     groups: int = 1
 
+    def __str__(self) -> str:
+        walk = (("stride", self.stride), ("pad", self.pad), ("dilation", self.dilation))
+        text = " ".join(f"{name} {'x'.join(map(str, sizes))}" for name, sizes in walk)
+        return text if self.groups == 1 else f"{text} groups {self.groups}"
+
     @property
     def rank(self) -> int:
         """The number of spatial axes."""

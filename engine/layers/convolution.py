@@ -158,17 +158,21 @@ class Convolution(FilterLayer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute one convolution per bottom; keep the bottoms."""
         self.saved = list(bottoms) if self.backward_follows else None
-        weight = self.parameters[0].data
-        tops = (convolution.forward(self.one_batch_axis(x), weight, self.bias, self.geometry) for x in bottoms)
+        tops = (self.convolve(self.one_batch_axis(x)) for x in bottoms)
         return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
+
+    def convolve(self, x: torch.Tensor, relu: bool = False) -> torch.Tensor:
+        """Return the top for a bottom with one batch axis, and with `relu` what is positive of it."""
+        weight, choices = self.parameters[0].data, self.context.choices
+        return convolution.forward(x, weight, self.bias, self.geometry, relu, choices)
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
         """Return the convolution's own."""
-        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry)
+        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry, self.context.choices)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         """Return the convolution's own."""
-        return convolution.backward_data(dy, self.parameters[0].data, size, self.geometry)
+        return convolution.backward_data(dy, self.parameters[0].data, size, self.geometry, self.context.choices)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
         """Return one filter's size for every value of the tops."""

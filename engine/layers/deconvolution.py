@@ -42,7 +42,7 @@ class Deconvolution(FilterLayer):
         for bottom in bottoms:
             x = self.one_batch_axis(bottom)
             size = self.top_size(x.shape[2:])
-            y = convolution.backward_data(x, self.parameters[0].data, size, self.geometry)
+            y = convolution.backward_data(x, self.parameters[0].data, size, self.geometry, self.context.choices)
             if self.bias is not None:
                 y += self.bias.view(-1, *[1] * len(size))
             tops.append(self.all_batch_axes(y, bottom))
@@ -50,11 +50,12 @@ class Deconvolution(FilterLayer):
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
         """Return a convolution's, with bottom and top exchanged."""
-        convolution.add_backward_weight(self.parameters[0], x, dy, self.geometry)
+        convolution.add_backward_weight(self.parameters[0], x, dy, self.geometry, self.context.choices)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         """Return a convolution's forward pass."""
-        return convolution.forward(dy, self.parameters[0].data, None, self.geometry)
+        weight, choices = self.parameters[0].data, self.context.choices
+        return convolution.forward(dy, weight, None, self.geometry, choices=choices)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
         """Return one filter's size for every value of the bottoms."""

@@ -58,7 +58,7 @@ class InnerProduct(Layer):
         x = bottom.reshape(math.prod(bottom.shape[: self.axis]), self.inputs)
         self.saved = (x, bottom.shape) if self.backward_follows else None
         bias = self.parameters[1].data if len(self.parameters) > 1 else None
-        y = linear.forward(x, self._weight(), bias)
+        y = linear.forward(x, self._weight(), bias, choices=self.context.choices)
         return [y.view(*bottom.shape[: self.axis], self.outputs)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
@@ -70,10 +70,10 @@ class InnerProduct(Layer):
             self.parameters[1].accumulate_sum(dy)
         if weight.wanted:
             left, right = (x, dy) if self.transpose else (dy, x)
-            linear.add_product(weight.diff, left, right, weight.beta())
+            linear.add_product(weight.diff, left, right, weight.beta(), self.context.choices)
         if not wanted[0]:
             return [None]
-        return [linear.backward_data(dy, self._weight()).view(bottom_shape)]
+        return [linear.backward_data(dy, self._weight(), self.context.choices).view(bottom_shape)]
 
     def _weight(self) -> torch.Tensor:
         """Return the weight as (num_output, K), whichever way it is stored."""

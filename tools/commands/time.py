@@ -6,6 +6,7 @@ faster. Where `--input_shape` gives the shape of a data source the net is fed no
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from mgcaffe.errors import EXIT_OK, UsageError
 from mgcaffe.tools.flags.parsing import (
     FlagParser,
     Flags,
+    add_autotune_flag,
     add_machine_flags,
     add_model_flags,
     add_shape_flag,
@@ -29,8 +31,11 @@ if TYPE_CHECKING:
     import torch
 
     from mgcaffe.engine.net import Net
+    from mgcaffe.solvers.setup.autotune import Tuning
 
 _COSTLIEST = 3
+
+_log = logging.getLogger(__name__)
 
 
 def parser() -> FlagParser:
@@ -44,6 +49,7 @@ def parser() -> FlagParser:
     add_model_flags(flags)
     add_shape_flag(flags)
     add_machine_flags(flags)
+    add_autotune_flag(flags)
     flags.flag("phase", "the phase to build the net for", choices=("TRAIN", "TEST"), default="TRAIN")
     flags.flag("iterations", "passes to take the mean of", type=number_from(1), default=50, metavar="N")
     flags.flag("json", "write the figures to this file", metavar="FILE")
@@ -103,11 +109,14 @@ def run(flags: Flags, session: Session) -> int:
                 "--loads counts the rows that are looked up in tables, and the net has no layer of type EmbeddingBag",
                 hint="leave --loads out",
             )
+        tuning = _tune(net, flags.autotune)
         layers, totals = measure(net, flags.iterations)
         loads = count_loads(net, flags.iterations) if flags.loads else []
     finally:
         net.close()
     _report(layers, totals)
+    if tuning is not None:
+        _report_candidates(tuning)
     for load in loads:
         log_line(f"Table '{load.table}': a pass looks up {number(load.rows)} rows, {number(load.distinct)} different")
     if flags.loads:
@@ -115,8 +124,35 @@ def run(flags: Flags, session: Session) -> int:
     if flags.trace:
         _write_trace(flags, model, device)
     if flags.json:
-        write_json(flags.json, figures(net.name, layers, totals, threads))
+        write_json(flags.json, figures(net.name, layers, totals, threads, tuning))
     return EXIT_OK
+
+
+def _tune(net: Net, setting: str | None) -> Tuning | None:
+    """Have the net compute as is fastest here, and return what was found; None where it follows the rules."""
+    from mgcaffe.engine.kernels.choice.choices import Recorded
+    from mgcaffe.solvers.setup.autotune import OFF, tune_net
+
+    if setting in (None, "", OFF):
+        return None
+    tuning = tune_net(net, setting, _log.warning)
+    log_line(tuning.summary)
+    net.context.choices = Recorded(tuning.records)
+    return tuning
+
+
+def _report_candidates(tuning: Tuning) -> None:
+    """Show each layer's candidates with their times, the chosen one first."""
+    log_line("Candidates of each layer, the chosen one first: ")
+    for layer in tuning.layers:
+        for text in layer.operations:
+            measured = tuning.records[text]
+            order = sorted(measured.seconds, key=lambda name: (name != measured.chosen, measured.seconds[name]))
+            times = (
+                f"{name}{' (by rule)' if name == measured.rule else ''} {number(1e3 * measured.seconds[name])} ms"
+                for name in order
+            )
+            log_line(f"{layer.name:>10}\t{text.partition(':')[0]}: {', '.join(times)}")
 
 
 def _write_trace(flags: Flags, model: str, device: torch.device) -> None:
@@ -208,9 +244,12 @@ def costliest_line(layers: list[LayerTimes]) -> str:
     return f"Costliest layers: {', '.join(shares)}"
 
 
-def figures(name: str, layers: list[LayerTimes], totals: list[float], threads: int) -> dict[str, object]:
+def figures(
+    name: str, layers: list[LayerTimes], totals: list[float], threads: int, tuning: Tuning | None = None
+) -> dict[str, object]:
     """Return the figures for machines; milliseconds, means and minima over the iterations."""
-    return {
+    candidates = {} if tuning is None else {"candidates": _candidates(tuning)}
+    return candidates | {
         "net": name,
         "iterations": len(totals),
         "threads": threads,
@@ -230,3 +269,17 @@ def figures(name: str, layers: list[LayerTimes], totals: list[float], threads: i
             for layer in layers
         ],
     }
+
+
+def _candidates(tuning: Tuning) -> list[dict[str, object]]:
+    return [
+        {
+            "layer": layer.name,
+            "operation": text,
+            "chosen": tuning.records[text].chosen,
+            "rule": tuning.records[text].rule,
+            "ms": {name: 1e3 * seconds for name, seconds in tuning.records[text].seconds.items()},
+        }
+        for layer in tuning.layers
+        for text in layer.operations
+    ]

@@ -270,6 +270,22 @@ def add_machine_flags(parser: FlagParser) -> None:
     parser.flag("dtype", "type of blobs", choices=("float32", "float64"), default="float32")
 
 
+def add_autotune_flag(parser: FlagParser) -> None:
+    """Add `--autotune`."""
+    parser.flag(
+        "autotune",
+        "how convolutions and inner products are computed: off: by rule; on: as is fastest here, measured before the "
+        "first iteration and kept in the user's cache folder; or a file that keeps what was measured (default: off)",
+        metavar="off|on|FILE", type=_file_or_word,
+    )  # fmt: skip
+
+
+def _file_or_word(text: str) -> str:
+    if problem := what_is_wrong_with_name(text):
+        raise argparse.ArgumentTypeError(f"'{shown_name(text)}' is no file: {problem}")
+    return text
+
+
 def add_comm_flags(parser: FlagParser) -> None:
     """Add one flag for each field of `comm_param`."""
     parser.flag(

@@ -158,6 +158,9 @@ def _once(param: SolverParameter, prefix: Path | None) -> None:
         param.test_interval = _NEVER
     for index in range(len(param.test_iter)):
         param.test_iter[index] = 1
+    if param.autotune not in ("", "off"):
+        # What is recorded is read, and nothing is measured that would have to be.
+        param.comm_param.deterministic = True
 
 
 def _try_snapshot(solver: Solver, prefix: Path) -> int:

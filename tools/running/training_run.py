@@ -150,6 +150,8 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
         solver.decoupled_weight_decay = True
     if flags.row_wise_adagrad:
         solver.row_wise_adagrad = True
+    if flags.autotune:
+        solver.autotune = flags.autotune
     if flags.max_iter is not None:
         solver.max_iter = flags.max_iter
     if flags.level is not None:

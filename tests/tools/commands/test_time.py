@@ -59,3 +59,24 @@ def test_time_has_no_rows_to_count_without_tables_and_says_where_it_cannot_write
     (folder / "tables.prototxt").write_text(table_net(folder, 1))
     assert main.main(["time", "tables.prototxt", "--iterations=1", "--loads=no/loads.csv"]) == 73
     assert "cannot write no/loads.csv" in capsys.readouterr().err
+
+
+def test_time_shows_each_layers_candidates_and_the_one_chosen(folder, capsys):
+    words = ["--input_shape=image=2,3,8,8", "--iterations=1", "--threads=1"]
+    assert main.main(["time", "net.prototxt", *words, "--autotune=choices.json", "--json=out.json"]) == 0
+    text = capsys.readouterr().err
+    assert re.search(r"autotune: measured 5 operations in \S+ s; ", text)
+    assert re.search(r"      conv\tconvolution forward: \w+( \(by rule\))? \S+ ms, ", text)
+    assert re.search(r"        ip\tinner product backward weight: .*mm \(by rule\) \S+ ms", text)
+    rows = json.loads((folder / "out.json").read_text())["candidates"]
+    assert [row["layer"] for row in rows] == ["conv", "conv", "ip", "ip", "ip"]
+    assert all({row["chosen"], row["rule"]} <= set(row["ms"]) for row in rows)
+    assert main.main(["time", "net.prototxt", *words, "--autotune=choices.json"]) == 0
+    assert "autotune: measured 0 operations" in capsys.readouterr().err
+    (folder / "choices.json").write_text("{}")
+    assert main.main(["time", "net.prototxt", *words, "--autotune=choices.json"]) == 65
+    assert (
+        "choices.json:1:1: this is no record of measured candidates: 'autotune' is missing" in capsys.readouterr().err
+    )
+    assert main.main(["time", "net.prototxt", *words, "--autotune=off"]) == 0
+    assert "autotune" not in capsys.readouterr().err

@@ -145,6 +145,24 @@ def test_flags_stand_for_fields_of_our_own(tmp_path, field):
         assert getattr(read.param, field) is expected
 
 
+def test_autotune_is_a_flag_and_a_field_and_its_file_has_to_be_one(tmp_path):
+    from mgcaffe.errors import UsageError
+    from mgcaffe.tools.commands.train import parser
+    from mgcaffe.tools.running.training_run import read_solver
+
+    path = tmp_path / "solver.prototxt"
+    for text, flags, expected in (
+        ("", [], "off"),
+        ("", ["--autotune=on"], "on"),
+        ('autotune: "on"', [], "on"),
+        ('autotune: "on"', ["--autotune=choices.json"], "choices.json"),
+    ):
+        path.write_text(f"base_lr: 1 {text}")
+        assert read_solver(parser().parse([str(path), *flags]), str(path)).param.autotune == expected
+    with pytest.raises(UsageError, match="autotune"):
+        parser().parse([str(path), "--autotune=a\0b"])
+
+
 def test_several_workers_are_logged_and_counted(engine, run_json):
     listing = write_data(engine.folder, records=16, classes=3)
     engine.write("net.prototxt", data_layer(listing, 2) + CLASSIFIER)

@@ -13,7 +13,9 @@ def files(folder):
 
 def test_everything_is_done_once_and_nothing_is_left(engine):
     before = files(engine.folder)
-    result = engine.run("train", "solver.prototxt", "--dry_run", "--json_log=run.json", "--log_dir=logs")
+    result = engine.run(
+        "train", "solver.prototxt", "--dry_run", "--json_log=run.json", "--log_dir=logs", "--autotune=new.json"
+    )
     assert result.returncode == 0, result.stderr
     assert files(engine.folder) == before
     for line in (

@@ -1,0 +1,95 @@
+"""Who decides which candidate computes: the rules, a record of what was measured, or a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found out about one operation with arguments of one kind.
+
+    Attributes:
+        rule: the candidate that the rule takes.
+        chosen: the one to take.
+        seconds: by candidate, how long it takes; those that were dropped early have what one run took.
+        errors: by candidate that disagrees with the rule's, by how much, relative to the largest value.
+    """
+
+    rule: str
+    chosen: str
+    seconds: Mapping[str, float]
+    errors: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def saved_s(self) -> float:
+        """How many seconds less than the rule's candidate the chosen one takes."""
+        return self.seconds[self.rule] - self.seconds[self.chosen]
+
+
+Records = dict[str, Measured]
+"""What was measured, by `Operation.text`."""
+
+
+class Choices:
+    """Takes what the rules say: the choice depends on shapes, types and formats alone."""
+
+    def run(self, operation: Operation, call: Any) -> Any:
+        """Compute the operation."""
+        return operation.by_rule(call).run(call)
+
+
+RULES = Choices()
+
+
+class Recorded(Choices):
+    """Takes what was measured, and what the rules say where nothing was.
+
+    Args:
+        records: what was measured. A candidate that this PyTorch lacks is passed over.
+    """
+
+    def __init__(self, records: Mapping[str, Measured]) -> None:
+        self.records = records
+        self._known: dict[tuple[Operation, Key], Candidate | None] = {}
+
+    def run(self, operation: Operation, call: Any) -> Any:
+        """Compute the operation."""
+        key = (operation, operation.key(call))
+        try:
+            candidate = self._known[key]
+        except KeyError:
+            candidate = self._known[key] = self._find(operation, key[1], call)
+        if candidate is None:
+            candidate = operation.by_rule(call)
+        return candidate.run(call)
+
+    def _find(self, operation: Operation, key: Key, call: Any) -> Candidate | None:
+        measured = self.records.get(operation.text(key))
+        candidate = operation.candidates.get(measured.chosen) if measured is not None else None
+        return candidate if candidate is not None and candidate.serves(call) else None
+
+
+class Forced(Choices):
+    """Takes the candidate of one name wherever it serves, for tests; else what the rules say.
+
+    Attributes:
+        used: the operations that it was taken for.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.used: set[str] = set()
+
+    def run(self, operation: Operation, call: Any) -> Any:
+        """Compute the operation."""
+        candidate = operation.candidates.get(self.name)
+        if candidate is None or not candidate.serves(call):
+            candidate = operation.by_rule(call)
+        else:
+            self.used.add(operation.name)
+        return candidate.run(call)

@@ -1,0 +1,165 @@
+"""The ways to compute a convolution's gradient for its input, and the rule that picks one where none was measured.
+
+| candidate | what it does |
+|---|---|
+| aten | `convolution_backward` in the format of dy |
+| aten_converted | the same in the other format, with copies of dy and dx |
+| flipped, flipped_converted | stride 1: a forward convolution with filters turned round, by oneDNN |
+| product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN or by PyTorch's `mm` |
+| folded, folded_mm | a product that gives each window's share of dx, then the sum of the shares |
+| positions | a product for each position inside the filter, over any number of axes |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from mgcaffe.engine.kernels import onednn, pointwise, unfolded, windows
+from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
+from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
+from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows, pixel_rows
+from mgcaffe.engine.kernels.geometry import Geometry
+
+Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class BackwardData(NamedTuple):
+    """What the gradient dx of an input of spatial size `size` is computed from."""
+
+    dy: torch.Tensor
+    weight: torch.Tensor
+    size: tuple[int, ...]
+    geometry: Geometry
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of dx."""
+        return (self.dy.shape[0], self.weight.shape[1] * self.geometry.groups, *self.size)
+
+
+def _rule(call: BackwardData) -> str:
+    if call.geometry.rank not in RANKS_OF_TORCH:
+        return "positions"
+    if pointwise.suits(call.dy, call.geometry):
+        return "product"
+    return "aten_converted" if suits_conversion(call.dy) else "aten"
+
+
+def _key(call: BackwardData) -> Key:
+    dy, weight, size, geometry = call
+    return dy.shape, format_of(dy), weight.shape, size, geometry, dy.dtype, dy.device.type
+
+
+def _aten(call: BackwardData, dy: torch.Tensor) -> torch.Tensor:
+    # The input lends its shape and format only.
+    x = torch.empty(call.shape, dtype=dy.dtype, device=dy.device, memory_format=format_of(dy))
+    dx = convolution_backward(dy, x, call.weight, call.geometry, [True, False, False])[0]
+    return dx.contiguous(memory_format=format_of(call.dy))
+
+
+def convolution_backward(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, geometry: Geometry, wanted: list[bool]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return PyTorch's gradients of x, weight and bias, those that are wanted."""
+    walk = (geometry.stride, geometry.pad, geometry.dilation)
+    no_pad = [0] * geometry.rank
+    gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = torch.ops.aten.convolution_backward(
+        dy, x, weight, None, *walk, False, no_pad, geometry.groups, wanted
+    )
+    return gradients
+
+
+def _flipped(call: BackwardData, dy: torch.Tensor) -> torch.Tensor:
+    geometry = call.geometry
+    axes = zip(geometry.kernel, geometry.pad, geometry.dilation, strict=True)
+    pad = tuple(dilation * (kernel - 1) - pad for kernel, pad, dilation in axes)
+    filters = call.weight.flip((2, 3)).transpose(0, 1).contiguous()
+    dx = onednn.convolution(dy, filters, None, Geometry(geometry.kernel, (1, 1), pad, geometry.dilation))
+    return dx.contiguous(memory_format=format_of(call.dy))
+
+
+def _product(call: BackwardData, multiply: Multiply) -> torch.Tensor:
+    batch, _, height, width = call.dy.shape
+    visited = from_pixel_rows(multiply(pixel_rows(call.dy), call.weight.flatten(1).t()), batch, height, width)
+    if call.geometry.stride == (1, 1):
+        return visited
+    dy = call.dy
+    dx = torch.empty(call.shape, dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last).zero_()
+    pointwise.visited(dx, call.geometry).copy_(visited)
+    return dx
+
+
+def _folded(call: BackwardData, multiply: Multiply) -> torch.Tensor:
+    # Not a view of the filters: oneDNN takes hundreds of times as long for some.
+    filters = unfolded.filter_rows(call.weight).t().contiguous()
+    shares = multiply(pixel_rows(call.dy), filters)
+    return unfolded.fold(shares, call.shape, tuple(call.dy.shape[2:]), call.geometry)
+
+
+def _positions(call: BackwardData) -> torch.Tensor:
+    dx = windows.backward_data(call.dy, call.weight, call.size, call.geometry)
+    return dx.contiguous(memory_format=format_of(call.dy))
+
+
+def _mm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return torch.mm(x, weight.t())
+
+
+def _runs_in_aten(call: BackwardData) -> bool:
+    return call.geometry.rank in RANKS_OF_TORCH
+
+
+def _can_convert(call: BackwardData) -> bool:
+    return call.geometry.rank == 2 and max(call.dy.numel(), math.prod(call.shape)) <= unfolded.MAX_COPY
+
+
+def _can_flip(call: BackwardData) -> bool:
+    geometry = call.geometry
+    if geometry.stride != (1, 1) or geometry.groups != 1 or not onednn.serves(call.dy):
+        return False
+    axes = zip(geometry.kernel, geometry.pad, geometry.dilation, strict=True)
+    return all(pad <= dilation * (kernel - 1) for kernel, pad, dilation in axes)
+
+
+def _is_pointwise(call: BackwardData) -> bool:
+    return pointwise.serves(call.dy, call.geometry)
+
+
+def _has_windows(call: BackwardData) -> bool:
+    places = call.dy.shape[0] * math.prod(call.dy.shape[2:])
+    return not _is_pointwise(call) and unfolded.serves(call.dy, call.shape[1], places, call.geometry)
+
+
+BACKWARD_DATA = Operation(
+    "convolution backward data",
+    [
+        Candidate("aten", _runs_in_aten, lambda call: _aten(call, dense(call.dy))),
+        Candidate("aten_converted", _can_convert, lambda call: _aten(call, converted(call.dy))),
+        Candidate("flipped", _can_flip, lambda call: _flipped(call, dense(call.dy))),
+        Candidate(
+            "flipped_converted",
+            lambda call: _can_flip(call) and _can_convert(call),
+            lambda call: _flipped(call, converted(call.dy)),
+        ),
+        Candidate(
+            "product",
+            lambda call: _is_pointwise(call) and onednn.serves(call.dy),
+            lambda call: _product(call, onednn.linear),
+        ),
+        Candidate("product_mm", _is_pointwise, lambda call: _product(call, _mm)),
+        Candidate(
+            "folded",
+            lambda call: _has_windows(call) and onednn.serves(call.dy),
+            lambda call: _folded(call, onednn.linear),
+        ),
+        Candidate("folded_mm", _has_windows, lambda call: _folded(call, _mm)),
+        Candidate("positions", lambda call: math.prod(call.shape) <= unfolded.MAX_COPY, _positions),
+    ],
+    _rule,
+    _key,
+    ("dy", "", "filters", "input", "", "", "on"),
+)

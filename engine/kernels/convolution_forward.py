@@ -1,0 +1,166 @@
+"""The ways to compute a convolution, y = x * weight + bias, and the rule that picks one where none was measured.
+
+| candidate | what it does |
+|---|---|
+| aten | `torch.convolution` in the format of x |
+| aten_converted | the same in the other format, with copies of x and y |
+| onednn, onednn_converted | oneDNN's own operator, which takes max(y, 0) along and never hands small batches to BLAS |
+| product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN or by PyTorch's `mm` |
+| windows, windows_mm | one product over windows that are copied side by side |
+| positions | a product for each position inside the filter, over any number of axes |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows
+from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
+from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
+from mgcaffe.engine.kernels.geometry import Geometry
+
+RANKS_OF_TORCH = (1, 2, 3)
+_SMALL_IMAGE = 64
+_MANY_CHANNELS = 128
+_WORTH_A_CALL = 1 << 24
+
+
+class Forward(NamedTuple):
+    """What a convolution is computed from: y = x * weight + bias, and with `relu` max(y, 0)."""
+
+    x: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    geometry: Geometry
+    relu: bool
+
+    @property
+    def out(self) -> tuple[int, ...]:
+        """The spatial size of y."""
+        return self.geometry.output_size(self.x.shape[2:])
+
+    @property
+    def activation(self) -> str:
+        """What oneDNN calls `relu`."""
+        return "relu" if self.relu else "none"
+
+
+def suits_conversion(x: torch.Tensor) -> bool:
+    """Return whether x should be converted to the ordinary format, by rule.
+
+    On a CPU small images with many channels favour it by more than the conversion costs.
+    """
+    small = x.dim() == 4 and x.shape[2] * x.shape[3] <= _SMALL_IMAGE and x.shape[1] >= _MANY_CHANNELS
+    return small and x.is_cpu and format_of(x) == torch.channels_last
+
+
+def _rule(call: Forward) -> str:
+    x, weight, _, geometry, relu = call
+    if pointwise.suits(x, geometry):
+        return "product"
+    if geometry.rank not in RANKS_OF_TORCH:
+        return "positions"
+    # Below so many multiplications a call of oneDNN's operator costs more than the pass of a ReLU.
+    is_worth_it = relu and geometry.rank == 2 and weight.numel() * x.numel() >= _WORTH_A_CALL and onednn.serves(x)
+    return ("onednn" if is_worth_it else "aten") + ("_converted" if suits_conversion(x) else "")
+
+
+def _key(call: Forward) -> Key:
+    x, weight, bias, geometry, relu = call
+    return x.shape, format_of(x), weight.shape, geometry, bias is not None, relu, x.dtype, x.device.type
+
+
+def _aten(call: Forward, x: torch.Tensor) -> torch.Tensor:
+    geometry = call.geometry
+    walk = (geometry.stride, geometry.pad, geometry.dilation)
+    y = torch.convolution(x, call.weight, call.bias, *walk, False, [0] * geometry.rank, geometry.groups)
+    return _rectified(call, y.contiguous(memory_format=format_of(call.x)))
+
+
+def _onednn(call: Forward, x: torch.Tensor) -> torch.Tensor:
+    y = onednn.convolution(x, call.weight, call.bias, call.geometry, call.activation)
+    return y.contiguous(memory_format=format_of(call.x))
+
+
+def _windows(call: Forward) -> torch.Tensor:
+    rows, filters = unfolded.windows_below(call.x, call.out, call.geometry), unfolded.filter_rows(call.weight)
+    y = onednn.linear(rows, filters, call.bias, call.activation)
+    return from_pixel_rows(y, call.x.shape[0], *call.out)
+
+
+def _windows_mm(call: Forward) -> torch.Tensor:
+    rows, filters = unfolded.windows_below(call.x, call.out, call.geometry), unfolded.filter_rows(call.weight)
+    y = linear_ways.product(rows, filters, call.bias)
+    return _rectified(call, from_pixel_rows(y, call.x.shape[0], *call.out))
+
+
+def _product(call: Forward) -> torch.Tensor:
+    rows = pointwise.visited_rows(call.x, call.geometry)
+    y = onednn.linear(rows, call.weight.flatten(1), call.bias, call.activation)
+    return from_pixel_rows(y, call.x.shape[0], *call.out)
+
+
+def _product_mm(call: Forward) -> torch.Tensor:
+    rows = pointwise.visited_rows(call.x, call.geometry)
+    y = linear_ways.product(rows, call.weight.flatten(1), call.bias)
+    return _rectified(call, from_pixel_rows(y, call.x.shape[0], *call.out))
+
+
+def _positions(call: Forward) -> torch.Tensor:
+    y = windows.forward(call.x, call.weight, call.geometry)
+    if call.bias is not None:
+        y += call.bias.view(-1, *[1] * call.geometry.rank)
+    return _rectified(call, y.contiguous(memory_format=format_of(call.x)))
+
+
+def _rectified(call: Forward, y: torch.Tensor) -> torch.Tensor:
+    return y.clamp_(min=0) if call.relu else y
+
+
+def _runs_in_aten(call: Forward) -> bool:
+    return call.geometry.rank in RANKS_OF_TORCH
+
+
+def _runs_in_onednn(call: Forward) -> bool:
+    return call.geometry.rank == 2 and onednn.serves(call.x)
+
+
+def _can_convert(call: Forward) -> bool:
+    outputs = call.x.shape[0] * call.weight.shape[0] * math.prod(call.out)
+    return call.geometry.rank == 2 and max(call.x.numel(), outputs) <= unfolded.MAX_COPY
+
+
+def _is_pointwise(call: Forward) -> bool:
+    return pointwise.serves(call.x, call.geometry)
+
+
+def _has_windows(call: Forward) -> bool:
+    places = call.x.shape[0] * math.prod(call.out)
+    # With one pixel they are a copy of it, which a product does without.
+    return not _is_pointwise(call) and unfolded.serves(call.x, call.x.shape[1], places, call.geometry)
+
+
+FORWARD = Operation(
+    "convolution forward",
+    [
+        Candidate("aten", _runs_in_aten, lambda call: _aten(call, dense(call.x))),
+        Candidate("aten_converted", _can_convert, lambda call: _aten(call, converted(call.x))),
+        Candidate("onednn", _runs_in_onednn, lambda call: _onednn(call, dense(call.x))),
+        Candidate(
+            "onednn_converted",
+            lambda call: _runs_in_onednn(call) and _can_convert(call),
+            lambda call: _onednn(call, converted(call.x)),
+        ),
+        Candidate("product", lambda call: _is_pointwise(call) and onednn.serves(call.x), _product),
+        Candidate("product_mm", _is_pointwise, _product_mm),
+        Candidate("windows", lambda call: _has_windows(call) and onednn.serves(call.x), _windows),
+        Candidate("windows_mm", _has_windows, _windows_mm),
+        Candidate("positions", lambda call: call.x.numel() <= unfolded.MAX_COPY, _positions),
+    ],
+    _rule,
+    _key,
+    ("x", "", "filters", "", "bias", "relu", "", "on"),
+)

@@ -1,0 +1,149 @@
+"""The ways to add up a convolution's gradient for its filters, and the rule that picks one where none was measured.
+
+| candidate | what it does |
+|---|---|
+| aten | `convolution_backward` in the formats of dy and x |
+| aten_converted | the same in the other format, with copies of dy and x |
+| product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN, or by `mm` in place |
+| windows, windows_mm | one product over windows copied side by side, (k l C, P) |
+| across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
+| positions | a product for each position inside the filter, over any number of axes |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows
+from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
+from mgcaffe.engine.kernels.convolution_data import convolution_backward
+from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH
+from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
+from mgcaffe.engine.kernels.geometry import Geometry
+
+_FEW_ROWS = 2048
+
+
+class BackwardWeight(NamedTuple):
+    """Total, the filters' gradient, becomes beta total + what x and dy give; beta 0 replaces what it held."""
+
+    total: torch.Tensor
+    beta: float
+    dy: torch.Tensor
+    x: torch.Tensor
+    geometry: Geometry
+
+    @property
+    def out(self) -> tuple[int, ...]:
+        """The spatial size of dy."""
+        return tuple(self.dy.shape[2:])
+
+    @property
+    def places(self) -> int:
+        """How many pixels dy has, in all images."""
+        return self.dy.shape[0] * math.prod(self.out)
+
+
+def _rule(call: BackwardWeight) -> str:
+    x, geometry = call.x, call.geometry
+    if pointwise.suits(x, geometry) and format_of(call.dy) == torch.channels_last:
+        return "product" if call.places <= _FEW_ROWS else "product_mm"
+    if geometry.rank not in RANKS_OF_TORCH:
+        return "positions"
+    # oneDNN's own gradient cannot use its vectors on one channel.
+    grey = geometry.rank == 2 and x.shape[1] == 1 and format_of(call.dy) == torch.channels_last
+    return "across_mm" if grey and onednn.serves(x) and _has_windows_across(call) else "aten"
+
+
+def _key(call: BackwardWeight) -> Key:
+    x, dy = call.x, call.dy
+    return x.shape, format_of(x), dy.shape, format_of(dy), call.geometry, x.dtype, x.device.type
+
+
+def _aten(call: BackwardWeight, dy: torch.Tensor, x: torch.Tensor) -> None:
+    # The filters lend their shape only.
+    weight = call.total.new_empty(call.total.shape)
+    gradient = convolution_backward(dy, x, weight, call.geometry, [False, True, False])[1]
+    unfolded.add(call.total, gradient, call.beta)
+
+
+def _product(call: BackwardWeight) -> None:
+    rows = pointwise.visited_rows(call.x, call.geometry)
+    gradient = onednn.linear(pixel_rows(call.dy).t(), rows.t())
+    unfolded.add(call.total.view(gradient.shape), gradient, call.beta)
+
+
+def _product_mm(call: BackwardWeight) -> None:
+    rows = pointwise.visited_rows(call.x, call.geometry)
+    total = call.total.view(call.total.shape[0], rows.shape[1])
+    linear_ways.add_product(total, pixel_rows(call.dy), rows, call.beta)
+
+
+def _windows(call: BackwardWeight) -> None:
+    rows = unfolded.windows_below(call.x, call.out, call.geometry)
+    unfolded.add_filter_rows(call.total, onednn.linear(pixel_rows(call.dy).t(), rows.t()), call.beta)
+
+
+def _windows_mm(call: BackwardWeight) -> None:
+    rows = unfolded.windows_below(call.x, call.out, call.geometry)
+    unfolded.add_filter_rows(call.total, torch.mm(pixel_rows(call.dy).t(), rows), call.beta)
+
+
+def _across(call: BackwardWeight) -> None:
+    columns = unfolded.windows_across(call.x, call.out, call.geometry)
+    gradient = onednn.linear(columns, pixel_rows(call.dy).t())
+    unfolded.add(call.total, gradient.t().reshape(call.total.shape), call.beta)
+
+
+def _across_mm(call: BackwardWeight) -> None:
+    columns = unfolded.windows_across(call.x, call.out, call.geometry)
+    gradient = torch.mm(columns, pixel_rows(call.dy))
+    unfolded.add(call.total, gradient.t().reshape(call.total.shape), call.beta)
+
+
+def _positions(call: BackwardWeight) -> None:
+    gradient = windows.backward_weight(call.dy, call.x, call.total.shape, call.geometry)
+    unfolded.add(call.total, gradient, call.beta)
+
+
+def _runs_in_aten(call: BackwardWeight) -> bool:
+    return call.geometry.rank in RANKS_OF_TORCH
+
+
+def _can_convert(call: BackwardWeight) -> bool:
+    return call.geometry.rank == 2 and max(call.x.numel(), call.dy.numel()) <= unfolded.MAX_COPY
+
+
+def _is_pointwise(call: BackwardWeight) -> bool:
+    return pointwise.serves(call.x, call.geometry) and format_of(call.dy) == torch.channels_last
+
+
+def _has_windows(call: BackwardWeight) -> bool:
+    return format_of(call.x) == torch.channels_last and not _is_pointwise(call) and _has_windows_across(call)
+
+
+def _has_windows_across(call: BackwardWeight) -> bool:
+    return unfolded.serves(call.dy, call.x.shape[1], call.places, call.geometry)
+
+
+BACKWARD_WEIGHT = Operation(
+    "convolution backward weight",
+    [
+        Candidate("aten", _runs_in_aten, lambda call: _aten(call, dense(call.dy), dense(call.x))),
+        Candidate("aten_converted", _can_convert, lambda call: _aten(call, converted(call.dy), converted(call.x))),
+        Candidate("product", lambda call: _is_pointwise(call) and onednn.serves(call.x), _product),
+        Candidate("product_mm", _is_pointwise, _product_mm),
+        Candidate("windows", lambda call: _has_windows(call) and onednn.serves(call.x), _windows),
+        Candidate("windows_mm", _has_windows, _windows_mm),
+        Candidate("across", lambda call: _has_windows_across(call) and onednn.serves(call.x), _across),
+        Candidate("across_mm", _has_windows_across, _across_mm),
+        Candidate("positions", lambda call: call.x.numel() <= unfolded.MAX_COPY, _positions),
+    ],
+    _rule,
+    _key,
+    ("x", "", "dy", "", "", "", "on"),
+    accumulates=True,
+)

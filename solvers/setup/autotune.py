@@ -1,0 +1,126 @@
+"""Finds the fastest way to compute each convolution and inner product before training begins (`autotune`).
+
+Rank 0 measures, or reads what an earlier run measured, and all ranks take its choices.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgcaffe.comm import Communicator
+from mgcaffe.comm.supervision import status as statuses
+from mgcaffe.engine import Net
+from mgcaffe.engine.kernels.choice.choices import Measured, Recorded, Records
+from mgcaffe.engine.kernels.choice.contest import Contest
+from mgcaffe.engine.kernels.choice.record_file import Machine, read_records, write_records
+from mgcaffe.engine.tuning import LayerOperations, tune
+from mgcaffe.errors import DataError
+from mgcaffe.prototxt import SolverParameter
+from mgcaffe.solvers.events import Emit, Noted, Warned
+
+Tell = Callable[[str], None]
+
+OFF, ON = "off", "on"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What is known about a net's operations.
+
+    Attributes:
+        records: what was measured, now or before.
+        layers: those that there is a choice for; empty where nothing may be measured.
+        summary: what was done, for the user.
+    """
+
+    records: Records
+    layers: Sequence[LayerOperations]
+    summary: str
+
+
+def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communicator, emit: Emit) -> None:
+    """Have all nets compute as is fastest for the first one; collective.
+
+    Args:
+        param: the SolverParameter; `autotune` and `comm_param.deterministic` count.
+        nets: the training net, and those that compute on the same device.
+        communicator: all ranks.
+        emit: takes the events.
+
+    Raises:
+        DataError: on rank 0: a file given by name that cannot be used (65) or written (73).
+    """
+    if (setting := param.autotune) in ("", OFF):
+        return
+    chosen: Records = {}
+    if communicator.rank == 0:
+        statuses.doing("setting up: measuring how layers are computed fastest (autotune)")
+        measures = not param.comm_param.deterministic
+        tuning = tune_net(nets[0], setting, lambda text: emit(Warned(text)), measures=measures)
+        emit(Noted(tuning.summary))
+        chosen = tuning.records
+    if communicator.size > 1:
+        statuses.doing("setting up: receiving from rank 0 how layers are computed fastest (autotune)")
+        rows = communicator.broadcast_object([[text, each.rule, each.chosen] for text, each in chosen.items()])
+        chosen = {text: Measured(rule, name, {}) for text, rule, name in rows}
+    for net in nets:
+        net.context.choices = Recorded(chosen)
+
+
+def tune_net(net: Net, setting: str, warn: Tell, *, measures: bool = True) -> Tuning:
+    """Find the fastest way to compute each operation of a net that is not recorded yet, and record it.
+
+    Args:
+        net: it stays as it is.
+        setting: `on`, or the name of a file.
+        warn: takes warnings.
+        measures: whether to measure what is not recorded; otherwise the rules hold for it.
+
+    Raises:
+        DataError: a file given by name cannot be used (exit code 65) or written (73).
+    """
+    machine = Machine.here(net.device)
+    file = machine.default_file() if setting == ON else Path(setting)
+    records = _read(file, machine, warn, must_work=setting != ON)
+    if not measures:
+        found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
+        return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
+    contest = Contest(records)
+    began = time.perf_counter()
+    layers = tune(net, contest)
+    seconds = time.perf_counter() - began
+    mine = [records[text] for layer in layers for text in layer.operations]
+    faster = [each for each in mine if each.chosen != each.rule]
+    saved_ms = 1e3 * sum(each.saved_s for each in faster)
+    summary = (
+        f"autotune: measured {contest.measured} operations in {seconds:.1f} s; {len(faster)} of {len(mine)} run "
+        f"otherwise than by rule, which should save {saved_ms:.1f} ms an iteration"
+    )
+    if contest.measured:
+        try:
+            write_records(file, machine, records)
+            summary += f" (recorded in {file})"
+        except DataError as error:
+            if setting != ON:
+                raise
+            warn(f"autotune: {error.message}; what was measured holds for this run alone")
+    else:
+        summary += f" (all recorded in {file})"
+    return Tuning(records, layers, summary)
+
+
+def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Records:
+    """Return what a file holds, nothing where it does not exist or, unless it must work, cannot be used."""
+    if not file.exists():
+        return {}
+    try:
+        return read_records(file, machine)
+    except DataError as error:
+        if must_work:
+            raise
+        where = f"{error.location}: " if error.location else ""
+        warn(f"autotune: {where}{error.message}; all is measured anew")
+        return {}

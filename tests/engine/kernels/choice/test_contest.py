@@ -1,0 +1,157 @@
+"""Contests with candidates whose times are made up."""
+
+import logging
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from mgcaffe.engine.kernels.choice import contest as contests
+from mgcaffe.engine.kernels.choice.contest import Contest
+from mgcaffe.engine.kernels.choice.operation import Candidate, Operation
+
+
+class Call(NamedTuple):
+    x: torch.Tensor
+
+
+class AddingCall(NamedTuple):
+    total: torch.Tensor
+    beta: float
+    x: torch.Tensor
+
+
+class Clock:
+    """Stands still but for what candidates say they take; `runs` counts theirs."""
+
+    def __init__(self):
+        self.now, self.runs = 0.0, {}
+
+    def candidate(self, name, seconds, run, serves=lambda call: True):
+        def timed(call):
+            self.now += seconds
+            self.runs[name] = self.runs.get(name, 0) + 1
+            return run(call)
+
+        return Candidate(name, serves, timed)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(contests.time, "perf_counter", lambda: clock.now)
+    return clock
+
+
+def doubled(call):
+    return call.x * 2
+
+
+def operation(candidates, **options):
+    return Operation("doubling", candidates, lambda call: "rule", lambda call: (call.x.shape,), ("x",), **options)
+
+
+def test_the_fastest_is_kept_and_the_rule_unless_another_is_clearly_faster(clock):
+    for seconds, chosen in ((0.5, "other"), (0.99, "rule"), (1.2, "rule")):
+        doubling = operation([clock.candidate("rule", 1.0, doubled), clock.candidate("other", seconds, doubled)])
+        contest = Contest({})
+        result = contest.run(doubling, Call(torch.ones(3)))
+        assert torch.equal(result, torch.full((3,), 2.0))
+        (text,) = contest.met
+        assert text == "doubling: x 3"
+        measured = contest.records[text]
+        assert (measured.rule, measured.chosen) == ("rule", chosen)
+        assert dict(measured.seconds) == pytest.approx({"rule": 1.0, "other": seconds})
+        assert measured.saved_s == pytest.approx(0.5 if chosen == "other" else 0.0)
+
+
+def test_what_is_known_is_not_measured_again(clock):
+    doubling = operation([clock.candidate("rule", 1.0, doubled), clock.candidate("other", 0.5, doubled)])
+    contest = Contest({})
+    for _ in range(3):
+        contest.run(doubling, Call(torch.ones(3)))
+    assert contest.measured == 1
+    again = Contest(contest.records)
+    runs = dict(clock.runs)
+    again.run(doubling, Call(torch.ones(3)))
+    assert again.measured == 0
+    assert again.met == ["doubling: x 3"]
+    assert clock.runs == {**runs, "rule": runs["rule"] + 1}
+    again.run(doubling, Call(torch.ones(4)))
+    assert again.measured == 1
+
+
+def test_one_that_is_far_behind_runs_twice_only_and_one_that_does_not_serve_never(clock):
+    doubling = operation(
+        [
+            clock.candidate("slow", 1.6, doubled),
+            clock.candidate("rule", 1.0, doubled),
+            clock.candidate("unfit", 0.1, doubled, serves=lambda call: False),
+        ]
+    )
+    contest = Contest({})
+    contest.run(doubling, Call(torch.ones(3)))
+    assert clock.runs["slow"] == 2
+    assert "unfit" not in clock.runs
+    assert set(contest.records["doubling: x 3"].seconds) == {"slow", "rule"}
+
+
+def test_one_that_is_hopeless_runs_once(clock):
+    doubling = operation([clock.candidate("rule", 1.0, doubled), clock.candidate("hopeless", 5.1, doubled)])
+    contest = Contest({})
+    contest.run(doubling, Call(torch.ones(3)))
+    assert clock.runs["hopeless"] == 1
+    assert contest.records["doubling: x 3"].seconds["hopeless"] == pytest.approx(5.1)
+
+
+@pytest.mark.parametrize("wrong", [2.001, float("nan"), float("inf")])
+def test_one_that_disagrees_is_dropped_loudly(clock, caplog, wrong):
+    doubling = operation(
+        [clock.candidate("rule", 1.0, doubled), clock.candidate("hasty", 0.1, lambda call: call.x * wrong)]
+    )
+    contest = Contest({})
+    contest.layer = "layer 'conv1'"
+    with caplog.at_level(logging.WARNING):
+        contest.run(doubling, Call(torch.arange(3.0)))
+    (record,) = caplog.records
+    for word in ("layer 'conv1'", "'hasty' differs from 'rule'", "doubling: x 3"):
+        assert word in record.getMessage()
+    measured = contest.records["doubling: x 3"]
+    assert measured.chosen == "rule"
+    assert set(measured.seconds) == {"rule"}
+    assert set(measured.errors) == {"hasty"}
+    # What differs by rounding alone stays.
+    close = operation(
+        [clock.candidate("rule", 1.0, doubled), clock.candidate("near", 0.1, lambda call: call.x * 2.00001)]
+    )
+    contest = Contest({})
+    contest.run(close, Call(torch.arange(3.0)))
+    assert contest.records["doubling: x 3"].chosen == "near"
+
+
+def test_one_that_fails_is_dropped_loudly(clock, caplog):
+    def fail(call):
+        raise RuntimeError("out of memory")
+
+    doubling = operation([clock.candidate("rule", 1.0, doubled), clock.candidate("greedy", 0.1, fail)])
+    contest = Contest({})
+    with caplog.at_level(logging.WARNING):
+        contest.run(doubling, Call(torch.ones(3)))
+    assert "candidate 'greedy' is not used, it fails: out of memory (doubling: x 3)" in caplog.text
+    assert contest.records["doubling: x 3"].chosen == "rule"
+
+
+def test_sums_are_measured_apart_from_the_caller_s_total(clock):
+    def add(call):
+        if call.beta:
+            call.total.mul_(call.beta).add_(call.x)
+        else:
+            call.total.copy_(call.x)
+
+    adding = operation([clock.candidate("rule", 1.0, add), clock.candidate("other", 0.5, add)], accumulates=True)
+    for beta, expected in ((1.0, 5.0), (0.0, 4.0)):
+        total = torch.ones(3)
+        contest = Contest({})
+        contest.run(adding, AddingCall(total, beta, torch.full((3,), 4.0)))
+        assert torch.equal(total, torch.full((3,), expected))
+    assert contest.records["doubling: x 3"].chosen == "other"
