@@ -22,7 +22,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from mgcaffe.comm.supervision.connections import Connection, accept, connect_to, listen, own_addresses
-from mgcaffe.comm.supervision.troubles import LEFT, RankRecord, Seen, Trouble, behind, first_waiting
+from mgcaffe.comm.supervision.troubles import RankRecord, Seen, Trouble, behind, first_waiting
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.errors import EXIT_PEER_FAILED, DataError, PeerFailure
 from mgcaffe.errors.checked_json import Json
@@ -241,7 +241,7 @@ class RankWatch:
         if not self._own.waits:
             return
         waited_s = now - self._waits_at
-        if trouble is not None and trouble.kind != LEFT and now - max(self._troubled_at, self._waits_at) > _LEAVE_S:
+        if trouble is not None and now - max(self._troubled_at, self._waits_at) > _LEAVE_S:
             print(f"error: rank {self._own.rank} cannot go on: {trouble.text}", file=sys.stderr, flush=True)
             self._leave(EXIT_PEER_FAILED)
         if waited_s > _WARN_S and not self._has_warned and self._speaker == self._own.rank and self._behind:

@@ -83,7 +83,8 @@ class Connections:
         self._queues: dict[bytes, MessageQueue] = {}
         self._early: dict[bytes, list[tuple[int, int, numpy.ndarray]]] = {}
         self._peers: dict[int, PeerConnection] = {}
-        weakref.finalize(self, _close, self._peers)  # which know of this object once they have started
+        weakref.finalize(self, _close, self._peers, os.getpid())  # peers know of this object once they have started
+        _made.add(self)
         deadline = time.monotonic() + min(timeout_s, _CONNECT_S)
         with listener.socket:
             for lower in range(rank):
@@ -115,7 +116,7 @@ class Connections:
 
     def close(self) -> None:
         """Close all of them, as the end of the process does; harmless when repeated."""
-        _close(self._peers)
+        _close(self._peers, os.getpid())
 
     def _deliver(self, group: bytes, source: int, tag: int, content: numpy.ndarray) -> None:
         with self._lock:
@@ -132,10 +133,27 @@ class Connections:
         for queue in queues:
             queue.wake()
 
+    def abandon(self) -> None:
+        """Let go of all of them in a forked process, which has copies of the descriptors; those of its parent stay."""
+        for connection in self._peers.values():
+            connection.abandon()
 
-def _close(peers: dict[int, PeerConnection]) -> None:
-    for connection in peers.values():
-        connection.close()
+
+_made: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _close(peers: dict[int, PeerConnection], process: int) -> None:
+    if os.getpid() == process:
+        for connection in peers.values():
+            connection.close()
+
+
+def _abandon_in_child() -> None:
+    for connections in list(_made):
+        connections.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_in_child)
 
 
 def _bound_socket() -> socket.socket:

@@ -156,6 +156,16 @@ def _keep_for_ever(value: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
+def _leave_to_parent() -> None:
+    """Never close, in a forked process, the groups of its parent, whose threads it does not have."""
+    for group in _open:
+        _keep_for_ever(group)
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 @atexit.register
 def forget_groups() -> None:
     """Close the connections of all groups, as the end of the process does; in tests once all ranks are done with them.

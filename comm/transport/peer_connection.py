@@ -117,6 +117,10 @@ class PeerConnection:
         except OSError:
             return False  # the kernel's buffer is full; or the connection is gone, which the reader finds
 
+    def abandon(self) -> None:
+        """Close the descriptor alone, in a forked process whose parent goes on with the connection."""
+        self._socket.close()
+
     def _send_all(self) -> None:
         while True:
             with self._changed:
@@ -136,14 +140,16 @@ class PeerConnection:
 
     def _read_all(self, deliver: Deliver, on_lost: Callable[[], None]) -> None:
         head = memoryview(bytearray(HEAD.size))
-        while self._fill(head):
-            size, group, source, tag = HEAD.unpack(head)
-            content = numpy.empty(size, numpy.uint8)
-            if not self._fill(content.data):
-                break
-            deliver(group, source, tag, content)
-        self._break()
-        on_lost()
+        try:
+            while self._fill(head):
+                size, group, source, tag = HEAD.unpack(head)
+                content = numpy.empty(size, numpy.uint8)
+                if not self._fill(content.data):
+                    break
+                deliver(group, source, tag, content)
+        finally:  # also where there is no memory for a message: nobody is to wait for it
+            self._break()
+            on_lost()
 
     def _fill(self, view: memoryview) -> bool:
         """Read until a buffer is full; False: the connection is gone."""

@@ -221,6 +221,8 @@ class RunRecorder:
             self._log.on_event(event)
 
     def _before_forward(self, _module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        if not torch.is_grad_enabled():
+            return  # a test between two iterations
         if self._forward_began is None:
             self._forward_began = time.perf_counter()
         self._reports += self._communication.take_reports()  # of an earlier pass of this iteration

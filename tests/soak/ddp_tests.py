@@ -50,6 +50,6 @@ def failed(names: Sequence[str]) -> dict[str, str]:
     for name in names:
         outcome = outcomes[name if name in own else "checks"]
         expected = ("result", "passes") if name in own else (name, "equal")
-        if any(said.get(expected[0]) != expected[1] for said in outcome["said"]):
+        if any(outcome["codes"]) or any(said.get(expected[0]) != expected[1] for said in outcome["said"]):
             found[name] = " | ".join(text.strip().split("\n")[-1] for text in outcome["errors"])
     return found

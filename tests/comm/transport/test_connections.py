@@ -1,11 +1,13 @@
 """Connections between ranks without MPI: who may connect, what comes early or is large, and who is gone."""
 
+import os
 import socket
 import threading
 
 import numpy
 import pytest
 
+from mgcaffe.comm.transport import connections
 from mgcaffe.comm.transport.connections import Address, Connections, Listener
 from mgcaffe.comm.transport.message_queue import MessageQueue
 from mgcaffe.comm.transport.peer_connection import HEAD
@@ -176,3 +178,18 @@ def test_a_closed_communicator_takes_no_messages():
                 call()
 
     run_gloo_ranks(2, work)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_process_that_ends_leaves_the_connections_to_its_parent(two):
+    process = os.fork()
+    if not process:
+        connections._close(two[0]._peers, os.getppid())  # as at the end of Python
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0
+    queue = MessageQueue(0, 5.0)
+    two[0].join(GROUP, queue)
+    two[0].start()
+    send(two[1], 0, b"here")
+    assert queue.take(1, 9)[0].tobytes() == b"here"
+    assert not two[0].lost
