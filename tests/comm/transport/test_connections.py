@@ -14,7 +14,7 @@ from mgcaffe.comm.transport.peer_connection import HEAD
 from mgcaffe.errors import CommError, PeerFailure
 from tests.support.gloo import run_gloo_ranks
 
-LARGE = 20_000_000
+LARGE = 12_000_000
 """Bytes that no kernel's buffer takes at once."""
 GROUP = b"8 bytes."
 
