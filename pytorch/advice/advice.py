@@ -9,7 +9,7 @@ from mgcaffe.pytorch.advice.predictions import Prediction
 from mgcaffe.tools.table import format_table
 
 _NO_GAIN = 0.01
-"""The share of an iteration below which a difference between two predictions says nothing."""
+"""The share of an iteration below which a difference between two times says nothing."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,22 @@ class Advice:
             text = (
                 f"{self.best.name} would take {100 * self.gain:.0f} % less time per iteration than {self.present.name}"
             )
-        buckets = min(each.iteration_s for each in (self.best, self.present, self.default, *self.caps))
-        against = 1 - self.auto.iteration_s / buckets
-        if against < _NO_GAIN:
-            return f"{text}; merged groups that are planned would not take less."
-        ours = f"merged groups that are planned ({self.auto.name}) {100 * against:.0f} % less than the best buckets"
-        return f"{text}; {ours}{', as predicted' if self.best.measured_s is not None else ''}."
+        return f"{text}; merged groups that are planned {self._ours()}."
+
+    def _ours(self) -> str:
+        """Compare our groups with the best buckets: by what was measured of these, if it was."""
+        buckets = (self.best, self.present, self.default, *self.caps)
+        ours = self.auto.iteration_s
+        tried = [each.measured_s for each in buckets if each.measured_s is not None]
+        best = min(tried or [each.iteration_s for each in buckets])
+        share = 1 - ours / best
+        if not tried and share < _NO_GAIN:
+            return "would not take less"
+        if not tried:
+            return f"({self.auto.name}) {100 * share:.0f} % less than the best buckets"
+        less = "no gain over" if share < _NO_GAIN else f"{100 * share:.0f} % less than"
+        measured = f"the {_ms(best)} measured with the best buckets"
+        return f"({self.auto.name}) are predicted to take {_ms(ours)}, {less} {measured}"
 
 
 def _row(prefix: str, each: Prediction) -> tuple[str, ...]:

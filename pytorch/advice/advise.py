@@ -12,12 +12,13 @@ from torch.nn.parallel import DistributedDataParallel
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.comm.tuning.calibration import agree_times
-from mgcaffe.errors import UsageError
+from mgcaffe.errors import UsageError, describe_exception
 from mgcaffe.pytorch.advice.advice import Advice
+from mgcaffe.pytorch.advice.agreement import on_all_ranks
 from mgcaffe.pytorch.advice.bucket_rules import DEFAULT_CAP_MB, BucketRules, Gradient
 from mgcaffe.pytorch.advice.measurement import Measurement, measure
 from mgcaffe.pytorch.advice.predictions import Prediction, Predictor
-from mgcaffe.pytorch.advice.trial import time_iterations
+from mgcaffe.pytorch.advice.trial import check_pass, time_iterations
 from mgcaffe.pytorch.measuring.module_trace import sent_bytes
 from mgcaffe.pytorch.measuring.sample import Loss, SampleBatch
 from mgcaffe.pytorch.measuring.stand_in import StandIn
@@ -55,8 +56,9 @@ def advise(
         The advice, the same on all ranks; print it on one.
 
     Raises:
-        UsageError: not a DistributedDataParallel, one rank, a batch on which the module fails (on all ranks alike), or
-            parameters without gradients.
+        UsageError: not a DistributedDataParallel, one rank, a batch on which a pass fails (on all ranks alike), or
+            parameters without gradients. Where a pass fails only in a trial, in the midst of all-reduces of
+            DistributedDataParallel's own, the other ranks end by the time-out of its process group.
         CommError: the ranks cannot reach each other.
     """
     if not isinstance(ddp_module, DistributedDataParallel):
@@ -99,7 +101,11 @@ def advise(
 def _tried(
     advice: Advice, model: DistributedDataParallel, sample: SampleBatch, communicator: Communicator, trials: int
 ) -> Advice:
-    """Return the advice with measured iterations of all buckets in its table; a collective call."""
+    """Return the advice with measured iterations of all buckets in its table; a collective call.
+
+    What fails in a pass alone ends all ranks. What fails in DistributedDataParallel's iterations only, in the midst of
+    all-reduces of its own, is raised on that rank, and elsewhere by its time-out (`time_iterations`).
+    """
     present = BucketRules.of(model)
     ready = present.by_readiness
     rules = {advice.present.sizes: present}  # other limits may come to the same buckets
@@ -111,7 +117,14 @@ def _tried(
     for number in range(rounds):  # in turns: what else the machines do changes
         for sizes, each_rules in rules.items():
             count = trials // rounds + (number < trials % rounds)
-            seconds[sizes] += time_iterations(model, each_rules, _stand_in(model), sample, count)
+            stand_in = on_all_ranks(communicator, lambda: _checked(model, sample))
+            try:
+                seconds[sizes] += time_iterations(model, each_rules, stand_in, sample, count)
+            except Exception as error:
+                raise UsageError(
+                    f"on rank {communicator.rank}: a trial with {each_rules.name} fails: {describe_exception(error)}",
+                    hint="without trials= only passes without DistributedDataParallel's buckets are run",
+                ) from error
     medians = agree_times(communicator, [statistics.median(times) for times in seconds.values()])
     measured = dict(zip(seconds, medians, strict=True))
 
@@ -121,6 +134,13 @@ def _tried(
     caps = tuple(tried(each) for each in advice.caps)
     best = min(tried(advice.best), *caps, key=lambda each: each.measured_s or 0.0)
     return replace(advice, present=tried(advice.present), default=tried(advice.default), caps=caps, best=best)
+
+
+def _checked(model: DistributedDataParallel, sample: SampleBatch) -> StandIn:
+    """Return parameters on which a pass has been run."""
+    stand_in = _stand_in(model)
+    check_pass(stand_in, sample)
+    return stand_in
 
 
 def _limits(model: DistributedDataParallel) -> list[str]:

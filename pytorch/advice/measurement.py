@@ -15,7 +15,8 @@ from torch import nn
 from mgcaffe.comm import Communicator, Segment
 from mgcaffe.comm.tuning.calibration import agree_times
 from mgcaffe.comm.tuning.decision import Decision
-from mgcaffe.errors import CommError, EngineError, UsageError
+from mgcaffe.errors import CommError, UsageError
+from mgcaffe.pytorch.advice.agreement import on_all_ranks
 from mgcaffe.pytorch.measuring.pass_times import PassTimes, measure_passes
 from mgcaffe.pytorch.measuring.sample import SampleBatch
 from mgcaffe.pytorch.measuring.stand_in import StandIn
@@ -71,9 +72,10 @@ def measure(
         may_lack: whether parameters may get no gradient; they count as ready when the backward pass begins.
 
     Raises:
-        UsageError: on all ranks alike: the module fails on a rank's batch, or parameters get no gradient.
+        UsageError: on all ranks alike: a pass fails on a rank, or parameters get no gradient. Where a module has
+            collective calls of its own, the other ranks wait in these until they time out.
     """
-    times = _on_all_ranks(communicator, lambda: _local_times(stand_in, sample, may_lack))
+    times = on_all_ranks(communicator, lambda: _local_times(stand_in, sample, may_lack))
     (forward,) = agree_times(communicator, [times.forward_s])
     rest = [name for name in stand_in.trained if name not in times.ready]
     order = communicator.broadcast_object([*rest, *times.ready])
@@ -100,22 +102,6 @@ def _local_times(stand_in: StandIn, sample: SampleBatch, may_lack: bool) -> Pass
     return times
 
 
-def _on_all_ranks(communicator: Communicator, function: Callable[[], PassTimes]) -> PassTimes:
-    """Return a function's result, or raise the first rank's error on all ranks."""
-    result: PassTimes | None = None
-    failure: EngineError | None = None
-    try:
-        result = function()
-    except EngineError as error:
-        failure = error
-    texts = communicator.allgather(None if failure is None else (failure.message, failure.hint))
-    for rank, text in enumerate(texts):
-        if text is not None:
-            raise UsageError(f"on rank {rank}: {text[0]}", hint=text[1]) from failure
-    assert result is not None
-    return result
-
-
 class _Probe:
     """Backward passes whose gradients are exchanged, until it is known what that costs."""
 
@@ -138,7 +124,10 @@ class _Probe:
             offset += count
         self._segments = segments
         self._segment_of = {segment.name: number for number, segment in enumerate(segments)}
-        self._flat = torch.zeros(offset, device=stand_in.device)
+        self._communicator = communicator
+        self._flat = on_all_ranks(
+            communicator, lambda: torch.zeros(offset, device=stand_in.device), "making a buffer for all gradients"
+        )
         self._averaging = GradientAveraging(
             GradientBuffer(self._flat, segments), communicator, options.solver_parameter(), None, self._take
         )
@@ -146,11 +135,11 @@ class _Probe:
         self._next = -1
 
     def run(self, passes: int) -> Decision:
-        """Run so many passes, and return what was found."""
+        """Run so many passes, and return what was found; a pass that fails on a rank ends all ranks."""
         with self._stand_in.untouched():
             for number in range(passes):
                 self._stand_in.clear_gradients()
-                self._stand_in.run(self._pass)
+                on_all_ranks(self._communicator, lambda: self._stand_in.run(self._pass))
                 self._averaging.after_update(number + 1)
         if self._decision is None:
             raise CommError(f"{passes} passes are too few to measure with", hint="give more passes")
@@ -161,20 +150,39 @@ class _Probe:
         self._averaging.close()
 
     def _pass(self, module: nn.Module) -> None:
-        loss = self._sample.call(module)
+        """Run a pass and exchange its gradients; one that fails still sends all of them, as the others wait for it."""
         count = len(self._segments)
+        loss: torch.Tensor | None = None
+        failure: Exception | None = None
+        try:
+            loss = self._sample.call(module)
+        except Exception as error:
+            failure = error
         self._is_ready, self._next = bytearray(count), count - 1
         self._averaging.begin()
-        hooks = [
-            each.register_post_accumulate_grad_hook(self._hook(name)) for name, each in self._stand_in.trained.items()
-        ]
-        loss.backward()
-        for hook in hooks:
-            hook.remove()
+        if loss is not None:
+            try:
+                self._backward(loss)
+            except CommError:
+                raise
+            except Exception as error:
+                failure = error
         for segment in range(count):
             self._ready(segment)
         self._averaging.backward_done()
         self._averaging.wait()
+        if failure is not None:
+            raise failure
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        hooks = [
+            each.register_post_accumulate_grad_hook(self._hook(name)) for name, each in self._stand_in.trained.items()
+        ]
+        try:
+            loss.backward()
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def _hook(self, name: str) -> Callable[[torch.Tensor], None]:
         segment = self._segment_of[name]

@@ -24,6 +24,10 @@ def time_iterations(
 ) -> list[float]:
     """Return the seconds of iterations on this rank with buckets of one's choice; a collective call.
 
+    Iterations reduce gradients over the module's process group. Where one fails on a rank, that rank raises at once,
+    and the others wait in DistributedDataParallel's all-reduce: until that rank's process ends (gloo), or the group's
+    own time-out (NCCL). `check_pass` before it finds what fails without DistributedDataParallel as well.
+
     Args:
         model: the module as it is wrapped, whose other options hold.
         rules: how buckets are made.
@@ -50,6 +54,12 @@ def time_iterations(
             stand_in.run(_step_of(trial))
             seconds.append(_now(stand_in.device) - began)
     return seconds[_WARM_UP:]
+
+
+def check_pass(stand_in: StandIn, sample: SampleBatch) -> None:
+    """Run a pass on this rank alone."""
+    with stand_in.untouched():
+        stand_in.run(lambda module: sample.call(module).backward())
 
 
 class _Shadow(nn.Module):

@@ -66,5 +66,16 @@ def test_what_was_tried_decides(advice):
     assert "measured" in str(tried) and "33.00 ms" in str(tried)
 
 
+@pytest.mark.parametrize(
+    ("measured", "verdict"), [(0.040, "10 % less than the 40.00"), (0.033, "no gain over the 33.00")]
+)
+def test_what_is_predicted_of_ours_is_compared_with_what_was_measured_of_buckets(advice, measured, verdict):
+    tried = replace(advice, present=prediction("the default", 0.05, 0.044), best=prediction("x", 0.03, measured))
+    assert str(tried).endswith(
+        "; merged groups that are planned (auto (optimal)) are predicted to take 36.00 ms,"
+        f" {verdict} ms measured with the best buckets."
+    )
+
+
 def test_warnings_come_first(advice):
     assert str(replace(advice, warnings=("EMULATED LINK",))).startswith("EMULATED LINK\n")

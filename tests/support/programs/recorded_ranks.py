@@ -285,5 +285,6 @@ def all_of_them(rank, say):
 
 
 if __name__ == "__main__":
-    ddp_ranks.SCENARIOS["recorded"] = all_of_them
-    print(json.dumps(ddp_ranks.run_scenario("recorded", FOLDER)))
+    ddp_ranks.SCENARIOS["recorded"] = lambda rank, size, say: all_of_them(rank, say)
+    ddp_ranks.SIZES["recorded"] = 2
+    print(json.dumps(ddp_ranks.run_scenarios(["recorded"], FOLDER)["recorded"]))
