@@ -31,11 +31,11 @@ NORMALIZED, FEW_STEPS = ("resnet18", "mobilenet_v2"), 3
 float64 the weights of MobileNetV2 have nothing in common with those of DDP with other buckets."""
 SEEDED, SEEDS = ("digits", "gpt"), 8
 ROUNDING = 1e-9
-"""How far weights may be apart in float64, relative to the largest one of their tensor (or to 0.01), where DDP with other
-buckets is as near."""
+"""How far weights may be apart in float64, relative to the largest one of their tensor (or to 0.01), where DDP with
+other buckets is as near."""
 WORSE = 10.0
-"""How many times as far from DDP as DDP from itself; in float32 by the medians over seeds, as a threshold is crossed with
-one seed and not with another."""
+"""How many times as far from DDP as DDP from itself; in float32 by the medians over seeds, as a threshold is crossed
+with one seed and not with another."""
 _LIMIT_S = 900.0
 
 
