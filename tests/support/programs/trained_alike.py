@@ -6,7 +6,8 @@ A case is NETWORK:OPTIMIZER:WAY:SEED.
 
 A line of JSON for each case: the names of the tensors that differ in a bit on any rank, parameters, buffers and
 gradients; and the largest difference of a parameter, relative to the largest element of its tensor, with its name, for
-ours and for DDP with buckets of another size. The latter is left out on two ranks, where a sum has one order.
+ours and for DDP with buckets of another size. The latter is left out on two ranks, where a sum has one order. A tensor
+that is nothing but rounding, as a bias behind which BatchNorm takes away the mean, is compared with 0.01 instead.
 """
 
 import faulthandler
@@ -26,6 +27,7 @@ from tests.support.trained_networks import NETWORKS, train
 
 LIMIT_S = 900
 OTHER_BUCKET_MB = 0.05
+SMALLEST = 0.01
 
 
 def ddp_with_other_buckets(module, **keywords):
@@ -54,7 +56,7 @@ def same_bits(a, b):
 def furthest(values, others, parameters):
     """Return the largest relative difference of a parameter, and its name."""
     return max(
-        (float((values[name] - others[name]).abs().max() / values[name].abs().max().clamp_min(1e-30)), name)
+        (float((values[name] - others[name]).abs().max() / values[name].abs().max().clamp_min(SMALLEST)), name)
         for name in parameters
     )
 
