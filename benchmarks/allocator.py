@@ -18,7 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-import step
+import step_worker
+from torch_models import BATCHES
 
 WAYS = ("default", "huge pages", "kept", "both")
 STEPS = {"lenet": 100, "cifar10_quick": 20, "cifar10_full": 20, "alexnet": 5, "googlenet": 5, "resnet50": 4}
@@ -42,16 +43,16 @@ def run(way: str, model: str) -> None:
     import torch
 
     torch.set_num_threads(1)
-    one_step = step.our_step(model)
+    one_step = step_worker.our_step(model, BATCHES[model][0], "cpu", "float32")
     for _ in range(3):
         one_step()
-    step.reset_peak()
+    step_worker.reset_peak()
     times = []
     for _ in range(STEPS[model]):
         start = time.process_time()
         one_step()
         times.append(time.process_time() - start)
-    print(1e3 * statistics.median(times), step.memory_kib("VmHWM") / 1024)
+    print(1e3 * statistics.median(times), step_worker.memory_kib("VmHWM") / 1024)
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import torch
 from ctr_nets import DENSE, FORMS, TorchNet, net_text, weights_of
-from step import memory_kib, reset_peak
+from step_worker import memory_kib, reset_peak
 from torch import nn
 
 from mgcaffe.prototxt import parse_net, parse_solver

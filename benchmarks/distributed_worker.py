@@ -123,12 +123,12 @@ class OurSide:
 
 def solver_param(model: str, batch: int, side: int) -> Any:
     """Return the model's train net on fixed inputs of this size, and a solver for it."""
-    from step import ROOT, _is_auxiliary
+    from step_worker import ROOT, is_auxiliary
 
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
 
     net = read_net(ROOT / "models" / model / "train_val.prototxt")
-    layers = [layer for layer in net.layer if layer.type != "Data" and not _is_auxiliary(layer.name)]
+    layers = [layer for layer in net.layer if layer.type != "Data" and not is_auxiliary(layer.name)]
     for layer in layers:
         if layer.type == "Pooling" and layer.pooling_param.kernel_size == LAST_KERNEL:
             layer.pooling_param.Clear()

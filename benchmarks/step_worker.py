@@ -51,7 +51,7 @@ def our_step(model: str, batch: int, device: str, precision: str) -> Callable[[]
     from mgcaffe.tools.running.process import keep_memory_of_small_net
 
     net = read_net(ROOT / "models" / model / "train_val.prototxt")
-    layers = [layer for layer in net.layer if layer.type != "Data" and not _is_auxiliary(layer.name)]
+    layers = [layer for layer in net.layer if layer.type != "Data" and not is_auxiliary(layer.name)]
     source = LayerParameter(name="data", type="Input", top=["data", "label"])
     source.input_param.shape.add().dim.extend((batch, *BATCHES[model][1:]))
     source.input_param.shape.add().dim.append(batch)
@@ -70,7 +70,7 @@ def our_step(model: str, batch: int, device: str, precision: str) -> Callable[[]
     return lambda: trainer.step(1)
 
 
-def _is_auxiliary(name: str) -> bool:
+def is_auxiliary(name: str) -> bool:
     """Return whether a layer belongs to GoogLeNet's auxiliary heads, which the benchmark leaves out."""
     return name.startswith(("loss1/", "loss2/"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -105,6 +106,7 @@ class Engine:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `engine` with these arguments in this process, since importing torch anew takes seconds."""
         out, errors = io.StringIO(), io.StringIO()
+        logging.getLogger("mgcaffe").handlers.clear()  # as in a new process: another test's stream may be closed
         with redirect_stdout(out), redirect_stderr(errors):
             code = main.main(words)
         return subprocess.CompletedProcess(words, code, out.getvalue(), errors.getvalue())
