@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,10 @@ import pytest
 
 from tests.support.mpirun import MPIRUN
 from tests.support.paths import ROOT
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has jobs in the background ignore it, and commands that tests start would do so too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

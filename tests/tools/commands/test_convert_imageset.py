@@ -229,13 +229,13 @@ def test_mistakes_in_sources_are_named(engine, pictures, words, code, message):
 
 @pytest.fixture
 def many(engine):
-    """A list of 9,000 lines, and the database of it."""
+    """A list of 3,000 lines, and the database of it."""
     draw = np.random.default_rng(5)
     (engine.folder / "many").mkdir()
     for number in range(50):
         side = 24 if number % 2 else 32  # values among the keys, and values with pages of their own
         Image.fromarray(draw.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(f"many/{number}.jpg")
-    engine.write("many.txt", "".join(f"{number % 50}.jpg {number}\n" for number in range(9000)))
+    engine.write("many.txt", "".join(f"{number % 50}.jpg {number}\n" for number in range(3000)))
     assert engine.run("convert_imageset", "many/", "many.txt", "whole").returncode == 0
     return engine
 
@@ -276,7 +276,7 @@ def test_an_interrupted_run_is_resumed_where_it_stopped(many, how):
     assert (other.returncode, "with another list, other files or other flags" in other.stderr) == (73, True)
     resumed = many.run("convert_imageset", "--resume", "many/", "many.txt", "db")
     assert resumed.returncode == 0, resumed.stderr
-    assert "Going on after" in resumed.stderr and "Processed 9000 files." in resumed.stderr
+    assert "Going on after" in resumed.stderr and "Processed 3000 files." in resumed.stderr
     assert records("db") == records("whole")
     assert many.run("check_lmdb", "db").returncode == 0
     assert {path.name for path in many.folder.glob("db*")} == {"db"}
