@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy
 
 from mgcaffe.comm.transport import messages
-from mgcaffe.comm.transport.messages import Envelope, Message, pieces
+from mgcaffe.comm.transport.messages import Envelope, Message, check_other, pieces
 from mgcaffe.errors import CommError, PeerFailure
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class MpiMessages:
 
     def start_send(self, comm: MPI.Intracomm, buffer: Any, to: int, tag: int) -> MpiSending:
         """Hand a buffer's pieces over to MPI."""
-        _check_other(self._caller, to)
+        check_other(self._caller.rank, self._caller.size, to)
         try:
             requests = [self._caller.call(partial(comm.Isend, part, to, tag)) for part in pieces(buffer)]
         except PeerFailure as failure:
@@ -82,7 +82,7 @@ class MpiMessages:
 
     def receive(self, comm: MPI.Intracomm, buffer: Any, source: int, tag: int) -> None:
         """Fill a buffer by the next message, which has its size."""
-        _check_other(self._caller, source)
+        check_other(self._caller.rank, self._caller.size, source)
         for part in pieces(buffer):
             found = self.probe(comm, source, tag, None)
             assert found is not None
@@ -133,8 +133,3 @@ class MpiMessages:
     def _receive_piece(self, comm: MPI.Intracomm, part: numpy.ndarray, source: int, tag: int) -> None:
         request = self._caller.call(partial(comm.Irecv, part, source, tag))
         self._caller.poll(lambda: self._caller.call(request.Test))
-
-
-def _check_other(caller: Caller, rank: int) -> None:
-    if not 0 <= rank < caller.size or rank == caller.rank:
-        raise CommError(f"rank {caller.rank} of {caller.size} has no messages to or from rank {rank}")
