@@ -23,6 +23,7 @@ from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import is_narrow
 
 Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -131,7 +132,14 @@ def _is_pointwise(call: BackwardData) -> bool:
 
 def _has_windows(call: BackwardData) -> bool:
     places = call.dy.shape[0] * math.prod(call.dy.shape[2:])
+    if is_narrow(call.dy):  # the shares are added up in their type
+        return False
     return not _is_pointwise(call) and unfolded.serves(call.dy, call.shape[1], places, call.geometry)
+
+
+def _has_positions(call: BackwardData) -> bool:
+    # It adds up in the type of dy.
+    return math.prod(call.shape) <= unfolded.MAX_COPY and not is_narrow(call.dy)
 
 
 BACKWARD_DATA = Operation(
@@ -157,7 +165,7 @@ BACKWARD_DATA = Operation(
             lambda call: _folded(call, onednn.linear),
         ),
         Candidate("folded_mm", _has_windows, lambda call: _folded(call, _mm)),
-        Candidate("positions", lambda call: math.prod(call.shape) <= unfolded.MAX_COPY, _positions),
+        Candidate("positions", _has_positions, _positions),
     ],
     _rule,
     _key,

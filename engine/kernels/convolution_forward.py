@@ -21,6 +21,7 @@ from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, win
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import is_narrow
 
 RANKS_OF_TORCH = (1, 2, 3)
 _SMALL_IMAGE = 64
@@ -143,6 +144,11 @@ def _has_windows(call: Forward) -> bool:
     return not _is_pointwise(call) and unfolded.serves(call.x, call.x.shape[1], places, call.geometry)
 
 
+def _has_positions(call: Forward) -> bool:
+    # It adds up in the type of x.
+    return call.x.numel() <= unfolded.MAX_COPY and not is_narrow(call.x)
+
+
 FORWARD = Operation(
     "convolution forward",
     [
@@ -158,7 +164,7 @@ FORWARD = Operation(
         Candidate("product_mm", _is_pointwise, _product_mm),
         Candidate("windows", lambda call: _has_windows(call) and onednn.serves(call.x), _windows),
         Candidate("windows_mm", _has_windows, _windows_mm),
-        Candidate("positions", lambda call: call.x.numel() <= unfolded.MAX_COPY, _positions),
+        Candidate("positions", _has_positions, _positions),
     ],
     _rule,
     _key,

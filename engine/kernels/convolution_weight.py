@@ -23,6 +23,7 @@ from mgcaffe.engine.kernels.convolution_data import convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import is_narrow
 
 _FEW_ROWS = 2048
 
@@ -129,6 +130,11 @@ def _has_windows_across(call: BackwardWeight) -> bool:
     return unfolded.serves(call.dy, call.x.shape[1], call.places, call.geometry)
 
 
+def _has_positions(call: BackwardWeight) -> bool:
+    # It adds up in the type of x.
+    return call.x.numel() <= unfolded.MAX_COPY and not is_narrow(call.x)
+
+
 BACKWARD_WEIGHT = Operation(
     "convolution backward weight",
     [
@@ -140,7 +146,7 @@ BACKWARD_WEIGHT = Operation(
         Candidate("windows_mm", _has_windows, _windows_mm),
         Candidate("across", lambda call: _has_windows_across(call) and onednn.serves(call.x), _across),
         Candidate("across_mm", _has_windows_across, _across_mm),
-        Candidate("positions", lambda call: call.x.numel() <= unfolded.MAX_COPY, _positions),
+        Candidate("positions", _has_positions, _positions),
     ],
     _rule,
     _key,

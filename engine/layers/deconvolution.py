@@ -37,7 +37,8 @@ class Deconvolution(FilterLayer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run a convolution's backward pass on each bottom; keep the bottoms."""
-        self.saved = list(bottoms) if self.backward_follows else None
+        bottoms = [self.operand(x) for x in bottoms]
+        self.saved = bottoms if self.backward_follows else None
         tops = []
         for bottom in bottoms:
             x = self.one_batch_axis(bottom)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 
 
@@ -44,6 +46,22 @@ class Choices:
 
 
 RULES = Choices()
+
+
+def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.dtype) -> None:
+    """Compute an operation that accumulates, its result in `dtype`, and add that to a total of any type.
+
+    A total of this type is accumulated into in place.
+    """
+    if call.total.dtype == dtype:
+        choices.run(operation, call)
+        return
+    result = torch.empty_like(call.total, dtype=dtype)
+    choices.run(operation, call._replace(total=result, beta=0.0))
+    if call.beta:
+        call.total.add_(result)
+    else:
+        call.total.copy_(result)
 
 
 class Recorded(Choices):
