@@ -3,8 +3,8 @@
 Shapes throughout: x (N, C, in...), weight (O, C / groups, k...), y and dy (N, O, out...), bias (O).
 A deconvolution is the same three functions with the roles of x and y exchanged. The ways to compute each stand in
 `convolution_forward.py`, `convolution_data.py` and `convolution_weight.py`; `choices` says which is taken. Where x (or
-dy) is of 16 bits the weight and the bias are rounded to them and so is the result; a weight's gradient is added up in its
-own type.
+dy) is of 16 bits the weight and the bias are rounded to them, and so is the result; what is added to a parameter's
+gradient is added in that one's own type.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def add_backward_weight(
 ) -> None:
     """Add the gradient of the weight to the parameter's, in place where that saves a tensor.
 
-    Both dy and x have one type; where it is another than the parameter's, the gradient is rounded to it before it is added.
+    Both dy and x have one type; where the parameter has another, the gradient is rounded to it before it is added.
     """
     if geometry.rank == 0:
         total, dy, x, geometry = weight.diff[..., None], dy[..., None], x[..., None], _one_axis(geometry)

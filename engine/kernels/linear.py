@@ -45,6 +45,6 @@ def add_product(
 ) -> None:
     """Total = beta total + left^T right, in place; with beta 0 what `total` held does not matter.
 
-    Both left and right have one type; where it is another than total's, the product is rounded to it before it is added.
+    Both left and right have one type; where total has another, the product is rounded to it before it is added.
     """
     add_rounded(choices, ADD_PRODUCT, AddProduct(total, beta, left, right), left.dtype)

@@ -10,8 +10,9 @@ A product in 16 bits rounds its operands (values, weights, biases) once, adds up
 Parameters, their gradients and statistics stay in float32. What comes out of a product stays in 16 bits until a layer
 reads it that needs more (`Layer.takes_narrow`); the net widens it there, which changes no value. docs/precision.md.
 
-By default PyTorch lets cuDNN round the operands of a float32 convolution to TF32, which is a thousand times what float32
-rounds off: layers would not equal Caffe's to float32 rounding, and differences of losses would not show gradients.
+By default PyTorch lets cuDNN round the operands of a float32 convolution to TF32, which is a thousand times what
+float32 rounds off: layers would not equal Caffe's to float32 rounding, and differences of losses would not show
+gradients.
 """
 
 from __future__ import annotations
@@ -47,7 +48,14 @@ class Precision:
 FLOAT32 = Precision("float32")
 TF32 = Precision("tf32")
 BF16 = Precision("bf16", torch.bfloat16)
-PRECISIONS = {precision.name: precision for precision in (FLOAT32, TF32, BF16)}
+PRECISIONS = {precision.name: precision for precision in (FLOAT32, BF16, TF32)}
+UNSUPPORTED = {
+    "fp16": (
+        "gradients in IEEE half precision need their losses scaled, which is not supported",
+        "take bf16, which has the range of float32",
+    )
+}
+"""What users may know from elsewhere: why it is not to be had, and what to do."""
 
 
 def is_narrow(x: torch.Tensor) -> bool:
@@ -69,9 +77,9 @@ def why_not(precision: Precision, device: torch.device, dtype: torch.dtype) -> t
         dtype: the type of its blobs.
     """
     if precision != FLOAT32 and dtype != torch.float32:
-        return f"{precision.name} rounds products of float32, and blobs are of float64", "leave --dtype or --precision out"
+        return "it rounds operands of float32, and the blobs are of float64", "take float32 blobs, or leave it out"
     if precision == TF32 and device.type == "cpu":
-        return "only GPUs compute products in TF32", "train on a GPU (--gpu), or take bf16 or float32"
+        return "only GPUs compute products in TF32", "take a GPU (--gpu), bf16 or float32"
     if precision == BF16 and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         return "this GPU has no products in bfloat16", "take tf32 or float32"
     return None
@@ -92,7 +100,10 @@ def _processor_flags() -> frozenset[str]:
     except OSError:
         return frozenset()
     return frozenset(
-        word for line in lines if line.lower().startswith(("flags", "features")) for word in line.partition(":")[2].split()
+        word
+        for line in lines
+        if line.lower().startswith(("flags", "features"))
+        for word in line.partition(":")[2].split()
     )
 
 
@@ -100,8 +111,8 @@ def _processor_flags() -> frozenset[str]:
 def keep_float32() -> None:
     """Let convolutions of float32 on GPUs be convolutions of float32, in this process; only the first call does.
 
-    Who wants TF32 builds a net of precision tf32, or sets `torch.backends.cudnn.allow_tf32` after the first net on a GPU
-    was built.
+    Who wants TF32 builds a net of precision tf32, or sets `torch.backends.cudnn.allow_tf32` after the first net on a
+    GPU was built.
     """
     _let_cudnn_round(False)
 

@@ -270,6 +270,16 @@ def add_machine_flags(parser: FlagParser) -> None:
     parser.flag("dtype", "type of blobs", choices=("float32", "float64"), default="float32")
 
 
+def add_precision_flag(parser: FlagParser) -> None:
+    """Add `--precision`."""
+    parser.flag(
+        "precision",
+        "how exact the operands of products are: float32; bf16: rounded to bfloat16, with sums, weights and statistics "
+        "in float32; on a GPU also tf32 (default: float32; fp16 is not supported)",
+        choices=("float32", "bf16", "tf32", "fp16"),
+    )  # fmt: skip
+
+
 def add_autotune_flag(parser: FlagParser) -> None:
     """Add `--autotune`."""
     parser.flag(
