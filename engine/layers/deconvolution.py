@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels import convolution
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layers.convolution import FilterLayer
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -45,7 +46,7 @@ class Deconvolution(FilterLayer):
             size = self.top_size(x.shape[2:])
             y = convolution.backward_data(x, self.parameters[0].data, size, self.geometry, self.context.choices)
             if self.bias is not None:
-                y += self.bias.view(-1, *[1] * len(size))
+                y = widened(y).add_(self.bias.view(-1, *[1] * len(size)))
             tops.append(self.all_batch_axes(y, bottom))
         return tops
 
