@@ -60,14 +60,20 @@ class Part:
 
 def parts() -> list[Part]:
     """Return all parts, in the order of their importance: time may end before the last."""
-    checks = {"golden": 120, "layers": 240, "ranks": 160, "snapshots": 80, "modules": 140, "commands": 100}
+    checks = {
+        "golden": 120,
+        "layers": 240,
+        "precision": 60,
+        "ranks": 160,
+        "snapshots": 80,
+        "modules": 140,
+        "commands": 100,
+    }
     listed = [Part(name, [], limit) for name, limit in checks.items()]
     for model, precision in STEPS:
         batch, rounds = BATCHES[model]
         compiles = model == "resnet50" and precision != "float32"
-        sides = ["eager", "channels_last"]
-        sides += ["compile"] if compiles else []
-        sides += ["ours"] if precision != "bf16" else []
+        sides = ["eager", "channels_last", *(["compile"] if compiles else []), "ours"]
         words = ["--device=cuda", f"--models={model}", f"--batch={batch}", f"--precision={precision}"]
         words += [f"--rounds={rounds}", "--start_limit=75", "--sides", *sides]
         listed.append(Part(f"step-{model}-{precision}", words, 130 if compiles else 60, measures=True))
