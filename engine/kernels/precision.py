@@ -26,6 +26,7 @@ import torch
 
 _NARROW = (torch.bfloat16, torch.float16)
 _INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # the last is ARM's
+_GPU_WITH_BF16 = (8, 0)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def why_not(precision: Precision, device: torch.device, dtype: torch.dtype) -> t
         return "it rounds operands of float32, and the blobs are of float64", "take float32 blobs, or leave it out"
     if precision == TF32 and device.type == "cpu":
         return "only GPUs compute products in TF32", "take a GPU (--gpu), bf16 or float32"
-    if precision == BF16 and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+    if precision == BF16 and device.type == "cuda" and torch.cuda.get_device_capability(device) < _GPU_WITH_BF16:
         return "this GPU has no products in bfloat16", "take tf32 or float32"
     return None
 

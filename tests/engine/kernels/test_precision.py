@@ -214,7 +214,7 @@ def test_a_net_in_bf16_is_close_to_float32_and_keeps_readable_blobs_in_float32(k
             assert blob.diff is None or blob.diff.dtype == torch.float32
 
 
-def test_what_a_net_cannot_compute_in_is_said():
+def test_what_a_net_cannot_compute_in_is_said(monkeypatch):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert why_not(FLOAT32, cpu, torch.float64) is None
     assert why_not(BF16, cpu, torch.float32) is None
@@ -222,6 +222,9 @@ def test_what_a_net_cannot_compute_in_is_said():
     assert "only GPUs" in why_not(TF32, cpu, torch.float32)[0]
     assert why_not(TF32, gpu, torch.float32) is None
     assert not is_slow(BF16, gpu)
+    for capability, expected in (((7, 5), "this GPU has no products in bfloat16"), ((9, 0), None)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, capability=capability: capability)
+        assert (why_not(BF16, gpu, torch.float32) or [None])[0] == expected
 
 
 def test_a_processor_without_the_instructions_is_slow(monkeypatch):
