@@ -53,7 +53,9 @@ def compare_arguments(communicator: Communicator, arguments: dict[str, Any]) -> 
     for rank, other in enumerate(others, start=1):
         for name, value in first.items():
             if other[name] != value:
-                raise RankDisagreement(f"advise was called with {name}={other[name]!r} on rank {rank}, and {value!r} on 0")
+                raise RankDisagreement(
+                    f"advise was called with {name}={other[name]!r} on rank {rank}, and {value!r} on 0"
+                )
 
 
 def _said(failure: Exception, what: str) -> tuple[str, str | None]:

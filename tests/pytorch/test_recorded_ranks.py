@@ -19,7 +19,7 @@ MESSAGES = {
     "batch": "on rank 1: the module fails on the sample batch: RuntimeError",
     "kind": "sample_batch is of type str",
     "lacking": "no gradient from the sample batch for '0.bias', '1.weight', '1.bias'",
-    "module on one": "on rank 1: advise needs a module that DistributedDataParallel wraps, and this is of type Sequential",
+    "module on one": "on rank 1: advise needs a module that DistributedDataParallel wraps, and this",
     "kind on one": "on rank 1: sample_batch is of type str",
     "ignored on one": "on rank 1: DistributedDataParallel ignores all parameters",
     "passes on one": "on rank 1: passes=1 are too few",

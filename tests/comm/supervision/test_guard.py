@@ -220,9 +220,7 @@ class Hostile:
     [pickle.dumps(Hostile()), b"", b"[]", b'{"code": "0"}', b'{"code": 0, "raised": 1, "host": ""}', b"\xff" * 100],
     ids=["a pickle", "nothing", "a list", "a text for the code", "a number for the flag", "no text"],
 )
-def test_what_somebody_else_writes_in_place_of_an_outcome_is_a_failure_and_runs_nothing(
-    monkeypatch, tmp_path, message
-):
+def test_what_somebody_else_writes_in_place_of_an_outcome_is_a_failure_and_runs_nothing(monkeypatch, tmp_path, message):
     monkeypatch.chdir(tmp_path)
 
     def work(ranks):
