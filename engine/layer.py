@@ -144,7 +144,7 @@ class Layer:
     keeps_bottoms: bool = True
     keeps_tops: bool = False
     tops_share_bottoms: bool = False
-    takes_narrow: ClassVar[bool] = False
+    takes_narrow: bool = False
 
     def __init__(self, param: LayerParameter, context: LayerContext, source: Source | None = None) -> None:
         """Take the LayerParameter message, the net's context and, if known, the prototxt's LayerSource."""

@@ -45,8 +45,10 @@ class Split(Layer):
             return [None]
         if len(top_diffs) == 1:
             return [top_diffs[0]]
-        # In float32: a gradient that is widened is a new tensor, which nobody else reads.
-        first, second = (widened(diff) for diff in top_diffs[:2])
+        first, second = top_diffs[:2]
+        if len(top_diffs) > 2 or first.dtype != second.dtype:
+            # In 16 bits only a sum of two, which is rounded once. What is widened is new: nobody else reads it.
+            first, second = widened(first), widened(second)
         if self.may_overwrite_top_diff[0] or first is not top_diffs[0]:
             total = first.add_(second)
         elif self.may_overwrite_top_diff[1] or second is not top_diffs[1]:

@@ -163,6 +163,35 @@ def test_an_inner_product_over_few_rows_stays_in_float32():
     assert layer.forward([drawn((4, 6), 1)])[0].dtype == torch.float32
 
 
+def test_sums_of_two_blobs_of_16_bits_are_rounded_once_and_others_are_of_float32():
+    a, b, c = (drawn((2, 3, 4, 4), seed).bfloat16() for seed in (1, 2, 3))
+    text = "name: 'l' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'y' eltwise_param { coeff: 1 coeff: -0.5 }"
+    two, _ = make_layer(text, [(2, 3, 4, 4)] * 2, context=LayerContext(precision=BF16))
+    assert two.takes_narrow
+    assert torch.equal(two.forward([a, b])[0], (a.float() - 0.5 * b.float()).bfloat16())
+    assert torch.equal(two.forward([a, b.float()])[0], a.float() - 0.5 * b.float())
+    text = "name: 'l' type: 'Eltwise' bottom: 'a' bottom: 'b' bottom: 'c' top: 'y'"
+    three, _ = make_layer(text, [(2, 3, 4, 4)] * 3, context=LayerContext(precision=BF16))
+    assert torch.equal(three.forward([a, b, c])[0], a.float() + b.float() + c.float())
+
+
+@pytest.mark.parametrize("may_overwrite", [True, False])
+def test_gradients_of_a_blob_with_several_readers_are_rounded_once_at_most(may_overwrite):
+    kinds = {"nn": torch.bfloat16, "nw": torch.float32, "wn": torch.float32, "nnn": torch.float32}
+    for kind, expected in kinds.items():
+        tops = " ".join(f"top: 't{number}'" for number in range(len(kind)))
+        split, _ = make_layer(f"name: 'l' type: 'Split' bottom: 'x' {tops}", [(40,)])
+        types = [torch.bfloat16 if each == "n" else torch.float32 for each in kind]
+        diffs = [drawn((40,), seed).to(each) for seed, each in enumerate(types)]
+        exact = sum(diff.float() for diff in diffs)
+        split.may_overwrite_top_diff = [may_overwrite] * len(kind)
+        before = [diff.clone() for diff in diffs]
+        (total,) = split.backward(diffs, [True])
+        assert total.dtype == expected
+        assert torch.equal(total, exact.to(expected))
+        assert may_overwrite or all(map(torch.equal, diffs, before))
+
+
 def convolution(bottom, top, kernel):
     return (
         f"name: '{top}' type: 'Convolution' bottom: '{bottom}' top: '{top}' "
