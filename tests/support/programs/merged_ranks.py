@@ -253,10 +253,10 @@ def join_needs_a_process_group():
 
 
 @check
-def auto_finds_a_plan_and_gives_the_bits_of_one_process():
-    model = train("gpt", 40, calibration_iterations=3)
-    assert_equal(model, expected("gpt", 40))
-    assert model.plan is not None and model.reports
+def auto_gives_the_bits_of_one_process_while_it_measures_and_tries():
+    model = train("gpt", 15, calibration_iterations=3)
+    assert_equal(model, expected("gpt", 15))
+    assert model.reports
     model.close()
 
 
