@@ -52,6 +52,7 @@ class Connections:
         self._has_started = False
         self._queues: dict[bytes, MessageQueue] = {}
         self._early: dict[bytes, list[tuple[int, int, numpy.ndarray]]] = {}
+        self._left: set[bytes] = set()
         self._peers: dict[int, PeerConnection] = {}
         weakref.finalize(self, _close, self._peers, os.getpid())  # peers know of this object once they have started
         _made.add(self)
@@ -97,6 +98,14 @@ class Connections:
             for source, tag, content in self._early.pop(group, []):
                 queue.put(source, tag, [content])
 
+    def leave(self, group: bytes) -> None:
+        """Drop a group's messages from now on; harmless when repeated."""
+        with self._lock:
+            self._left.add(group)
+            queue = self._queues.pop(group, None)
+        if queue is not None:
+            queue.abandon()
+
     def send(self, to: int, head: bytes, content: numpy.ndarray) -> OutgoingMessage:
         """Send a rank a message without waiting."""
         return self._peers[to].send(head, content)
@@ -107,6 +116,8 @@ class Connections:
 
     def _deliver(self, group: bytes, source: int, tag: int, content: numpy.ndarray) -> None:
         with self._lock:
+            if group in self._left:
+                return
             queue = self._queues.get(group)
             if queue is None:  # this rank has not made the group yet
                 self._early.setdefault(group, []).append((source, tag, content))

@@ -191,6 +191,49 @@ def test_a_closed_communicator_takes_no_messages():
     run_gloo_ranks(2, work)
 
 
+def test_what_was_sent_to_a_closed_communicator_is_let_go_also_what_comes_later():
+    def work(ranks):
+        kept, other = ranks.connections, ranks.duplicate()
+        ranks.barrier()
+        before = len(kept._queues)
+        if ranks.rank == 0:
+            other.start_send(numpy.zeros(LARGE), 1, tag=1).wait()
+            ranks.send(numpy.zeros(1), 1)
+            ranks.receive(numpy.zeros(1), 1)  # rank 1 has closed it
+            other.start_send(numpy.zeros(LARGE), 1, tag=2).wait()
+            ranks.send(numpy.zeros(1), 1)
+            return other.close()
+        ranks.receive(numpy.zeros(1), 0)
+        queue = other._messages._queue
+        assert other.probe().tag == 1
+        other.close()
+        assert not queue._pending
+        ranks.send(numpy.zeros(1), 0)
+        ranks.receive(numpy.zeros(1), 0)
+        return queue._pending, before - len(kept._queues), kept._early
+
+    assert run_gloo_ranks(2, work)[1] == ([], 1, {})
+
+
+def test_who_waits_for_a_message_of_a_communicator_that_is_closed_hears_of_it():
+    def work(ranks):
+        other, said = ranks.duplicate(), []
+
+        def wait():
+            with pytest.raises(CommError, match="closed") as caught:
+                other.receive_any()
+            said.append(caught.type)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert not waiting.join(0.05) and waiting.is_alive()
+        other.close()
+        waiting.join()
+        return said
+
+    assert run_gloo_ranks(2, work) == [[CommError]] * 2
+
+
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_forked_process_that_ends_leaves_the_connections_to_its_parent(two):
     process = os.fork()
