@@ -1,4 +1,4 @@
-"""PyTorch's tests of DistributedDataParallel by name, and what stands for each here; docs/pytorch.md shows the table.
+"""PyTorch's tests of DistributedDataParallel by name, and what stands for each here; docs/ddp_tests.md shows the table.
 
 The names are those of `torch/testing/_internal/distributed/distributed_test.py` in PyTorch 2.13, as far as they are
 about DDP, and of the class DistributedDataParallelTest in `test/distributed/test_c10d_common.py`,
