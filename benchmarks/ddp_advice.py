@@ -4,8 +4,8 @@
     sudo python benchmarks/ddp_advice.py --links 1gbit 100mbit
 
 Two ranks of gloo with a thread each call `advise(..., trials=N)` (docs/pytorch.md): on one machine over its loopback,
-or on two hosts made of network namespaces, joined by a shaped link. The networks are those of `pytorch_workloads.py`; the
-advice on each is printed as it is.
+or on two hosts made of network namespaces, joined by a shaped link. The networks are those of `pytorch_workloads.py`;
+the advice on each is printed as it is.
 """
 
 from __future__ import annotations
