@@ -199,20 +199,22 @@ def test_a_rank_that_cannot_connect_is_said_to_be_unwatched(monkeypatch):
 
 
 def test_the_next_address_is_tried_where_nobody_or_somebody_else_answers(monkeypatch):
-    """On rank 1, by a name that is not known, then at a listener of others, then at rank 0's."""
+    """On rank 1, by a name that is not known, then at a listener that hangs up, then at rank 0's."""
     others = Listener([LOOPBACK])
     tried = []
 
     def greet(address, rank, patience_s, host):
         tried.append(host)
-        return listener.greet(others.address if len(tried) == 2 else address, rank, patience_s, host)
+        if len(tried) != 2:
+            return listener.greet(address, rank, patience_s, host)
+        connected = listener.greet(others.address, rank, patience_s)
+        others.close()
+        return connected
 
     monkeypatch.setattr(rank_watch, "greet", greet)
-    monkeypatch.setattr(rank_watch, "_ANSWER_S", 0.05)
     monkeypatch.setattr(rank_watch, "_listen", lambda _: Listener([LOOPBACK], ["host.invalid", LOOPBACK, LOOPBACK]))
     on_ranks(lambda watch, rank: watch.check(), 2)
     assert tried == ["host.invalid", LOOPBACK, LOOPBACK]
-    others.close()
 
 
 @pytest.mark.parametrize(
