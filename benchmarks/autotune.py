@@ -1,8 +1,8 @@
-"""What `--autotune=on` gives, without and with `--winograd`: passes by the rules and as measured, in turns in one process.
+"""What `--autotune=on` gives, and `--winograd` with it: passes by the rules and as measured, in turns in one process.
 
     OMP_NUM_THREADS=1 python benchmarks/autotune.py            # five models, one thread
     OMP_NUM_THREADS=1 python benchmarks/autotune.py --models lenet --rounds 41 --details
-    OMP_NUM_THREADS=1 python benchmarks/autotune.py --sides on safe fast --memory
+    OMP_NUM_THREADS=1 python benchmarks/autotune.py --sides safe fast --memory
 
 All sides are one net, whose choices change between forward and backward passes: `off` (the rules), `on`, and `safe` and
 `fast` (`--autotune=on` with this `--winograd`). Each row is a side; reported are how many operations run otherwise than
@@ -19,6 +19,7 @@ import multiprocessing
 import statistics
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -92,8 +93,9 @@ def compare(model: str, options: argparse.Namespace) -> None:
     """Print a row for each side, and with `details` what has changed."""
     net = build(model)
     tunings, rows = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        file = str(Path(folder, "choices.json"))
+    with ExitStack() as stack:
+        folder = options.folder or stack.enter_context(tempfile.TemporaryDirectory())
+        file = str(Path(folder, f"{model}.json"))
         for side in options.sides:
             reset_peak()
             before, began = memory_mib("VmRSS"), time.perf_counter()
@@ -130,7 +132,8 @@ def changed(tuning: Tuning | None) -> str:
     if tuning is None:
         return ""
     operations = {text for layer in tuning.layers for text in layer.operations}
-    return f"{sum(tuning.records[text].chosen != tuning.records[text].rule for text in operations)} of {len(operations)}"
+    others = sum(tuning.records[text].chosen != tuning.records[text].rule for text in operations)
+    return f"{others} of {len(operations)}"
 
 
 def show(side: str, tuning: Tuning) -> None:
@@ -150,6 +153,7 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=["on"], help="compared with off")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=11, help="counted passes a side")
+    parser.add_argument("--folder", help="keep what is measured here, and measure only what isn't kept")
     parser.add_argument("--details", action="store_true", help="list the operations that run otherwise than by rule")
     parser.add_argument("--memory", action="store_true", help="measure the memory of passes as well")
     options = parser.parse_args()

@@ -61,6 +61,13 @@ def test_what_is_no_number_is_refused_with_its_place(text):
         check(text)
 
 
+def test_winograd_needs_autotune():
+    with pytest.raises(SolverError, match=r"s\.prototxt:2:1: winograd is SAFE: it says what autotune may choose"):
+        check("max_iter: 1\nwinograd: SAFE")
+    assert check('max_iter: 1 winograd: SAFE autotune: "on"') == []
+    assert check("max_iter: 1 winograd: OFF") == []
+
+
 def test_every_field_of_the_schema_is_followed_refused_or_warned_about():
     followed = set(
         """net net_param train_net test_net train_net_param test_net_param train_state test_state test_iter

@@ -163,6 +163,18 @@ def test_autotune_is_a_flag_and_a_field_and_its_file_has_to_be_one(tmp_path):
         parser().parse([str(path), "--autotune=a\0b"])
 
 
+def test_winograd_is_a_flag_and_a_field(tmp_path):
+    from mgcaffe.prototxt import SolverParameter
+    from mgcaffe.tools.commands.train import parser
+    from mgcaffe.tools.running.training_run import read_solver
+
+    path = tmp_path / "solver.prototxt"
+    path.write_text("base_lr: 1 winograd: FAST")
+    for flags, expected in (([], "FAST"), (["--winograd=safe"], "SAFE"), (["--winograd=off"], "OFF")):
+        read = read_solver(parser().parse([str(path), *flags]), str(path))
+        assert SolverParameter.Winograd.Name(read.param.winograd) == expected
+
+
 def test_several_workers_are_logged_and_counted(engine, run_json):
     listing = write_data(engine.folder, records=16, classes=3)
     engine.write("net.prototxt", data_layer(listing, 2) + CLASSIFIER)
