@@ -22,7 +22,6 @@ T = TypeVar("T")
 
 # A waiting thread comes back to Python so often, to run the handlers of signals.
 _SLICE = timedelta(seconds=0.5)
-_MAX_PAUSE_S = 0.02
 _END_S = 1.0
 # What gloo and the store say when the other end of a connection is gone.
 _GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
@@ -38,14 +37,15 @@ class GlooGroup:
     Args:
         place: the ranks and their store.
         timeout_s: after how many seconds of waiting for another rank a call fails.
+        at_once: how many of the calls that were started may be on their way at a time.
 
     Raises:
         PeerFailure: another rank has not come.
     """
 
-    def __init__(self, place: StorePlace, timeout_s: float) -> None:
+    def __init__(self, place: StorePlace, timeout_s: float, at_once: int = 1) -> None:
         self._place = place
-        options = _options(timeout_s)
+        options = _options(timeout_s, at_once)
         self._gloo: Any = self.guarded(lambda: dist.ProcessGroupGloo(place.store, place.rank, place.size, options))
         self._is_closed = False
         with _lock:
@@ -73,7 +73,7 @@ class GlooGroup:
     def wait(self, work: Any) -> None:
         """Wait for the end of a collective call; errors as for `run`.
 
-        Not for a message between two ranks: gloo closes a connection on which it has waited for one for so long.
+        Not for gloo's messages between two ranks: it closes a connection on which it has waited for one for so long.
         """
         while not self.guarded(lambda: _waited(work)):
             try:
@@ -126,18 +126,14 @@ class GlooGroup:
         return PeerFailure(f"rank {peer} is gone, or does not answer ({reason})", failed=frozenset({peer}))
 
 
-def _options(timeout_s: float) -> Any:
-    """Return gloo's options: as torch.distributed's, but with one thread for each network interface, not two.
-
-    Of two all-reduces that travel at the same time the second ends shortly after the first: then no time of a group
-    would say what its all-reduce costs, and plans are predicted from these times.
-    """
+def _options(timeout_s: float, at_once: int) -> Any:
+    """Return gloo's options: torch.distributed's, but with `at_once` threads for each network interface."""
     kind: Any = dist.ProcessGroupGloo
     names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
     options = kind._Options()
     options._devices = [kind.create_device(interface=name) for name in names] or [kind.create_default_device()]
     options._timeout = timedelta(seconds=timeout_s)
-    options._threads = len(options._devices)
+    options._threads = at_once * len(options._devices)
     return options
 
 
@@ -182,14 +178,3 @@ def forget_groups() -> None:
         thread.start()
     for thread in closing:
         thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def poll(test: Callable[[], bool], patience_s: float | None) -> bool:
-    """Call a test until it returns True; False if it takes longer than `patience_s` (None: for ever)."""
-    began = time.monotonic()
-    while not test():
-        waited = time.monotonic() - began
-        if patience_s is not None and waited > patience_s:
-            return False
-        time.sleep(min(_MAX_PAUSE_S, 1e-3 + waited / 100))
-    return True

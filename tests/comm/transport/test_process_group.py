@@ -5,11 +5,13 @@ import sys
 import threading
 import time
 import weakref
+from datetime import timedelta
 
 import numpy
 import pytest
 import torch.distributed as dist
 
+from mgcaffe.comm.transport import gloo_group
 from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.errors import CommError, PeerFailure
@@ -84,6 +86,21 @@ def test_duplicates_and_parts_are_groups_of_their_own():
     run_gloo_ranks(3, work)
 
 
+def test_several_all_reduces_may_travel_at_a_time():
+    def work(ranks):
+        for at_once in (1, 2, 1, 2):
+            ranks.set_waiting(Waiting(at_once=at_once))
+            buffers = [numpy.full(count, ranks.rank + count, numpy.float32) for count in (300_000, 1, 5000, 70_000)]
+            for wait in [ranks.start_allreduce(buffer) for buffer in buffers]:
+                wait()
+            assert all((buffer == 3 * buffer.size + 3).all() for buffer in buffers)
+        ranks.close()
+        with pytest.raises(CommError, match="closed"):
+            ranks.start_allreduce(buffers[0])
+
+    run_gloo_ranks(3, work)
+
+
 def test_a_meeting_gives_up_and_another_call_may_be_unfinished_meanwhile():
     def work(ranks):
         mine, other = ranks.duplicate(), ranks.duplicate()
@@ -129,6 +146,35 @@ def test_a_rank_that_never_comes_is_a_peer_failure_with_its_number():
             time.sleep(0.6)
 
     run_gloo_ranks(2, work, timeout_s=0.3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ranks: ranks.allreduce(numpy.zeros(3)),
+        lambda ranks: ranks.allgatherv(numpy.zeros(3), numpy.zeros(6), [3, 3]),
+        lambda ranks: ranks.allgather("x"),
+        lambda ranks: ranks.alltoallv(numpy.zeros(6), [3, 3], numpy.zeros(6), [3, 3]),
+    ],
+    ids=["allreduce", "allgatherv", "allgather", "alltoallv"],
+)
+def test_calls_are_left_once_waiting_is_known_to_be_in_vain(monkeypatch, call):
+    monkeypatch.setattr(gloo_group, "_SLICE", timedelta(seconds=0.02))
+    left = threading.Event()
+
+    def check():
+        raise PeerFailure("rank 1 is stopped")
+
+    def work(ranks):
+        if ranks.rank == 0:
+            ranks.place.alarm.set(check)
+            with pytest.raises(PeerFailure, match="rank 1 is stopped"):
+                call(ranks)
+            left.set()
+        else:
+            assert left.wait(10)
+
+    run_gloo_ranks(2, work)
 
 
 def test_buffers_that_gloo_cannot_reduce_are_errors():
