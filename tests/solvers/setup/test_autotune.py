@@ -165,9 +165,9 @@ def test_convolutions_that_round_more_have_to_be_asked_for_and_ranks_agree_on_th
         forced[text] = Measured(each.rule, name, dict(each.seconds) | {name: 1.0})
     write_records(file, here, read_records(file, here) | forced)
     for setting, expected in (("SAFE", {"winograd_f43", "winograd_f45"}), ("OFF", set())):
-        ((_, _, choices),) = train(tmp_path, f"{fields} winograd: {setting}", comm="deterministic: true")
-        taken = {candidate.name for candidate in choices._known.values() if candidate is not None}
-        assert {name for name in taken if "winograd" in name} == expected
+        for _, _, choices in train(tmp_path, f"{fields} winograd: {setting}", size=2, comm="deterministic: true"):
+            taken = {candidate.name for candidate in choices._known.values() if candidate is not None}
+            assert {name for name in taken if "winograd" in name} == expected
 
 
 def test_deterministic_without_a_record_follows_the_rules(tmp_path):
