@@ -17,7 +17,7 @@ from mgcaffe.errors import EXIT_OK, UsageError
 from mgcaffe.tools.flags.parsing import (
     FlagParser,
     Flags,
-    add_autotune_flags,
+    add_autotune_flag,
     add_machine_flags,
     add_model_flags,
     add_shape_flag,
@@ -49,7 +49,7 @@ def parser() -> FlagParser:
     add_model_flags(flags)
     add_shape_flag(flags)
     add_machine_flags(flags)
-    add_autotune_flags(flags)
+    add_autotune_flag(flags)
     flags.flag("phase", "the phase to build the net for", choices=("TRAIN", "TEST"), default="TRAIN")
     flags.flag("iterations", "passes to take the mean of", type=number_from(1), default=50, metavar="N")
     flags.flag("json", "write the figures to this file", metavar="FILE")
@@ -109,7 +109,7 @@ def run(flags: Flags, session: Session) -> int:
                 "--loads counts the rows that are looked up in tables, and the net has no layer of type EmbeddingBag",
                 hint="leave --loads out",
             )
-        tuning = _tune(net, flags.autotune, flags.winograd or "off")
+        tuning = _tune(net, flags.autotune)
         layers, totals = measure(net, flags.iterations)
         loads = count_loads(net, flags.iterations) if flags.loads else []
     finally:
@@ -128,22 +128,16 @@ def run(flags: Flags, session: Session) -> int:
     return EXIT_OK
 
 
-def _tune(net: Net, setting: str | None, winograd: str) -> Tuning | None:
+def _tune(net: Net, setting: str | None) -> Tuning | None:
     """Have the net compute as is fastest here, and return what was found; None where it follows the rules."""
     from mgcaffe.engine.kernels.choice.choices import Recorded
-    from mgcaffe.solvers.setup.autotune import BOUNDS, OFF, tune_net
+    from mgcaffe.solvers.setup.autotune import OFF, tune_net
 
-    bound = BOUNDS[winograd.upper()]
     if setting in (None, "", OFF):
-        if bound:
-            raise UsageError(
-                f"--winograd={winograd} says what --autotune may choose, and --autotune is off",
-                hint="add --autotune=on, or leave --winograd out",
-            )
         return None
-    tuning = tune_net(net, setting, _log.warning, bound)
+    tuning = tune_net(net, setting, _log.warning)
     log_line(tuning.summary)
-    net.context.choices = Recorded(tuning.records, bound)
+    net.context.choices = Recorded(tuning.records)
     return tuning
 
 

@@ -9,9 +9,10 @@ from mgcaffe.tools.flags.data_flags import add_data_flags
 from mgcaffe.tools.flags.parsing import (
     FlagParser,
     Flags,
-    add_autotune_flags,
+    add_autotune_flag,
     add_comm_flags,
     add_machine_flags,
+    add_winograd_flag,
     number_from,
     require,
     seconds,
@@ -52,7 +53,8 @@ def parser() -> FlagParser:
     flags.flag("level", "level of the training net's state", type=int, metavar="N")
     flags.flag("stage", "stages of the training net's state, separated by commas", type=words_list, default=[])
     add_machine_flags(flags)
-    add_autotune_flags(flags)
+    add_autotune_flag(flags)
+    add_winograd_flag(flags)
     add_comm_flags(flags)
     add_sync_flags(flags)
     flags.flag("sigint_effect", "what SIGINT (Ctrl-C) does", choices=_EFFECTS, default="stop")

@@ -270,14 +270,18 @@ def add_machine_flags(parser: FlagParser) -> None:
     parser.flag("dtype", "type of blobs", choices=("float32", "float64"), default="float32")
 
 
-def add_autotune_flags(parser: FlagParser) -> None:
-    """Add `--autotune` and `--winograd`."""
+def add_autotune_flag(parser: FlagParser) -> None:
+    """Add `--autotune`."""
     parser.flag(
         "autotune",
         "how convolutions and inner products are computed: off: by rule; on: as is fastest here, measured before the "
         "first iteration and kept in the user's cache folder; or a file that keeps what was measured (default: off)",
         metavar="off|on|FILE", type=_file_or_word,
     )  # fmt: skip
+
+
+def add_winograd_flag(parser: FlagParser) -> None:
+    """Add `--winograd`."""
     parser.flag(
         "winograd",
         "whether --autotune may choose convolutions that multiply less and round more: safe: where they differ by at "

@@ -80,11 +80,3 @@ def test_time_shows_each_layers_candidates_and_the_one_chosen(folder, capsys):
     )
     assert main.main(["time", "net.prototxt", *words, "--autotune=off"]) == 0
     assert "autotune" not in capsys.readouterr().err
-
-
-def test_time_measures_winograds_convolutions_where_it_measures_at_all(folder, capsys):
-    words = ["--input_shape=image=2,3,8,8", "--iterations=1", "--threads=1"]
-    assert main.main(["time", "net.prototxt", *words, "--autotune=choices.json", "--winograd=fast"]) == 0
-    assert re.search(r"      conv\tconvolution forward: .*winograd_f43 \S+ ms", capsys.readouterr().err)
-    assert main.main(["time", "net.prototxt", *words, "--winograd=safe"]) == 2
-    assert "--winograd=safe says what --autotune may choose, and --autotune is off" in capsys.readouterr().err
