@@ -290,6 +290,16 @@ def add_autotune_flag(parser: FlagParser) -> None:
     )  # fmt: skip
 
 
+def add_winograd_flag(parser: FlagParser) -> None:
+    """Add `--winograd`."""
+    parser.flag(
+        "winograd",
+        "whether --autotune may choose convolutions that multiply less and round more: safe: where they differ by at "
+        "most 1e-5 of the largest value; fast: 1e-4 (default: off)",
+        choices=("off", "safe", "fast"),
+    )
+
+
 def _file_or_word(text: str) -> str:
     if problem := what_is_wrong_with_name(text):
         raise argparse.ArgumentTypeError(f"'{shown_name(text)}' is no file: {problem}")

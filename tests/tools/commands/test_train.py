@@ -175,6 +175,18 @@ def test_precision_is_a_flag_and_a_field_and_the_log_has_it(engine, run_json):
     assert [line["precision"] for line in run_json() if line["event"] == "start"] == ["bf16"]
 
 
+def test_winograd_is_a_flag_and_a_field(tmp_path):
+    from mgcaffe.prototxt import SolverParameter
+    from mgcaffe.tools.commands.train import parser
+    from mgcaffe.tools.running.training_run import read_solver
+
+    path = tmp_path / "solver.prototxt"
+    path.write_text("base_lr: 1 winograd: FAST")
+    for flags, expected in (([], "FAST"), (["--winograd=safe"], "SAFE"), (["--winograd=off"], "OFF")):
+        read = read_solver(parser().parse([str(path), *flags]), str(path))
+        assert SolverParameter.Winograd.Name(read.param.winograd) == expected
+
+
 def test_several_workers_are_logged_and_counted(engine, run_json):
     listing = write_data(engine.folder, records=16, classes=3)
     engine.write("net.prototxt", data_layer(listing, 2) + CLASSIFIER)
