@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from mgcaffe.comm.supervision.verdict import UNEXPLAINED
 from mgcaffe.errors import EngineError
 from mgcaffe.solvers.snapshots.reading import read_snapshot
 from mgcaffe.solvers.snapshots.store import stored_snapshots
@@ -60,7 +61,7 @@ _BOTH_SERVERS = ["--sync=shadow_easgd", "--sync_servers=1", "--embedding_servers
 class _Role(NamedTuple):
     """What is killed: its name, its rank, the net, the flags, how many ranks there are, whether the others go on.
 
-    `called` is what the message calls it.
+    `called` is what the message calls it, `cause` what it says of its end.
     """
 
     name: str
@@ -70,6 +71,7 @@ class _Role(NamedTuple):
     ranks: int = 3
     goes_on: bool = False
     called: str = ""
+    cause: str = "was killed by signal 9 (SIGKILL)"
 
 
 _ROLES = [
@@ -84,10 +86,14 @@ _ROLES = [
         called=", embedding server,",
     ),
     _Role("trainer 1 that may be lost", 1, _DENSE + _TABLE, [*_BOTH_SERVERS, "--hogwild_threads=2"], 5, True),
-    _Role("trainer 0 where others may be lost", 0, _DENSE + _TABLE, _BOTH_SERVERS, 4, called=", trainer,"),
+    # Where ranks may be lost mpirun does not say by which signal one was.
+    _Role(
+        "trainer 0 where others may be lost", 0, _DENSE + _TABLE, _BOTH_SERVERS, 4,
+        called=", trainer,", cause=UNEXPLAINED,
+    ),
     _Role(
         "an embedding server where trainers may be lost", 2, _DENSE + _TABLE, _BOTH_SERVERS, 4,
-        called=", embedding server,",
+        called=", embedding server,", cause=UNEXPLAINED,
     ),
     _Role(
         "trainer 0 of an embedding server", 0, _DENSE + _TABLE, ["--sync=shadow_ma", "--embedding_servers=1"],
@@ -154,7 +160,7 @@ class _Series:
         if result.left_behind:
             return f"processes {result.left_behind} were left behind"
         code, named = PEER_FAILED, f"error: rank {role.rank} of {role.ranks}{role.called} on {os.uname().nodename}"
-        cause = "was killed by signal 9 (SIGKILL)"
+        cause = role.cause
         if role.goes_on:
             code, named, cause = STOPPED, f"rank {role.rank} (trainer) is gone", "training goes on without it"
         if result.hung or result.returncode != code or named not in result.output or cause not in result.output:
