@@ -75,9 +75,9 @@ def make_path(
 class HostPath:
     """In the host's memory: reduced in place, without a copy.
 
-    Where sums go on by themselves (gloo) one starts as soon as its group is complete and the one before has come: the
-    link is not idle while the reducer's thread waits for a core, wakes up and divides. MPI's calls make no progress
-    without a thread that tests them.
+    Where sums go on by themselves (gloo) one starts as soon as its group is complete, though only so many travel
+    at a time (`Waiting.at_once`): the link is not idle while the reducer's thread waits for a core, wakes up and
+    divides. MPI's calls make no progress without a thread that tests them.
     """
 
     def __init__(self, ranks: int, flat: torch.Tensor | numpy.ndarray, summing: Sum) -> None:

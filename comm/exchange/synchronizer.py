@@ -32,6 +32,9 @@ from mgcaffe.comm.planning.plan import Plan, Segment
 from mgcaffe.comm.transport.communicator import Communicator, Waiting, name_ranks
 from mgcaffe.errors import CommError, RankDisagreement
 
+_AT_ONCE = 2
+"""How many groups travel at a time where all-reduces go on by themselves, as with DistributedDataParallel over gloo."""
+
 if TYPE_CHECKING:
     import numpy
     import torch
@@ -68,10 +71,12 @@ class Synchronizer(Protocol):
     def finish(self) -> CommReport | None:
         """Return when all that was deferred has come; None where nothing was."""
 
-    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
+    def set_plan(self, plan: Plan, *, afterwards: bool = False, one_by_one: bool = False) -> None:
         """Use another plan from the next iteration on; a collective call, between iterations.
 
-        With `afterwards`, no group is handed over before the backward pass has ended, which nothing disturbs then.
+        With `afterwards`, no group is handed over before the backward pass has ended, which nothing disturbs then. With
+        `one_by_one`, no group's all-reduce begins before the last one's has ended: of two at a time the second ends
+        shortly after the first, and neither's time says what an all-reduce costs.
         """
 
     def close(self) -> None:
@@ -119,7 +124,7 @@ class NoSynchronizer:
         """None: nothing travels."""
         return None
 
-    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
+    def set_plan(self, plan: Plan, *, afterwards: bool = False, one_by_one: bool = False) -> None:
         """Do nothing."""
 
     def close(self) -> None:
@@ -184,11 +189,11 @@ class MergedAllReduce:
         if self._plan is not None:
             self.set_plan(self._plan)
 
-    def set_plan(self, plan: Plan, *, afterwards: bool = False) -> None:
+    def set_plan(self, plan: Plan, *, afterwards: bool = False, one_by_one: bool = False) -> None:
         """Check the plan against the buffer and the other ranks, and use it; a collective call.
 
         What is deferred comes to its end first; `finish` still gives its report. With `afterwards`, all groups wait
-        until the backward pass has ended.
+        until the backward pass has ended; for `one_by_one` see `Synchronizer`.
 
         Raises:
             CommError: called inside an iteration, or the plan doesn't fit the buffer.
@@ -202,7 +207,7 @@ class MergedAllReduce:
             compare_plans(self._communicator, plan)
             plan.check(self._segments)
             if self._waiting is None:
-                self._reducer.set_waiting(Waiting(blocking=plan.blocking))
+                self._reducer.set_waiting(Waiting(blocking=plan.blocking, at_once=1 if one_by_one else _AT_ONCE))
         self._plan = plan
         self._is_held = afterwards
 

@@ -36,6 +36,7 @@ class Waiting:
         sleep_s: the shortest pause between two tests after that.
         max_sleep_s: up to which it grows, as a hundredth of the time waited so far: after a long time little is lost
             by a longer one, and each test takes time from the computation.
+        at_once: how many all-reduces that go on by themselves may be on their way at a time.
     """
 
     blocking: bool = False
@@ -43,6 +44,7 @@ class Waiting:
     busy_spin_s: float = 5e-3
     sleep_s: float = 200e-6
     max_sleep_s: float = 1e-3
+    at_once: int = 1
 
     def pause(self, waited: float) -> float:
         """Return the seconds to sleep until the next test, after so many seconds."""
@@ -163,7 +165,7 @@ class Communicator(Protocol):
         """
 
     def set_waiting(self, waiting: Waiting) -> None:
-        """Wait in another way from the next call on; between two calls, and alike on all ranks."""
+        """Wait in another way from the next call on; a collective call, between two others."""
 
     def abort(self, code: int) -> NoReturn:
         """End all ranks at once with a non-zero exit code."""

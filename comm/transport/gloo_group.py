@@ -38,14 +38,15 @@ class GlooGroup:
     Args:
         place: the ranks and their store.
         timeout_s: after how many seconds of waiting for another rank a call fails.
+        at_once: how many of the calls that were started may be on their way at a time.
 
     Raises:
         PeerFailure: another rank has not come.
     """
 
-    def __init__(self, place: StorePlace, timeout_s: float) -> None:
+    def __init__(self, place: StorePlace, timeout_s: float, at_once: int = 1) -> None:
         self._place = place
-        options = _options(timeout_s)
+        options = _options(timeout_s, at_once)
         self._gloo: Any = self.guarded(lambda: dist.ProcessGroupGloo(place.store, place.rank, place.size, options))
         self._is_closed = False
         with _lock:
@@ -126,18 +127,14 @@ class GlooGroup:
         return PeerFailure(f"rank {peer} is gone, or does not answer ({reason})", failed=frozenset({peer}))
 
 
-def _options(timeout_s: float) -> Any:
-    """Return gloo's options: as torch.distributed's, but with one thread for each network interface, not two.
-
-    Of two all-reduces that travel at the same time the second ends shortly after the first: then no time of a group
-    would say what its all-reduce costs, and plans are predicted from these times.
-    """
+def _options(timeout_s: float, at_once: int) -> Any:
+    """Return gloo's options: torch.distributed's, but with `at_once` threads for each network interface."""
     kind: Any = dist.ProcessGroupGloo
     names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
     options = kind._Options()
     options._devices = [kind.create_device(interface=name) for name in names] or [kind.create_default_device()]
     options._timeout = timedelta(seconds=timeout_s)
-    options._threads = len(options._devices)
+    options._threads = at_once * len(options._devices)
     return options
 
 

@@ -75,7 +75,8 @@ class Measuring:
         return None
 
     def _set_plan(self) -> None:
-        self._context.synchronizer.set_plan(self._profiler.current, afterwards=self._profiler.is_undisturbed)
+        afterwards = self._profiler.is_undisturbed
+        self._context.synchronizer.set_plan(self._profiler.current, afterwards=afterwards, one_by_one=True)
 
     def _evaluate(self) -> Measurements:
         settings, communicator = self._context.settings, self._context.communicator

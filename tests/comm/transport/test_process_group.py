@@ -84,6 +84,21 @@ def test_duplicates_and_parts_are_groups_of_their_own():
     run_gloo_ranks(3, work)
 
 
+def test_several_all_reduces_may_travel_at_a_time():
+    def work(ranks):
+        for at_once in (1, 2, 1, 2):
+            ranks.set_waiting(Waiting(at_once=at_once))
+            buffers = [numpy.full(count, ranks.rank + count, numpy.float32) for count in (300_000, 1, 5000, 70_000)]
+            for wait in [ranks.start_allreduce(buffer) for buffer in buffers]:
+                wait()
+            assert all((buffer == 3 * buffer.size + 3).all() for buffer in buffers)
+        ranks.close()
+        with pytest.raises(CommError, match="closed"):
+            ranks.start_allreduce(buffers[0])
+
+    run_gloo_ranks(3, work)
+
+
 def test_a_meeting_gives_up_and_another_call_may_be_unfinished_meanwhile():
     def work(ranks):
         mine, other = ranks.duplicate(), ranks.duplicate()

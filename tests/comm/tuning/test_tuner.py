@@ -45,6 +45,7 @@ class Machine:
     forward: ForwardTimes | None = None
     plan: object = None
     afterwards: bool = False
+    one_by_one: bool = False
     changes: int = 0
     warming_up: int = 0  # iterations that take a second longer
     slow: int = 0  # iterations whose layers take four times as long
@@ -55,8 +56,8 @@ class Machine:
     outdated: list = field(default_factory=list)
     measured: list = field(default_factory=list)
 
-    def set_plan(self, plan, *, afterwards=False):
-        self.plan, self.afterwards = plan, afterwards
+    def set_plan(self, plan, *, afterwards=False, one_by_one=False):
+        self.plan, self.afterwards, self.one_by_one = plan, afterwards, one_by_one
         self.on_its_way = False
         self.was_late = 0.0  # the ranks agree on it
         self.changes += 1
@@ -139,6 +140,16 @@ def test_where_nothing_is_in_the_way_the_prediction_is_the_planners():
                          element_bytes=4)  # fmt: skip
     assert decision.plan.hash == expected.hash
     assert decision.channels[0].slowdown == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("schedule", ["auto", "optimal"])
+def test_one_group_travels_at_a_time_until_the_plan_is_found(schedule):
+    machine = Machine()
+    tuner = tuner_of(machine, schedule)
+    while tuner.is_searching:
+        assert machine.one_by_one
+        machine.iterate(tuner)
+    assert not machine.one_by_one
 
 
 def test_auto_keeps_an_overlapping_plan_where_there_is_much_to_hide():
