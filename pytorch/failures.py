@@ -20,8 +20,12 @@ from mgcaffe.comm.transport.mpi import MpiCommunicator
 from mgcaffe.errors import EXIT_FAILED, PeerFailure, describe_exception
 from mgcaffe.pytorch.event_log import LOG
 
-PEER_TIMEOUT_S = 8.0
-"""After so many seconds of silence a rank counts as dead, unless `peer_timeout` says otherwise."""
+PEER_TIMEOUT_S = 6.0
+"""After so many seconds of silence a rank counts as dead, unless `peer_timeout` says otherwise.
+
+Twelve signs of life that do not come. Calls of MPI and NCCL end up to 3.5 s later (`rank_watch.py`), which has to be
+within ten seconds of the moment when a rank was stopped.
+"""
 
 _PATIENCE_S = 3.0
 _TRANSPORTS = ("gloo", "mpi")

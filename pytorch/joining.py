@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy
@@ -37,7 +38,7 @@ class ShadowHook(JoinHook):
 
 
 class UnevenInputs(Joinable):
-    """What `MergedGradientParallel` has for ranks with unequal numbers of batches."""
+    """What `MergedGradientParallel` has for ranks with unequal numbers of batches, and what it needs of it for that."""
 
     broadcast_buffers: bool
     _process_group: dist.ProcessGroup | Communicator | None
@@ -45,15 +46,18 @@ class UnevenInputs(Joinable):
     _broadcasts_next: bool
 
     @property
+    @abstractmethod
     def _flow(self) -> GradientFlow:
-        raise NotImplementedError
+        """The gradients on their way."""
 
     @property
+    @abstractmethod
     def _ranks(self) -> Communicator:
-        raise NotImplementedError
+        """All ranks."""
 
+    @abstractmethod
     def _will_broadcast(self) -> bool:
-        raise NotImplementedError
+        """Return whether the next forward pass broadcasts buffers."""
 
     def join(
         self,

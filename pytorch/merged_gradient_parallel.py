@@ -212,6 +212,10 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         """Have a function get the events besides `listener`, from now on."""
         self._listeners.append(listener)
 
+    def remove_listener(self, listener: Callable[[Event], None]) -> None:
+        """End what `add_listener` began; harmless when repeated."""
+        self._listeners = [each for each in self._listeners if each != listener]
+
     def close(self) -> None:
         """End the background threads; gradients cannot be averaged afterwards."""
         if self._connected is not None:

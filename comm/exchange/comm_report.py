@@ -42,6 +42,8 @@ class CommReport:
         waits: (start, end, the number of the last group waited for) of each time that the computing thread waited,
             in seconds since `began`.
         plan: the plan whose groups they are.
+        one_by_one: whether no group's all-reduce began before the last one's had ended, so that their times are what
+            an all-reduce takes.
     """
 
     total_s: float = 0.0
@@ -52,6 +54,7 @@ class CommReport:
     backward_end: float = 0.0
     waits: list[tuple[float, float, int]] = field(default_factory=list)
     plan: Plan | None = None
+    one_by_one: bool = True
 
 
 OnGroup = Callable[[int, int], None]

@@ -78,6 +78,9 @@ class HostPath:
     Where sums go on by themselves (gloo) one starts as soon as its group is complete, though only so many travel
     at a time (`Waiting.at_once`): the link is not idle while the reducer's thread waits for a core, wakes up and
     divides. MPI's calls make no progress without a thread that tests them.
+
+    Attributes:
+        starts_early: whether sums go on by themselves.
     """
 
     def __init__(self, ranks: int, flat: torch.Tensor | numpy.ndarray, summing: Sum) -> None:
@@ -86,6 +89,7 @@ class HostPath:
         self._sum = summing
         self.element_bytes = self._flat.itemsize
         self._starter = summing.starter if isinstance(summing, PlainSum) else None
+        self.starts_early = self._starter is not None
 
     def mark(self, offset: int, count: int) -> Started | None:
         """Start the sum, where it goes on by itself; what goes wrong is raised by `reduce`."""

@@ -128,6 +128,7 @@ class Iteration:
             self._backward_end - self.began,
             self._waits,
             self._plan,
+            self._reducer.is_one_by_one,
         )
 
     def _send(self) -> None:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mgcaffe.comm.exchange.emulation import emulate
-from mgcaffe.comm.exchange.gradient_path import GradientPath, make_path
+from mgcaffe.comm.exchange.gradient_path import GradientPath, HostPath, make_path
 from mgcaffe.comm.exchange.sums.base import TransferSettings, set_busy_polling, set_waiting
 from mgcaffe.comm.exchange.sums.make import make_sum
 from mgcaffe.comm.exchange.transports import open_channel
@@ -98,6 +98,7 @@ class Reducer:
         self._sum = make_sum(self._communicator, transfer, segments)
         self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum, transfer.transport), transfer)
         self.element_bytes = self._path.element_bytes
+        self._at_once = (waiting or Waiting()).at_once
         self._clock = clock
         self._queue: queue.SimpleQueue[tuple[Reduction, int, int, Any] | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
@@ -132,6 +133,11 @@ class Reducer:
         self._path.finish()
 
     @property
+    def is_one_by_one(self) -> bool:
+        """Whether no group's all-reduce begins before the last one's has ended."""
+        return self._at_once == 1 or not (isinstance(self._path, HostPath) and self._path.starts_early)
+
+    @property
     def has_failed(self) -> bool:
         """Whether the thread ended with an error, so that nothing more is reduced."""
         return self._error is not None
@@ -143,6 +149,7 @@ class Reducer:
     def set_waiting(self, waiting: Waiting) -> None:
         """Wait for the peers in another way from now on; between two iterations, and alike on all ranks."""
         set_waiting(self._sum, waiting)
+        self._at_once = waiting.at_once
 
     def close(self) -> None:
         """End the thread; harmless when repeated, and after an error."""

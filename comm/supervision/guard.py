@@ -16,14 +16,14 @@ which its exit ends them if they failed alike.
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import select
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from mgcaffe.comm.supervision import status
@@ -36,10 +36,12 @@ from mgcaffe.errors import (
     EXIT_OK,
     EXIT_PEER_FAILED,
     CommError,
+    DataError,
     EngineError,
     PeerFailure,
     describe_exception,
 )
+from mgcaffe.errors.checked_json import parse_json
 
 PATIENCE_S = 0.5
 """How long a failed rank waits to see whether all fail alike."""
@@ -63,6 +65,25 @@ class Outcome:
     message: str | None = None
     raised: bool = False
     host: str = ""
+
+    def to_bytes(self) -> bytes:
+        """Return it as the message that ranks exchange."""
+        return json.dumps(asdict(self) | {"code": int(self.code)}).encode()
+
+    @classmethod
+    def of_bytes(cls, message: bytes) -> Outcome:
+        """Return what a rank has sent: anybody may write into the store through which ranks meet without MPI."""
+        try:
+            record = parse_json(message, "outcome", "a rank has not said how it ended")
+            text = record.get("message")
+            return cls(
+                record["code"].integer(),
+                text.text() if text is not None else None,
+                record["raised"].flag(),
+                record["host"].text(),
+            )
+        except DataError as error:
+            return cls(EXIT_FAILED, error.message, raised=True)
 
 
 def run_guarded(
@@ -178,7 +199,7 @@ def _end_together(
         _flush()
         ranks.abort(outcome.code)
     status.end(status.ENDED, outcome.code)
-    outcomes = [pickle.loads(each) for each in met]
+    outcomes = [Outcome.of_bytes(each) for each in met]
     if ranks.rank == 0:
         message = describe(outcomes)
         if message is not None:
@@ -225,7 +246,7 @@ def _await_lower_ranks(record: status.Status) -> None:
 def _meet(ranks: Communicator, mine: Outcome, patience_s: float | None) -> list[bytes] | None:
     """Return the outcomes of all ranks, or None if one of them does not come, or cannot come any more."""
     try:
-        return ranks.meet(pickle.dumps(mine), patience_s)
+        return ranks.meet(mine.to_bytes(), patience_s)
     except PeerFailure:
         return None
 

@@ -30,8 +30,12 @@ from mgcaffe.errors.checked_json import Json
 TICK_S = 0.5
 _SUSPENDED_S = 5 * TICK_S
 _WARN_S = 10.0
-_LEAVE_S = 3.0
-"""For so long after a failure a call may go on waiting, before the process is ended: MPI's and NCCL's never give up."""
+_LEAVE_S = 2.0
+"""For so long after a failure a call may go on waiting, before the process is ended: MPI's and NCCL's never give up.
+
+Four times what gloo's need to hear of it, and with `TICK_S` for each of three steps short enough that with
+`pytorch.failures.PEER_TIMEOUT_S` before it nobody waits for ten seconds.
+"""
 
 
 class RankWatch:
@@ -238,6 +242,8 @@ class RankWatch:
                 self._trouble = None
             elif self._trouble is None or trouble.kind != self._trouble.kind:
                 self._trouble, self._troubled_at = trouble, now
+                if self._own.rank == 0:
+                    self._tell()  # at once: the others wait as well
         if not self._own.waits:
             return
         waited_s = now - self._waits_at

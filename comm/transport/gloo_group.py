@@ -22,7 +22,6 @@ T = TypeVar("T")
 
 # A waiting thread comes back to Python so often, to run the handlers of signals.
 _SLICE = timedelta(seconds=0.5)
-_MAX_PAUSE_S = 0.02
 _END_S = 1.0
 # What gloo and the store say when the other end of a connection is gone.
 _GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
@@ -74,7 +73,7 @@ class GlooGroup:
     def wait(self, work: Any) -> None:
         """Wait for the end of a collective call; errors as for `run`.
 
-        Not for a message between two ranks: gloo closes a connection on which it has waited for one for so long.
+        Not for gloo's messages between two ranks: it closes a connection on which it has waited for one for so long.
         """
         while not self.guarded(lambda: _waited(work)):
             try:
@@ -179,14 +178,3 @@ def forget_groups() -> None:
         thread.start()
     for thread in closing:
         thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def poll(test: Callable[[], bool], patience_s: float | None) -> bool:
-    """Call a test until it returns True; False if it takes longer than `patience_s` (None: for ever)."""
-    began = time.monotonic()
-    while not test():
-        waited = time.monotonic() - began
-        if patience_s is not None and waited > patience_s:
-            return False
-        time.sleep(min(_MAX_PAUSE_S, 1e-3 + waited / 100))
-    return True

@@ -30,7 +30,8 @@ import torch.distributed as dist
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
 from mgcaffe.comm.transport.connections import Connections, Listener
-from mgcaffe.comm.transport.gloo_group import GlooGroup, poll
+from mgcaffe.comm.transport.gloo_group import GlooGroup
+from mgcaffe.comm.transport.meetings import Meetings
 from mgcaffe.comm.transport.rendezvous import StorePlace, place_of_group
 from mgcaffe.comm.transport.socket_messages import SocketMessages, SocketSending
 from mgcaffe.errors import CommError
@@ -45,10 +46,6 @@ TIMEOUT_S = 1800.0
 
 LONG_S = 24 * 3600.0
 """The same for training: a rank may wait for another one for long, and `--stall_timeout` says how long."""
-
-_LEAVE_S = 2.0
-_GIVEN_UP = b"-"
-_PART_TAG = 1 << 20
 
 
 def _options(operation: dist.ReduceOp.RedOpType) -> dist.AllreduceOptions:
@@ -106,7 +103,7 @@ class ProcessGroupCommunicator:
         self.library = f"gloo of PyTorch {torch.__version__}"
         self._timeout_s = timeout_s
         self._children = itertools.count()
-        self._meetings = itertools.count()
+        self._meetings = Meetings(place)
         self._group = self._starting = GlooGroup(place, timeout_s)
         self._groups = {1: self._group}
 
@@ -156,20 +153,13 @@ class ProcessGroupCommunicator:
         self._group.run(lambda group: group.alltoall_base(received, sent, back, out))
 
     def allgatherv(self, send: numpy.ndarray, receive: numpy.ndarray, counts: Sequence[int]) -> None:
-        """Gather the parts of all ranks on all of them: each sends its own to every other one."""
-        sent, received = _bytes(send), _bytes(receive)
-        ends = numpy.cumsum([count * receive.itemsize for count in counts]).tolist()
-        parts = [received[end - count * receive.itemsize : end] for end, count in zip(ends, counts, strict=True)]
-        parts[self.rank].copy_(sent)
-        works = []
-        for step in range(1, self.size):
-            source, to = (self.rank - step) % self.size, (self.rank + step) % self.size
-            if counts[source]:
-                works.append(self._group.start(partial(_receive, parts[source], source)))
-            if counts[self.rank]:
-                works.append(self._group.start(partial(_send, sent, to)))
-        for work in works:
-            self._group.guarded(work.wait)
+        """Gather the parts of all ranks on all of them.
+
+        Each sends its own to every other one by one collective call, for which alone a waiting rank can be interrupted:
+        gloo closes a connection on which it has waited for a message of its own kind until a time-out.
+        """
+        sent = numpy.tile(send.reshape(-1), self.size)
+        self.alltoallv(sent, [send.size] * self.size, receive, counts)
 
     def gather(self, value: T) -> list[T] | None:
         """Return the values of all ranks on rank 0."""
@@ -241,22 +231,7 @@ class ProcessGroupCommunicator:
 
     def meet(self, message: bytes, patience_s: float | None) -> list[bytes] | None:
         """Exchange messages through the store, until `patience_s` is over or another rank has given up."""
-        store, number = self.place.store, next(self._meetings)
-        keys = [f"meeting {number} of {rank}" for rank in range(self.size)]
-
-        def exchange() -> list[bytes] | None:
-            store.set(keys[self.rank], b"+" + message)
-            if not poll(lambda: store.check(keys), patience_s):
-                store.set(keys[self.rank], _GIVEN_UP)
-                return None
-            messages = [bytes(store.get(key)) for key in keys]
-            store.add(f"meeting {number}", 1)
-            if self.rank == 0:
-                # The store may be in this process, which may end after the meeting.
-                poll(lambda: store.add(f"meeting {number}", 0) == self.size, _LEAVE_S)
-            return None if _GIVEN_UP in messages else [each[1:] for each in messages]
-
-        return self._group.guarded(exchange)
+        return self._group.guarded(lambda: self._meetings.meet(message, patience_s))
 
     def duplicate(self, waiting: Waiting | None = None) -> ProcessGroupCommunicator:
         """Return the same ranks on a gloo group of their own."""
@@ -304,14 +279,6 @@ class ProcessGroupCommunicator:
         options = dist.BroadcastOptions()
         options.rootRank = root
         self._group.run(lambda group: group.broadcast([tensor], options))
-
-
-def _send(part: torch.Tensor, to: int, group: Any) -> Any:
-    return group.send([part], to, _PART_TAG)
-
-
-def _receive(part: torch.Tensor, source: int, group: Any) -> Any:
-    return group.recv([part], source, _PART_TAG)
 
 
 def _tensor(array: numpy.ndarray) -> torch.Tensor:

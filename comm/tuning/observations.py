@@ -43,7 +43,7 @@ class _ObservedIteration:
         backward: the backward pass.
         hidden: all communication that ran beside it.
         beside: the all-reduce of each group that ran beside the backward pass for nearly all of its time; infinity
-            for the others.
+            for the others, and for groups that shared the link with each other.
         after: the same of each group that ran after it.
     """
 
@@ -109,7 +109,7 @@ class Observations:
         if key not in self._records:
             sizes = [group.bytes for group in groups]
             self._records[key] = _PlanRecord(self._baselines[-1], plan.blocking, sizes)
-        self._records[key].iterations.append(_iteration(backward, report.backward_end, groups))
+        self._records[key].iterations.append(_iteration(backward, report, groups))
 
     def refine(self, communicator: Communicator, channels: Sequence[Channel]) -> list[Channel]:
         """Return the channels with costs and slowdown as they were seen; a collective call, equal on all ranks."""
@@ -133,10 +133,13 @@ class Observations:
         return channel
 
 
-def _iteration(backward: float, backward_end: float, groups: Sequence[GroupTimes]) -> _ObservedIteration:
+def _iteration(backward: float, report: CommReport, groups: Sequence[GroupTimes]) -> _ObservedIteration:
     """Return what one iteration says, from its groups' times since its beginning, in seconds."""
     lengths = [group.end - group.start for group in groups]
-    hidden = [max(0.0, min(group.end, backward_end) - group.start) for group in groups]
+    hidden = [max(0.0, min(group.end, report.backward_end) - group.start) for group in groups]
+    if not report.one_by_one:
+        unknown = [math.inf] * len(groups)
+        return _ObservedIteration(backward, sum(hidden), unknown, unknown)
     pairs = list(zip(lengths, hidden, strict=True))
     return _ObservedIteration(
         backward,

@@ -55,7 +55,7 @@ class Trying:
 
     def begin(self) -> None:
         """Set the plan of the next turn; a collective call."""
-        self._context.synchronizer.set_plan(self._trials.current.plan, one_by_one=True)
+        self._context.synchronizer.set_plan(self._trials.current.plan)
 
     def record(self, iteration: MeasuredIteration) -> Decision | None:
         """Record an iteration and set the plan of the next one; after the last return the decision; collective."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from mgcaffe.comm import Communicator
@@ -14,7 +15,7 @@ from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.comm.tuning.calibration import agree_times
 from mgcaffe.errors import UsageError, describe_exception
 from mgcaffe.pytorch.advice.advice import Advice
-from mgcaffe.pytorch.advice.agreement import on_all_ranks
+from mgcaffe.pytorch.advice.agreement import compare_arguments, on_all_ranks
 from mgcaffe.pytorch.advice.bucket_rules import DEFAULT_CAP_MB, BucketRules, Gradient
 from mgcaffe.pytorch.advice.measurement import Measurement, measure
 from mgcaffe.pytorch.advice.predictions import Prediction, Predictor
@@ -23,6 +24,7 @@ from mgcaffe.pytorch.measuring.module_trace import sent_bytes
 from mgcaffe.pytorch.measuring.sample import Loss, SampleBatch
 from mgcaffe.pytorch.measuring.stand_in import StandIn
 from mgcaffe.pytorch.options import ExchangeOptions
+from mgcaffe.pytorch.ranks import default_group
 
 CAPS_MB = (1.0, 5.0, 25.0, 100.0)
 MIN_PASSES = 4
@@ -56,34 +58,25 @@ def advise(
         The advice, the same on all ranks; print it on one.
 
     Raises:
-        UsageError: not a DistributedDataParallel, one rank, a batch on which a pass fails (on all ranks alike), or
+        UsageError: on all ranks alike: not a DistributedDataParallel, one rank, a batch on which a pass fails, or
             parameters without gradients. Where a pass fails only in a trial, in the midst of all-reduces of
             DistributedDataParallel's own, the other ranks end by the time-out of its process group.
+        RankDisagreement: the ranks give different arguments.
         CommError: the ranks cannot reach each other.
     """
-    if not isinstance(ddp_module, DistributedDataParallel):
-        raise UsageError(
-            "advise needs a module that DistributedDataParallel wraps, and this is of type"
-            f" {type(ddp_module).__name__}",
-            hint="`trace_module` measures other modules, for `engine plan --trace`",
-        )
-    if passes < MIN_PASSES:
-        raise UsageError(f"passes={passes} are too few: at least {MIN_PASSES} are needed")
-    if trials < 0:
-        raise UsageError(f"trials={trials} is below 0")
-    if trials and emulate_link is not None:
-        raise UsageError("trials run over the link that is there, and emulate_link asks for another one")
-    group = ddp_module.process_group
-    if dist.get_world_size(group) == 1:
-        raise UsageError("with one rank nothing is communicated, so there is nothing to advise on")
-    sample = SampleBatch(sample_batch, loss)
-    stand_in = _stand_in(ddp_module)
-    transport = "gloo" if dist.get_backend(group) == "gloo" else "auto"
-    options = ExchangeOptions(
-        "optimal", calibration_iterations=passes, transport=transport, emulate_link=emulate_link
-    )  # fmt: skip
-    communicator = ProcessGroupCommunicator(group)
+    communicator = ProcessGroupCommunicator(_group_of(ddp_module))
     try:
+        on_all_ranks(communicator, lambda: _check(ddp_module, passes, trials, emulate_link), "calling advise")
+        compare_arguments(communicator, {"passes": passes, "trials": trials, "emulate_link": emulate_link})
+        sample, stand_in, options = on_all_ranks(
+            communicator,
+            lambda: (
+                SampleBatch(sample_batch, loss),
+                _stand_in(ddp_module),
+                _options(ddp_module, passes, emulate_link),
+            ),
+            "preparing the passes",
+        )
         may_lack = bool(ddp_module.find_unused_parameters or ddp_module.static_graph)
         measured = measure(stand_in, sample, communicator, options, may_lack=may_lack)
         advice = None
@@ -96,6 +89,44 @@ def advise(
     finally:
         communicator.close()
     return found
+
+
+def _group_of(module: nn.Module) -> dist.ProcessGroup:
+    """Return the ranks that are to agree, also on an error.
+
+    Raises:
+        UsageError: there are none but this one.
+    """
+    is_wrapped = isinstance(module, DistributedDataParallel)
+    group = module.process_group if is_wrapped else default_group()
+    if group is None or (not is_wrapped and dist.get_world_size(group) == 1):
+        raise _not_wrapped(module)
+    if dist.get_world_size(group) == 1:
+        raise UsageError("with one rank nothing is communicated, so there is nothing to advise on")
+    return group
+
+
+def _not_wrapped(module: object) -> UsageError:
+    return UsageError(
+        f"advise needs a module that DistributedDataParallel wraps, and this is of type {type(module).__name__}",
+        hint="`trace_module` measures other modules, for `engine plan --trace`",
+    )
+
+
+def _check(module: nn.Module, passes: int, trials: int, emulate_link: str | None) -> None:
+    if not isinstance(module, DistributedDataParallel):
+        raise _not_wrapped(module)
+    if passes < MIN_PASSES:
+        raise UsageError(f"passes={passes} are too few: at least {MIN_PASSES} are needed")
+    if trials < 0:
+        raise UsageError(f"trials={trials} is below 0")
+    if trials and emulate_link is not None:
+        raise UsageError("trials run over the link that is there, and emulate_link asks for another one")
+
+
+def _options(model: DistributedDataParallel, passes: int, emulate_link: str | None) -> ExchangeOptions:
+    transport = "gloo" if dist.get_backend(model.process_group) == "gloo" else "auto"
+    return ExchangeOptions("optimal", calibration_iterations=passes, transport=transport, emulate_link=emulate_link)
 
 
 def _tried(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mgcaffe.comm import Communicator
-from mgcaffe.errors import CommError, EngineError, UsageError, describe_exception
+from mgcaffe.errors import CommError, EngineError, RankDisagreement, UsageError, describe_exception
 
 T = TypeVar("T")
 
 
 def on_all_ranks(communicator: Communicator, function: Callable[[], T], what: str = "a pass on the sample batch") -> T:
     """Return a function's result, or raise the error of the first rank that fails on all ranks; a collective call.
+
+    The message names the rank, unless all of them fail alike.
 
     A function that waits for other ranks keeps them waiting where it fails on this one: only its own time-out ends
     that. A CommError is raised at once, since ranks that cannot reach each other cannot agree.
@@ -36,8 +38,24 @@ def on_all_ranks(communicator: Communicator, function: Callable[[], T], what: st
     texts = communicator.allgather(None if failure is None else _said(failure, what))
     for rank, text in enumerate(texts):
         if text is not None:
-            raise UsageError(f"on rank {rank}: {text[0]}", hint=text[1]) from failure
+            where = "" if all(each == text for each in texts) else f"on rank {rank}: "
+            raise UsageError(where + text[0], hint=text[1]) from failure
     return result[0]
+
+
+def compare_arguments(communicator: Communicator, arguments: dict[str, Any]) -> None:
+    """Make sure that a function was called with the same arguments on all ranks; a collective call.
+
+    Raises:
+        RankDisagreement: on every rank, with the first difference from rank 0 and the rank that has it.
+    """
+    first, *others = communicator.allgather(arguments)
+    for rank, other in enumerate(others, start=1):
+        for name, value in first.items():
+            if other[name] != value:
+                raise RankDisagreement(
+                    f"advise was called with {name}={other[name]!r} on rank {rank}, and {value!r} on 0"
+                )
 
 
 def _said(failure: Exception, what: str) -> tuple[str, str | None]:

@@ -189,6 +189,8 @@ class RunRecorder:
             return
         self._is_closed = True
         self._handle.remove()
+        if isinstance(self._model, MergedGradientParallel):
+            self._model.remove_listener(self._take_event)
         if self._timeline is not None:
             self._timeline.stop()
         if self._log is not None:

@@ -15,6 +15,7 @@ from networks.gpt import GPT, TEN_MILLION
 from networks.lstm import LstmLanguageModel
 from networks.mobilenet import MobileNetV2
 from networks.resnet import ResNet18, resnet18
+from tests.support.jobs import RunningJob
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "examples/pytorch"
@@ -86,10 +87,28 @@ def test_generated_images_are_of_all_classes():
     assert images.shape == (100, 3, 16, 16) and set(labels.tolist()) == set(range(CLASSES))
 
 
-def test_one_process_alone_learns_to_read_digits(tmp_path, capsys):
+@pytest.fixture
+def digits(tmp_path):
+    """A script that trains for less long."""
     shorter = tmp_path / "digits.py"
     shorter.write_text((FOLDER / "digits_mgwfbp.py").read_text().replace("EPOCHS = 20", "EPOCHS = 5"))
-    runpy.run_path(str(shorter))
+    return shorter
+
+
+@pytest.mark.slow
+def test_two_ranks_under_torchrun_learn_to_read_digits(digits):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", digits]
+    with RunningJob(command, environment={"PYTHONPATH": str(FOLDER)}, cwd=ROOT) as job:
+        result = job.end(60)
+    assert result.code == 0 and not result.left_behind, result.describe()
+    lines = result.stdout.splitlines()
+    assert lines[-2].startswith("plan 'auto: ") and "8 gradients in " in lines[-2], result.describe()
+    accuracy = re.fullmatch(r"accuracy on 360 other images: ([\d.]+) %", lines[-1])
+    assert accuracy and float(accuracy[1]) > 90, result.describe()
+
+
+def test_one_process_alone_learns_to_read_digits(digits, capsys):
+    runpy.run_path(str(digits))
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2] == "one rank: no gradients are sent"
     accuracy = re.fullmatch(r"accuracy on 360 other images: ([\d.]+) %", lines[-1])

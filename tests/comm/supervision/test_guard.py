@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 import sys
 
 import pytest
@@ -197,3 +198,39 @@ def test_over_gloo_a_rank_that_fails_alone_speaks_once_and_the_others_end_becaus
 
     assert run_gloo_ranks(2, work) == [69, 65]
     assert len(heard) == 1 and heard[0].startswith("rank 1 (") and "unknown layer" in heard[0]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Outcome(0), Outcome(-1, "blob 'fc8' of größe\n2", True, "trainer, node7"), Outcome(True, raised=True)],
+)
+def test_an_outcome_is_sent_as_it_is(outcome):
+    assert Outcome.of_bytes(outcome.to_bytes()) == outcome
+
+
+class Hostile:
+    """What runs code when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [pickle.dumps(Hostile()), b"", b"[]", b'{"code": "0"}', b'{"code": 0, "raised": 1, "host": ""}', b"\xff" * 100],
+    ids=["a pickle", "nothing", "a list", "a text for the code", "a number for the flag", "no text"],
+)
+def test_what_somebody_else_writes_in_place_of_an_outcome_is_a_failure_and_runs_nothing(monkeypatch, tmp_path, message):
+    monkeypatch.chdir(tmp_path)
+
+    def work(ranks):
+        if ranks.rank == 1:
+            return ranks.meet(message, 5.0) is not None
+        heard = []
+        with pytest.raises(Left, match="1"):
+            run_guarded(lambda: 0, lambda: ranks, print_message=heard.append, leave=leave)
+        return heard
+
+    (said,), met = run_ranks(2, work)
+    assert met and said.startswith("rank 1 (): a rank has not said how it ended: ")
+    assert not list(tmp_path.iterdir())

@@ -5,11 +5,13 @@ import sys
 import threading
 import time
 import weakref
+from datetime import timedelta
 
 import numpy
 import pytest
 import torch.distributed as dist
 
+from mgcaffe.comm.transport import gloo_group
 from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.errors import CommError, PeerFailure
@@ -144,6 +146,35 @@ def test_a_rank_that_never_comes_is_a_peer_failure_with_its_number():
             time.sleep(0.6)
 
     run_gloo_ranks(2, work, timeout_s=0.3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ranks: ranks.allreduce(numpy.zeros(3)),
+        lambda ranks: ranks.allgatherv(numpy.zeros(3), numpy.zeros(6), [3, 3]),
+        lambda ranks: ranks.allgather("x"),
+        lambda ranks: ranks.alltoallv(numpy.zeros(6), [3, 3], numpy.zeros(6), [3, 3]),
+    ],
+    ids=["allreduce", "allgatherv", "allgather", "alltoallv"],
+)
+def test_calls_are_left_once_waiting_is_known_to_be_in_vain(monkeypatch, call):
+    monkeypatch.setattr(gloo_group, "_SLICE", timedelta(seconds=0.02))
+    left = threading.Event()
+
+    def check():
+        raise PeerFailure("rank 1 is stopped")
+
+    def work(ranks):
+        if ranks.rank == 0:
+            ranks.place.alarm.set(check)
+            with pytest.raises(PeerFailure, match="rank 1 is stopped"):
+                call(ranks)
+            left.set()
+        else:
+            assert left.wait(10)
+
+    run_gloo_ranks(2, work)
 
 
 def test_buffers_that_gloo_cannot_reduce_are_errors():

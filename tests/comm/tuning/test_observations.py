@@ -16,10 +16,10 @@ PLAN = make_plan("wfbp", [1 << 18, 1 << 18, 1 << 18], [3.0, 2.0, 1.0], AffineCos
 SIZE = 1 << 20
 
 
-def report(times, backward_end):
+def report(times, backward_end, *, one_by_one=True):
     """A report of groups of SIZE bytes that ran from start to end."""
     groups = [GroupTimes(SIZE, start, start, end, number) for number, (start, end) in enumerate(times)]
-    return CommReport(groups=groups, backward_end=backward_end)
+    return CommReport(groups=groups, backward_end=backward_end, one_by_one=one_by_one)
 
 
 def channel(slowdown=0.0, blocking=False):
@@ -37,6 +37,15 @@ def test_groups_beside_and_after_the_backward_pass_correct_their_own_curve():
     assert found.beside(SIZE) == pytest.approx(1.5 * seconds)
     assert found.alone(SIZE) == pytest.approx(2 * seconds)
     assert found.beside(2048) == pytest.approx(1.5 * CURVE(2048))
+
+
+def test_groups_that_shared_the_link_correct_no_curve_and_slow_the_backward_pass():
+    seen = Observations(1.0)
+    for _ in range(3):
+        seen.add(PLAN, 1.1, report([(0.1, 0.3), (0.4, 0.6), (1.2, 1.3)], 1.1, one_by_one=False))
+    (found,) = seen.refine(SingleCommunicator(), [channel()])
+    assert found.beside is CURVE and found.alone is CURVE
+    assert found.slowdown == pytest.approx(0.1 / 0.4)
 
 
 def test_the_ratio_is_interpolated_between_octaves_and_goes_on_beyond_them():

@@ -1,6 +1,8 @@
 """The log and the timeline of a training loop; ranks are threads."""
 
+import gc
 import json
+import weakref
 
 import pytest
 import torch
@@ -56,6 +58,19 @@ def test_a_run_is_logged_with_its_plan(tmp_path):
     assert last["lr"] == 0.01 and last["loss"] > 0 and last["images_per_s"] * last["seconds"] == pytest.approx(8)
     assert last["comm_hidden_ms"] + last["comm_exposed_ms"] > 0
     assert log.finish["iterations"] == [16, 16]
+
+
+def test_a_module_does_not_keep_its_recorder_once_that_is_closed(tmp_path):
+    def record(name):
+        with RunRecorder(model, tmp_path / f"{name}.json", timeline=tmp_path / f"{name}.timeline.json") as recorder:
+            model(batch(0, 0, 4, 20)).square().mean().backward()
+            recorder.iteration_done()
+        return weakref.ref(recorder)
+
+    model = MergedGradientParallel(mlp())
+    recorders = [record("first"), record("second")]
+    gc.collect()
+    assert [each() for each in recorders] == [None, None]
 
 
 def test_a_timeline_has_layers_gradients_and_groups_of_each_rank(tmp_path):

@@ -18,7 +18,6 @@ from pathlib import Path
 import torch
 import torch._dynamo
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from mgcaffe.pytorch import MergedGradientParallel
@@ -26,10 +25,9 @@ from tests.support import ddp_behaviour_checkpointing, ddp_behaviour_outputs, dd
 from tests.support.ddp_behaviour import BEHAVIOUR, RANKS
 from tests.support.ddp_checks import CHECKS
 from tests.support.ddp_models import batch
+from tests.support.failing_module import FAILING_STEP, Failing, failing_rank
 
 LIMIT_S = 120
-FAILING_STEP = 3
-SLOW_S = 5
 
 
 def values_of(model):
@@ -55,54 +53,6 @@ def checks(rank, size, say):
                 for each in model.parameters()
             ), name
         say(name, "equal" if results[0] == results[1] else "different")
-
-
-class Fails(torch.autograd.Function):
-    """Does in its backward pass what it is given."""
-
-    @staticmethod
-    def forward(ctx, x, action):
-        ctx.action = action
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        ctx.action()
-        return gradient, None
-
-
-def failing_rank(how, size):
-    return 0 if "rank 0" in how else size - 1
-
-
-class Failing(nn.Module):
-    """Fails on one rank, in its step number 3."""
-
-    def __init__(self, how, rank, size):
-        super().__init__()
-        self.fails = rank == failing_rank(how, size)
-        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 7 if how == "other_shape" and self.fails else 6)
-        self.rest = nn.Linear(6, 6)
-        self.how, self.rank, self.step, self.say = how, rank, 0, None
-
-    def act(self, where):
-        if not self.fails or self.step != FAILING_STEP or where not in self.how:
-            return
-        self.say("at", time.monotonic())
-        if "killed" in self.how:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if "stopped" in self.how:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif "slow" in self.how:
-            time.sleep(SLOW_S)
-        else:
-            raise ValueError(f"rank {self.rank} fails in {where}")
-
-    def forward(self, x):
-        self.act("forward")
-        result = self.b(Fails.apply(self.a(x), lambda: self.act("backward")))
-        lacks = self.step == FAILING_STEP and (self.how == "lacking" or (self.how == "one_lacks" and self.fails))
-        return result if lacks else self.rest(result) if self.how != "other_shape" else result
 
 
 def failing(how):
@@ -165,6 +115,8 @@ SCENARIOS |= {name: behaving(run) for name, run in BEHAVIOUR.items()}
 def be_rank(rank, size, name, folder):
     """Run a scenario as a rank; never returns."""
     torch.set_num_threads(1)
+    if name == "checks":
+        os.nice(10)  # it computes while the others, of which some are timed, wait
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     said = {}
 
@@ -236,9 +188,9 @@ def run_scenarios(names, folder):
 
 
 if __name__ == "__main__":
-    # Those that compute first, a few at once; the others, of which most wait, side by side.
+    # Those that compute for long first, a few at once; the others, of which most wait, side by side.
     wanted = sys.argv[2:] or list(SCENARIOS)
-    computing = [name for name in wanted if name == "checks" or name in BEHAVIOUR]
+    computing = [name for name in wanted if name in BEHAVIOUR]
     found = {}
     for first in range(0, len(computing), AT_ONCE):
         found |= run_scenarios(computing[first : first + AT_ONCE], Path(sys.argv[1]))

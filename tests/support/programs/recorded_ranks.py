@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from mgcaffe.errors import UsageError
+from mgcaffe.errors import RankDisagreement, UsageError
 from mgcaffe.pytorch import MergedGradientParallel, RunRecorder, advise, record_buckets
 from mgcaffe.pytorch.advice.bucket_rules import BucketRules, Gradient
 from mgcaffe.pytorch.measuring.pass_times import measure_passes
@@ -246,13 +246,19 @@ def errors(rank, say):
     model = DistributedDataParallel(deep())
     record_buckets(model)
     half = nn.Sequential(nn.Linear(128, 128), nn.Linear(128, 2))
-    lacking = DistributedDataParallel(half)
+    lacking, ignoring = DistributedDataParallel(half), DistributedDataParallel(deep())
+    ignoring.parameters_to_ignore = {name for name, _ in ignoring.module.named_parameters()}
     cases = {
         "module": lambda: advise(deep(), batch(0, 0, 4, 128)),
         "alone": lambda: advise(DistributedDataParallel(deep(), process_group=own), batch(0, 0, 4, 128)),
         "batch": lambda: advise(model, batch(0, 0, 4, 128 if rank == 0 else 5)),
         "kind": lambda: advise(model, "text"),
         "lacking": lambda: advise(lacking, batch(0, 0, 4, 128), loss=lambda _: half[0].weight.sum()),
+        "module on one": lambda: advise((model, deep())[rank], batch(0, 0, 4, 128)),
+        "kind on one": lambda: advise(model, (batch(0, 0, 4, 128), "text")[rank]),
+        "ignored on one": lambda: advise((model, ignoring)[rank], batch(0, 0, 4, 128)),
+        "passes on one": lambda: advise(model, batch(0, 0, 4, 128), passes=(16, 1)[rank]),
+        "other passes": lambda: advise(model, batch(0, 0, 4, 128), passes=(16, 8)[rank]),
         "passes": lambda: advise(model, batch(0, 0, 4, 128), passes=1),
         "trials": lambda: advise(model, batch(0, 0, 4, 128), trials=2, emulate_link=LINK),
         "hook": lambda: record_buckets(model),
@@ -265,7 +271,7 @@ def errors(rank, say):
         try:
             call()
             say(name, "no error")
-        except UsageError as error:
+        except (UsageError, RankDisagreement) as error:
             say(name, str(error))
 
 
