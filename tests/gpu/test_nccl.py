@@ -57,7 +57,7 @@ class GpuDevice:
 def nccl(device):
     """Return NCCL's process group of one rank, as the engine opens it."""
     ranks = ProcessGroupCommunicator(place=StorePlace(torch.distributed.HashStore(), 0, 1), timeout_s=60)
-    yield open_nccl(ranks, device)._group
+    yield open_nccl(ranks, device, ranks.size)._group
     ranks.close()
 
 
