@@ -29,6 +29,7 @@ from mgcaffe.engine.layers.shared.neuron import run_backward
 class ConvolutionReLU(FusedLayer):
     """y = max(W * x + b, 0)."""
 
+    keeps_others = False
     keeps_tops = True
 
     def __init__(self, members: Sequence[Layer]) -> None:
@@ -55,6 +56,7 @@ class ConvolutionReLU(FusedLayer):
 class InnerProductReLU(FusedLayer):
     """y = max(W x + b, 0)."""
 
+    keeps_others = False
     keeps_tops = True
 
     def __init__(self, members: Sequence[Layer]) -> None:
@@ -83,6 +85,8 @@ class InnerProductReLU(FusedLayer):
 
 class BatchNormScale(FusedLayer):
     """y = s (x - mean) / sqrt(variance + eps) + b, and with a ReLU behind it max(y, 0)."""
+
+    keeps_others = False
 
     def __init__(self, members: Sequence[Layer]) -> None:
         super().__init__(members)

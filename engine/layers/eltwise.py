@@ -44,6 +44,7 @@ class Eltwise(Layer):
         self.divides = self.operation == PROD and not param.stable_prod_grad
         self.keeps_bottoms = self.operation == PROD
         self.keeps_tops = self.divides
+        self.keeps_others = self.operation == MAX
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottoms' common shape."""

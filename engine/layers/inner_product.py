@@ -29,6 +29,8 @@ from mgcaffe.engine.types import Shape
 class InnerProduct(Layer):
     """The layer; see the module's text."""
 
+    keeps_others = False
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declare the weight and the bias."""
         param = self.param.inner_product_param

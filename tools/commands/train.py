@@ -12,6 +12,7 @@ from mgcaffe.tools.flags.parsing import (
     add_autotune_flag,
     add_comm_flags,
     add_machine_flags,
+    add_recompute_flag,
     number_from,
     require,
     seconds,
@@ -53,6 +54,7 @@ def parser() -> FlagParser:
     flags.flag("stage", "stages of the training net's state, separated by commas", type=words_list, default=[])
     add_machine_flags(flags)
     add_autotune_flag(flags)
+    add_recompute_flag(flags)
     add_comm_flags(flags)
     add_sync_flags(flags)
     flags.flag("sigint_effect", "what SIGINT (Ctrl-C) does", choices=_EFFECTS, default="stop")

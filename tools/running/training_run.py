@@ -152,6 +152,8 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
         solver.row_wise_adagrad = True
     if flags.autotune:
         solver.autotune = flags.autotune
+    if flags.recompute:
+        solver.recompute = flags.recompute
     if flags.max_iter is not None:
         solver.max_iter = flags.max_iter
     if flags.level is not None:
