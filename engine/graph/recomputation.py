@@ -24,6 +24,7 @@ from mgcaffe.errors import NetError
 
 OFF, AUTO = "off", "auto"
 _ROUNDS = 20
+_GRADIENTS = 4  # of the largest value of a segment, alive at a time in its backward pass: those of a residual block
 _HINT = f"give {OFF}, {AUTO} or ranges of layers, FIRST..LAST,FIRST..LAST"
 
 
@@ -145,7 +146,7 @@ class Recomputer:
         return max(peak, outside[-1] + held)
 
     def _entering(self) -> Iterator[list[_Value]]:
-        """Yield for each step what it or a later one reads of the steps before; what data layers made is not counted."""
+        """Yield for each step what it or a later one reads of the steps before; what data layers make is not here."""
         alive: list[_Value] = []
         for index, written in enumerate(self._writes):
             alive = [root for root in alive if root.last >= index]
@@ -164,7 +165,9 @@ class Recomputer:
         borders = [index for index in borders if self._sizes[index:] and any(self._sizes[:index])]
         points = [0, *borders, len(self._steps)]
         widths = [0, *(sum(root.size for root in entering[index]) for index in borders)]
-        low, high = 0, sum(self._sizes) + max(widths, default=0)
+        low = 0
+        largest = max((root.size for root in self._roots), default=0)
+        high = sum(self._sizes) + max(widths, default=0) + _GRADIENTS * largest
         best = self._cheapest(points, widths, high)
         for _ in range(_ROUNDS):
             middle = (low + high) // 2
@@ -179,14 +182,16 @@ class Recomputer:
     def _cheapest(self, points: Sequence[int], widths: Sequence[int], limit: int) -> list[int] | None:
         """Return the borders that keep the least with at most `limit` bytes at any time; None if there are none."""
         sums = [*accumulate(self._sizes, initial=0)]
+        largest = [max((value.size for value in written), default=0) for written in self._writes]
         held: list[float] = [0, *[math.inf] * (len(points) - 1)]
         before = [0] * len(points)
         for start in range(len(points) - 1):
             if math.isinf(held[start]):
                 continue
-            kept = held[start] + widths[start]
+            kept, gradient = held[start] + widths[start], 0
             for stop in range(start + 1, len(points)):
-                if kept + sums[points[stop]] - sums[points[start]] > limit:
+                gradient = max(gradient, *largest[points[stop - 1] : points[stop]])
+                if kept + sums[points[stop]] - sums[points[start]] + _GRADIENTS * gradient > limit:
                     break
                 if kept < held[stop]:
                     held[stop], before[stop] = kept, start
