@@ -16,9 +16,9 @@ import statistics
 
 import torch
 from step import Worker
-from step_worker import OURS
 from torch_models import BATCHES, build
 
+SIDES = ("ours", "recompute")
 _COPIES = 3  # weights, gradients, history
 
 
@@ -32,9 +32,9 @@ def compare(model: str, options: argparse.Namespace) -> str:
     """Run both sides in turns; return the row of the table."""
     workers: dict[str, Worker] = {}
     try:
-        for side in OURS:
+        for side in SIDES:
             workers[side] = Worker(side, model, options, same_malloc=False)
-        times: dict[str, list[tuple[float, float]]] = {side: [] for side in OURS}
+        times: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
         for _ in range(options.rounds):
             for side, worker in workers.items():
                 times[side].append(worker.step())
@@ -46,7 +46,7 @@ def compare(model: str, options: argparse.Namespace) -> str:
         statistics.median(one[kind] / other[kind] for one, other in zip(times["recompute"], times["ours"], strict=True))
         for kind in (0, 1)
     )
-    milliseconds = [f"{1e3 * statistics.median(step[0] for step in times[side]):.1f}" for side in OURS]
+    milliseconds = [f"{1e3 * statistics.median(step[0] for step in times[side]):.1f}" for side in SIDES]
     rest = [peak - parameter_mib(model) for peak in (plain, again)]
     figures = [
         *milliseconds, f"{wall:.3f}", f"{cpu:.3f}", f"{plain:.0f}", f"{again:.0f}", f"{again / plain:.3f}",

@@ -17,7 +17,11 @@ from machine_limit import set_precision
 from torch_models import BATCHES, CLASSES, build
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = {"ours": "off", "recompute": "auto"}  # sides that the engine computes, with the solver's field `recompute`
+OURS = {
+    "ours": "off",
+    "ours_float32": "off",
+    "recompute": "auto",
+}  # sides that the engine computes, with the solver's field `recompute`
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
 
 
@@ -62,8 +66,8 @@ def our_step(model: str, batch: int, device: str, precision: str, recompute: str
     solver.max_iter, solver.random_seed, solver.recompute = 10**6, 1, recompute
     solver.snapshot_after_train = False
     solver.net_param.CopyFrom(net)
+    solver.precision = precision
     trainer = Solver(solver, device=device)
-    set_precision(device, precision)  # behind the first net on a GPU, which switches TF32 off
     if device == "cpu":
         keep_memory_of_small_net(trainer.net)
     for top, values in zip(trainer.net.layers[0].forward([]), batch_of(model, batch), strict=True):
@@ -133,7 +137,8 @@ def serve(options: argparse.Namespace) -> None:
     if is_ours:
         importlib.import_module("mgcaffe.solvers.solver")  # imports belong to the base line
     base = memory_kib("VmRSS")
-    arguments = options.batch, options.device, options.precision
+    precision = "float32" if options.side == "ours_float32" else options.precision
+    arguments = options.batch, options.device, precision
     if is_ours:
         step = our_step(options.model, *arguments, OURS[options.side])
     else:

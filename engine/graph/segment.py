@@ -15,6 +15,7 @@ import torch
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.checks import sizes
 from mgcaffe.engine.graph.node import Node
+from mgcaffe.engine.kernels.precision import widened
 
 
 @dataclass
@@ -76,8 +77,9 @@ class Segment:
         kept = self._kept.pop(node, None)
         if kept is None:
             node.layer.fail("it is to be computed again, but did not run: run the whole net forward first")
-        bottoms = [kept.bottoms[number] if number in kept.bottoms else values[blob]
-                   for number, blob in enumerate(node.bottoms)]  # fmt: skip
+        bottoms = [kept.bottoms.get(number, values.get(blob)) for number, blob in enumerate(node.bottoms)]
+        if not node.layer.takes_narrow:
+            bottoms = [widened(bottom) for bottom in bottoms]
         node.layer.context.generator.set_state(kept.stream)
         try:
             tops = node.layer.forward(bottoms)

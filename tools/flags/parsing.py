@@ -270,6 +270,16 @@ def add_machine_flags(parser: FlagParser) -> None:
     parser.flag("dtype", "type of blobs", choices=("float32", "float64"), default="float32")
 
 
+def add_precision_flag(parser: FlagParser) -> None:
+    """Add `--precision`."""
+    parser.flag(
+        "precision",
+        "how exact the operands of products are: float32; bf16: rounded to bfloat16, with sums, weights and statistics "
+        "in float32; on a GPU also tf32 (default: float32; fp16 is not supported)",
+        choices=("float32", "bf16", "tf32", "fp16"),
+    )  # fmt: skip
+
+
 def add_autotune_flag(parser: FlagParser) -> None:
     """Add `--autotune`."""
     parser.flag(
@@ -288,6 +298,16 @@ def add_recompute_flag(parser: FlagParser) -> None:
         "off; auto: as many as it takes for the lowest peak of memory; or ranges of layers, each computed again as one "
         "(default: off)",
         metavar="off|auto|FIRST..LAST,...",
+    )  # fmt: skip
+
+
+def add_winograd_flag(parser: FlagParser) -> None:
+    """Add `--winograd`."""
+    parser.flag(
+        "winograd",
+        "whether --autotune may choose convolutions that multiply less and round more: safe: where they differ by at "
+        "most 1e-5 of the largest value; fast: 1e-4 (default: off)",
+        choices=("off", "safe", "fast"),
     )
 
 

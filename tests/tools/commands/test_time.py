@@ -80,3 +80,16 @@ def test_time_shows_each_layers_candidates_and_the_one_chosen(folder, capsys):
     )
     assert main.main(["time", "net.prototxt", *words, "--autotune=off"]) == 0
     assert "autotune" not in capsys.readouterr().err
+
+
+def test_time_computes_in_the_precision_asked_for(folder, capsys):
+    words = ["time", "net.prototxt", "--input_shape=image=2,3,8,8", "--iterations=1"]
+    assert main.main([*words, "--precision=bf16", "--json=out.json"]) == 0
+    assert "Products are computed in bf16." in capsys.readouterr().err
+    assert json.loads((folder / "out.json").read_text())["precision"] == "bf16"
+    for name, reason in (("fp16", "need their losses scaled"), ("tf32", "only GPUs compute products in TF32")):
+        assert main.main([*words, f"--precision={name}"]) == 2
+        assert f"--precision {name}: " in (text := capsys.readouterr().err)
+        assert reason in text
+    assert main.main([*words, "--precision=bf16", "--dtype=float64"]) == 2
+    assert "blobs are of float64" in capsys.readouterr().err
