@@ -77,9 +77,10 @@ class Segment:
         kept = self._kept.pop(node, None)
         if kept is None:
             node.layer.fail("it is to be computed again, but did not run: run the whole net forward first")
-        bottoms = [kept.bottoms.get(number, values.get(blob)) for number, blob in enumerate(node.bottoms)]
-        if not node.layer.takes_narrow:
-            bottoms = [widened(bottom) for bottom in bottoms]
+        values.update((node.bottoms[number], bottom) for number, bottom in kept.bottoms.items())
+        if not node.layer.takes_narrow:  # as `Net` does, whose later readers get them so too
+            values.update((blob, widened(values[blob])) for blob in node.bottoms)
+        bottoms = [values[blob] for blob in node.bottoms]
         node.layer.context.generator.set_state(kept.stream)
         try:
             tops = node.layer.forward(bottoms)

@@ -5,6 +5,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from mgcaffe.engine.kernels.precision import PRECISIONS
 from mgcaffe.errors import NetError
 from tests.support.netkit import inputs, make_net
 
@@ -80,9 +81,9 @@ CHAIN = IMAGES + "".join(
 ) + layer("pool", "Pooling", "h16", "top", "pooling_param { global_pooling: true }") + HEAD  # fmt: skip
 
 
-def build(text, setting=None):
+def build(text, setting=None, precision="float32"):
     """Return a net that frees its blobs, its inputs filled, and what it computes again."""
-    net = make_net(text, keep_blobs=False, dtype=torch.float32)
+    net = make_net(text, keep_blobs=False, dtype=torch.float32, precision=PRECISIONS[precision])
     generator = torch.Generator().manual_seed(3)
     for values in (values for layer in net.layers if layer.type == "Input" for values in layer.values):
         is_label = values.dim() == 1 or tuple(values.shape) == (5, 4)
@@ -125,6 +126,12 @@ def test_the_same_bits_come_out_as_without(text, setting):
     assert len(mine) == len(plain)
     assert all(map(torch.equal, mine, plain))
     assert bool(mine[-1].any())
+
+
+@pytest.mark.parametrize("text", [RESIDUAL, BRANCHES])
+def test_the_same_bits_come_out_with_products_in_16_bits(text):
+    net, _ = build(text, "auto", "bf16")
+    assert all(map(torch.equal, train(net), train(build(text, None, "bf16")[0])))
 
 
 class LiveBytes(TorchDispatchMode):
