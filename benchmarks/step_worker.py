@@ -17,6 +17,11 @@ from machine_limit import set_precision
 from torch_models import BATCHES, CLASSES, build
 
 ROOT = Path(__file__).resolve().parent.parent
+OURS = {
+    "ours": "off",
+    "ours_float32": "off",
+    "recompute": "auto",
+}  # sides that the engine computes, with the solver's field `recompute`
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
 
 
@@ -44,7 +49,7 @@ def batch_of(model: str, batch: int) -> tuple[Any, Any]:
     return images, labels
 
 
-def our_step(model: str, batch: int, device: str, precision: str) -> Callable[[], object]:
+def our_step(model: str, batch: int, device: str, precision: str, recompute: str = "off") -> Callable[[], object]:
     """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
     from mgcaffe.solvers.solver import Solver
@@ -58,7 +63,7 @@ def our_step(model: str, batch: int, device: str, precision: str) -> Callable[[]
     del net.layer[:]
     net.layer.extend([source, *layers])
     solver = SolverParameter(base_lr=RATE, lr_policy="fixed", momentum=MOMENTUM, weight_decay=DECAY)
-    solver.max_iter, solver.random_seed = 10**6, 1
+    solver.max_iter, solver.random_seed, solver.recompute = 10**6, 1, recompute
     solver.snapshot_after_train = False
     solver.net_param.CopyFrom(net)
     solver.precision = precision
@@ -118,7 +123,7 @@ def flops_of_step(model: str, batch: int) -> int:
 
 def serve(options: argparse.Namespace) -> None:
     """Build the side, then run one step for every line."""
-    is_ours = options.side in ("ours", "ours_float32")
+    is_ours = options.side in OURS
     if is_ours or options.same_malloc:
         from mgcaffe.tools.running.process import speed_up_memory
 
@@ -134,8 +139,10 @@ def serve(options: argparse.Namespace) -> None:
     base = memory_kib("VmRSS")
     precision = "float32" if options.side == "ours_float32" else options.precision
     arguments = options.batch, options.device, precision
-    make = our_step if is_ours else lambda model, *rest: torch_step(model, options.side, *rest)
-    step = make(options.model, *arguments)
+    if is_ours:
+        step = our_step(options.model, *arguments, OURS[options.side])
+    else:
+        step = torch_step(options.model, options.side, *arguments)
     for _ in range(3):
         step()
     if on_gpu:

@@ -19,6 +19,8 @@ from mgcaffe.engine.graph import fusion, lifetimes, needs, rules, sharing, table
 from mgcaffe.engine.graph.gradients import GradientStore
 from mgcaffe.engine.graph.initial_values import fill, mix
 from mgcaffe.engine.graph.node import Node, connect
+from mgcaffe.engine.graph.recomputation import Recomputation, Recomputer
+from mgcaffe.engine.graph.segment import Segment
 from mgcaffe.engine.graph.table_look_ups import TableLookUps
 from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.kernels.precision import FLOAT32, TF32, Precision, keep_float32, round_to_tf32
@@ -138,6 +140,7 @@ class BuiltNet:
             self.close()
             raise
         self._find_ends()
+        self._segments: dict[Node, Segment] = {}
         self._plan_memory()
         self._gradients = GradientStore(dtype, self.device, keep=keep_blobs)
         self.before_forward: list[LayerHook] = []
@@ -270,6 +273,23 @@ class BuiltNet:
             ahead: for how many passes look-ups are begun ahead, where ids come from data layers.
         """
         self.table_look_ups = TableLookUps(self.nodes, access, ahead)
+
+    def recompute(self, setting: str) -> Recomputation:
+        """Compute layers a second time in backward from now on instead of keeping their values; call it once.
+
+        Args:
+            setting: `auto`, or ranges of layers, as for `Recomputer.make`, which also says what is raised.
+
+        Raises:
+            NetError: besides, the net keeps its blobs.
+        """
+        if self.keep_blobs:
+            raise NetError(f"recompute: net '{self.name}' keeps all its blobs", hint="build it with keep_blobs=False")
+        found = Recomputer(self._steps, self.dtype.itemsize).make(setting)
+        self._segments = {node: segment for segment in found.segments for node in segment.steps}
+        held = {node: numbers for segment in found.segments for node, numbers in segment.held.items()}
+        lifetimes.decide_overwrites(self._steps, freeing=True, held=held)
+        return found
 
     def reseed(self, *numbers: int) -> None:
         """Restart the net's random stream from these numbers (say seed, rank and iteration)."""

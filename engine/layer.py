@@ -59,6 +59,8 @@ class LayerContext:
         outline: the net is only looked at, so blobs larger than the machine's memory are no mistake.
         choices: which of several ways the heavy operations are computed by.
         precision: in how many bits products are computed.
+        runs_again: set by the net while it computes values a second time in a pass (`graph/recomputation.py`): forward
+            then leaves its parameters as they are.
         divides_tables: the rows of tables are divided among processes, so one may be larger than this machine's memory.
     """
 
@@ -76,6 +78,7 @@ class LayerContext:
     divides_tables: bool = False
     choices: Choices = RULES
     precision: Precision = FLOAT32
+    runs_again: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,9 @@ class Layer:
         in_place: a prototxt may name the same blob as bottom and top.
         keeps_bottoms, keeps_tops: backward reads the values of the bottoms (of the tops), so no layer may
             overwrite them in the meantime.
+        keeps_others: backward reads more large values than those (masks, indices); True where nothing is known.
+        only_once: why forward cannot run a second time in a pass and give the same; empty: it can, since it depends on
+            nothing but bottoms, parameters and the net's random stream.
         tops_share_bottoms: the tops are views of bottom 0's storage.
         takes_narrow: values and gradients may come in 16 bits; other layers get them in float32.
         backward_follows: set by the net; if False, forward need not keep anything.
@@ -143,6 +149,8 @@ class Layer:
     in_place: ClassVar[bool] = False
     keeps_bottoms: bool = True
     keeps_tops: bool = False
+    keeps_others: bool = True
+    only_once: str = ""
     tops_share_bottoms: bool = False
     takes_narrow: bool = False
 

@@ -64,11 +64,16 @@ class Net(BuiltNet):
         shapes = [bottom.shape for bottom in bottoms]
         if shapes != node.shapes:
             self._reshape(node, [tuple(shape) for shape in shapes])
+        segment = self._segments.get(node)
+        if segment is not None:
+            segment.before_forward(node, bottoms)
         try:
             tops = node.layer.forward(bottoms)
         except (RuntimeError, MemoryError) as error:
             sizes.explain(node.layer, "forward", error)
             raise
+        if segment is not None:
+            node.layer.release()
         node.has_run = True
         loss = 0.0
         for blob, top, weight in zip(node.tops, tops, node.loss_weights, strict=True):
@@ -124,6 +129,8 @@ class Net(BuiltNet):
             for hook in self.before_backward:
                 hook(node.index)
             if node.needs_backward:
+                if (segment := self._segments.get(node)) is not None:
+                    segment.before_backward()
                 try:
                     if self.keep_blobs and not node.has_run:
                         self._recall(node)

@@ -526,6 +526,10 @@ class SolverParameter(Message):
     """Whether autotune may choose Winograd's convolutions, which multiply less and round more: OFF, SAFE
     (where they differ by at most 1e-5 of the largest value), or FAST (1e-4). Default: OFF. A field of
     mgcaffe."""
+    recompute: str
+    """Which layers backward computes a second time, so that their values need not be kept: off, auto (as many
+    as it takes for the lowest peak of memory), or ranges of layers, FIRST..LAST,FIRST..LAST. Default:
+    'off'. A field of mgcaffe."""
     eval_type: str
     """Default: 'classification'. A field of the SSD fork."""
     ap_version: str
@@ -648,6 +652,7 @@ class SolverParameter(Message):
         autotune: str | None = None,
         precision: str | None = None,
         winograd: SolverParameter.Winograd | str | None = None,
+        recompute: str | None = None,
         eval_type: str | None = None,
         ap_version: str | None = None,
         show_per_class_result: bool | None = None,
@@ -689,9 +694,9 @@ class SolverParameter(Message):
             "debug_info", "snapshot_after_train", "solver_type", "layer_wise_reduce", "comm_param",
             "snapshot_keep", "snapshot_best", "snapshot_errors", "snapshot_background", "nan_effect",
             "bad_record", "bad_record_limit", "decoupled_weight_decay", "row_wise_adagrad", "autotune",
-            "precision", "winograd", "eval_type", "ap_version", "show_per_class_result", "rampup_interval",
-            "rampup_lr", "min_lr", "momentum_policy", "max_momentum", "momentum_power", "larc",
-            "larc_policy", "larc_eta", "larc_turbo", "weight_decay_policy", "weight_decay_power",
+            "precision", "winograd", "recompute", "eval_type", "ap_version", "show_per_class_result",
+            "rampup_interval", "rampup_lr", "min_lr", "momentum_policy", "max_momentum", "momentum_power",
+            "larc", "larc_policy", "larc_eta", "larc_turbo", "weight_decay_policy", "weight_decay_power",
             "max_weight_decay", "solver_data_type", "store_blobs_in_old_format",
             "test_and_snapshot_last_epochs", "disabled_update", "engine", "warmup_iter", "warmup_start_lr",
             "local_lr_auto", "local_gw_ratio", "test_offset"

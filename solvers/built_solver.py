@@ -27,6 +27,7 @@ from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.hogwild import check_net_of_workers, check_workers
 from mgcaffe.solvers.setup.nets import NetReader
+from mgcaffe.solvers.setup.recomputation import recompute
 from mgcaffe.solvers.snapshots.resuming import RunState
 from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
 from mgcaffe.solvers.tables.settings import check_embeddings
@@ -108,6 +109,7 @@ class BuiltSolver:
             self.net, self.test_nets, self.worker_nets, self.seed = nets.train, nets.tests, nets.workers, nets.seed
             self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit, sync_servers)
             self._build(nets, source, schedule, opened)
+            recompute(param, source, nets.workers, self._emit)
             autotune(param, [*nets.workers, *nets.tests], self.world.communicator, self._emit)
             self.load_weights(param.weights if weights is None else weights)
             self._opened = opened.pop_all()

@@ -20,6 +20,7 @@ class FusedLayer(Layer):
         super().__init__(first.param, first.context, first.source)
         self.members = list(members)
         self.backward_follows = first.backward_follows
+        self.only_once = next((layer.only_once for layer in members if layer.only_once), "")
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Reshape the members one after the other."""

@@ -30,6 +30,7 @@ from mgcaffe.engine.layers.shared.neuron import run_backward
 class ConvolutionReLU(FusedLayer):
     """y = max(W * x + b, 0)."""
 
+    keeps_others = False
     keeps_tops = True
     takes_narrow = True
 
@@ -58,6 +59,7 @@ class ConvolutionReLU(FusedLayer):
 class InnerProductReLU(FusedLayer):
     """y = max(W x + b, 0)."""
 
+    keeps_others = False
     keeps_tops = True
     takes_narrow = True
 
@@ -92,6 +94,8 @@ class BatchNormScale(FusedLayer):
     """
 
     takes_narrow = True
+
+    keeps_others = False
 
     def __init__(self, members: Sequence[Layer]) -> None:
         super().__init__(members)

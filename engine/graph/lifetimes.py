@@ -8,7 +8,7 @@ Where Caffe's in-place layers corrupt a neighbour's backward pass, these do not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mgcaffe.engine.blob import Blob
@@ -28,19 +28,21 @@ def find_dead(nodes: Sequence[Node], kept: Collection[str]) -> None:
 
 @dataclass(eq=False)
 class _Value:
-    """One value that a blob takes: who made it, and who reads it."""
+    """One value that a blob takes: who made it, who reads it, and whether it is read again in backward."""
 
     maker: Node
     readers: list[Node] = field(default_factory=list)
     storage: list[_Value] = field(default_factory=list)
+    held: bool = False
 
 
-def decide_overwrites(nodes: Sequence[Node], freeing: bool) -> None:
+def decide_overwrites(nodes: Sequence[Node], freeing: bool, held: Mapping[Node, Collection[int]] | None = None) -> None:
     """Set `may_overwrite_bottom` of every layer that is in place in the prototxt, and `spare_bottom` of the others.
 
     Args:
         nodes: what runs, in order. A fused layer writes into no bottom, even where its members are in place.
         freeing: nothing reads a blob after its last reader, so that its storage can be used again.
+        held: the numbers of the bottoms, by node, that backward computes something from once more (`Segment`).
     """
     reads: list[list[_Value]] = []
     writes: list[list[_Value]] = []
@@ -49,6 +51,8 @@ def decide_overwrites(nodes: Sequence[Node], freeing: bool) -> None:
         reads.append([current[blob] for blob in node.bottoms])
         for value in reads[-1]:
             value.readers.append(node)
+        for number in held.get(node, ()) if held else ():
+            reads[-1][number].held = True
         writes.append([_Value(node) for _ in node.tops])
         current.update(zip(node.tops, writes[-1], strict=True))
     for node, read, written in zip(nodes, reads, writes, strict=True):
@@ -74,7 +78,7 @@ def _spare(node: Node, read: Sequence[_Value]) -> int | None:
 def _safe(node: Node, value: _Value) -> bool:
     for same in value.storage:
         # No layer may write over an input, or over an output of the net, which is what no layer reads.
-        if not same.maker.bottoms or not same.readers:
+        if not same.maker.bottoms or not same.readers or same.held:
             return False
         if same.maker.needs_backward and same.maker.layer.keeps_tops:
             return False

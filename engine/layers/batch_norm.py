@@ -143,8 +143,8 @@ class BatchNorm(Layer):
         return means * factor, (variances * factor + self.eps).rsqrt()
 
     def store(self, statistics: Statistics) -> None:
-        """Add a batch's statistics to the parameters; called once for every training forward pass."""
-        if not statistics.values:
+        """Add a batch's statistics to the parameters; called in every training forward pass."""
+        if not statistics.values or self.context.runs_again:
             return
         fraction = self.param.batch_norm_param.moving_average_fraction
         sums = [parameter.data for parameter in self.parameters[:3]]

@@ -126,7 +126,7 @@ class BN(Layer):
     def _normalise_by_batch(self, x: torch.Tensor, slope: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         y, statistics = batch_norm.forward(x, slope, bias, self.eps)
         self.saved = (x, statistics.mean, statistics.inverse_std) if self.backward_follows else None
-        if self.moving and statistics.values:
+        if self.moving and statistics.values and not self.context.runs_again:
             biased = statistics.unbiased_variance * ((statistics.values - 1) / statistics.values)
             for parameter, value in zip(self.parameters[2:], (statistics.mean, biased), strict=True):
                 parameter.data.lerp_(value.reshape(parameter.shape), 1 - self.param.bn_param.momentum)

@@ -24,6 +24,7 @@ from mgcaffe.engine.types import Shape
 class Concat(Layer):
     """The layer; see the module's text."""
 
+    keeps_others = False
     bottoms = at_least(1)
     keeps_bottoms = False
     takes_narrow = True

@@ -41,6 +41,7 @@ class FilterLayer(Layer):
         channels, outputs: how many channels the bottoms and the tops have.
     """
 
+    keeps_others = False
     bottoms = at_least(1)
     tops = at_least(1)
     one_top_per_bottom = True

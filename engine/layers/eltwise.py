@@ -46,6 +46,7 @@ class Eltwise(Layer):
         self.keeps_bottoms = self.operation == PROD
         self.keeps_tops = self.divides
         self.takes_narrow = self.operation == SUM
+        self.keeps_others = self.operation == MAX
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottoms' common shape."""

@@ -47,6 +47,7 @@ class EmbeddingBag(Layer):
         elsewhere: looks rows up that lie in other processes; None: all rows lie here.
     """
 
+    only_once = "its look-ups are made once for the whole pass"
     bottoms = between(1, 2)
     keeps_bottoms = False
 

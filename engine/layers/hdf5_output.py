@@ -39,6 +39,7 @@ _CHUNK_ROWS = 1024
 class HDF5Output(Layer):
     """The layer; see the module's text."""
 
+    only_once = "it writes a file"
     bottoms = exactly(2)
     tops = exactly(0)
     keeps_bottoms = False

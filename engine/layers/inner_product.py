@@ -33,6 +33,7 @@ class InnerProduct(Layer):
     """The layer; see the module's text."""
 
     takes_narrow = True
+    keeps_others = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declare the weight and the bias."""

@@ -43,6 +43,7 @@ class Python(Layer):
         user: the user's own object.
     """
 
+    only_once = "nothing is known of what a class of the user's does"
     bottoms = at_least(0)
     tops = at_least(0)
     in_place = True

@@ -25,6 +25,7 @@ from mgcaffe.engine.types import Shape
 class Reshaping(Layer):
     """A layer whose top has the bottom's values in the same order. Subclasses say `new_shape`."""
 
+    keeps_others = False
     keeps_bottoms = False
     tops_share_bottoms = True
 

@@ -26,6 +26,7 @@ from mgcaffe.engine.types import Shape
 class Split(Layer):
     """The layer; see the module's text."""
 
+    keeps_others = False
     tops = at_least(1)
     keeps_bottoms = False
     tops_share_bottoms = True

@@ -13,6 +13,7 @@ from mgcaffe.tools.flags.parsing import (
     add_comm_flags,
     add_machine_flags,
     add_precision_flag,
+    add_recompute_flag,
     add_winograd_flag,
     number_from,
     require,
@@ -57,6 +58,7 @@ def parser() -> FlagParser:
     add_precision_flag(flags)
     add_autotune_flag(flags)
     add_winograd_flag(flags)
+    add_recompute_flag(flags)
     add_comm_flags(flags)
     add_sync_flags(flags)
     flags.flag("sigint_effect", "what SIGINT (Ctrl-C) does", choices=_EFFECTS, default="stop")

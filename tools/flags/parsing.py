@@ -290,6 +290,17 @@ def add_autotune_flag(parser: FlagParser) -> None:
     )  # fmt: skip
 
 
+def add_recompute_flag(parser: FlagParser) -> None:
+    """Add `--recompute`."""
+    parser.flag(
+        "recompute",
+        "layers of the training net that backward computes a second time, so that their values need not be kept: "
+        "off; auto: as many as it takes for the lowest peak of memory; or ranges of layers, each computed again as one "
+        "(default: off)",
+        metavar="off|auto|FIRST..LAST,...",
+    )  # fmt: skip
+
+
 def add_winograd_flag(parser: FlagParser) -> None:
     """Add `--winograd`."""
     parser.flag(

@@ -156,6 +156,8 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
         solver.precision = flags.precision
     if flags.winograd:
         solver.winograd = SolverParameter.Winograd.Value(flags.winograd.upper())
+    if flags.recompute:
+        solver.recompute = flags.recompute
     if flags.max_iter is not None:
         solver.max_iter = flags.max_iter
     if flags.level is not None:

@@ -54,6 +54,8 @@ class NormalizedLoss(Loss):
         ignore_label: the label whose positions count as nothing, or None.
     """
 
+    only_once = "it counts labels over all ranks"
+
     default_normalization = VALID
     smooths_labels = False
 

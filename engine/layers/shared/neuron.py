@@ -45,6 +45,7 @@ class Neuron(Layer):
 class TopNeuron(Neuron):
     """A layer whose slope follows from y."""
 
+    keeps_others = False
     keeps_bottoms = False
     keeps_tops = True
 

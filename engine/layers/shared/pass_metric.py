@@ -30,6 +30,7 @@ class PassMetric(Layer):
         columns: how many numbers a row of statistics has.
     """
 
+    only_once = "it collects what a test is scored by"
     bottoms = exactly(2)
     keeps_bottoms = False
     columns: ClassVar[int]

@@ -56,6 +56,10 @@ class RecurrentLayer(Layer):
             self.fail("num_output has to be at least 1", "recurrent_param")
         self.hidden: int = param.num_output
         self.exposed = len(self.state_names) if param.expose_hidden else 0
+        if not self.exposed:
+            self.only_once = "it begins with the state that the pass before left"
+        elif param.debug_info:
+            self.only_once = "with debug_info it logs each pass"
         self._check_counts(len(bottom_shapes))
         self.has_static = len(bottom_shapes) > 2 + self.exposed
         self._check_shapes(bottom_shapes)

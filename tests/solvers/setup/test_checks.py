@@ -83,7 +83,7 @@ def test_every_field_of_the_schema_is_followed_refused_or_warned_about():
         """warmup_iter warmup_start_lr rampup_interval rampup_lr min_lr plateau_winsize stagelr stageiter
         momentum_policy max_momentum momentum_power weight_decay_policy weight_decay_power max_weight_decay
         larc larc_policy larc_eta larc_turbo local_lr_auto local_gw_ratio decoupled_weight_decay
-        row_wise_adagrad autotune precision winograd""".split()
+        row_wise_adagrad autotune precision winograd recompute""".split()
     )
     from mgcaffe.solvers.setup import checks
 

@@ -163,6 +163,21 @@ def test_autotune_is_a_flag_and_a_field_and_its_file_has_to_be_one(tmp_path):
         parser().parse([str(path), "--autotune=a\0b"])
 
 
+def test_recompute_is_a_flag_and_a_field(tmp_path):
+    from mgcaffe.tools.commands.train import parser
+    from mgcaffe.tools.running.training_run import read_solver
+
+    path = tmp_path / "solver.prototxt"
+    for text, flags, expected in (
+        ("", [], "off"),
+        ('recompute: "auto"', [], "auto"),
+        ('recompute: "auto"', ["--recompute=conv1..relu3"], "conv1..relu3"),
+        ('recompute: "auto"', ["--recompute=off"], "off"),
+    ):
+        path.write_text(f"base_lr: 1 {text}")
+        assert read_solver(parser().parse([str(path), *flags]), str(path)).param.recompute == expected
+
+
 def test_precision_is_a_flag_and_a_field_and_the_log_has_it(engine, run_json):
     engine.write("solver.prototxt", f'{engine.solver}\nprecision: "tf32"')
     result = engine.run("train", "solver.prototxt")
