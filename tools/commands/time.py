@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from mgcaffe.engine.net import Net
     from mgcaffe.solvers.setup.autotune import Tuning
+    from mgcaffe.tools.data_times import DataTimes
 
 _COSTLIEST = 3
 
@@ -92,6 +93,7 @@ def run(flags: Flags, session: Session) -> int:
     session.refuse_ranks("time")
     from mgcaffe.solvers.tables.loads import count_loads, write_loads
     from mgcaffe.tools.commands.summary import write_json
+    from mgcaffe.tools.data_times import measure_data
     from mgcaffe.tools.listeners.glog import start_logging
     from mgcaffe.tools.model import build_net
     from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
@@ -112,9 +114,13 @@ def run(flags: Flags, session: Session) -> int:
         tuning = _tune(net, flags.autotune)
         layers, totals = measure(net, flags.iterations)
         loads = count_loads(net, flags.iterations) if flags.loads else []
+        data = measure_data(net, flags.iterations)
     finally:
         net.close()
     _report(layers, totals)
+    for times in data:
+        for line in times.lines(_without(layers, times.name)):
+            log_line(line)
     if tuning is not None:
         _report_candidates(tuning)
     for load in loads:
@@ -124,7 +130,7 @@ def run(flags: Flags, session: Session) -> int:
     if flags.trace:
         _write_trace(flags, model, device)
     if flags.json:
-        write_json(flags.json, figures(net.name, layers, totals, threads, tuning))
+        write_json(flags.json, figures(net.name, layers, totals, threads, tuning, data))
     return EXIT_OK
 
 
@@ -233,6 +239,11 @@ def _report(layers: list[LayerTimes], totals: list[float]) -> None:
     log_line(costliest_line(layers))
 
 
+def _without(layers: list[LayerTimes], name: str) -> float:
+    """Return the seconds that all layers but one take, forward and backward."""
+    return sum(layer.forward_ms + layer.backward_ms for layer in layers if layer.name != name) / 1e3
+
+
 def costliest_line(layers: list[LayerTimes]) -> str:
     """Name the layers where the time goes."""
     total = sum(layer.forward_ms + layer.backward_ms for layer in layers) or 1.0
@@ -245,30 +256,40 @@ def costliest_line(layers: list[LayerTimes]) -> str:
 
 
 def figures(
-    name: str, layers: list[LayerTimes], totals: list[float], threads: int, tuning: Tuning | None = None
+    name: str,
+    layers: list[LayerTimes],
+    totals: list[float],
+    threads: int,
+    tuning: Tuning | None = None,
+    data: Sequence[DataTimes] = (),
 ) -> dict[str, object]:
     """Return the figures for machines; milliseconds, means and minima over the iterations."""
     candidates = {} if tuning is None else {"candidates": _candidates(tuning)}
-    return candidates | {
-        "net": name,
-        "iterations": len(totals),
-        "threads": threads,
-        "forward_ms": sum(layer.forward_ms for layer in layers),
-        "backward_ms": sum(layer.backward_ms for layer in layers),
-        "forward_backward_ms": 1e3 * sum(totals) / len(totals),
-        "forward_backward_min_ms": 1e3 * min(totals),
-        "layers": [
-            {
-                "name": layer.name,
-                "type": layer.type,
-                "forward_ms": layer.forward_ms,
-                "backward_ms": layer.backward_ms,
-                "forward_min_ms": 1e3 * min(layer.forward),
-                "backward_min_ms": 1e3 * min(layer.backward),
-            }
-            for layer in layers
-        ],
-    }
+    sources = {"data": [times.figures() for times in data]} if data else {}
+    return (
+        candidates
+        | sources
+        | {
+            "net": name,
+            "iterations": len(totals),
+            "threads": threads,
+            "forward_ms": sum(layer.forward_ms for layer in layers),
+            "backward_ms": sum(layer.backward_ms for layer in layers),
+            "forward_backward_ms": 1e3 * sum(totals) / len(totals),
+            "forward_backward_min_ms": 1e3 * min(totals),
+            "layers": [
+                {
+                    "name": layer.name,
+                    "type": layer.type,
+                    "forward_ms": layer.forward_ms,
+                    "backward_ms": layer.backward_ms,
+                    "forward_min_ms": 1e3 * min(layer.forward),
+                    "backward_min_ms": 1e3 * min(layer.backward),
+                }
+                for layer in layers
+            ],
+        }
+    )
 
 
 def _candidates(tuning: Tuning) -> list[dict[str, object]]:
