@@ -171,10 +171,8 @@ def in_process(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 def report(cores: int, runs: dict[str, list[dict[str, Any]]]) -> str:
     """Return the table of the ways on so many cores, and the stages of the Data layer."""
-    loaders = [
-        [each["images_per_s"] for each in found] for name, found in runs.items() if name.startswith("DataLoader")
-    ]
-    best = [max(speeds) for speeds in zip(*loaders, strict=True)]
+    loaders = [found for name, found in runs.items() if name.startswith("DataLoader")]
+    best = [max(each["images_per_s"] for each in in_round) for in_round in zip(*loaders, strict=True)]
     title = f"{cores} core{'s' * (cores != 1)}"
     rows = [f"| {title} | images/s | ratio | processor ms per image | threads for {WANTED:,} images/s |"]
     rows.append("|---|---|---|---|---|")

@@ -3,15 +3,17 @@
 import pytest
 
 from mgcaffe.engine.data.stages import BATCH, DECODE, READ, STAGES, StageTimes, bottleneck, share_of, sum_stages
-from tests.support.datakit import data_layer, encoded, file_bytes, images, make, numbered, write_lmdb
+from tests.support.datakit import encoded, file_bytes, images, make, numbered, write_lmdb
+
+LAYER = 'name: "d" type: "Data" top: "x" data_param {{ source: "{}" batch_size: {} {} }}'
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_stages_of_complete_batches_are_added_up(tmp_path, threads):
     pictures = images(12, (40, 40, 3))
     source = write_lmdb(tmp_path / "db", [encoded(each, "JPEG") for each in pictures])
-    param = f"data_param {{ parser_threads: {threads} prefetch: 0 }}"
-    layer = data_layer(source, 6, f"{param} transform_param {{ crop_size: 30 mirror: true }}")
+    param = f"parser_threads: {threads} prefetch: 0 }} transform_param {{ crop_size: 30 mirror: true"
+    layer = make(LAYER.format(source, 6, param))
     assert layer.stages.totals.records == 0 and layer.stages.threads == threads
     layer.forward([])
     first = layer.stages.totals
@@ -38,7 +40,7 @@ def test_image_files_have_the_same_stages(tmp_path):
 
 
 def test_records_with_pixels_are_taken_apart_by_one_thread(tmp_path):
-    layer = data_layer(numbered(tmp_path / "db", 5), 2, "data_param { parser_threads: 7 }")
+    layer = make(LAYER.format(numbered(tmp_path / "db", 5), 2, "parser_threads: 7"))
     assert layer.stages.threads == 1
     layer.close()
 

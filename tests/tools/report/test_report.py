@@ -171,7 +171,7 @@ def test_a_run_that_waits_for_data_is_told_which_stage_takes_the_most(engine):
         ({}, "Reading data is the bottleneck: a faster source, or more prefetch, helps."),
         (
             {"data_decode_ms": 7.5, "data_read_ms": 2.5},
-            "Data are the bottleneck: decoding takes 75 % of making a batch.",
+            "bottleneck: decoding takes 75 % of making a batch.",
         ),
     ):
         more = {"data_wait_ms": 9.0, **stages}
