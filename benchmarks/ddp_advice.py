@@ -4,61 +4,25 @@
     sudo python benchmarks/ddp_advice.py --links 1gbit 100mbit
 
 Two ranks of gloo with a thread each call `advise(..., trials=N)` (docs/pytorch.md): on one machine over its loopback,
-or on two hosts made of network namespaces, joined by a shaped link. For each model the advice is printed as it is.
+or on two hosts made of network namespaces, joined by a shaped link. The networks are those of `pytorch_workloads.py`;
+the advice on each is printed as it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks.shaped_network import INTERFACE, ShapedNetwork
+from pytorch_workloads import MODELS, build
+from shaped_network import INTERFACE, ShapedNetwork
 
 LIMIT_S = 280
 PORT = 29617
-
-
-class LanguageModel(nn.Module):
-    """An LSTM behind an embedding of 4 M parameters, whose gradient comes last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(16000, 256)
-        self.lstm = nn.LSTM(256, 256, batch_first=True)
-        self.head = nn.Linear(256, 1000)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return the scores of the next tokens."""
-        return self.head(self.lstm(self.embedding(tokens))[0])
-
-
-def make_model(name: str) -> tuple[nn.Module, torch.Tensor]:
-    """Return a model and a sample batch."""
-    if name == "mlp":  # 60 layers of 64 KiB
-        return nn.Sequential(*(nn.Linear(128, 128) for _ in range(60))), torch.randn(512, 128)
-    if name == "convnet":  # 5.5 M parameters
-        widths = [3, 64, 64, 128, 128, 256, 256, 512, 512]
-        layers: list[nn.Module] = []
-        for number, (before, after) in enumerate(itertools.pairwise(widths)):
-            stride = 2 if number % 2 else 1
-            layers += [nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
-        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512 * 16, 100)), torch.randn(8, 3, 64, 64)
-    return LanguageModel(), torch.randint(0, 16000, (16, 32))
-
-
-MODELS = ("mlp", "convnet", "lstm")
 
 
 def be_rank(name: str, trials: int) -> None:
@@ -70,9 +34,9 @@ def be_rank(name: str, trials: int) -> None:
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    module, batch = make_model(name)
-    advice = advise(DistributedDataParallel(module), batch, trials=trials)
+    workload = build(name, seed=dist.get_rank())
+    model = DistributedDataParallel(workload.module)
+    advice = advise(model, workload.inputs, loss=workload.loss_of_scores, trials=trials)
     if dist.get_rank() == 0:
         print(advice, flush=True)
     dist.barrier()

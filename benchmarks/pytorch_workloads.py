@@ -44,7 +44,10 @@ class Workload:
 
     def loss(self, model: nn.Module) -> Tensor:
         """Return the loss of the batch by the module, or by what wraps it."""
-        scores = model(self.inputs)
+        return self.loss_of_scores(model(self.inputs))
+
+    def loss_of_scores(self, scores: Tensor) -> Tensor:
+        """Return the loss of the module's output for the batch."""
         return F.cross_entropy(scores.flatten(0, -2), self.targets.flatten())
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/step.py                                  # all models, one thread
     python benchmarks/step.py --models lenet resnet50 --rounds 15 --sides ours eager channels_last compile
+    python benchmarks/step.py --precision bf16                 # ours in bf16 and float32, PyTorch's autocast
     python benchmarks/step.py --same_malloc                    # a second table, PyTorch with our allocator settings
     python benchmarks/step.py --device cuda --precision tf32 --models resnet50 --batch 256
 
@@ -16,12 +17,13 @@ over what the process had after its imports, or on a GPU what PyTorch's allocato
 The share is the operations of the products and convolutions of a step (by the direct methods) over its time and the
 best matrix product that was measured before the first side and after the last (benchmarks/machine_limit.py).
 
-Sides: `ours`; `eager` and `channels_last` (PyTorch autograd and torch.optim.SGD, the two memory formats);
-`compile` (torch.compile of the model; on a GPU channels last and in mode max-autotune). On a GPU PyTorch's SGD is
-the fused one, and cuDNN tries its algorithms on every side (torch.backends.cudnn.benchmark).
+Sides: `ours`; `ours_float32` (ours in float32, to see what a precision gives); `eager` and `channels_last` (PyTorch
+autograd and torch.optim.SGD, the two memory formats); `compile` (torch.compile of the model; on a GPU channels last and
+in mode max-autotune). On a GPU PyTorch's SGD is the fused one, and cuDNN tries its algorithms on every side
+(torch.backends.cudnn.benchmark).
 
 Precisions: `float32`; `tf32` on a GPU: products of float32 whose operands are rounded to TF32, on every side; `bf16`:
-torch.autocast(bfloat16) around PyTorch's forward pass. The engine has no 16-bit products yet, so `ours` refuses bf16.
+torch.autocast(bfloat16) around PyTorch's forward pass, and the solver's `precision: "bf16"` for ours.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from machine_limit import PRECISIONS
 from torch_models import BATCHES
 
 HERE = Path(__file__).resolve().parent
-SIDES = ("ours", "eager", "channels_last", "compile")
+SIDES = ("ours", "ours_float32", "eager", "channels_last", "compile")
 
 
 class SideFailed(Exception):
@@ -52,7 +54,7 @@ class Worker:
     def __init__(self, side: str, model: str, options: argparse.Namespace, same_malloc: bool) -> None:
         self.side = side
         command = [sys.executable, str(HERE / "step_worker.py"), side, model, *_words(model, options)]
-        command += ["--same_malloc"] if same_malloc and side != "ours" else []
+        command += ["--same_malloc"] if same_malloc and not side.startswith("ours") else []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             self._read(options.start_limit)
@@ -208,7 +210,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     """Read the command line; what cannot be measured ends the program with code 2 and says why."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=list(BATCHES), default=list(BATCHES))
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=["ours", "eager", "channels_last"])
+    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: ours, eager, channels_last")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32")
     parser.add_argument("--batch", type=int, help="images in a batch; default: each model's own")
@@ -222,8 +224,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     options = parser.parse_args(words)
-    if options.precision == "bf16" and "ours" in options.sides:
-        parser.error("--precision bf16: the engine has no 16-bit products yet; name other --sides than ours")
+    if options.sides is None:
+        options.sides = ["ours", *(["ours_float32"] if options.precision == "bf16" else []), "eager", "channels_last"]
     if options.precision == "tf32" and options.device == "cpu":
         parser.error("--precision tf32: only GPUs have TF32; give --device cuda")
     if options.same_malloc and options.device == "cuda":

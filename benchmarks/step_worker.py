@@ -61,8 +61,8 @@ def our_step(model: str, batch: int, device: str, precision: str) -> Callable[[]
     solver.max_iter, solver.random_seed = 10**6, 1
     solver.snapshot_after_train = False
     solver.net_param.CopyFrom(net)
+    solver.precision = precision
     trainer = Solver(solver, device=device)
-    set_precision(device, precision)  # behind the first net on a GPU, which switches TF32 off
     if device == "cpu":
         keep_memory_of_small_net(trainer.net)
     for top, values in zip(trainer.net.layers[0].forward([]), batch_of(model, batch), strict=True):
@@ -118,7 +118,8 @@ def flops_of_step(model: str, batch: int) -> int:
 
 def serve(options: argparse.Namespace) -> None:
     """Build the side, then run one step for every line."""
-    if options.side == "ours" or options.same_malloc:
+    is_ours = options.side in ("ours", "ours_float32")
+    if is_ours or options.same_malloc:
         from mgcaffe.tools.running.process import speed_up_memory
 
         speed_up_memory()
@@ -128,11 +129,12 @@ def serve(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
     on_gpu = options.device == "cuda"
     torch.backends.cudnn.benchmark = on_gpu
-    if options.side == "ours":
+    if is_ours:
         importlib.import_module("mgcaffe.solvers.solver")  # imports belong to the base line
     base = memory_kib("VmRSS")
-    arguments = options.batch, options.device, options.precision
-    make = our_step if options.side == "ours" else lambda model, *rest: torch_step(model, options.side, *rest)
+    precision = "float32" if options.side == "ours_float32" else options.precision
+    arguments = options.batch, options.device, precision
+    make = our_step if is_ours else lambda model, *rest: torch_step(model, options.side, *rest)
     step = make(options.model, *arguments)
     for _ in range(3):
         step()

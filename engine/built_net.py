@@ -21,7 +21,7 @@ from mgcaffe.engine.graph.initial_values import fill, mix
 from mgcaffe.engine.graph.node import Node, connect
 from mgcaffe.engine.graph.table_look_ups import TableLookUps
 from mgcaffe.engine.kernels.formats import preferred_memory_format
-from mgcaffe.engine.kernels.precision import keep_float32
+from mgcaffe.engine.kernels.precision import FLOAT32, TF32, Precision, keep_float32, round_to_tf32
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.parameter import Parameter
@@ -56,6 +56,7 @@ class BuiltNet:
         outline: the net is only looked at: blobs may be larger than this machine's memory.
         before_setup: called with each layer before it is set up.
         place_tables: says which rows of the tables of EmbeddingBag layers lie in this process; None: all of them.
+        precision: in how many bits products are computed; `precision.why_not` says whether the net can.
 
     Attributes:
         layers: the layers in order, Splits included.
@@ -94,6 +95,7 @@ class BuiltNet:
         outline: bool = False,
         before_setup: Callable[[Layer], None] | None = None,
         place_tables: PlaceTables | None = None,
+        precision: Precision = FLOAT32,
     ) -> None:
         self.param = param
         self.name: str = param.name
@@ -105,7 +107,7 @@ class BuiltNet:
         self.table_look_ups: TableLookUps | None = None
         self.device = torch.device(device)
         if self.device.type == "cuda":
-            keep_float32()
+            (round_to_tf32 if precision == TF32 else keep_float32)()
         self.dtype = dtype
         self.context = LayerContext(
             phase=phase,
@@ -118,6 +120,7 @@ class BuiltNet:
             input_shapes=input_shapes,
             outline=outline,
             divides_tables=place_tables is not None,
+            precision=precision,
         )
         if sum_over_ranks is not None:
             self.context.sum_over_ranks = sum_over_ranks

@@ -26,6 +26,7 @@ import torch
 
 from mgcaffe.engine.checks.memory import blob_bytes, shape_text, why_too_large, why_too_many_axes
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices
+from mgcaffe.engine.kernels.precision import FLOAT32, Precision
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.shard import Shard, TestShard
@@ -57,6 +58,7 @@ class LayerContext:
         input_shapes: shapes of the records of data layers whose source is absent, by layer name or "*".
         outline: the net is only looked at, so blobs larger than the machine's memory are no mistake.
         choices: which of several ways the heavy operations are computed by.
+        precision: in how many bits products are computed.
         divides_tables: the rows of tables are divided among processes, so one may be larger than this machine's memory.
     """
 
@@ -73,6 +75,7 @@ class LayerContext:
     outline: bool = False
     divides_tables: bool = False
     choices: Choices = RULES
+    precision: Precision = FLOAT32
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class Layer:
         keeps_bottoms, keeps_tops: backward reads the values of the bottoms (of the tops), so no layer may
             overwrite them in the meantime.
         tops_share_bottoms: the tops are views of bottom 0's storage.
+        takes_narrow: values and gradients may come in 16 bits; other layers get them in float32.
         backward_follows: set by the net; if False, forward need not keep anything.
         may_overwrite_bottom: set by the net; forward may write its result into bottom 0's storage.
         spare_bottom: set by the net to the number of a bottom that `can_reuse` accepts and whose storage no layer
@@ -140,6 +144,7 @@ class Layer:
     keeps_bottoms: bool = True
     keeps_tops: bool = False
     tops_share_bottoms: bool = False
+    takes_narrow: bool = False
 
     def __init__(self, param: LayerParameter, context: LayerContext, source: Source | None = None) -> None:
         """Take the LayerParameter message, the net's context and, if known, the prototxt's LayerSource."""

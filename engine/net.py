@@ -20,6 +20,7 @@ from mgcaffe.engine.checks import sizes
 from mgcaffe.engine.graph import needs, sharing
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.host_blob import resized
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.engine.weights import by_name, files
@@ -71,11 +72,12 @@ class Net(BuiltNet):
         node.has_run = True
         loss = 0.0
         for blob, top, weight in zip(node.tops, tops, node.loss_weights, strict=True):
-            blob.data = top
+            # Blobs that stay readable hold float32.
+            blob.data = widened(top) if self.keep_blobs else top
             if top.shape != blob.shape:
                 blob.shape = tuple(top.shape)
             if weight:
-                loss += weight * float(top.sum())
+                loss += weight * float(widened(top).sum())
         for blob in node.dead:
             blob.data = None
         return loss
@@ -97,6 +99,8 @@ class Net(BuiltNet):
     def _value(self, node: Node, blob: Blob) -> torch.Tensor:
         if blob.data is None:
             node.layer.fail(f"bottom blob '{blob.name}' has no value: run the layers before this one first")
+        if not node.layer.takes_narrow:
+            blob.data = widened(blob.data)
         return blob.data
 
     def backward(
@@ -174,7 +178,8 @@ class Net(BuiltNet):
 
     def output_values(self) -> list[tuple[str, torch.Tensor]]:
         """Name and value of every output of the last forward pass, in alphabetical order."""
-        return [(name, data) for name in self.outputs if (data := self.blobs[name].data) is not None]
+        values = ((name, self.blobs[name].data) for name in self.outputs)
+        return [(name, widened(data)) for name, data in values if data is not None]
 
     @functools.cached_property
     def data_layers(self) -> list[DataLayer]:

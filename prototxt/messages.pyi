@@ -386,6 +386,15 @@ class SolverParameter(Message):
     WARN: ClassVar[SolverParameter.SnapshotErrors]
     STOP: ClassVar[SolverParameter.SnapshotErrors]
 
+    class Winograd(_Enum):
+        OFF: ClassVar[SolverParameter.Winograd]
+        SAFE: ClassVar[SolverParameter.Winograd]
+        FAST: ClassVar[SolverParameter.Winograd]
+
+    OFF: ClassVar[SolverParameter.Winograd]
+    SAFE: ClassVar[SolverParameter.Winograd]
+    FAST: ClassVar[SolverParameter.Winograd]
+
     net: str
     """File of a net for training and tests."""
     @property
@@ -510,6 +519,13 @@ class SolverParameter(Message):
     """How convolutions and inner products are computed: off (by rule), on (by what is fastest here, measured
     once and kept in the user's cache folder), or a file that keeps what was measured. Default: 'off'. A
     field of mgcaffe."""
+    precision: str
+    """In how many bits products are computed: float32, bf16 (bfloat16 operands, sums and weights in float32),
+    or on a GPU tf32. Default: 'float32'. A field of mgcaffe."""
+    winograd: SolverParameter.Winograd
+    """Whether autotune may choose Winograd's convolutions, which multiply less and round more: OFF, SAFE
+    (where they differ by at most 1e-5 of the largest value), or FAST (1e-4). Default: OFF. A field of
+    mgcaffe."""
     eval_type: str
     """Default: 'classification'. A field of the SSD fork."""
     ap_version: str
@@ -630,6 +646,8 @@ class SolverParameter(Message):
         decoupled_weight_decay: bool | None = None,
         row_wise_adagrad: bool | None = None,
         autotune: str | None = None,
+        precision: str | None = None,
+        winograd: SolverParameter.Winograd | str | None = None,
         eval_type: str | None = None,
         ap_version: str | None = None,
         show_per_class_result: bool | None = None,
@@ -671,12 +689,12 @@ class SolverParameter(Message):
             "debug_info", "snapshot_after_train", "solver_type", "layer_wise_reduce", "comm_param",
             "snapshot_keep", "snapshot_best", "snapshot_errors", "snapshot_background", "nan_effect",
             "bad_record", "bad_record_limit", "decoupled_weight_decay", "row_wise_adagrad", "autotune",
-            "eval_type", "ap_version", "show_per_class_result", "rampup_interval", "rampup_lr", "min_lr",
-            "momentum_policy", "max_momentum", "momentum_power", "larc", "larc_policy", "larc_eta",
-            "larc_turbo", "weight_decay_policy", "weight_decay_power", "max_weight_decay",
-            "solver_data_type", "store_blobs_in_old_format", "test_and_snapshot_last_epochs",
-            "disabled_update", "engine", "warmup_iter", "warmup_start_lr", "local_lr_auto",
-            "local_gw_ratio", "test_offset"
+            "precision", "winograd", "eval_type", "ap_version", "show_per_class_result", "rampup_interval",
+            "rampup_lr", "min_lr", "momentum_policy", "max_momentum", "momentum_power", "larc",
+            "larc_policy", "larc_eta", "larc_turbo", "weight_decay_policy", "weight_decay_power",
+            "max_weight_decay", "solver_data_type", "store_blobs_in_old_format",
+            "test_and_snapshot_last_epochs", "disabled_update", "engine", "warmup_iter", "warmup_start_lr",
+            "local_lr_auto", "local_gw_ratio", "test_offset"
         ],
     ) -> bool: ...
 

@@ -168,8 +168,10 @@ class _Lane:
     ) -> None:
         if members[0].group:
             options = replace(options, schedule="single", plan_file=None, calibration_iterations=0)
-        self.gradients = FlatGradients(members)
-        buffer = GradientBuffer(self.gradients.flat, self.gradients.segments)
+        # Divided on the way into the buffer, gradients need no other pass. In 16 bits small ones would be lost by it.
+        divides_first = options.allreduce_type == "float32"
+        self.gradients = FlatGradients(members, 1 / communicator.size if divides_first else 1.0)
+        buffer = GradientBuffer(self.gradients.flat, self.gradients.segments, is_divided=divides_first)
         self._emit = emit
         self._chosen: PlanChosen | None = None
         self.averaging = GradientAveraging(buffer, communicator, options.solver_parameter(), None, self._take_event)

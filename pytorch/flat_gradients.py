@@ -31,14 +31,16 @@ class Place:
     Args:
         named: the parameter.
         part: its elements of the flat buffer.
+        factor: by which its gradient is multiplied on the way there.
 
     Attributes:
         named: the parameter.
         kept: the gradient that was there before a backward pass which did not use the parameter, if there was any.
     """
 
-    def __init__(self, named: NamedParameter, part: torch.Tensor) -> None:
+    def __init__(self, named: NamedParameter, part: torch.Tensor, factor: float) -> None:
         self.named = named
+        self._factor = factor
         self.kept: torch.Tensor | None = None
         self._parameter = named.parameter
         self._is_staged = self._parameter.dtype in _STAGED
@@ -46,7 +48,7 @@ class Place:
         self._address = self._view.data_ptr()
 
     def take(self) -> None:
-        """Bring the parameter's gradient to its place; zeros where it has none.
+        """Bring the parameter's gradient, multiplied, to its place; zeros where it has none.
 
         Raises:
             UsageError: the gradient is sparse.
@@ -54,14 +56,20 @@ class Place:
         grad = self._parameter.grad
         if grad is None:
             self._view.zero_()
-        elif self._is_staged or grad.data_ptr() != self._address:
+        elif grad.data_ptr() == self._address and not self._is_staged:
+            if self._factor != 1.0:
+                self._view.mul_(self._factor)
+        else:
             if grad.layout != torch.strided:
                 raise UsageError(
                     f"parameter '{self.named.name}' has a sparse gradient, which cannot be averaged in one flat buffer",
                     hint="make it dense, or name the parameter in exclude",
                 )
-            self._view.copy_(grad.detach() if grad.requires_grad else grad)
-            if not self._is_staged:
+            grad = grad.detach() if grad.requires_grad else grad
+            if self._is_staged:
+                self._view.copy_(grad).mul_(self._factor)
+            else:
+                torch.mul(grad, self._factor, out=self._view)
                 self._parameter.grad = self._view
 
     def keep(self) -> None:
@@ -92,13 +100,14 @@ class FlatGradients:
 
     Args:
         parameters: in the reverse of the order in which their gradients become ready.
+        factor: by which gradients are multiplied on their way into the buffer.
 
     Attributes:
         flat: the buffer.
         places, segments: one for each parameter, ascending.
     """
 
-    def __init__(self, parameters: Sequence[NamedParameter]) -> None:
+    def __init__(self, parameters: Sequence[NamedParameter], factor: float = 1.0) -> None:
         first = parameters[0].parameter
         counts = [each.parameter.numel() * (2 if each.parameter.is_complex() else 1) for each in parameters]
         self.flat = torch.zeros(sum(counts), dtype=buffer_type(first.dtype), device=first.device)
@@ -106,7 +115,7 @@ class FlatGradients:
         self.segments: list[Segment] = []
         offset = 0
         for named, count in zip(parameters, counts, strict=True):
-            self.places.append(Place(named, self.flat[offset : offset + count]))
+            self.places.append(Place(named, self.flat[offset : offset + count], factor))
             self.segments.append(Segment(named.name, offset, count))
             offset += count
 

@@ -62,6 +62,7 @@ class Started(Event):
         ranks: how many ranks train in step.
         test_nets: how many test nets there are.
         workers: how many Hogwild workers each rank has.
+        precision: in how many bits products are computed.
     """
 
     net: str
@@ -74,6 +75,7 @@ class Started(Event):
     ranks: int
     test_nets: int
     workers: int = 1
+    precision: str = "float32"
 
 
 @dataclass(frozen=True)

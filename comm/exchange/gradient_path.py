@@ -52,6 +52,8 @@ def make_path(
     flat: torch.Tensor | numpy.ndarray,
     summing: Sum | None = None,
     transport: str = "",
+    *,
+    divides: bool = True,
 ) -> GradientPath:
     """Return the path for a flat buffer in the host's memory or on a GPU; a collective call over NCCL.
 
@@ -60,16 +62,18 @@ def make_path(
         flat: the buffer.
         summing: how slices are summed (`sums.make.make_sum`); None: by one all-reduce on the communicator.
         transport: `nccl`: on the GPU (`transports.choose_transport`); otherwise the sum says by what.
+        divides: whether sums are divided; False: gradients were, before they came.
 
     Raises:
         CommError: the buffer isn't contiguous or has a type that ranks cannot reduce.
     """
     summing = summing if summing is not None else PlainSum(communicator)
+    divisor = communicator.size if divides else 1
     if not isinstance(flat, numpy.ndarray) and is_on_device(flat):
         if transport == "nccl":
-            return NcclPath(flat, open_nccl(communicator, flat.device))
-        return DevicePath(communicator.size, flat, summing, CudaStreams(flat.device))
-    return HostPath(communicator.size, flat, summing)
+            return NcclPath(flat, open_nccl(communicator, flat.device, divisor))
+        return DevicePath(divisor, flat, summing, CudaStreams(flat.device))
+    return HostPath(divisor, flat, summing)
 
 
 class HostPath:
@@ -83,8 +87,8 @@ class HostPath:
         starts_early: whether sums go on by themselves.
     """
 
-    def __init__(self, ranks: int, flat: torch.Tensor | numpy.ndarray, summing: Sum) -> None:
-        self._ranks = ranks
+    def __init__(self, divisor: int, flat: torch.Tensor | numpy.ndarray, summing: Sum) -> None:
+        self._divisor = divisor
         self._flat = host_view(flat)
         self._sum = summing
         self.element_bytes = self._flat.itemsize
@@ -101,16 +105,21 @@ class HostPath:
             return partial(_raise, error)
 
     def reduce(self, offset: int, count: int, token: Started | None = None) -> None:
-        """Sum the slice over the ranks and divide it by their number."""
+        """Sum the slice over the ranks and divide it."""
         part = self._flat[offset : offset + count]
         if token is not None:
             token()
         else:
             self._sum(offset, part)
-        numpy.divide(part, self._ranks, out=part)
+        _divide(part, self._divisor)
 
     def finish(self) -> None:
         """Do nothing."""
+
+
+def _divide(part: numpy.ndarray, divisor: int) -> None:
+    if divisor != 1:
+        numpy.divide(part, divisor, out=part)
 
 
 def _raise(error: CommError) -> NoReturn:
@@ -173,8 +182,8 @@ class DevicePath:
     MPI is never given device memory: nonblocking collectives on it crash in Open MPI.
     """
 
-    def __init__(self, ranks: int, flat: torch.Tensor, summing: Sum, streams: Streams) -> None:
-        self._ranks = ranks
+    def __init__(self, divisor: int, flat: torch.Tensor, summing: Sum, streams: Streams) -> None:
+        self._divisor = divisor
         self._flat = flat.detach().view(-1)
         self._sum = summing
         self._streams = streams
@@ -192,7 +201,7 @@ class DevicePath:
         part = slice(offset, offset + count)
         token.synchronize()
         self._sum(offset, self._host[part])
-        numpy.divide(self._host[part], self._ranks, out=self._host[part])
+        _divide(self._host[part], self._divisor)
         # The group's end is when its mean is back on the device, as the measured cost counts it.
         self._streams.copy_back(self._flat[part], self._pinned[part]).synchronize()
 

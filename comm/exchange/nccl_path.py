@@ -63,14 +63,14 @@ class NcclStreams:
     Args:
         group: the process group of NCCL.
         device: this rank's GPU.
-        ranks: how many there are.
+        divisor: of the sums.
         cuda: `torch.cuda`; another one in tests.
     """
 
-    def __init__(self, group: Any, device: torch.device, ranks: int, cuda: Any) -> None:
+    def __init__(self, group: Any, device: torch.device, divisor: int, cuda: Any) -> None:
         self._group = group
         self._device = device
-        self._ranks = ranks
+        self._divisor = divisor
         self._cuda = cuda
         self._stream = cuda.Stream(device)
 
@@ -83,7 +83,8 @@ class NcclStreams:
         with self._cuda.device(self._device), self._cuda.stream(self._stream):
             self._stream.wait_event(ready)
             self._group.allreduce([part]).wait()
-            part.div_(self._ranks)
+            if self._divisor != 1:
+                part.div_(self._divisor)
             end = self._cuda.Event(blocking=True)
             end.record(self._stream)
             return end
@@ -93,7 +94,7 @@ class NcclStreams:
         self._cuda.current_stream(self._device).wait_stream(self._stream)
 
 
-def open_nccl(ranks: Communicator, device: torch.device) -> NcclStreams:
+def open_nccl(ranks: Communicator, device: torch.device, divisor: int) -> NcclStreams:
     """Return streams over NCCL, on which the ranks, each on a GPU of its own, reduce gradients; a collective call."""
     import torch
     import torch.distributed as dist
@@ -107,4 +108,4 @@ def open_nccl(ranks: Communicator, device: torch.device) -> NcclStreams:
     options._timeout = timedelta(seconds=LONG_S)
     with torch.cuda.device(device):
         group = library.ProcessGroupNCCL(place.store, place.rank, place.size, options)
-    return NcclStreams(group, device, ranks.size, torch.cuda)
+    return NcclStreams(group, device, divisor, torch.cuda)

@@ -96,7 +96,9 @@ class Reducer:
         transfer = transfer if transfer is not None else TransferSettings()
         self._communicator = open_channel(communicator, transfer.transport, waiting)
         self._sum = make_sum(self._communicator, transfer, segments)
-        self._path: GradientPath = emulate(make_path(self._communicator, flat, self._sum, transfer.transport), transfer)
+        self._path: GradientPath = emulate(
+            make_path(self._communicator, flat, self._sum, transfer.transport, divides=transfer.divides), transfer
+        )
         self.element_bytes = self._path.element_bytes
         self._at_once = (waiting or Waiting()).at_once
         self._clock = clock

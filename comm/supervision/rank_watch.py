@@ -11,25 +11,28 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
 import selectors
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NoReturn
 
-from mgcaffe.comm.supervision.connections import Connection, accept, connect_to, listen, own_addresses
+from mgcaffe.comm.supervision.connection import Connection
 from mgcaffe.comm.supervision.troubles import RankRecord, Seen, Trouble, behind, first_waiting
 from mgcaffe.comm.transport.communicator import Communicator
+from mgcaffe.comm.transport.host_addresses import LOOPBACK, addresses_for_other_hosts, addresses_of_gloo, chosen_address
+from mgcaffe.comm.transport.listener import Address, Listener, await_answer, greet
 from mgcaffe.errors import EXIT_PEER_FAILED, DataError, PeerFailure
 from mgcaffe.errors.checked_json import Json
 
 TICK_S = 0.5
 _SUSPENDED_S = 5 * TICK_S
 _WARN_S = 10.0
+_CONNECT_S = 2.0
+_ANSWER_S = 10.0
 _LEAVE_S = 2.0
 """For so long after a failure a call may go on waiting, before the process is ended: MPI's and NCCL's never give up.
 
@@ -74,31 +77,65 @@ class RankWatch:
         self._troubled_at = self._waits_at = 0.0
         self._has_warned = False
         self._closing = threading.Event()
-        self._server: socket.socket | None = None
-        self._token = ""
+        self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="mgcaffe rank watch", daemon=True)
-        self.unwatched = self._connect(ranks)
+        try:
+            self.unwatched = self._connect(ranks)
+        except BaseException:
+            self.leave()
+            raise
         atexit.register(self.leave)
 
     def _connect(self, ranks: Communicator) -> list[int]:
-        offer: tuple[list[str], int, str] | None = None
         if ranks.rank == 0:
-            self._server = listen()
-            self._selector.register(self._server, selectors.EVENT_READ)
-            self._token = secrets.token_hex(8)
-            offer = own_addresses(), self._server.getsockname()[1], self._token
+            self._listener = _listen(ranks)
+            self._selector.register(self._listener, selectors.EVENT_READ)
             self._thread.start()
-        addresses, port, token = ranks.broadcast_object(offer)  # type: ignore[misc]
-        if ranks.rank > 0:
-            found = connect_to(addresses, port, {"token": token, "record": asdict(self._own)})
-            if found is not None:
-                connection, answer = found
-                self._connections[connection] = 0
-                self._seen[0] = Seen(RankRecord.of_json(answer["record"]), time.monotonic())
-                self._selector.register(connection, selectors.EVENT_READ)
-                self._thread.start()
-        connected = ranks.allgather(ranks.rank == 0 or bool(self._connections))
-        return [rank for rank, is_watched in enumerate(connected) if not is_watched]
+        address = ranks.broadcast_object(self._listener.address if self._listener is not None else None)
+        if ranks.rank > 0 and address is not None:
+            self._greet(address)
+        known = ranks.allgather((replace(self._own), ranks.rank == 0 or bool(self._connections)))
+        with self._lock:
+            self._take_known([record for record, is_connected in known if is_connected])
+        if self._connections and not self._thread.is_alive():
+            self._thread.start()
+        return [record.rank for record, is_connected in known if not is_connected]
+
+    def _greet(self, address: Address) -> None:
+        """Connect to rank 0 at the first of its addresses where it answers, if there is one."""
+        for host in address.hosts:
+            try:
+                connected = greet(address, self._own.rank, _CONNECT_S, host)
+            except OSError:
+                continue
+            try:
+                await_answer(connected, address, _ANSWER_S)
+            except OSError:
+                connected.close()
+                continue
+            self._add(connected, 0)
+            return
+
+    def _add(self, connected: socket.socket, rank: int) -> None:
+        connection = Connection(connected)
+        self._connections[connection] = rank
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _take_known(self, records: list[RankRecord]) -> None:
+        """Count on the ranks that are connected from now on, and let nobody else connect."""
+        now = time.monotonic()
+        for record in records:
+            if record.rank != self._own.rank and 0 in (record.rank, self._own.rank):
+                seen = self._seen.setdefault(record.rank, Seen(record, now))
+                if record.rank not in self._connections.values():
+                    seen.close(now)
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
 
     # -- called by the ranks' own threads ----------------------------------------------------------------------
 
@@ -156,8 +193,7 @@ class RankWatch:
         with self._lock:
             for connection in self._connections:
                 connection.close()
-            if self._server is not None:
-                self._server.close()
+            self._stop_listening()
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
@@ -181,35 +217,28 @@ class RankWatch:
             self._judge(now)
 
     def _read(self, source: Any, now: float) -> None:
-        if source is self._server and self._server is not None:
-            connection = accept(self._server)
-            if connection is not None:
-                self._selector.register(connection, selectors.EVENT_READ)
+        if isinstance(source, Listener):
+            if source is self._listener:
+                for rank, connected in source.poll(0.0):
+                    self._add(connected, rank)
             return
         try:
             messages = source.receive()
             for message in messages or ():
                 self._take(source, message, now)
         except DataError:
-            messages = None  # somebody else's
+            messages = None  # from then on nothing of it is understood
         if messages is None:
             self._selector.unregister(source)
             source.close()
-            rank = self._connections.pop(source, None)
-            if rank is not None:
+            rank = self._connections.pop(source)
+            if rank in self._seen and rank not in self._connections.values():
                 self._seen[rank].close(now)
 
     def _take(self, connection: Connection, message: Json, now: float) -> None:
-        rank = self._connections.get(connection)
-        if rank is None and message["token"].text() != self._token:
-            raise DataError("not one of the ranks")
+        rank = self._connections[connection]
         record = RankRecord.of_json(message["record"])
-        if rank is None:
-            self._connections[connection] = record.rank
-            self._seen[record.rank] = Seen(record, now)
-            connection.send({"token": self._token, "record": asdict(self._own)})
-            return
-        self._seen[rank].hear(record, now)
+        self._seen.setdefault(rank, Seen(record, now)).hear(record, now)
         if self._own.rank > 0:
             self._told = [Trouble.of_json(each) for each in message["troubles"].elements()]
             self._behind = [each.text() for each in message["behind"].elements()]
@@ -254,3 +283,15 @@ class RankWatch:
             self._has_warned = True
             names = ", ".join(self._behind[:10])
             self._warn(f"rank {self._own.rank} has waited for {waited_s:.0f} s to average gradients with {names}")
+
+
+def _listen(ranks: Communicator) -> Listener:
+    """Return where rank 0 listens: where gloo does, or for the ranks of its host, or everywhere.
+
+    MPI does not say by which network its ranks reach each other.
+    """
+    if chosen_address() is None and ranks.local_size == ranks.size:
+        return Listener([LOOPBACK])
+    if chosen_address() is not None or ranks.transport == "gloo":
+        return Listener(addresses_of_gloo())
+    return Listener([""], addresses_for_other_hosts())

@@ -23,7 +23,8 @@ def connect() -> Communicator:
         from mgcaffe.comm.transport.rendezvous import place_of_environment
 
         return ProcessGroupCommunicator(place=place_of_environment(), timeout_s=LONG_S)
-    from mgcaffe.comm.transport.mpi import MpiCommunicator, library_name, load_mpi
+    from mgcaffe.comm.transport.mpi import MpiCommunicator
+    from mgcaffe.comm.transport.mpi_library import library_name, load_mpi
 
     mpi = load_mpi()
     check_place(launch, mpi.COMM_WORLD.Get_rank(), mpi.COMM_WORLD.Get_size(), library_name(mpi))

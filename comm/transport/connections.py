@@ -4,58 +4,28 @@ gloo sends and receives between two ranks too, but only what both know the size 
 order it comes. Servers take requests of any size from anybody (`messages.py`).
 
 All communicators made of one another share the connections; each message says which group of ranks it belongs to. Ranks
-listen where gloo does: on the interface that GLOO_SOCKET_IFNAME names, or else at the address of the host's name, or
-else on the loopback interface. Whoever connects has to know a random token, which the ranks tell each other.
+listen where gloo does (`host_addresses.py`), and know each other by a greeting (`listener.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import secrets
-import socket
-import struct
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy
 
-from mgcaffe.comm.transport.interface_address import interface_address
+from mgcaffe.comm.transport.listener import Address, Listener, await_answer, greet
 from mgcaffe.comm.transport.message_queue import MessageQueue
 from mgcaffe.comm.transport.peer_connection import OutgoingMessage, PeerConnection
-from mgcaffe.errors import CommError, PeerFailure
+from mgcaffe.errors import PeerFailure
 
 _CONNECT_S = 300.0
-_HELLO_S = 10.0
-_TOKEN_BYTES = 16
-_RANK = struct.Struct("<I")
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a rank listens.
-
-    Attributes:
-        host, port: the address.
-        token: what a rank that connects has to send.
-    """
-
-    host: str
-    port: int
-    token: bytes
-
-
-class Listener:
-    """Where one rank waits for the others to connect, until `Connections` takes it over."""
-
-    def __init__(self, ranks: int) -> None:
-        self.socket = _bound_socket()
-        self.socket.listen(ranks)
-        host, port = self.socket.getsockname()[:2]
-        self.address = Address(host, port, secrets.token_bytes(_TOKEN_BYTES))
+_LEAST_S = 0.1
 
 
 class Connections:
@@ -82,16 +52,34 @@ class Connections:
         self._has_started = False
         self._queues: dict[bytes, MessageQueue] = {}
         self._early: dict[bytes, list[tuple[int, int, numpy.ndarray]]] = {}
+        self._left: set[bytes] = set()
         self._peers: dict[int, PeerConnection] = {}
         weakref.finalize(self, _close, self._peers, os.getpid())  # peers know of this object once they have started
         _made.add(self)
-        deadline = time.monotonic() + min(timeout_s, _CONNECT_S)
-        with listener.socket:
-            for lower in range(rank):
-                self._peers[lower] = PeerConnection(_connect(rank, lower, addresses[lower], deadline), lower)
-            while missing := set(range(len(addresses))) - {rank, *self._peers}:
-                higher, connected = _accept(listener, missing, deadline)
-                self._peers[higher] = PeerConnection(connected, higher)
+        with contextlib.closing(listener):
+            self._connect(rank, listener, addresses, time.monotonic() + min(timeout_s, _CONNECT_S))
+
+    def _connect(self, rank: int, listener: Listener, addresses: list[Address], deadline: float) -> None:
+        """Greet the lower ranks, answer the higher ones, and only then wait for answers: so nobody waits in a chain."""
+        greeted = {}
+        for lower in range(rank):
+            with _naming(rank, lower, addresses[lower]):
+                greeted[lower] = greet(addresses[lower], rank, max(_LEAST_S, deadline - time.monotonic()))
+            self._peers[lower] = PeerConnection(greeted[lower], lower)
+        while missing := set(range(len(addresses))) - {rank, *self._peers}:
+            left = deadline - time.monotonic()
+            if left < 0:
+                first = min(missing)
+                raise PeerFailure(f"rank {first} has not connected for messages", failed=frozenset({first}))
+            for higher, connected in listener.poll(left):
+                if higher in missing:
+                    self._peers[higher] = PeerConnection(connected, higher)
+                else:
+                    connected.close()
+        for lower, connected in greeted.items():
+            with _naming(rank, lower, addresses[lower]):
+                await_answer(connected, addresses[lower], max(_LEAST_S, deadline - time.monotonic()))
+            connected.settimeout(None)
 
     def start(self) -> None:
         """Begin to read what comes; harmless when repeated."""
@@ -110,6 +98,14 @@ class Connections:
             for source, tag, content in self._early.pop(group, []):
                 queue.put(source, tag, [content])
 
+    def leave(self, group: bytes) -> None:
+        """Drop a group's messages from now on; harmless when repeated."""
+        with self._lock:
+            self._left.add(group)
+            queue = self._queues.pop(group, None)
+        if queue is not None:
+            queue.abandon()
+
     def send(self, to: int, head: bytes, content: numpy.ndarray) -> OutgoingMessage:
         """Send a rank a message without waiting."""
         return self._peers[to].send(head, content)
@@ -120,6 +116,8 @@ class Connections:
 
     def _deliver(self, group: bytes, source: int, tag: int, content: numpy.ndarray) -> None:
         with self._lock:
+            if group in self._left:
+                return
             queue = self._queues.get(group)
             if queue is None:  # this rank has not made the group yet
                 self._early.setdefault(group, []).append((source, tag, content))
@@ -156,62 +154,14 @@ def _abandon_in_child() -> None:
 os.register_at_fork(after_in_child=_abandon_in_child)
 
 
-def _bound_socket() -> socket.socket:
-    """Return a socket that is bound to an address by which the other ranks can reach this one."""
-    for family, address in _own_addresses():
-        candidate = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            candidate.bind((address, 0))
-        except OSError:
-            candidate.close()
-            continue
-        return candidate
-    raise CommError("this rank finds no address at which the others could reach it")
-
-
-def _own_addresses() -> Iterator[tuple[int, str]]:
-    interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
-    found = interface_address(interface) if interface else None
-    if found is not None:
-        yield socket.AF_INET, found
+@contextlib.contextmanager
+def _naming(rank: int, to: int, address: Address) -> Iterator[None]:
+    """Turn an error of a connection into a `PeerFailure` that names the other rank."""
     try:
-        for family, _, _, _, address in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
-            yield family, str(address[0])
-    except OSError:
-        pass  # the name is not known
-    yield socket.AF_INET, "127.0.0.1"
-
-
-def _connect(rank: int, to: int, address: Address, deadline: float) -> socket.socket:
-    try:
-        left = max(0.1, deadline - time.monotonic())
-        connected = socket.create_connection((address.host, address.port), left)
-        connected.sendall(address.token + _RANK.pack(rank))
+        yield
     except OSError as error:
         raise PeerFailure(
-            f"rank {rank} cannot connect to rank {to} at {address.host} port {address.port}: {error}",
+            f"rank {rank} cannot connect to rank {to} at {address.hosts[0]} port {address.port}: {error}",
             failed=frozenset({to}),
             hint="GLOO_SOCKET_IFNAME names the network interface by which the ranks reach each other",
         ) from None
-    return connected
-
-
-def _accept(listener: Listener, missing: set[int], deadline: float) -> tuple[int, socket.socket]:
-    """Return the next rank that connects, and its socket."""
-    while True:
-        listener.socket.settimeout(max(0.01, deadline - time.monotonic()))
-        try:
-            connected, _ = listener.socket.accept()
-        except TimeoutError:
-            raise PeerFailure(
-                f"rank {min(missing)} has not connected for messages", failed=frozenset({min(missing)})
-            ) from None
-        try:
-            connected.settimeout(_HELLO_S)
-            hello = connected.recv(_TOKEN_BYTES + _RANK.size, socket.MSG_WAITALL)
-        except OSError:
-            hello = b""
-        if secrets.compare_digest(hello[:_TOKEN_BYTES], listener.address.token):
-            (rank,) = _RANK.unpack(hello[_TOKEN_BYTES:])
-            return rank, connected
-        connected.close()  # nobody of ours

@@ -208,7 +208,7 @@ def _expand_tasks_per_node(text: str) -> list[int]:
 
 
 def _ask_mpi() -> Launch:
-    from mgcaffe.comm.transport.mpi import world_place
+    from mgcaffe.comm.transport.mpi_library import world_place
 
     rank, size = world_place()
     return Launch(rank, size, None, None, "pmix")

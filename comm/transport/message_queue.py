@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy
 
 from mgcaffe.comm.transport.messages import Envelope
-from mgcaffe.errors import PeerFailure
+from mgcaffe.errors import CommError, PeerFailure
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class MessageQueue:
     """
 
     def __init__(
-        self, rank: int, timeout_s: float, failure: Callable[[int | None], PeerFailure | None] = lambda source: None
+        self, rank: int, timeout_s: float, failure: Callable[[int | None], CommError | None] = lambda source: None
     ) -> None:
         self._rank = rank
         self._timeout_s = timeout_s
@@ -101,7 +101,7 @@ class MessageQueue:
             self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Drop all messages, also those to come: their receiver is dead."""
+        """Drop all messages, also those to come: their receiver is dead, or takes no more."""
         with self._changed:
             self._is_abandoned = True
             self._pending.clear()
@@ -114,7 +114,7 @@ class MessageQueue:
         self,
         look: Callable[[], T | None],
         patience_s: float | None,
-        failure: Callable[[], PeerFailure | None] = lambda: None,
+        failure: Callable[[], CommError | None] = lambda: None,
     ) -> T | None:
         """Return what `look` finds; None if it finds nothing within `patience_s`."""
         with self._changed:

@@ -29,8 +29,10 @@ import torch.distributed as dist
 
 from mgcaffe.comm.transport.buffers import on_host
 from mgcaffe.comm.transport.communicator import Operation, Waiting
-from mgcaffe.comm.transport.connections import Connections, Listener
+from mgcaffe.comm.transport.connections import Connections
 from mgcaffe.comm.transport.gloo_group import GlooGroup
+from mgcaffe.comm.transport.host_addresses import addresses_of_gloo
+from mgcaffe.comm.transport.listener import Listener
 from mgcaffe.comm.transport.meetings import Meetings
 from mgcaffe.comm.transport.rendezvous import StorePlace, place_of_group
 from mgcaffe.comm.transport.socket_messages import SocketMessages, SocketSending
@@ -91,7 +93,7 @@ class ProcessGroupCommunicator:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._begin(place if place is not None else place_of_group(group), timeout_s)
-        listener = Listener(self.size)
+        listener = Listener(addresses_of_gloo())
         known = self.allgather((self.host, listener.address))
         self._take_hosts([host for host, _ in known])
         self._connect(Connections(self.rank, listener, [address for _, address in known], timeout_s))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mgcaffe.comm.transport.peer_connection import OutgoingMessage
     from mgcaffe.comm.transport.rendezvous import StorePlace
 
+_CLOSED = "a communicator was used after it was closed"
+
 
 class SocketSending:
     """A message on its way; see `messages.Sending`."""
@@ -110,8 +112,9 @@ class SocketMessages:
         return Message(found.source, found.tag, content)
 
     def close(self) -> None:
-        """Make every further call an error; the connections stay."""
+        """Make every further call an error, also those that wait, and drop what comes; the connections stay."""
         self._is_closed = True
+        self._connections.leave(self._group)
 
     def refuse_lost(self, rank: int) -> None:
         """Raise `PeerFailure`, unless the loss of that rank is tolerated."""
@@ -121,7 +124,7 @@ class SocketMessages:
     def _open(self) -> Connections:
         """Return the connections, which read from now on."""
         if self._is_closed:
-            raise CommError("a communicator was used after it was closed")
+            raise CommError(_CLOSED)
         self._connections.start()
         return self._connections
 
@@ -131,8 +134,10 @@ class SocketMessages:
             return frozenset()
         return frozenset(rank for rank in range(self._place.size) if self._place.number(rank) in lost)
 
-    def _failure(self, source: int | None) -> PeerFailure | None:
+    def _failure(self, source: int | None) -> CommError | None:
         """Return why no message of a rank (None: any) can come any more."""
+        if self._is_closed:
+            return CommError(_CLOSED)
         gone = self._gone() - self._tolerated if source is None else self._gone() & {source}
         return _failure(gone) if gone else None
 

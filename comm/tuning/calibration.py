@@ -79,7 +79,7 @@ def measure_allreduce(
     summing = make_sum(communicator, transfer, segments)
     for channel in summing.channels:
         channel.set_busy_polling(busy_polling)
-    path = emulate(make_path(communicator, flat, summing, transfer.transport), transfer)
+    path = emulate(make_path(communicator, flat, summing, transfer.transport, divides=transfer.divides), transfer)
     counts = [max(1, size // path.element_bytes) for size in calibration_sizes(len(flat) * path.element_bytes)]
     best: dict[int, float] = {}
     began = clock()

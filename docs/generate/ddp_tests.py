@@ -1,27 +1,24 @@
-"""Writes the table of PyTorch's tests of DDP into docs/pytorch.md, out of a run of ours.
+"""Writes docs/ddp_tests.md, the table of PyTorch's tests of DDP, out of a run of ours.
 
-`python -m docs.generate.ddp_tests` prints the section, as if all passed; with `--write` ours run first (a minute), and
-the section goes to docs/pytorch.md with what failed marked so. A test fails until that was done after a change.
+`python -m docs.generate.ddp_tests` prints the page, as if all passed; with `--write` ours run first (a minute), and the
+page is written with what failed marked so. A test fails until that was done after a change.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Collection
 from pathlib import Path
 
 from tests.support.torch_ddp_tests import GPU, INTERNAL, PART, REFUSED, ROWS, RUNS, Row, count, needed
 
-PAGE = Path(__file__).resolve().parents[1] / "pytorch.md"
-TITLE = "## PyTorch's own tests of DDP"
-_SECTION = re.compile(re.escape(TITLE) + r"\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+PAGE = Path(__file__).resolve().parents[1] / "ddp_tests.md"
 
-_INTRODUCTION = f"""{TITLE}
+_INTRODUCTION = f"""# PyTorch's own tests of DDP
 
-What PyTorch's tests of DDP ask, asked of `MergedGradientParallel`. Their names are those of `distributed_test` in
-torch.testing._internal.distributed of PyTorch 2.13, as far as they are about DDP, and of the class
-DistributedDataParallelTest in `test_c10d_common`, `test_c10d_gloo` and `test_c10d_nccl` of PyTorch's folder
+What PyTorch's tests of DDP ask, asked of `MergedGradientParallel` ([pytorch.md](pytorch.md)). Their names are those of
+`distributed_test` in torch.testing._internal.distributed of PyTorch 2.13, as far as they are about DDP, and of the
+class DistributedDataParallelTest in `test_c10d_common`, `test_c10d_gloo` and `test_c10d_nccl` of PyTorch's folder
 test/distributed, of versions close to 2.13. Other files (communication hooks, replicate, dynamo) were not gone through.
 
 None of PyTorch's code runs here: {len(needed())} tests of our own (`tests/support/ddp_behaviour.py` and its neighbours,
@@ -34,7 +31,7 @@ source. Run them by `python -m tests.soak ddp-tests`.
 
 
 def render(failed: Collection[str] = ()) -> str:
-    """Return the section.
+    """Return the page.
 
     Args:
         failed: the names of our tests that failed.
@@ -55,7 +52,6 @@ def render(failed: Collection[str] = ()) -> str:
         "| file | PyTorch's tests | here |",
         "|---|---|---|",
         *(f"| `{row.file}` | {_names(row)} | {_answer(row, failed)} |" for row in ROWS),
-        "",
     ]
     return "\n".join(lines) + "\n"
 
@@ -75,7 +71,7 @@ def _answer(row: Row, failed: Collection[str]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Print the section, or run the tests and write it."""
+    """Print the page, or run the tests and write it."""
     if words != ["--write"]:
         print(render(), end="")
         return 0
@@ -85,8 +81,7 @@ def main(words: list[str]) -> int:
     found = failed(needed())
     for name, text in found.items():
         print(f"{name}: {text}", file=sys.stderr)
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(_SECTION.sub(lambda _: render(found), page), encoding="utf-8")
+    PAGE.write_text(render(found), encoding="utf-8")
     return 1 if found else 0
 
 

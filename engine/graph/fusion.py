@@ -16,6 +16,7 @@ from mgcaffe.engine.graph.fused_bags import EmbeddingBags, bags_of
 from mgcaffe.engine.graph.fused_layer import FusedLayer
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.kernels import batch_norm
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
@@ -30,6 +31,7 @@ class ConvolutionReLU(FusedLayer):
     """y = max(W * x + b, 0)."""
 
     keeps_tops = True
+    takes_narrow = True
 
     def __init__(self, members: Sequence[Layer]) -> None:
         super().__init__(members)
@@ -38,8 +40,9 @@ class ConvolutionReLU(FusedLayer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep bottom and top."""
-        y = self.convolution.convolve(bottoms[0], relu=True)
-        self.saved = (bottoms[0], y) if self.backward_follows else None
+        x = self.convolution.operand(bottoms[0])
+        y = self.convolution.convolve(x, relu=True)
+        self.saved = (x, y) if self.backward_follows else None
         return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
@@ -56,6 +59,7 @@ class InnerProductReLU(FusedLayer):
     """y = max(W x + b, 0)."""
 
     keeps_tops = True
+    takes_narrow = True
 
     def __init__(self, members: Sequence[Layer]) -> None:
         super().__init__(members)
@@ -82,7 +86,12 @@ class InnerProductReLU(FusedLayer):
 
 
 class BatchNormScale(FusedLayer):
-    """y = s (x - mean) / sqrt(variance + eps) + b, and with a ReLU behind it max(y, 0)."""
+    """y = s (x - mean) / sqrt(variance + eps) + b, and with a ReLU behind it max(y, 0).
+
+    Where x comes in 16 bits so do y and the gradients; the statistics are computed and kept in float32.
+    """
+
+    takes_narrow = True
 
     def __init__(self, members: Sequence[Layer]) -> None:
         super().__init__(members)
@@ -98,7 +107,7 @@ class BatchNormScale(FusedLayer):
         factor = self.scale.parameters[0].data
         bias = self.scale.bias.data if self.scale.bias is not None else None
         if self.norm.use_global:
-            return [self._with_stored_statistics(x, factor, bias)]
+            return [self._with_stored_statistics(widened(x), factor, bias)]
         y, statistics = batch_norm.forward(x, factor, bias, self.norm.eps, relu=self.relu)
         self.norm.store(statistics)
         if self.backward_follows:
@@ -115,7 +124,9 @@ class BatchNormScale(FusedLayer):
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the ReLU's mask, then one pass for all three gradients."""
         x, y, mean, inverse_std = self.saved
-        dy = top_diffs[0] if y is None else _through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
+        dy = top_diffs[0].to(x.dtype)
+        if y is not None:
+            dy = _through_relu(dy, y, self.may_overwrite_top_diff[0] or dy is not top_diffs[0])
         factor, bias = self.scale.parameters[0], self.scale.bias
         wants = (wanted[0], factor.wanted, bias is not None and bias.wanted)
         dx, dfactor, dbias = batch_norm.backward(dy, x, factor.data, mean, inverse_std, wants)

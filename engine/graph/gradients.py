@@ -12,6 +12,7 @@ import torch
 
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.graph.node import Node
+from mgcaffe.engine.kernels.precision import widened
 
 
 class GradientStore:
@@ -30,6 +31,8 @@ class GradientStore:
     def backward(self, node: Node) -> None:
         """Run one layer backward: take its tops' gradients, store its bottoms'."""
         diffs = [self._take(blob, weight) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
+        if not node.layer.takes_narrow:
+            diffs = [widened(diff) for diff in diffs]
         if self.keep:
             node.layer.may_overwrite_top_diff = [False] * len(diffs)
         else:
@@ -59,7 +62,7 @@ class GradientStore:
 
     def _store(self, blob: Blob, diff: torch.Tensor) -> None:
         if self.keep:
-            blob.diff = diff
+            blob.diff = widened(diff)
             return
         if blob.diff is not None:
             self._forget(blob.diff)

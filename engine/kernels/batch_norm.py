@@ -1,7 +1,8 @@
 """Batch normalisation, alone and with a scale, a bias and a ReLU folded in.
 
 Shapes: x, y, dy and dx (N, C, ...); weight, bias, mean and inverse_std (C). `inverse_std` is
-1 / sqrt(variance + eps) with the biased variance.
+1 / sqrt(variance + eps) with the biased variance. Where x is of 16 bits so are y, dy and dx, and all that belongs to a
+channel is of float32.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+
+from mgcaffe.engine.kernels.precision import is_narrow
 
 
 class Statistics(NamedTuple):
@@ -33,10 +36,11 @@ def forward(
 ) -> tuple[torch.Tensor, Statistics]:
     """y = weight (x - mean) / sqrt(variance + eps) + bias, over the batch's own statistics; then max(y, 0)."""
     channels = x.shape[1]
-    running_mean, running_variance = x.new_zeros(channels), x.new_zeros(channels)
+    of_channel = torch.zeros(channels, dtype=torch.float32 if is_narrow(x) else x.dtype, device=x.device)
+    running_mean, running_variance = of_channel, of_channel.clone()
     count = x.numel() // max(1, channels)
     if not count:
-        return torch.empty_like(x), Statistics(running_mean, x.new_zeros(channels), running_variance, 0)
+        return torch.empty_like(x), Statistics(running_mean, of_channel.clone(), running_variance, 0)
     # With momentum 1 the running statistics become those of this batch, the variance unbiased.
     y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_variance, True, 1.0, eps)
     if count == 1:

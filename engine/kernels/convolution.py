@@ -2,7 +2,9 @@
 
 Shapes throughout: x (N, C, in...), weight (O, C / groups, k...), y and dy (N, O, out...), bias (O).
 A deconvolution is the same three functions with the roles of x and y exchanged. The ways to compute each stand in
-`convolution_forward.py`, `convolution_data.py` and `convolution_weight.py`; `choices` says which is taken.
+`convolution_forward.py`, `convolution_data.py` and `convolution_weight.py`; `choices` says which is taken. Where x (or
+dy) is of 16 bits the weight and the bias are rounded to them, and so is the result; what is added to a parameter's
+gradient is added in that one's own type.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels.choice.choices import RULES, Choices
+from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
 from mgcaffe.engine.kernels.formats import format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.parameter import Parameter
 
 _VECTOR = 16
@@ -32,6 +35,7 @@ def forward(
 ) -> torch.Tensor:
     """y = x * weight + bias, and with `relu` max(y, 0) in the same pass over memory."""
     y: torch.Tensor
+    weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
     if geometry.rank == 0:
         y = choices.run(FORWARD, Forward(x[..., None], weight[..., None], bias, _one_axis(geometry), relu))
         return y.squeeze(-1)
@@ -48,6 +52,7 @@ def backward_data(
 ) -> torch.Tensor:
     """dx, where the input has the spatial size `input_size`."""
     dx: torch.Tensor
+    weight = weight.to(dy.dtype)
     if geometry.rank == 0:
         call = BackwardData(dy[..., None], weight[..., None], (1,), _one_axis(geometry))
         dx = choices.run(BACKWARD_DATA, call)
@@ -59,12 +64,15 @@ def backward_data(
 def add_backward_weight(
     weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices = RULES
 ) -> None:
-    """Add the gradient of the weight to the parameter's, in place where that saves a tensor."""
+    """Add the gradient of the weight to the parameter's, in place where that saves a tensor.
+
+    Both dy and x have one type; where the parameter has another, the gradient is rounded to it before it is added.
+    """
     if geometry.rank == 0:
         total, dy, x, geometry = weight.diff[..., None], dy[..., None], x[..., None], _one_axis(geometry)
     else:
         total = weight.diff
-    choices.run(BACKWARD_WEIGHT, BackwardWeight(total, weight.beta(), dy, x, geometry))
+    add_rounded(choices, BACKWARD_WEIGHT, BackwardWeight(total, weight.beta(), dy, x, geometry), x.dtype)
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[int], geometry: Geometry) -> torch.Tensor:
@@ -76,7 +84,8 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[in
 
 
 def backward_bias(dy: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of the bias: dy summed over all axes but the channels."""
+    """Return the gradient of the bias: dy summed over all axes but the channels, in float32 or more."""
+    dy = widened(dy)
     channels = dy.shape[1]
     if dy.is_cpu and channels % _VECTOR and format_of(dy) == torch.channels_last and dy.numel() > 0:
         # A plain sum is not vectorised over such channels.

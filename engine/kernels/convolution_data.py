@@ -8,6 +8,7 @@
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN or by PyTorch's `mm` |
 | folded, folded_mm | a product that gives each window's share of dx, then the sum of the shares |
 | positions | a product for each position inside the filter, over any number of axes |
+| winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import onednn, pointwise, unfolded, windows
+from mgcaffe.engine.kernels import onednn, pointwise, unfolded, windows, winograd
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import is_narrow
 
 Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -105,6 +107,19 @@ def _positions(call: BackwardData) -> torch.Tensor:
     return dx.contiguous(memory_format=format_of(call.dy))
 
 
+def _winograd(size: winograd.Size) -> Candidate:
+    def serves(call: BackwardData) -> bool:
+        if not _pads_inside(call.geometry):
+            return False
+        exchanged = (call.shape[1], call.dy.shape[1] // call.geometry.groups, *call.geometry.kernel)
+        return winograd.serves(call.dy, exchanged, call.size, call.geometry, size)
+
+    def run(call: BackwardData) -> torch.Tensor:
+        return winograd.backward_data(call.dy, call.weight, call.geometry, size)
+
+    return Candidate(size.name, serves, run, rounds_more=True)
+
+
 def _mm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return torch.mm(x, weight.t())
 
@@ -121,6 +136,11 @@ def _can_flip(call: BackwardData) -> bool:
     geometry = call.geometry
     if geometry.stride != (1, 1) or geometry.groups != 1 or not onednn.serves(call.dy):
         return False
+    return _pads_inside(geometry)
+
+
+def _pads_inside(geometry: Geometry) -> bool:
+    """Return whether a forward convolution by the filters turned round has no negative pads."""
     axes = zip(geometry.kernel, geometry.pad, geometry.dilation, strict=True)
     return all(pad <= dilation * (kernel - 1) for kernel, pad, dilation in axes)
 
@@ -131,7 +151,14 @@ def _is_pointwise(call: BackwardData) -> bool:
 
 def _has_windows(call: BackwardData) -> bool:
     places = call.dy.shape[0] * math.prod(call.dy.shape[2:])
+    if is_narrow(call.dy):  # the shares are added up in their type
+        return False
     return not _is_pointwise(call) and unfolded.serves(call.dy, call.shape[1], places, call.geometry)
+
+
+def _has_positions(call: BackwardData) -> bool:
+    # It adds up in the type of dy.
+    return math.prod(call.shape) <= unfolded.MAX_COPY and not is_narrow(call.dy)
 
 
 BACKWARD_DATA = Operation(
@@ -157,7 +184,8 @@ BACKWARD_DATA = Operation(
             lambda call: _folded(call, onednn.linear),
         ),
         Candidate("folded_mm", _has_windows, lambda call: _folded(call, _mm)),
-        Candidate("positions", lambda call: math.prod(call.shape) <= unfolded.MAX_COPY, _positions),
+        Candidate("positions", _has_positions, _positions),
+        *map(_winograd, winograd.SIZES),
     ],
     _rule,
     _key,

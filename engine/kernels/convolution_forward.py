@@ -8,6 +8,7 @@
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN or by PyTorch's `mm` |
 | windows, windows_mm | one product over windows that are copied side by side |
 | positions | a product for each position inside the filter, over any number of axes |
+| winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import is_narrow
 
 RANKS_OF_TORCH = (1, 2, 3)
 _SMALL_IMAGE = 64
@@ -116,6 +118,15 @@ def _positions(call: Forward) -> torch.Tensor:
     return _rectified(call, y.contiguous(memory_format=format_of(call.x)))
 
 
+def _winograd(size: winograd.Size) -> Candidate:
+    return Candidate(
+        size.name,
+        lambda call: winograd.serves(call.x, call.weight.shape, call.out, call.geometry, size),
+        lambda call: winograd.forward(call.x, call.weight, call.bias, call.geometry, size, call.relu),
+        rounds_more=True,
+    )
+
+
 def _rectified(call: Forward, y: torch.Tensor) -> torch.Tensor:
     return y.clamp_(min=0) if call.relu else y
 
@@ -143,6 +154,11 @@ def _has_windows(call: Forward) -> bool:
     return not _is_pointwise(call) and unfolded.serves(call.x, call.x.shape[1], places, call.geometry)
 
 
+def _has_positions(call: Forward) -> bool:
+    # It adds up in the type of x.
+    return call.x.numel() <= unfolded.MAX_COPY and not is_narrow(call.x)
+
+
 FORWARD = Operation(
     "convolution forward",
     [
@@ -158,7 +174,8 @@ FORWARD = Operation(
         Candidate("product_mm", _is_pointwise, _product_mm),
         Candidate("windows", lambda call: _has_windows(call) and onednn.serves(call.x), _windows),
         Candidate("windows_mm", _has_windows, _windows_mm),
-        Candidate("positions", lambda call: call.x.numel() <= unfolded.MAX_COPY, _positions),
+        Candidate("positions", _has_positions, _positions),
+        *map(_winograd, winograd.SIZES),
     ],
     _rule,
     _key,

@@ -8,6 +8,7 @@
 | windows, windows_mm | one product over windows copied side by side, (k l C, P) |
 | across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
 | positions | a product for each position inside the filter, over any number of axes |
+| winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_data import convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import is_narrow
 
 _FEW_ROWS = 2048
 
@@ -109,6 +111,16 @@ def _positions(call: BackwardWeight) -> None:
     unfolded.add(call.total, gradient, call.beta)
 
 
+def _winograd(size: winograd.Size) -> Candidate:
+    def run(call: BackwardWeight) -> None:
+        unfolded.add(call.total, winograd.backward_weight(call.dy, call.x, call.geometry, size), call.beta)
+
+    def serves(call: BackwardWeight) -> bool:
+        return winograd.serves(call.x, call.total.shape, call.out, call.geometry, size)
+
+    return Candidate(size.name, serves, run, rounds_more=True)
+
+
 def _runs_in_aten(call: BackwardWeight) -> bool:
     return call.geometry.rank in RANKS_OF_TORCH
 
@@ -129,6 +141,11 @@ def _has_windows_across(call: BackwardWeight) -> bool:
     return unfolded.serves(call.dy, call.x.shape[1], call.places, call.geometry)
 
 
+def _has_positions(call: BackwardWeight) -> bool:
+    # It adds up in the type of x.
+    return call.x.numel() <= unfolded.MAX_COPY and not is_narrow(call.x)
+
+
 BACKWARD_WEIGHT = Operation(
     "convolution backward weight",
     [
@@ -140,7 +157,8 @@ BACKWARD_WEIGHT = Operation(
         Candidate("windows_mm", _has_windows, _windows_mm),
         Candidate("across", lambda call: _has_windows_across(call) and onednn.serves(call.x), _across),
         Candidate("across_mm", _has_windows_across, _across_mm),
-        Candidate("positions", lambda call: call.x.numel() <= unfolded.MAX_COPY, _positions),
+        Candidate("positions", _has_positions, _positions),
+        *map(_winograd, winograd.SIZES),
     ],
     _rule,
     _key,

@@ -1,6 +1,7 @@
 """Matrix products of an inner product and its gradients; `choices` says which of `linear_ways.py` is taken.
 
-Shapes: x (M, K), weight (N, K), y and dy (M, N), bias (N).
+Shapes: x (M, K), weight (N, K), y and dy (M, N), bias (N). Where x (or dy) is of 16 bits the weight and the bias are
+rounded to them and so is the result; what is added to something is added in that one's own type.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from mgcaffe.engine.kernels import linear_ways, onednn
-from mgcaffe.engine.kernels.choice.choices import RULES, Choices
+from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded
 from mgcaffe.engine.kernels.linear_ways import ADD_PRODUCT, BACKWARD_DATA, FORWARD, AddProduct, BackwardData, Forward
 
 
@@ -20,13 +21,14 @@ def forward(
     choices: Choices = RULES,
 ) -> torch.Tensor:
     """y = x weight^T + bias, and with `relu` max(y, 0)."""
-    y: torch.Tensor = choices.run(FORWARD, Forward(x, weight, bias, relu))
+    bias = None if bias is None else bias.to(x.dtype)
+    y: torch.Tensor = choices.run(FORWARD, Forward(x, weight.to(x.dtype), bias, relu))
     return y
 
 
 def add_forward(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> None:
     """Add x weight^T to y, in place; for many products with few rows each (recurrent layers)."""
-    if linear_ways.is_large(weight) and onednn.serves(x):
+    if y.dtype != x.dtype or (linear_ways.is_large(weight) and onednn.serves(x)):
         y.add_(forward(x, weight, None))
     else:
         y.addmm_(x, weight.t())
@@ -34,12 +36,15 @@ def add_forward(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> None:
 
 def backward_data(dy: torch.Tensor, weight: torch.Tensor, choices: Choices = RULES) -> torch.Tensor:
     """dx = dy weight."""
-    dx: torch.Tensor = choices.run(BACKWARD_DATA, BackwardData(dy, weight))
+    dx: torch.Tensor = choices.run(BACKWARD_DATA, BackwardData(dy, weight.to(dy.dtype)))
     return dx
 
 
 def add_product(
     total: torch.Tensor, left: torch.Tensor, right: torch.Tensor, beta: float, choices: Choices = RULES
 ) -> None:
-    """Total = beta total + left^T right, in place; with beta 0 what `total` held does not matter."""
-    choices.run(ADD_PRODUCT, AddProduct(total, beta, left, right))
+    """Total = beta total + left^T right, in place; with beta 0 what `total` held does not matter.
+
+    Both left and right have one type; where total has another, the product is rounded to it before it is added.
+    """
+    add_rounded(choices, ADD_PRODUCT, AddProduct(total, beta, left, right), left.dtype)

@@ -21,9 +21,18 @@ AVAILABLE = _available()
 """Whether this PyTorch has the operators (CPU builds for x86 do)."""
 
 
+def _types() -> tuple[torch.dtype, ...]:
+    has_bf16 = AVAILABLE and getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", bool)()
+    return (torch.float32, torch.bfloat16) if has_bf16 else (torch.float32,)
+
+
+TYPES = _types()
+"""What the operators compute with on this processor."""
+
+
 def serves(tensor: torch.Tensor) -> bool:
-    """Return whether the tensor is float32 on the CPU, holds something, and the operators exist."""
-    return AVAILABLE and tensor.dtype == torch.float32 and tensor.is_cpu and tensor.numel() > 0
+    """Return whether the tensor is of one of `TYPES` on the CPU, holds something, and the operators exist."""
+    return AVAILABLE and tensor.dtype in TYPES and tensor.is_cpu and tensor.numel() > 0
 
 
 def linear(

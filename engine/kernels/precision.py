@@ -1,26 +1,131 @@
-"""How exact a GPU's products of float32 are.
+"""In how many bits products are computed, and where values are rounded and widened for it.
 
-By default PyTorch lets cuDNN round the operands of a convolution to 10 bits of mantissa (TF32), which is a thousand
-times what float32 rounds off: layers would not equal Caffe's to float32 rounding, and differences of losses would not
-show gradients. Matrix products are exact by default.
+| precision | operands of products | on |
+|---|---|---|
+| float32 | as they are | any device |
+| tf32 | float32; a GPU rounds them to 10 bits of mantissa inside the product | a GPU |
+| bf16 | bfloat16: 7 bits of mantissa, float32's range | any device; fast with instructions for it |
+
+A product in 16 bits rounds its operands (values, weights, biases) once, adds up in float32 and rounds its result once.
+Parameters, their gradients and statistics stay in float32. What comes out of a product stays in 16 bits until a layer
+reads it that needs more (`Layer.takes_narrow`); the net widens it there, which changes no value. docs/precision.md.
+
+By default PyTorch lets cuDNN round the operands of a float32 convolution to TF32, which is a thousand times what
+float32 rounds off: layers would not equal Caffe's to float32 rounding, and differences of losses would not show
+gradients.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+
+_NARROW = (torch.bfloat16, torch.float16)
+_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # the last is ARM's
+_GPU_WITH_BF16 = (8, 0)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How products are computed.
+
+    Attributes:
+        name: what flags and messages call it.
+        operands: the type that operands of float32 are rounded to; None: they stay as they are.
+    """
+
+    name: str
+    operands: torch.dtype | None = None
+
+    def narrow(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x as an operand of a product: rounded if it is of float32 and products are in 16 bits."""
+        return x.to(self.operands) if self.operands is not None and x.dtype == torch.float32 else x
+
+
+FLOAT32 = Precision("float32")
+TF32 = Precision("tf32")
+BF16 = Precision("bf16", torch.bfloat16)
+PRECISIONS = {precision.name: precision for precision in (FLOAT32, BF16, TF32)}
+UNSUPPORTED = {
+    "fp16": (
+        "gradients in IEEE half precision need their losses scaled, which is not supported",
+        "take bf16, which has the range of float32",
+    )
+}
+"""What users may know from elsewhere: why it is not to be had, and what to do."""
+
+
+def is_narrow(x: torch.Tensor) -> bool:
+    """Return whether x holds numbers of 16 bits."""
+    return x.dtype in _NARROW
+
+
+def widened(x: torch.Tensor) -> torch.Tensor:
+    """Return x, in float32 if it holds numbers of 16 bits."""
+    return x.float() if is_narrow(x) else x
+
+
+def why_not(precision: Precision, device: torch.device, dtype: torch.dtype) -> tuple[str, str] | None:
+    """Return why a net cannot compute so, and what to do; None if it can.
+
+    Args:
+        precision: the one asked for.
+        device: where the net's tensors live.
+        dtype: the type of its blobs.
+    """
+    if precision != FLOAT32 and dtype != torch.float32:
+        return "it rounds operands of float32, and the blobs are of float64", "take float32 blobs, or leave it out"
+    if precision == TF32 and device.type == "cpu":
+        return "only GPUs compute products in TF32", "take a GPU (--gpu), bf16 or float32"
+    if precision == BF16 and device.type == "cuda" and torch.cuda.get_device_capability(device) < _GPU_WITH_BF16:
+        return "this GPU has no products in bfloat16", "take tf32 or float32"
+    return None
+
+
+def is_slow(precision: Precision, device: torch.device) -> bool:
+    """Return whether the processor has no instructions for these products, so that they take longer than float32's."""
+    if precision.operands is None or device.type != "cpu":
+        return False
+    return not _INSTRUCTIONS.intersection(_processor_flags())
+
+
+@functools.cache
+def _processor_flags() -> frozenset[str]:
+    """Return what the kernel says that the processor can do; nothing where it says nothing."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(
+        word
+        for line in lines
+        if line.lower().startswith(("flags", "features"))
+        for word in line.partition(":")[2].split()
+    )
 
 
 @functools.cache
 def keep_float32() -> None:
     """Let convolutions of float32 on GPUs be convolutions of float32, in this process; only the first call does.
 
-    Who wants TF32 sets `torch.backends.cudnn.allow_tf32` after the first net on a GPU was built.
+    Who wants TF32 builds a net of precision tf32, or sets `torch.backends.cudnn.allow_tf32` after the first net on a
+    GPU was built.
     """
+    _let_cudnn_round(False)
+
+
+def round_to_tf32() -> None:
+    """Let GPUs round the operands of all float32 products to TF32, in this process."""
+    keep_float32()  # not to be undone by the next net
+    _let_cudnn_round(True)
+    torch.backends.cuda.matmul.allow_tf32 = True
+
+
+def _let_cudnn_round(allowed: bool) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # some versions of PyTorch call this setting deprecated, older ones have no other
-        torch.backends.cudnn.allow_tf32 = False
+        warnings.simplefilter("ignore")  # some versions of PyTorch call this setting deprecated, older have no other
+        torch.backends.cudnn.allow_tf32 = allowed

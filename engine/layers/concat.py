@@ -26,6 +26,7 @@ class Concat(Layer):
 
     bottoms = at_least(1)
     keeps_bottoms = False
+    takes_narrow = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Concatenate; a single bottom is not copied."""

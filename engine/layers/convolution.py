@@ -21,12 +21,15 @@ import torch
 
 from mgcaffe.engine.kernels import convolution
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields
 from mgcaffe.engine.layers.shared.geometry import read_geometry
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import has_field
+
+MAX_NARROW_RANK = 3
 
 
 class FilterLayer(Layer):
@@ -41,6 +44,7 @@ class FilterLayer(Layer):
     bottoms = at_least(1)
     tops = at_least(1)
     one_top_per_bottom = True
+    takes_narrow = True
 
     geometry: Geometry
     channel_axis: int
@@ -119,6 +123,7 @@ class FilterLayer(Layer):
         for top_diff, bottom, want in zip(top_diffs, self.saved, wanted, strict=True):
             x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
             self.add_bias_gradient(dy)
+            dy = self.operand(dy)
             if self.parameters[0].wanted:
                 self.add_weight_gradient(dy, x)
             dx = self.bottom_gradient(dy, x.shape[2:]) if want else None
@@ -129,6 +134,10 @@ class FilterLayer(Layer):
         """Add the sum of `top_diff` over everything but its channels to the bias's gradient."""
         if len(self.parameters) > 1 and self.parameters[1].wanted:
             self.parameters[1].accumulate(convolution.backward_bias(top_diff))
+
+    def operand(self, x: torch.Tensor) -> torch.Tensor:
+        """x as the products take it; over more axes than PyTorch's operators have they are in float32."""
+        return self.context.precision.narrow(x) if self.geometry.rank <= MAX_NARROW_RANK else widened(x)
 
     def one_batch_axis(self, x: torch.Tensor) -> torch.Tensor:
         """x as (N, C, spatial...), with all axes before the channels as N."""
@@ -157,12 +166,13 @@ class Convolution(FilterLayer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute one convolution per bottom; keep the bottoms."""
-        self.saved = list(bottoms) if self.backward_follows else None
+        bottoms = [self.operand(x) for x in bottoms]
+        self.saved = bottoms if self.backward_follows else None
         tops = (self.convolve(self.one_batch_axis(x)) for x in bottoms)
         return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
 
     def convolve(self, x: torch.Tensor, relu: bool = False) -> torch.Tensor:
-        """Return the top for a bottom with one batch axis, and with `relu` what is positive of it."""
+        """Return the top for an operand with one batch axis, and with `relu` what is positive of it."""
         weight, choices = self.parameters[0].data, self.context.choices
         return convolution.forward(x, weight, self.bias, self.geometry, relu, choices)
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels import convolution
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layers.convolution import FilterLayer
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -37,14 +38,15 @@ class Deconvolution(FilterLayer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run a convolution's backward pass on each bottom; keep the bottoms."""
-        self.saved = list(bottoms) if self.backward_follows else None
+        bottoms = [self.operand(x) for x in bottoms]
+        self.saved = bottoms if self.backward_follows else None
         tops = []
         for bottom in bottoms:
             x = self.one_batch_axis(bottom)
             size = self.top_size(x.shape[2:])
             y = convolution.backward_data(x, self.parameters[0].data, size, self.geometry, self.context.choices)
             if self.bias is not None:
-                y += self.bias.view(-1, *[1] * len(size))
+                y = widened(y).add_(self.bias.view(-1, *[1] * len(size)))
             tops.append(self.all_batch_axes(y, bottom))
         return tops
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.precision import is_narrow, widened
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -44,6 +45,7 @@ class Eltwise(Layer):
         self.divides = self.operation == PROD and not param.stable_prod_grad
         self.keeps_bottoms = self.operation == PROD
         self.keeps_tops = self.divides
+        self.takes_narrow = self.operation == SUM
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottoms' common shape."""
@@ -75,6 +77,8 @@ class Eltwise(Layer):
         return [y]
 
     def _sum(self, bottoms: Sequence[torch.Tensor]) -> torch.Tensor:
+        if len(bottoms) > 2 or not all(map(is_narrow, bottoms)):
+            bottoms = [widened(x) for x in bottoms]  # two in 16 bits make a sum that is rounded once
         if self.spare_bottom is not None:
             y = bottoms[self.spare_bottom]
             for index, (x, coefficient) in enumerate(zip(bottoms, self.coefficients, strict=True)):

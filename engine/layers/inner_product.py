@@ -19,15 +19,20 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels import linear
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
+_MANY_ROWS = 32
+
 
 @register("InnerProduct")
 class InnerProduct(Layer):
     """The layer; see the module's text."""
+
+    takes_narrow = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declare the weight and the bias."""
@@ -55,7 +60,7 @@ class InnerProduct(Layer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute one matrix product; keep the bottom."""
         bottom = bottoms[0]
-        x = bottom.reshape(math.prod(bottom.shape[: self.axis]), self.inputs)
+        x = self._operand(bottom.reshape(math.prod(bottom.shape[: self.axis]), self.inputs))
         self.saved = (x, bottom.shape) if self.backward_follows else None
         bias = self.parameters[1].data if len(self.parameters) > 1 else None
         y = linear.forward(x, self._weight(), bias, choices=self.context.choices)
@@ -67,13 +72,21 @@ class InnerProduct(Layer):
         dy = top_diffs[0].reshape(len(x), self.outputs)
         weight = self.parameters[0]
         if len(self.parameters) > 1 and self.parameters[1].wanted:
-            self.parameters[1].accumulate_sum(dy)
+            self.parameters[1].accumulate_sum(widened(dy))
+        dy = self._operand(dy)
         if weight.wanted:
             left, right = (x, dy) if self.transpose else (dy, x)
             linear.add_product(weight.diff, left, right, weight.beta(), self.context.choices)
         if not wanted[0]:
             return [None]
         return [linear.backward_data(dy, self._weight(), self.context.choices).view(bottom_shape)]
+
+    def _operand(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x, or dy, as the products take it.
+
+        Over few rows, reading the weight takes most of the time, and rounding it first would take longer than it saves.
+        """
+        return self.context.precision.narrow(x) if len(x) >= _MANY_ROWS else widened(x)
 
     def _weight(self) -> torch.Tensor:
         """Return the weight as (num_output, K), whichever way it is stored."""

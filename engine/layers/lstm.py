@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels import linear, lstm
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -45,9 +46,9 @@ class LSTM(RecurrentLayer):
         keep = bottoms[1].unsqueeze(2)
         hidden_0, cell_0 = hidden, cell = self._begin(bottoms)
         hiddens, cells, squashed = (gates.new_empty(*gates.shape[:2], self.hidden) for _ in range(3))
-        weight = self.parameters[-1].data
+        weight = self._operand(self.parameters[-1].data)
         for now, goes_on, *after in zip(*map(torch.unbind, (gates, keep, cells, squashed, hiddens)), strict=True):
-            linear.add_forward(now, hidden * goes_on, weight)
+            linear.add_forward(now, self._operand(hidden * goes_on), weight)
             lstm.step(now, now, cell, goes_on, *after)
             cell, _, hidden = after
         self._show("Forward", "unit", {"c": cells, "h": hiddens})
@@ -60,6 +61,7 @@ class LSTM(RecurrentLayer):
         self._told_of_dropped(top_diffs, wanted)
         bottoms, keep, gates, hidden_0, hiddens, cell_0, cells, squashed = self.saved
         weight = self.parameters[-1]
+        recurrent = self._operand(weight.data)
         derivatives = lstm.derivatives(gates, self._before(cell_0, cells), keep, squashed)
         dhidden: torch.Tensor | None = None
         dcell: torch.Tensor | None = None
@@ -67,7 +69,8 @@ class LSTM(RecurrentLayer):
             dy = top_diffs[0][step]
             total = derivatives.through_step(step, dy if dhidden is None else dhidden.add_(dy), dcell)
             if step:
-                dhidden = linear.backward_data(derivatives.gates[step], weight.data).mul_(keep[step])
+                dgates = self._operand(derivatives.gates[step])
+                dhidden = widened(linear.backward_data(dgates, recurrent)).mul_(keep[step])
                 dcell = total.mul_(derivatives.cell_of_cell[step])
         self._show("Backward", "unit", {"gate_input": derivatives.gates})
         kept_hiddens = (self._before(hidden_0, hiddens) * keep).view(-1, self.hidden)

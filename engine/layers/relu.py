@@ -27,6 +27,7 @@ class ReLU(TopNeuron):
         self.slope: float = self.param.relu_param.negative_slope
         self.keeps_bottoms = self.slope < 0
         self.keeps_tops = not self.keeps_bottoms
+        self.takes_narrow = self.slope == 0  # the larger of two numbers needs no rounding
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep y, or x where the slope is negative."""

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels import linear
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -44,13 +45,15 @@ class RNN(RecurrentLayer):
         """Keep the hidden values and the tops."""
         hiddens = self._transform(bottoms)
         recurrent, outward, bias = (parameter.data for parameter in self.parameters[-3:])
+        recurrent, outward = self._operand(recurrent), self._operand(outward)
         keep = bottoms[1].unsqueeze(2)
         (first,) = self._begin(bottoms)
         hidden = first
         for now, goes_on in zip(hiddens.unbind(), keep.unbind(), strict=True):
-            linear.add_forward(now, hidden * goes_on, recurrent)
+            linear.add_forward(now, self._operand(hidden * goes_on), recurrent)
             hidden = now.tanh_()
-        y = linear.forward(hiddens.view(-1, self.hidden), outward, bias).tanh_().view(hiddens.shape)
+        y = widened(linear.forward(self._operand(hiddens.view(-1, self.hidden)), outward, bias))
+        y = y.tanh_().view(hiddens.shape)
         self._show("Forward", "unit", {"h": hiddens, "o": y})
         self.saved = (list(bottoms), keep, first, hiddens, y) if self.backward_follows else None
         return [y, *self._end([hidden])]
@@ -64,14 +67,15 @@ class RNN(RecurrentLayer):
         self._add_product(outward, douter, hiddens.view(-1, self.hidden))
         if bias.wanted:
             bias.accumulate(douter.sum(0))
-        dhiddens = linear.backward_data(douter, outward.data).view(hiddens.shape)
+        dhiddens = widened(linear.backward_data(self._operand(douter), outward.data)).view(hiddens.shape)
+        recurrent_data = self._operand(recurrent.data)
         through = torch.mul(hiddens, hiddens).neg_().add_(1)
         dnext: torch.Tensor | None = None
         for step in reversed(range(len(hiddens))):
             dhidden = dhiddens[step] if dnext is None else dhiddens[step].add_(dnext)
             dhidden.mul_(through[step])
             if step:
-                dnext = linear.backward_data(dhidden, recurrent.data).mul_(keep[step])
+                dnext = widened(linear.backward_data(self._operand(dhidden), recurrent_data)).mul_(keep[step])
         self._show("Backward", "unit", {"h_neuron_input": dhiddens})
         kept_hiddens = (self._before(first, hiddens) * keep).view(-1, self.hidden)
         self._add_product(recurrent, dhiddens.view(-1, self.hidden), kept_hiddens)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -28,6 +29,7 @@ class Split(Layer):
     tops = at_least(1)
     keeps_bottoms = False
     tops_share_bottoms = True
+    takes_narrow = True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottom's shape for every top."""
@@ -44,9 +46,12 @@ class Split(Layer):
         if len(top_diffs) == 1:
             return [top_diffs[0]]
         first, second = top_diffs[:2]
-        if self.may_overwrite_top_diff[0]:
+        if len(top_diffs) > 2 or first.dtype != second.dtype:
+            # In 16 bits only a sum of two, which is rounded once. What is widened is new: nobody else reads it.
+            first, second = widened(first), widened(second)
+        if self.may_overwrite_top_diff[0] or first is not top_diffs[0]:
             total = first.add_(second)
-        elif self.may_overwrite_top_diff[1]:
+        elif self.may_overwrite_top_diff[1] or second is not top_diffs[1]:
             total = second.add_(first)
         else:
             total = first + second

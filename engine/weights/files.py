@@ -7,7 +7,8 @@ from pathlib import Path
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.weights import hdf5
-from mgcaffe.engine.weights.by_name import CopyReport, copy_saved, saved_layers
+from mgcaffe.engine.weights.by_name import CopyReport, copy_saved
+from mgcaffe.engine.weights.saved_layers import saved_layers
 from mgcaffe.engine.weights.shards import find_rows, has_shards
 from mgcaffe.prototxt import NetParameter, fill_blob, read_net
 from mgcaffe.prototxt.stored import read_stored_net

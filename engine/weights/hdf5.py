@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.row_parameter import TableInShards
-from mgcaffe.engine.weights.by_name import CopyReport, SavedBlob, SavedLayer, copy_saved, saved_blob
+from mgcaffe.engine.weights.by_name import CopyReport, copy_saved
 from mgcaffe.engine.weights.hdf5_image import is_hdf5, make_image, open_image, reading
+from mgcaffe.engine.weights.saved_layers import SavedBlob, SavedLayer, saved_blob
 from mgcaffe.errors import NetError, SnapshotError
 from mgcaffe.prototxt import BlobProto, NetParameter, fill_blob, write_whole
 from mgcaffe.prototxt.whole_files import Content

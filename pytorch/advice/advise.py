@@ -97,13 +97,15 @@ def _group_of(module: nn.Module) -> dist.ProcessGroup:
     Raises:
         UsageError: there are none but this one.
     """
-    is_wrapped = isinstance(module, DistributedDataParallel)
-    group = module.process_group if is_wrapped else default_group()
-    if group is None or (not is_wrapped and dist.get_world_size(group) == 1):
+    if isinstance(module, DistributedDataParallel):
+        group: dist.ProcessGroup = module.process_group
+        if dist.get_world_size(group) == 1:
+            raise UsageError("with one rank nothing is communicated, so there is nothing to advise on")
+        return group
+    everybody = default_group()
+    if everybody is None or dist.get_world_size(everybody) == 1:
         raise _not_wrapped(module)
-    if dist.get_world_size(group) == 1:
-        raise UsageError("with one rank nothing is communicated, so there is nothing to advise on")
-    return group
+    return everybody
 
 
 def _not_wrapped(module: object) -> UsageError:

@@ -54,7 +54,7 @@ class GradientAveraging:
     ) -> None:
         self._buffer = buffer
         self._communicator = communicator
-        self._settings = ExchangeSettings(param, schedule, buffer.is_on_host)
+        self._settings = ExchangeSettings(param, schedule, buffer.is_on_host, divides=not buffer.is_divided)
         self._emit = emit
         self._iterations_done = 0
         self.on_ready: OnGroup | None = None

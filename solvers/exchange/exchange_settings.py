@@ -31,6 +31,7 @@ class ExchangeSettings:
         param: the SolverParameter message.
         schedule: how gradients are merged (`comm.planning.schedules.SCHEDULES`, or `auto`); None: as the solver says.
         on_host: whether gradients lie in the host's memory.
+        divides: whether sums are divided by the number of ranks.
 
     Attributes:
         schedule: how gradients are merged.
@@ -44,7 +45,7 @@ class ExchangeSettings:
         UsageError: an emulated link that is not understood.
     """
 
-    def __init__(self, param: SolverParameter, schedule: str | None, on_host: bool) -> None:
+    def __init__(self, param: SolverParameter, schedule: str | None, on_host: bool, *, divides: bool = True) -> None:
         self._comm = param.comm_param
         self._clips: bool = param.clip_gradients >= 0
         self._on_host = on_host
@@ -53,7 +54,7 @@ class ExchangeSettings:
         check_schedule(self.schedule, AUTO)
         link = parse_link(self._comm.emulate_link) if self._comm.emulate_link else None
         allreduce_type = type(self._comm).WireType.Name(self._comm.allreduce_type).lower()
-        self.transfer = TransferSettings(allreduce_type, self._comm.hierarchical, link=link)
+        self.transfer = TransferSettings(allreduce_type, self._comm.hierarchical, link=link, divides=divides)
         self.cost_file: str = self._comm.cost_file
         self.prevents_measuring = ""
         if self._comm.deterministic:

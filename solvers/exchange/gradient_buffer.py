@@ -18,10 +18,12 @@ class GradientBuffer:
     Attributes:
         flat: all gradients; what lies behind the last segment is never sent.
         segments: the places in it, ascending; gradients become ready from the last to the first.
+        is_divided: whether gradients are divided by the number of ranks before they are handed over.
     """
 
     flat: torch.Tensor
     segments: Sequence[Segment]
+    is_divided: bool = False
 
     @classmethod
     def of_net(cls, net: Net) -> GradientBuffer:

@@ -25,6 +25,9 @@ Tell = Callable[[str], None]
 
 OFF, ON = "off", "on"
 
+BOUNDS = {"OFF": 0.0, "SAFE": 1e-5, "FAST": 1e-4}
+"""By how much of the largest value Winograd's convolutions may differ from the others, by the field `winograd`."""
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -45,7 +48,7 @@ def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communic
     """Have all nets compute as is fastest for the first one; collective.
 
     Args:
-        param: the SolverParameter; `autotune` and `comm_param.deterministic` count.
+        param: the SolverParameter; `autotune`, `winograd` and `comm_param.deterministic` count.
         nets: the training net, and those that compute on the same device.
         communicator: all ranks.
         emit: takes the events.
@@ -56,10 +59,11 @@ def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communic
     if (setting := param.autotune) in ("", OFF):
         return
     chosen: Records = {}
+    bound = BOUNDS[SolverParameter.Winograd.Name(param.winograd)]
     if communicator.rank == 0:
         statuses.doing("setting up: measuring how layers are computed fastest (autotune)")
         measures = not param.comm_param.deterministic
-        tuning = tune_net(nets[0], setting, lambda text: emit(Warned(text)), measures=measures)
+        tuning = tune_net(nets[0], setting, lambda text: emit(Warned(text)), bound, measures=measures)
         emit(Noted(tuning.summary))
         chosen = tuning.records
     if communicator.size > 1:
@@ -67,16 +71,17 @@ def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communic
         rows = communicator.broadcast_object([[text, each.rule, each.chosen] for text, each in chosen.items()])
         chosen = {text: Measured(rule, name, {}) for text, rule, name in rows}
     for net in nets:
-        net.context.choices = Recorded(chosen)
+        net.context.choices = Recorded(chosen, bound)
 
 
-def tune_net(net: Net, setting: str, warn: Tell, *, measures: bool = True) -> Tuning:
+def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures: bool = True) -> Tuning:
     """Find the fastest way to compute each operation of a net that is not recorded yet, and record it.
 
     Args:
         net: it stays as it is.
         setting: `on`, or the name of a file.
         warn: takes warnings.
+        bound: of candidates that round more than the others (`BOUNDS`); with 0 there are none.
         measures: whether to measure what is not recorded; otherwise the rules hold for it.
 
     Raises:
@@ -88,7 +93,7 @@ def tune_net(net: Net, setting: str, warn: Tell, *, measures: bool = True) -> Tu
     if not measures:
         found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
-    contest = Contest(records)
+    contest = Contest(records, bound)
     began = time.perf_counter()
     layers = tune(net, contest)
     seconds = time.perf_counter() - began

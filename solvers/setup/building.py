@@ -15,6 +15,7 @@ from mgcaffe.comm import Communicator
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.engine import Net, Shard, TestShard
+from mgcaffe.engine.kernels.precision import FLOAT32, Precision
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.engine.tables.access import PlaceTables
@@ -24,6 +25,7 @@ from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import watch_tests
 from mgcaffe.solvers.setup.nets import NetChoice, NetReader
+from mgcaffe.solvers.setup.precision import choose_precision
 from mgcaffe.solvers.tables.async_tables import AsyncTables
 from mgcaffe.solvers.tables.divided_tables import DividedTables
 from mgcaffe.solvers.tables.server_tables import ServerTables
@@ -84,6 +86,7 @@ def build_nets(
     if device is None:
         device = choose_device(param, world.communicator, emit)
     seed = choose_seed(param, world.communicator)
+    precision = choose_precision(param, reader.source, torch.device(device), dtype, emit)
     divisors = Ranks(ranks.communicator.duplicate())
     keep_blobs = keep_blobs or param.debug_info
     tables: DividedTables | ServerTables | None
@@ -107,7 +110,18 @@ def build_nets(
             place = tables.place.again
         worker_nets.append(
             build_train_net(
-                train, world, divisors, seed, dtype, torch.device(device), keep_blobs, place, workers, worker, beside
+                train,
+                world,
+                divisors,
+                seed,
+                dtype,
+                torch.device(device),
+                keep_blobs,
+                place,
+                workers,
+                worker,
+                beside,
+                precision,
             )
         )
         opened.callback(worker_nets[-1].close)
@@ -253,6 +267,7 @@ def build_train_net(
     workers: int = 1,
     worker: int = 0,
     beside: Net | None = None,
+    precision: Precision = FLOAT32,
 ) -> Net:
     """Build the training net, which reads this rank's records, or that of a Hogwild worker, which reads its share.
 
@@ -260,7 +275,7 @@ def build_train_net(
         choice: what the solver asks for.
         world: all ranks, which share out the data.
         divisors: those that train in step, with a communicator of their own for the numbers that loss layers add up.
-        seed, dtype, device, keep_blobs, place_tables: as for Net.
+        seed, dtype, device, keep_blobs, place_tables, precision: as for Net.
         workers, worker: how many workers each rank has, and the number of this one.
         beside: worker 0's net, whose weights this one trains too; None: it is worker 0's.
     """
@@ -282,6 +297,7 @@ def build_train_net(
         train_beside=beside,
         before_setup=partial(_record_setup, "setting up"),
         place_tables=place_tables,
+        precision=precision,
     )
 
 
@@ -309,6 +325,7 @@ def build_test_nets(choices: Sequence[NetChoice], train_net: Net, ranks: Ranks, 
             keep_blobs=train_net.keep_blobs,
             share_with=train_net,
             before_setup=partial(_record_setup, place),
+            precision=train_net.context.precision,
         )
         opened.callback(net.close)
         nets.append(net)

@@ -56,6 +56,13 @@ def check_fields(param: SolverParameter, source: Source | None = None) -> list[s
                 f"{name} is {getattr(param, name)} and must be at least {least}",
                 location=locate(source, name),
             )
+    if param.winograd != SolverParameter.OFF and param.autotune in ("", "off"):
+        raise SolverError(
+            f"winograd is {SolverParameter.Winograd.Name(param.winograd)}: it says what autotune may choose, and "
+            "autotune is off",
+            location=locate(source, "winograd"),
+            hint='set autotune: "on" (--autotune=on), or winograd: OFF',
+        )
     for field, value in param.ListFields():
         for index, number in enumerate(value if isinstance(value, Sequence) else [value]):
             if isinstance(number, float) and math.isnan(number):

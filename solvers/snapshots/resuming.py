@@ -74,7 +74,13 @@ class RunState:
             ranks=self.world.size,
             test_nets=len(self.nets.tests),
             workers=len(self.nets.workers),
+            precision=self._precision,
         )
+
+    @property
+    def _precision(self) -> str:
+        """What products are computed in."""
+        return self.nets.train.context.precision.name
 
     def progress(self, iteration: int, seed: int, *, alone: bool = False) -> Progress:
         """Gather where the run stands; collective unless this rank is alone, and complete on rank 0."""
@@ -90,6 +96,7 @@ class RunState:
             smoothed_losses=self.smoothed.losses,
             plateau=self.policy.state,
             solver_type=self.updater.name,
+            precision=self._precision,
             correlations=self.updater.correlations,
             plan=plan.to_json() if plan is not None else "",
             recurrent=carried_state.gather(self.nets.workers, self.nets.tests, communicator),
@@ -128,6 +135,9 @@ class RunState:
             if text is not None:
                 self.emit(Warned(text))
         self._warn_of_world_size(progress.world_size, progress.workers)
+        if progress.precision not in (None, self._precision):
+            before, now = progress.precision, self._precision
+            self.emit(Warned(f"the snapshot was taken with products in {before} and training goes on in {now}"))
         recurrent = progress.recurrent if own is not None or self.world.rank == self.ranks.rank else []
         carried_state.put_back(
             self.nets.workers, self.nets.tests, recurrent, self.ranks.rank, self.ranks.size, self.emit

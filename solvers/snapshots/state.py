@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from mgcaffe.comm.planning.plan import Plan
+from mgcaffe.engine.kernels.precision import FLOAT32
 from mgcaffe.engine.row_parameter import WholeRows
 from mgcaffe.engine.types import Shape
 from mgcaffe.engine.weights.shards import StoredRows
@@ -36,6 +37,7 @@ _CORRELATIONS = "larc_turbo"
 _TRAINERS = "trainers"
 _SYNCHRONIZATION = "synchronization/"
 _WORKERS = "hogwild_threads"
+_PRECISION = "precision"
 
 
 @dataclass
@@ -45,12 +47,13 @@ class Progress:
     Attributes:
         iteration: updates done.
         current_step: steps that the learning rate has gone down.
-        seed: the run's seed; None in a state that Caffe wrote, as are the next three.
+        seed: the run's seed; None in a state that Caffe wrote, as are precision and the next three.
         world_size: ranks that trained in step.
         workers: Hogwild workers of each rank.
         records: global records consumed, by data layer (a test net's are named `<number>:<layer>`).
         smoothed_losses: the latest losses, as many as average_loss spans, oldest first.
         solver_type: the update rule.
+        precision: in how many bits products were computed.
         plan: the gradients' merged groups, as text; empty if there are none.
         recurrent: the state that recurrent layers carry, by rank.
         best: the best test score so far, if `snapshot_best` asks for it.
@@ -68,6 +71,7 @@ class Progress:
     records: dict[str, int] | None = None
     smoothed_losses: list[float] = field(default_factory=list)
     solver_type: str | None = None
+    precision: str | None = None
     plan: str = ""
     recurrent: list[RankState] = field(default_factory=list)
     best: BestScore | None = None
@@ -183,6 +187,8 @@ def engine_state(progress: Progress) -> EngineState:
     if progress.workers > 1:
         message.extra.add(key=_WORKERS, value=str(progress.workers).encode())
     message.extra.add(key=_SOLVER_TYPE, value=(progress.solver_type or "").encode())
+    if progress.precision not in (None, FLOAT32.name):
+        message.extra.add(key=_PRECISION, value=progress.precision.encode())
     if progress.best is not None:
         message.extra.add(key=_BEST_SCORE, value=progress.best.encode())
     if progress.plateau is not None:
@@ -213,6 +219,7 @@ def add_engine_state(progress: Progress, message: EngineState) -> None:
     progress.records = {position.layer: position.records for position in message.records}
     progress.smoothed_losses = list(message.smoothed_losses)
     progress.solver_type = entries.get(_SOLVER_TYPE, b"").decode() or None
+    progress.precision = entries.get(_PRECISION, FLOAT32.name.encode()).decode()
     progress.plan = message.plan
     progress.recurrent = carried_state.from_entries((entry.key, entry.value) for entry in message.extra)
     progress.best = BestScore.decode(entries[_BEST_SCORE]) if _BEST_SCORE in entries else None

@@ -1,15 +1,13 @@
 """The update of the weights: one pass over the arena's trainable part (Caffe: sgd_solver.cpp, ApplyUpdate).
 
-The arena is cut into groups of equal multipliers, each a list of slices. A rule turns a slice's gradient into
-the step that is subtracted from the weights; `apply` runs it over all groups, in pieces that stay in the cache. The
-order is Caffe's: clip (the caller gives the factor), divide by iter_size, regularize, then the rule. Frozen
-parameters (lr_mult 0) never change, so they are left out.
+The arena is cut into groups of equal multipliers (`groups.py`). A rule turns a slice's gradient into the step that is
+subtracted from the weights; `apply` runs it over all groups, in pieces that stay in the cache. The order is Caffe's:
+clip (the caller gives the factor), divide by iter_size, regularize, then the rule. Frozen parameters (lr_mult 0) never
+change, so they are left out.
 
 Tables with row gradients lie outside the arena's buffers, and are updated beside them (`row_updates.py`).
 
-A part of the arena can be updated alone (`apply_part`), as soon as its gradients are there. Slices always end where
-layers end: PyTorch's kernels round a slice's last few elements otherwise than those before them, so only equal slices
-give equal bits.
+A part of the arena can be updated alone (`apply_part`), as soon as its gradients are there.
 
 Cost on one core, 61 M parameters, float32: SGD with L2 in PyTorch's fused kernel 27 ms, in cached pieces
 35 ms, in whole-arena passes 50 ms; 161 alternating small slices (ResNet-50's number): grouped and fused 0.1
@@ -19,9 +17,8 @@ ms, one by one 0.4 ms.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -34,6 +31,7 @@ from mgcaffe.solvers.rates.momentum_and_decay import MomentumAndDecay
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.update import rules
 from mgcaffe.solvers.update.fused import fused_sgd, fused_sgd_works
+from mgcaffe.solvers.update.groups import Group, make_groups
 from mgcaffe.solvers.update.local_rates import LocalRates
 from mgcaffe.solvers.update.norms import l2_norm
 from mgcaffe.solvers.update.row_updates import RowUpdates
@@ -44,34 +42,6 @@ from mgcaffe.solvers.update.rules import Numbers
 _PIECE = 1 << 19
 
 _MAX_PARTS = 1 << 14
-
-
-@dataclass
-class Group:
-    """The slices of the arena that share one pair of multipliers.
-
-    Attributes:
-        lr_mult, decay_mult: factors on the learning rate and the weight decay.
-        weights, gradients: views of the arena's data and diff.
-        histories: for each of the rule's histories, the views of it.
-    """
-
-    lr_mult: float
-    decay_mult: float
-    weights: list[torch.Tensor] = field(default_factory=list)
-    gradients: list[torch.Tensor] = field(default_factory=list)
-    histories: list[list[torch.Tensor]] = field(default_factory=list)
-
-    def pieces(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]]:
-        """(weights, gradient, histories) in pieces of at most `size` elements."""
-        for index, weights in enumerate(self.weights):
-            if len(weights) <= size:
-                yield weights, self.gradients[index], [history[index] for history in self.histories]
-                continue
-            for start in range(0, len(weights), size):
-                part = slice(start, start + size)
-                histories = [history[index][part] for history in self.histories]
-                yield weights[part], self.gradients[index][part], histories
 
 
 class Updater:
@@ -305,39 +275,6 @@ def _history_is_step(param: SolverParameter, name: str) -> bool:
     # have gradients of their own.
     is_another = param.decoupled_weight_decay or param.comm_param.hogwild_threads > 1
     return name == "SGD" and not is_read and not is_another
-
-
-def make_groups(
-    arena: ParameterArena,
-    histories: Sequence[torch.Tensor],
-    start: int = 0,
-    stop: int | None = None,
-    *,
-    parameters_apart: bool = False,
-) -> list[Group]:
-    """Cut the trainable part, or elements `start` to `stop` of it, into one group for each pair of multipliers.
-
-    No slice reaches over the end of a layer. With `parameters_apart` each parameter is a group of one slice.
-    """
-    stop = arena.trainable if stop is None else stop
-    pieces = arena.slices if parameters_apart else []
-    layer_ends = (offset + count for _, _, offset, count in arena.segments())
-    ends = sorted({*layer_ends, *(piece.offset for piece in pieces), start, stop})
-    groups: dict[tuple[float, ...], Group] = {}
-    for run in arena.runs():
-        inside = [end for end in ends if run.offset < end < run.offset + run.count]
-        for low, high in pairwise([run.offset, *inside, run.offset + run.count]):
-            if low < start or high > stop:
-                continue
-            key = (run.lr_mult, run.decay_mult, low) if parameters_apart else (run.lr_mult, run.decay_mult)
-            if key not in groups:
-                groups[key] = Group(run.lr_mult, run.decay_mult, histories=[[] for _ in histories])
-            part, group = slice(low, high), groups[key]
-            group.weights.append(arena.data[part])
-            group.gradients.append(arena.diff[part])
-            for views, history in zip(group.histories, histories, strict=True):
-                views.append(history[part])
-    return list(groups.values())
 
 
 def clip_factor(arena: ParameterArena, threshold: float) -> float:

@@ -9,7 +9,6 @@ import step_worker
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--precision=bf16"], "the engine has no 16-bit products yet"),
         (["--precision=tf32"], "only GPUs have TF32"),
         (["--device=cuda", "--same_malloc"], "leave --device cuda out"),
         (["--batch=0"], "at least one image"),
@@ -21,8 +20,10 @@ def test_what_cannot_be_measured_is_refused(words, message, capsys):
     assert ended.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_bf16_is_measured_of_pytorchs_sides():
-    assert step.parse(["--precision=bf16", "--sides", "eager", "--batch=4"]).batch == 4
+def test_bf16_is_measured_beside_float32_and_autocast():
+    assert step.parse(["--precision=bf16"]).sides == ["ours", "ours_float32", "eager", "channels_last"]
+    assert step.parse(["--precision=bf16", "--sides", "eager", "--batch=4"]).sides == ["eager"]
+    step_worker.our_step("lenet", 2, "cpu", "bf16")()
 
 
 def test_operations_are_those_of_the_products():

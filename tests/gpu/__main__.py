@@ -6,6 +6,9 @@ It needs no installation and no network: Python, PyTorch with CUDA, pytest and w
 process with a time limit of its own, so one that fails or hangs stops no other. The results come as lines of JSON
 into FOLDER/gpu_results.jsonl as soon as they are there, and as a table into FOLDER/gpu_table.txt at the end; FOLDER is
 $OUT, or build/gpu.
+
+Exit codes: 0, every part ran to its end (or cannot apply to this machine, and says why) and nothing failed; 1,
+something failed; 2, there is no GPU, or no such part; 3, nothing failed, but something was left out for lack of time.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ LIMIT_S = 525.0
 AT_ONCE = 4
 """How many checks run beside each other; the times are measured one after the other, behind them."""
 FAILURES_SHOWN = 20
+FAILED, LEFT_OUT = 1, 3
+"""Exit codes."""
 BATCHES = {"resnet50": (256, 11), "alexnet": (512, 11), "lenet": (4096, 31)}
 """The nets whose steps are measured: images in a batch, and rounds."""
 STEPS = (
@@ -46,6 +51,12 @@ class Part:
         words: the command's arguments behind Python's name.
         limit_s: how long it may take.
         measures: whether it has to run alone.
+        outcome: what came of it, for the table.
+        seconds: how long it took.
+        notes: lines about what failed or was left out.
+        rows: the results themselves.
+        has_failed: whether something did.
+        is_left_out: whether it, or some of it, did not run for lack of time.
     """
 
     name: str
@@ -56,18 +67,27 @@ class Part:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    has_failed: bool = False
+    is_left_out: bool = False
 
 
 def parts() -> list[Part]:
     """Return all parts, in the order of their importance: time may end before the last."""
-    checks = {"golden": 120, "layers": 240, "ranks": 160, "snapshots": 80, "modules": 140, "commands": 100}
+    checks = {
+        "golden": 120,
+        "layers": 240,
+        "precision": 60,
+        "ranks": 160,
+        "snapshots": 80,
+        "modules": 140,
+        "nccl": 60,
+        "commands": 100,
+    }
     listed = [Part(name, [], limit) for name, limit in checks.items()]
     for model, precision in STEPS:
         batch, rounds = BATCHES[model]
         compiles = model == "resnet50" and precision != "float32"
-        sides = ["eager", "channels_last"]
-        sides += ["compile"] if compiles else []
-        sides += ["ours"] if precision != "bf16" else []
+        sides = ["eager", "channels_last", *(["compile"] if compiles else []), "ours"]
         words = ["--device=cuda", f"--models={model}", f"--batch={batch}", f"--precision={precision}"]
         words += [f"--rounds={rounds}", "--start_limit=75", "--sides", *sides]
         listed.append(Part(f"step-{model}-{precision}", words, 130 if compiles else 60, measures=True))
@@ -110,7 +130,7 @@ def run(part: Part, folder: Path, end: float, log: Path) -> None:
     """Run a part and write down what came of it."""
     limit = min(part.limit_s, end - time.monotonic())
     if limit < 10:
-        part.outcome = "left out: no time left"
+        part.outcome, part.is_left_out = "LEFT OUT: no time left", True
     else:
         for old in (folder / f"{part.name}.jsonl", folder / f"{part.name}.json"):
             old.unlink(missing_ok=True)
@@ -139,24 +159,36 @@ def judge(part: Part, folder: Path, code: int | None, output: str) -> None:
     """Say what came of a part, by its exit code (None: it was killed at its limit) and by what it has written."""
     ended = "" if code is not None else f"killed after {part.seconds:.0f} s; "
     if part.measures:
-        path = folder / f"{part.name}.json"
-        part.rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        part.outcome = "measured" if code == 0 else f"{ended}failed" + (f" with code {code}" if code else "")
-        part.notes = [line for line in output.splitlines() if ": not ready" in line or ": ended with" in line]
-        part.notes += [] if code == 0 else output.strip().splitlines()[-3:]
+        judge_steps(part, folder, code, ended, output)
         return
     results = [json.loads(line) for line in lines_of(folder / f"{part.name}.jsonl")]
     count = {kind: sum(row["outcome"] == kind for row in results) for kind in ("passed", "failed", "skipped")}
+    part.has_failed = code != 0
     part.outcome = ended + ", ".join(f"{number} {kind}" for kind, number in count.items() if number or kind == "passed")
     part.notes = [
-        f"{row['test'].partition('::')[2]}: {first_line(row['message'])}"
-        for row in results
-        if row["outcome"] == "failed"
+        f"{row['test'].partition('::')[2]}: {'skipped: ' * (row['outcome'] == 'skipped')}{first_line(row['message'])}"
+        for row in sorted(results, key=lambda row: str(row["outcome"]))
+        if row["outcome"] != "passed"
     ]
-    if code not in (0, None) and not part.notes:
+    if code == 0 and results and count["skipped"] == len(results):
+        part.outcome = "does not apply here: " + ", ".join(sorted({first_line(row["message"]) for row in results}))
+        part.notes = []
+    if code not in (0, None) and not count["failed"]:
         part.outcome += f", failed with code {code}"
-        part.notes = output.strip().splitlines()[-3:]
+        part.notes += output.strip().splitlines()[-3:]
     part.rows = [{key: row[key] for key in ("test", "outcome", "s")} for row in results if row["outcome"] == "failed"]
+
+
+def judge_steps(part: Part, folder: Path, code: int | None, ended: str, output: str) -> None:
+    """Say what came of a part that measures, where a side may have failed, or was not ready in time."""
+    path = folder / f"{part.name}.json"
+    part.rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    crashed = [line for line in output.splitlines() if ": ended with" in line]
+    late = [line for line in output.splitlines() if ": not ready" in line]
+    part.has_failed, part.is_left_out = code != 0 or bool(crashed), bool(late)
+    part.outcome = "measured" if code == 0 else f"{ended}failed" + (f" with code {code}" if code else "")
+    part.outcome += ", a side FAILED" * bool(crashed) + ", a side LEFT OUT" * bool(late)
+    part.notes = [*crashed, *late, *([] if code == 0 else output.strip().splitlines()[-3:])]
 
 
 def lines_of(path: Path) -> Iterable[str]:
@@ -174,7 +206,7 @@ def table(done: Sequence[Part], machine: str) -> str:
     text = [f"# {machine}", "", "| part | result | s |", "|---|---|---|"]
     text += [f"| {part.name} | {part.outcome} | {part.seconds:.0f} |" for part in done]
     if failures := [(part.name, note) for part in done for note in part.notes[:FAILURES_SHOWN]]:
-        text += ["", "| part | first line of the failure |", "|---|---|"]
+        text += ["", "| part | first line of what failed, was skipped or was left out |", "|---|---|"]
         text += [f"| {name} | {note.replace('|', '/')} |" for name, note in failures]
     if steps := [row for part in done if part.measures for row in part.rows]:
         text += ["", "| model | batch | precision | side | ms | / best eager | of the best product | peak MiB |"]
@@ -208,8 +240,20 @@ def describe_machine() -> str:
     return f"{name}, PyTorch {version}, Python {sys.version.split()[0]}"
 
 
+def conclude(done: Sequence[Part]) -> int:
+    """Say on the error output which parts failed and which were left out; return the exit code."""
+    failed = [part.name for part in done if part.has_failed]
+    left_out = [part.name for part in done if part.is_left_out]
+    if failed:
+        print(f"FAILED: {', '.join(failed)}", file=sys.stderr)
+    if left_out:
+        again = f'make gpu GPU_ARGS="{" ".join(left_out)}"'
+        print(f"LEFT OUT, at least in part, for lack of time: {', '.join(left_out)}; run {again}", file=sys.stderr)
+    return FAILED if failed else LEFT_OUT if left_out else 0
+
+
 def main(words: list[str]) -> int:
-    """Run the parts that are named, or all; return 0 if nothing failed."""
+    """Run the parts that are named, or all; return the exit code."""
     listed = parts()
     if unknown := [word for word in words if word not in {part.name for part in listed}]:
         print(
@@ -234,7 +278,7 @@ def main(words: list[str]) -> int:
     text = table(chosen, machine)
     (folder / "gpu_table.txt").write_text(text, encoding="utf-8")
     print("\n" + text)
-    return 0 if all("failed" not in part.outcome and "killed" not in part.outcome for part in chosen) else 1
+    return conclude(chosen)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         return
     crash = getattr(report.longrepr, "reprcrash", None)
     message = str(getattr(crash, "message", report.longrepr or ""))
+    if report.skipped and isinstance(report.longrepr, tuple):
+        message = str(report.longrepr[2]).removeprefix("Skipped: ")
     row = {
         "test": report.nodeid,
         "outcome": report.outcome,

@@ -1,30 +1,34 @@
 """MergedGradientParallel for modules on a GPU: staged through pinned memory, and over NCCL.
 
-The stand-in has no backward pass of autograd, so without a GPU these tests run on the CPU.
+The stand-in has no backward pass of autograd, so without a GPU the ranks compute on the CPU, and what is about a GPU's
+kernels is skipped.
 """
 
-import copy
+import contextlib
 
 import pytest
 import torch
 from torch import nn
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.comm.exchange.nccl_path import NcclPath, open_nccl
+from mgcaffe.comm.exchange import gradient_path
 from mgcaffe.comm.exchange.transports import has_nccl
-from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
-from mgcaffe.comm.transport.rendezvous import StorePlace
+from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.pytorch import MergedGradientParallel
-from tests.support.ddp_models import batch, mlp
+from tests.support.ddp_models import batch, cnn, mlp
 from tests.support.schedules import EVERY
 
-needs_nccl = pytest.mark.skipif(not (torch.cuda.is_available() and has_nccl()), reason="needs NCCL and a GPU")
+HAS_GPU = torch.cuda.is_available()
+needs_gpu = pytest.mark.skipif(not HAS_GPU, reason="PyTorch finds no GPU")
+needs_nccl = pytest.mark.skipif(not has_nccl(), reason="this PyTorch was built without NCCL")
 SLOW_CYCLES = 20_000_000
+SHAPES = {mlp: (4, 20), cnn: (4, 1, 8, 8)}
+STEPS = 6
 
 
 @pytest.fixture(autouse=True)
 def device():
-    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    return torch.device("cuda", 0) if HAS_GPU else torch.device("cpu")
 
 
 class SlowBackward(torch.autograd.Function):
@@ -36,8 +40,7 @@ class SlowBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(context, gradient):
-        if gradient.is_cuda:
-            torch.cuda._sleep(SLOW_CYCLES)
+        torch.cuda._sleep(SLOW_CYCLES)
         return gradient.clone()
 
 
@@ -52,69 +55,95 @@ class Slow(nn.Module):
         return x
 
 
-def train(device, schedule, steps, wrap=lambda module: module, rank=0, slow=False):
-    torch.manual_seed(3)
-    module = mlp()
-    model = wrap(Slow(copy.deepcopy(module)).to(device) if slow else copy.deepcopy(module).to(device))
+def train(model, batches_of_ranks, device, make=mlp):
+    """Train on the mean over some ranks' batches; return the weights."""
     updates = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    for step in range(steps):
+    for step in range(STEPS):
         updates.zero_grad()
-        model(batch(rank, step, 4, 20).to(device)).square().mean().backward()
+        losses = [model(batch(rank, step, *SHAPES[make]).to(device)).square().mean() for rank in batches_of_ranks]
+        torch.stack(losses).mean().backward()
         updates.step()
     return [each.detach().cpu().clone() for each in model.parameters()]
 
 
-def on_two_ranks(device, schedule, **options):
-    def rank(communicator):
-        def wrap(module):
-            model = MergedGradientParallel(
-                module, process_group=communicator, schedule=schedule, calibration_iterations=2, listener=lambda _: None
-            )
-            models.append(model)
-            return model
+def fresh(make=mlp):
+    torch.manual_seed(3)
+    return make()
 
-        models = []
-        weights = train(device, schedule, 6, wrap, communicator.rank, **options)
-        models[0].close()
-        return weights
+
+def weights_of_one_rank(make=mlp):
+    """Return what the plain module learns on the CPU from both ranks' batches."""
+    return train(fresh(make), (0, 1), "cpu", make)
+
+
+def weights_of_two_ranks(device, schedule, make=mlp, wrap=lambda module: module):
+    modules = [fresh(make) for _ in range(2)]  # the seed is that of all threads
+
+    def rank(communicator):
+        model = MergedGradientParallel(
+            wrap(modules[communicator.rank]).to(device),
+            process_group=communicator,
+            schedule=schedule,
+            calibration_iterations=2,
+            listener=lambda _: None,
+        )
+        with contextlib.closing(model):
+            return train(model, (communicator.rank,), device, make)
 
     return run_ranks(2, rank)
 
 
-@pytest.mark.parametrize("schedule", EVERY if torch.cuda.is_available() else ["wfbp"])
-def test_two_ranks_get_the_cpus_weights(device, schedule):
-    expected = on_two_ranks("cpu", "single")[0]
-    for weights in on_two_ranks(device, schedule):
-        torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
+def are_close(weights, expected):
+    return all(torch.allclose(*pair, rtol=1e-4, atol=1e-5) for pair in zip(weights, expected, strict=True))
 
 
+@pytest.mark.parametrize("schedule", EVERY if HAS_GPU else ["wfbp"])
+def test_two_ranks_get_the_weights_of_one_that_has_both_batches(device, schedule):
+    first, second = weights_of_two_ranks(device, schedule)
+    assert are_close(first, weights_of_one_rank())
+    assert all(map(torch.equal, first, second))
+
+
+def test_convolutions_and_batch_norm_likewise(device):
+    for weights in weights_of_two_ranks(device, "wfbp", cnn):
+        assert are_close(weights, weights_of_one_rank(cnn))
+
+
+@needs_gpu
 def test_gradients_are_not_read_before_slow_kernels_have_made_them(device):
-    expected = on_two_ranks("cpu", "single")[0]
-    for weights in on_two_ranks(device, "wfbp", slow=True):
-        torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
+    for weights in weights_of_two_ranks(device, "wfbp", wrap=Slow):
+        assert are_close(weights, weights_of_one_rank())
 
 
+@needs_gpu
+def test_kernels_are_so_slow_that_who_does_not_wait_for_them_gets_other_weights(device, monkeypatch):
+    """Without this the test above could pass whatever is waited for."""
+
+    class Hasty(gradient_path.CudaStreams):
+        def copy_out(self, host, device):
+            with torch.cuda.stream(self._out):
+                host.copy_(device, non_blocking=True)
+                return self._out.record_event()
+
+    monkeypatch.setattr(gradient_path, "CudaStreams", Hasty)
+    for weights in weights_of_two_ranks(device, "wfbp", wrap=Slow):
+        assert not are_close(weights, weights_of_one_rank())
+
+
+@needs_gpu
+def test_one_rank_alone_leaves_gradients_on_the_gpu(device):
+    module = fresh().to(device)
+    model = MergedGradientParallel(module, process_group=SingleCommunicator())
+    model(batch(0, 0, *SHAPES[mlp]).to(device)).sum().backward()
+    assert all(each.grad.is_cuda for each in module.parameters())
+
+
+@needs_gpu
 @needs_nccl
 def test_one_rank_over_nccl_gets_the_plain_modules_weights(device):
     torch.distributed.init_process_group("nccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        found = train(device, "auto", 6, lambda module: MergedGradientParallel(module), slow=True)
+        found = train(MergedGradientParallel(Slow(fresh()).to(device)), (0,), device)
     finally:
         torch.distributed.destroy_process_group()
-    torch.testing.assert_close(found, train("cpu", "auto", 6), rtol=1e-4, atol=1e-5)
-
-
-@needs_nccl
-def test_sums_of_nccl_come_after_slow_kernels(device):
-    ranks = ProcessGroupCommunicator(place=StorePlace(torch.distributed.HashStore(), 0, 1), timeout_s=60)
-    flat = torch.zeros(1 << 20, device=device)
-    path = NcclPath(flat, open_nccl(ranks, device))
-    for number in range(1, 20):
-        torch.cuda._sleep(SLOW_CYCLES)
-        flat.fill_(number)
-        token = path.mark(0, flat.numel())
-        path.reduce(0, flat.numel(), token)
-        path.finish()
-        flat.add_(1)
-        assert flat.mean().item() == number + 1
-    ranks.close()
+    assert are_close(found, train(fresh(), (0,), "cpu"))

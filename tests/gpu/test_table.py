@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ def test_failures_come_with_their_first_line_and_end_no_other_part(tmp_path):
     lines = [json.dumps({"test": name, "outcome": outcome, "s": 1, "message": text}) for name, outcome, text in rows]
     (tmp_path / "layers.jsonl").write_text("\n".join(lines))
     gpu.judge(part, tmp_path, None, "")
+    assert part.has_failed
     assert part.outcome.endswith("1 passed, 1 failed") and part.outcome.startswith("killed")
     other = gpu.Part("golden", [], 10.0)
     gpu.judge(other, tmp_path, 4, "collected\nImportError: no module")
@@ -29,9 +31,55 @@ def test_steps_are_shown_with_the_share_of_the_limit(tmp_path):
     (tmp_path / "step.json").write_text(json.dumps([row]))
     part = gpu.Part("step", [], 10.0, measures=True)
     gpu.judge(part, tmp_path, 0, "lenet: compile: not ready within 70 s")
-    assert part.outcome == "measured"
+    assert part.outcome == "measured, a side LEFT OUT"
     text = gpu.table([part], "a GPU")
     assert "| lenet | 64 | tf32 | ours | 2.00 | 0.500 | 25.0% | 10 |" in text and "not ready" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "outcome", "failed", "left_out"),
+    [
+        (0, "", "measured", False, False),
+        (0, "lenet: compile: not ready within 75 s", "measured, a side LEFT OUT", False, True),
+        (0, "lenet: ours: ended with code 1", "measured, a side FAILED", True, False),
+        (1, "nothing was measured", "failed with code 1", True, False),
+        (None, "", "killed after 0 s; failed", True, False),
+    ],
+)
+def test_a_side_that_is_missing_is_said(tmp_path, code, said, outcome, failed, left_out):
+    part = gpu.Part("step", [], 10.0, measures=True)
+    gpu.judge(part, tmp_path, code, said)
+    assert (part.outcome, part.has_failed, part.is_left_out) == (outcome, failed, left_out)
+    assert said == "" or said in part.notes
+
+
+def test_what_does_not_apply_is_said_and_is_no_failure(tmp_path):
+    rows = [
+        {"test": f"test.py::test_{number}", "outcome": "skipped", "s": 0, "message": "no NCCL"} for number in (1, 2)
+    ]
+    (tmp_path / "nccl.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    part = gpu.Part("nccl", [], 10.0)
+    gpu.judge(part, tmp_path, 0, "")
+    assert (part.outcome, part.notes) == ("does not apply here: no NCCL", [])
+    (tmp_path / "nccl.jsonl").write_text("\n".join(map(json.dumps, [rows[0], rows[1] | {"outcome": "passed"}])))
+    gpu.judge(part, tmp_path, 0, "")
+    assert (part.outcome, part.notes) == ("1 passed, 1 skipped", ["test_1: skipped: no NCCL"])
+    assert gpu.conclude([part]) == 0
+
+
+def test_a_part_that_was_left_out_ends_with_its_own_exit_code_and_a_failure_counts_more(tmp_path, capsys):
+    late, broken, fine = (gpu.Part(name, [], 10.0) for name in ("layers", "golden", "ranks"))
+    gpu.run(late, tmp_path, time.monotonic(), tmp_path / "log")
+    assert "layers: LEFT OUT: no time left" in capsys.readouterr().out
+    assert json.loads((tmp_path / "log").read_text())["outcome"] == late.outcome
+    assert gpu.conclude([fine, late]) == 3
+    assert (
+        'LEFT OUT, at least in part, for lack of time: layers; run make gpu GPU_ARGS="layers"'
+        in capsys.readouterr().err
+    )
+    broken.has_failed = True
+    assert gpu.conclude([late, broken]) == 1
+    assert "FAILED: golden\nLEFT OUT" in capsys.readouterr().err
 
 
 def test_every_check_of_this_folder_is_a_part():

@@ -26,7 +26,7 @@ def _check_names():
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    return run_mpi(["-m", PROGRAM, folder, "checks, then raises in backward"], n=2, timeout=60, cwd=ROOT)
+    return run_mpi(["-m", PROGRAM, folder, "checks, then raises in backward"], n=2, timeout=180, cwd=ROOT)
 
 
 @pytest.mark.parametrize("name", _check_names())

@@ -28,7 +28,7 @@ from tests.support.paths import ROOT
 
 NAME = "failing-modules"
 MAX_S = 10.0
-_START_S, _LIMIT_S = 60.0, 30.0
+_START_S, _LIMIT_S = 180.0, 30.0
 
 LACKING = "CommError: 2 parameters got no gradient in a backward pass on rank 1: 'rest.weight', 'rest.bias'"
 CANNOT = "error: rank {waiting} cannot go on: rank {failing} of 2 on "

@@ -4,8 +4,8 @@ import pytest
 
 from tests.soak import ddp_tests
 from tests.support import torch_ddp_tests
-from tests.support.ddp_behaviour import BEHAVIOUR
 from tests.support.ddp_checks import CHECKS
+from tests.support.ddp_kit import BEHAVIOUR
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,12 @@ def test_a_sample_passes():
 
 def test_every_test_that_is_listed_exists_once():
     # These fill BEHAVIOUR.
-    from tests.support import ddp_behaviour_checkpointing, ddp_behaviour_outputs, ddp_behaviour_state  # noqa: F401
+    from tests.support import (  # noqa: F401
+        ddp_behaviour,
+        ddp_behaviour_checkpointing,
+        ddp_behaviour_outputs,
+        ddp_behaviour_state,
+    )
 
     assert set(torch_ddp_tests.needed()) <= {*BEHAVIOUR, *CHECKS}
     named = [(row.file, name) for row in torch_ddp_tests.ROWS for name in row.names]

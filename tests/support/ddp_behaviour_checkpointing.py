@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from mgcaffe.errors import CommError
 from mgcaffe.pytorch import MergedGradientParallel
-from tests.support.ddp_behaviour import behaviour, expect_error, expect_means, gradients
+from tests.support.ddp_kit import behaviour, expect_error, expect_means, gradients
 from tests.support.ddp_models import batch
 
 

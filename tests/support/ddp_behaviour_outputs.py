@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from mgcaffe.pytorch import MergedGradientParallel
-from tests.support.ddp_behaviour import behaviour, expect_equal, expect_means, gradients
+from tests.support.ddp_kit import behaviour, expect_equal, expect_means, gradients
 from tests.support.ddp_models import batch, cnn
 
 

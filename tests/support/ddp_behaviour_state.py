@@ -13,7 +13,7 @@ from torch import nn
 
 from mgcaffe.errors import RankDisagreement, UsageError
 from mgcaffe.pytorch import MergedGradientParallel
-from tests.support.ddp_behaviour import RANKS, behaviour, expect_equal, expect_error, gradients
+from tests.support.ddp_kit import RANKS, behaviour, expect_equal, expect_error, gradients
 from tests.support.ddp_models import Branches, batch, mlp
 
 

@@ -41,6 +41,10 @@ class LateStream:
         """Let what is launched from here on wait for all that was launched on another stream."""
         self.wait_event(stream.record_event())
 
+    def is_busy(self) -> bool:
+        """Return whether something that was launched has not run."""
+        return self.done < len(self._kernels)
+
     def synchronize(self) -> None:
         """Run all that was launched."""
         self.run(len(self._kernels))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from mgcaffe.tools.flags.parsing import (
     add_autotune_flag,
     add_machine_flags,
     add_model_flags,
+    add_precision_flag,
     add_shape_flag,
     number_from,
     require,
@@ -30,9 +31,9 @@ from mgcaffe.tools.running.session import Session
 if TYPE_CHECKING:
     import torch
 
+    from mgcaffe.engine.kernels.precision import Precision
     from mgcaffe.engine.net import Net
     from mgcaffe.solvers.setup.autotune import Tuning
-    from mgcaffe.tools.data_times import DataTimes
 
 _COSTLIEST = 3
 
@@ -50,6 +51,7 @@ def parser() -> FlagParser:
     add_model_flags(flags)
     add_shape_flag(flags)
     add_machine_flags(flags)
+    add_precision_flag(flags)
     add_autotune_flag(flags)
     flags.flag("phase", "the phase to build the net for", choices=("TRAIN", "TEST"), default="TRAIN")
     flags.flag("iterations", "passes to take the mean of", type=number_from(1), default=50, metavar="N")
@@ -104,7 +106,9 @@ def run(flags: Flags, session: Session) -> int:
     threads = set_threads(flags.threads, 1)
     device = pick_device(flags.gpu)
     log_line("Use CPU." if device.type == "cpu" else f"Use GPU with device ID {device.index}", "caffe.cpp:339")
-    net = build_net(flags, model, flags.phase, noise=True, dtype=dtype_named(flags.dtype), device=device)
+    options: dict[str, Any] = {"dtype": dtype_named(flags.dtype), "device": device}
+    options["precision"] = _precision(flags, **options)
+    net = build_net(flags, model, flags.phase, noise=True, **options)
     try:
         if flags.loads and not net.arena.tables:
             raise UsageError(
@@ -128,9 +132,10 @@ def run(flags: Flags, session: Session) -> int:
     if flags.loads:
         write_loads(flags.loads, loads, [f"{net.name or model}: means of {flags.iterations} passes"])
     if flags.trace:
-        _write_trace(flags, model, device)
+        _write_trace(flags, model, options)
     if flags.json:
-        write_json(flags.json, figures(net.name, layers, totals, threads, tuning, data))
+        found = figures(net.name, layers, totals, threads, tuning, options["precision"].name)
+        write_json(flags.json, found | {"data": [times.figures() for times in data]})
     return EXIT_OK
 
 
@@ -161,20 +166,30 @@ def _report_candidates(tuning: Tuning) -> None:
             log_line(f"{layer.name:>10}\t{text.partition(':')[0]}: {', '.join(times)}")
 
 
-def _write_trace(flags: Flags, model: str, device: torch.device) -> None:
+def _precision(flags: Flags, dtype: torch.dtype, device: torch.device) -> Precision:
+    """Return what products are computed in, and show it where it is not float32."""
+    from mgcaffe.solvers.setup.precision import precision_named
+
+    precision, warning = precision_named(flags.precision or "float32", device, dtype, UsageError)
+    if flags.precision:
+        log_line(f"Products are computed in {precision.name}.")
+    if warning:
+        _log.warning(warning)
+    return precision
+
+
+def _write_trace(flags: Flags, model: str, options: dict[str, Any]) -> None:
     """Time the net once more, as training runs it, so that `engine simulate` predicts training."""
     from mgcaffe.comm.planning.trace import write_trace
     from mgcaffe.tools.model import build_net
     from mgcaffe.tools.net_trace import measure_trace
-    from mgcaffe.tools.running.process import dtype_named
 
-    options: dict[str, Any] = {"keep_blobs": False, "dtype": dtype_named(flags.dtype), "device": device}
-    net = build_net(flags, model, flags.phase, noise=True, **options)
+    net = build_net(flags, model, flags.phase, noise=True, keep_blobs=False, **options)
     try:
         trace = measure_trace(net, flags.iterations)
     finally:
         net.close()
-    write_trace(flags.trace, trace, [f"{net.name or model} on {device}: medians of {flags.iterations} passes"])
+    write_trace(flags.trace, trace, [f"{net.name or model} on {net.device}: medians of {flags.iterations} passes"])
 
 
 def measure(net: Net, iterations: int) -> tuple[list[LayerTimes], list[float]]:
@@ -261,35 +276,31 @@ def figures(
     totals: list[float],
     threads: int,
     tuning: Tuning | None = None,
-    data: Sequence[DataTimes] = (),
+    precision: str = "float32",
 ) -> dict[str, object]:
     """Return the figures for machines; milliseconds, means and minima over the iterations."""
     candidates = {} if tuning is None else {"candidates": _candidates(tuning)}
-    sources = {"data": [times.figures() for times in data]} if data else {}
-    return (
-        candidates
-        | sources
-        | {
-            "net": name,
-            "iterations": len(totals),
-            "threads": threads,
-            "forward_ms": sum(layer.forward_ms for layer in layers),
-            "backward_ms": sum(layer.backward_ms for layer in layers),
-            "forward_backward_ms": 1e3 * sum(totals) / len(totals),
-            "forward_backward_min_ms": 1e3 * min(totals),
-            "layers": [
-                {
-                    "name": layer.name,
-                    "type": layer.type,
-                    "forward_ms": layer.forward_ms,
-                    "backward_ms": layer.backward_ms,
-                    "forward_min_ms": 1e3 * min(layer.forward),
-                    "backward_min_ms": 1e3 * min(layer.backward),
-                }
-                for layer in layers
-            ],
-        }
-    )
+    return candidates | {
+        "net": name,
+        "iterations": len(totals),
+        "threads": threads,
+        "precision": precision,
+        "forward_ms": sum(layer.forward_ms for layer in layers),
+        "backward_ms": sum(layer.backward_ms for layer in layers),
+        "forward_backward_ms": 1e3 * sum(totals) / len(totals),
+        "forward_backward_min_ms": 1e3 * min(totals),
+        "layers": [
+            {
+                "name": layer.name,
+                "type": layer.type,
+                "forward_ms": layer.forward_ms,
+                "backward_ms": layer.backward_ms,
+                "forward_min_ms": 1e3 * min(layer.forward),
+                "backward_min_ms": 1e3 * min(layer.backward),
+            }
+            for layer in layers
+        ],
+    }
 
 
 def _candidates(tuning: Tuning) -> list[dict[str, object]]:

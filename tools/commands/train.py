@@ -12,6 +12,8 @@ from mgcaffe.tools.flags.parsing import (
     add_autotune_flag,
     add_comm_flags,
     add_machine_flags,
+    add_precision_flag,
+    add_winograd_flag,
     number_from,
     require,
     seconds,
@@ -52,7 +54,9 @@ def parser() -> FlagParser:
     flags.flag("level", "level of the training net's state", type=int, metavar="N")
     flags.flag("stage", "stages of the training net's state, separated by commas", type=words_list, default=[])
     add_machine_flags(flags)
+    add_precision_flag(flags)
     add_autotune_flag(flags)
+    add_winograd_flag(flags)
     add_comm_flags(flags)
     add_sync_flags(flags)
     flags.flag("sigint_effect", "what SIGINT (Ctrl-C) does", choices=_EFFECTS, default="stop")

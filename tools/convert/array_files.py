@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.lib import format as npy
 
-from mgcaffe.engine.weights.by_name import SavedBlob, SavedLayer
 from mgcaffe.engine.weights.safetensors import LONGEST_HEAD
+from mgcaffe.engine.weights.saved_layers import SavedBlob, SavedLayer
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
 from mgcaffe.tools.convert.safetensors_file import ArrayToWrite, need_safetensors, write_safetensors
 

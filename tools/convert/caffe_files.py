@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from mgcaffe.engine.net import Net
-from mgcaffe.engine.weights.by_name import layers_as_saved
 from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.engine.weights.hdf5 import save_hdf5
+from mgcaffe.engine.weights.saved_layers import layers_as_saved
 from mgcaffe.errors import UsageError
 from mgcaffe.prototxt import write_text
 from mgcaffe.tools.convert.caffe_side import CaffeSide

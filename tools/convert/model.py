@@ -11,7 +11,7 @@ import torch
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights import by_name
-from mgcaffe.engine.weights.by_name import SavedLayer
+from mgcaffe.engine.weights.saved_layers import SavedLayer
 from mgcaffe.errors import DataError, UsageError
 from mgcaffe.prototxt import NetSource, read_net_source
 from mgcaffe.tools.convert.array_files import is_array_file, read_array_file

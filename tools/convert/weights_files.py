@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from mgcaffe.engine.net import Net
-from mgcaffe.engine.weights import by_name, hdf5
-from mgcaffe.engine.weights.by_name import SavedLayer
+from mgcaffe.engine.weights import hdf5
+from mgcaffe.engine.weights.saved_layers import SavedLayer, layers_as_saved, saved_layers
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
 from mgcaffe.prototxt import NetParameter, fill_blob, write_binary, write_whole
 from mgcaffe.prototxt.stored import read_stored_net
@@ -116,7 +116,7 @@ def read_saved(path: Path) -> list[SavedLayer]:
     stored = None if hdf5.is_hdf5(path) else read_stored_net(path)
     message = hdf5.read_message(path) if stored is None else stored.param
     values = {} if stored is None else stored.values
-    for number, entry in enumerate(by_name.saved_layers(message, values, str(path))):
+    for number, entry in enumerate(saved_layers(message, values, str(path))):
         fields = message.layer[number].blobs
         blobs = {n: blob for n, blob in entry.blobs.items() if fields[n].ListFields() or (number, n) in values}
         if blobs:
@@ -133,7 +133,7 @@ def saved_of_net(net: Net) -> list[SavedLayer]:
         DataError: it has none.
     """
     saved = []
-    for layer, entry in zip(net.layers, by_name.layers_as_saved(net.layers), strict=True):
+    for layer, entry in zip(net.layers, layers_as_saved(net.layers), strict=True):
         blobs = {n: blob for n, blob in entry.blobs.items() if layer.parameters[n].owner is None}
         if blobs:
             saved.append(SavedLayer(layer.name, blobs))

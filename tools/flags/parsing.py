@@ -270,6 +270,16 @@ def add_machine_flags(parser: FlagParser) -> None:
     parser.flag("dtype", "type of blobs", choices=("float32", "float64"), default="float32")
 
 
+def add_precision_flag(parser: FlagParser) -> None:
+    """Add `--precision`."""
+    parser.flag(
+        "precision",
+        "how exact the operands of products are: float32; bf16: rounded to bfloat16, with sums, weights and statistics "
+        "in float32; on a GPU also tf32 (default: float32; fp16 is not supported)",
+        choices=("float32", "bf16", "tf32", "fp16"),
+    )  # fmt: skip
+
+
 def add_autotune_flag(parser: FlagParser) -> None:
     """Add `--autotune`."""
     parser.flag(
@@ -278,6 +288,16 @@ def add_autotune_flag(parser: FlagParser) -> None:
         "first iteration and kept in the user's cache folder; or a file that keeps what was measured (default: off)",
         metavar="off|on|FILE", type=_file_or_word,
     )  # fmt: skip
+
+
+def add_winograd_flag(parser: FlagParser) -> None:
+    """Add `--winograd`."""
+    parser.flag(
+        "winograd",
+        "whether --autotune may choose convolutions that multiply less and round more: safe: where they differ by at "
+        "most 1e-5 of the largest value; fast: 1e-4 (default: off)",
+        choices=("off", "safe", "fast"),
+    )
 
 
 def _file_or_word(text: str) -> str:

@@ -49,7 +49,7 @@ class Ending:
 
 
 def read_end_message(folder: Path) -> Ending | None:
-    """Return what a rank that ended the job left to be said (`comm/supervision/watch.py`)."""
+    """Return what a rank that ended the job left to be said (`comm/supervision/job_end.py`)."""
     try:
         code, _, text = (folder / END_MESSAGE).read_text(encoding="utf-8").partition("\n")
         return Ending(int(code), text)

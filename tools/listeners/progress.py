@@ -63,7 +63,7 @@ class ProgressListener:
     def _(self, event: events.Started) -> None:
         self._print(
             f"Solving {event.net} ({event.solver_type}, {event.policy}): {event.parameters:,} parameters, "
-            f"batch {event.batch_size}, {event.ranks} rank{'s' * (event.ranks != 1)}"
+            f"batch {event.batch_size}, {event.ranks} rank{'s' * (event.ranks != 1)}, {event.precision}"
         )
         self._started_at = event.iteration
         self._taken = 2 * len(f"{event.max_iter} ") + _TIME_LEFT + (len(event.net) + _BAR + 2) * self._is_wide()

@@ -51,7 +51,7 @@ def _watch(code: int, patience_s: float, leave: Callable[[int], object]) -> None
             " the run; the process ends without it (make it a daemon, or join it)"
         )
     if "mpi4py.MPI" in sys.modules:
-        from mgcaffe.comm.transport.mpi import finalize
+        from mgcaffe.comm.transport.mpi_library import finalize
 
         finalize()
     for stream in (sys.stdout, sys.stderr):

@@ -37,7 +37,7 @@ class Session:
         """
         self.communicator = communicator = connect()
         if communicator.size > 1 and detect().has_mpi:
-            from mgcaffe.comm.transport.mpi import refuse_finalize
+            from mgcaffe.comm.transport.mpi_library import refuse_finalize
 
             refuse_finalize()
         compare(communicator, self.command_line)

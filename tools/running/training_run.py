@@ -152,6 +152,10 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
         solver.row_wise_adagrad = True
     if flags.autotune:
         solver.autotune = flags.autotune
+    if flags.precision:
+        solver.precision = flags.precision
+    if flags.winograd:
+        solver.winograd = SolverParameter.Winograd.Value(flags.winograd.upper())
     if flags.max_iter is not None:
         solver.max_iter = flags.max_iter
     if flags.level is not None:

@@ -11,6 +11,7 @@ import torch
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights import by_name
+from mgcaffe.engine.weights.saved_layers import saved_layers
 from mgcaffe.errors import DataError, EngineError, NetError
 from mgcaffe.prototxt import LayerParameter, NetParameter, NetSource, fill_blob, net_source
 from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs, value_names
@@ -85,7 +86,7 @@ def build(net: NetParameter, shapes: Shapes, state: State, name: str, source: Ne
         found = NetSource(source.text, source.place, source.path, runs, [source.layers[place] for place in places])
     made = Net(runs, sources=found, phase=TEST, seed=_SEED)
     try:
-        by_name.copy_saved(made.layers, [layer for layer in by_name.saved_layers(net) if layer.blobs], name)
+        by_name.copy_saved(made.layers, [layer for layer in saved_layers(net) if layer.blobs], name)
     except EngineError:
         made.close()
         raise

@@ -26,6 +26,7 @@ class TransferSettings:
         hosts: each rank's host by rank; None: as the ranks say.
         link: the link to emulate, None for the real one alone (`emulation.py`).
         transport: over what they travel (`transports.choose_transport`); empty: the ranks' own.
+        divides: whether sums are divided by the number of ranks; False: gradients were, before they came.
     """
 
     type: str = "float32"
@@ -33,6 +34,7 @@ class TransferSettings:
     hosts: tuple[str, ...] | None = None
     link: AffineCost | None = None
     transport: str = ""
+    divides: bool = True
 
     def __post_init__(self) -> None:
         if self.type not in TRANSFER_TYPES:

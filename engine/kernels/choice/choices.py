@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 
 
@@ -32,18 +34,46 @@ class Measured:
 
 
 Records = dict[str, Measured]
-"""What was measured, by `Operation.text`."""
+"""What was measured, by `Choices.text`."""
 
 
 class Choices:
-    """Takes what the rules say: the choice depends on shapes, types and formats alone."""
+    """Takes what the rules say: the choice depends on shapes, types and formats alone.
+
+    Attributes:
+        bound: by how much of the largest value a candidate that rounds more than the others may differ from the
+            rule's; with 0 there are none. What was measured under one bound does not count under another.
+    """
+
+    bound = 0.0
 
     def run(self, operation: Operation, call: Any) -> Any:
         """Compute the operation."""
         return operation.by_rule(call).run(call)
 
+    def text(self, operation: Operation, key: Key, call: Any) -> str:
+        """Return what records call the operation with this call, whose key it is."""
+        bounded = self.bound and operation.may_round_more(call)
+        return operation.text(key) + (f", rounding within {self.bound:g}" if bounded else "")
+
 
 RULES = Choices()
+
+
+def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.dtype) -> None:
+    """Compute an operation that accumulates, its result in `dtype`, and add that to a total of any type.
+
+    A total of this type is accumulated into in place.
+    """
+    if call.total.dtype == dtype:
+        choices.run(operation, call)
+        return
+    result = torch.empty_like(call.total, dtype=dtype)
+    choices.run(operation, call._replace(total=result, beta=0.0))
+    if call.beta:
+        call.total.add_(result)
+    else:
+        call.total.copy_(result)
 
 
 class Recorded(Choices):
@@ -51,10 +81,11 @@ class Recorded(Choices):
 
     Args:
         records: what was measured. A candidate that this PyTorch lacks is passed over.
+        bound: the one that it was measured under.
     """
 
-    def __init__(self, records: Mapping[str, Measured]) -> None:
-        self.records = records
+    def __init__(self, records: Mapping[str, Measured], bound: float = 0.0) -> None:
+        self.records, self.bound = records, bound
         self._known: dict[tuple[Operation, Key], Candidate | None] = {}
 
     def run(self, operation: Operation, call: Any) -> Any:
@@ -69,7 +100,7 @@ class Recorded(Choices):
         return candidate.run(call)
 
     def _find(self, operation: Operation, key: Key, call: Any) -> Candidate | None:
-        measured = self.records.get(operation.text(key))
+        measured = self.records.get(self.text(operation, key, call))
         candidate = operation.candidates.get(measured.chosen) if measured is not None else None
         return candidate if candidate is not None and candidate.serves(call) else None
 

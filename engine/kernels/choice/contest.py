@@ -32,8 +32,12 @@ class Contest(Choices):
     long as the best. The others run in turns, at least 3 and at most 25 times each, and the least time counts. The
     rule's candidate stays unless another is faster by more than 3 %.
 
+    Candidates that round more than the others take part where `bound` is more than 0; one that differs from the rule's
+    by more than that is dropped in silence.
+
     Args:
         records: what was measured before; what is measured is added.
+        bound: relative to the largest value.
 
     Attributes:
         records: all that is known.
@@ -42,15 +46,15 @@ class Contest(Choices):
         measured: how many contests were held.
     """
 
-    def __init__(self, records: Records) -> None:
-        self.records = records
+    def __init__(self, records: Records, bound: float = 0.0) -> None:
+        self.records, self.bound = records, bound
         self.layer = ""
         self.met: list[str] = []
         self.measured = 0
 
     def run(self, operation: Operation, call: Any) -> Any:
         """Compute the operation; measure its candidates if this kind of arguments is new."""
-        text = operation.text(operation.key(call))
+        text = self.text(operation, operation.key(call), call)
         if text not in self.met:
             self.met.append(text)
         rule = operation.by_rule(call)
@@ -61,7 +65,8 @@ class Contest(Choices):
         return rule.run(call)
 
     def _measure(self, operation: Operation, text: str, call: Any) -> Measured:
-        runs = {each.name: _Run(operation, each, call) for each in operation.serving(call)}
+        taking_part = (each for each in operation.serving(call) if self.bound or not each.rounds_more)
+        runs = {each.name: _Run(operation, each, call) for each in taking_part}
         rule = next(iter(runs))
         expected = runs[rule].first(apart=True)
         limit = _HOPELESS * runs[rule].seconds
@@ -75,10 +80,12 @@ class Contest(Choices):
                     "autotune: %s: candidate '%s' is not used, it fails: %s (%s)", self.layer, name, failure, text
                 )
                 continue
-            if not error <= _tolerance(expected):
+            rounds_more = operation.candidates[name].rounds_more
+            if not error <= (min(_tolerance(expected), self.bound) if rounds_more else _tolerance(expected)):
                 errors[name] = error
                 del runs[name]
-                _log.warning(
+                _log.log(
+                    logging.DEBUG if rounds_more else logging.WARNING,
                     "autotune: %s: candidate '%s' differs from '%s' by %.2g of the largest value, and is not used (%s)",
                     self.layer, name, rule, error, text,
                 )  # fmt: skip

@@ -17,11 +17,13 @@ class Candidate:
         name: what tables and records call it.
         serves: whether it can compute this call.
         run: computes it.
+        rounds_more: whether it rounds more than the others by its nature, so that it has to be asked for.
     """
 
     name: str
     serves: Callable[[Any], bool]
     run: Callable[[Any], Any]
+    rounds_more: bool = False
 
 
 class Operation:
@@ -62,6 +64,10 @@ class Operation:
         """Return the candidates that can compute the call, that of the rule first."""
         first = self.by_rule(call)
         return [first, *(each for each in self.candidates.values() if each is not first and each.serves(call))]
+
+    def may_round_more(self, call: Any) -> bool:
+        """Return whether a candidate that rounds more than the others can compute the call."""
+        return any(each.rounds_more and each.serves(call) for each in self.candidates.values())
 
     def text(self, key: Key) -> str:
         """Return what records call the operation with a key: `inner product forward: x 64x500, weight 10x500, ...`."""

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from mgcaffe.engine.kernels import linear
+from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer, between
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.types import Shape
@@ -163,7 +164,7 @@ class RecurrentLayer(Layer):
         """W x + b, plus W_static times the static input: (T, N, G) in storage of its own."""
         x = bottoms[0]
         weight, bias = (parameter.data for parameter in self.parameters[:2])
-        y = linear.forward(self._rows(x), weight, bias).view(*x.shape[:2], len(bias))
+        y = widened(linear.forward(self._rows(x), weight, bias)).view(*x.shape[:2], len(bias))
         if self.has_static:
             y.add_(linear.forward(self._static_rows(bottoms[2]), self.parameters[2].data, None))
         return y
@@ -181,13 +182,14 @@ class RecurrentLayer(Layer):
         weight, bias = self.parameters[:2]
         diffs: list[torch.Tensor | None] = [None] * len(wanted)
         flat = dy.reshape(-1, self.gates * self.hidden)
-        self._add_product(weight, flat, self._rows(bottoms[0]))
         if bias.wanted:
             bias.accumulate(flat.sum(0))
+        flat = self._operand(flat)
+        self._add_product(weight, flat, self._rows(bottoms[0]))
         if wanted[0]:
             diffs[0] = linear.backward_data(flat, weight.data).view(bottoms[0].shape)
         if self.has_static:
-            over_time = dy.sum(0)
+            over_time = self._operand(dy.sum(0))
             self._add_product(self.parameters[2], over_time, self._static_rows(bottoms[2]))
             if wanted[2]:
                 diffs[2] = linear.backward_data(over_time, self.parameters[2].data).view(bottoms[2].shape)
@@ -196,16 +198,19 @@ class RecurrentLayer(Layer):
                 diffs[index] = torch.zeros_like(bottoms[index])
         return diffs
 
-    @staticmethod
-    def _add_product(parameter: Parameter, dy: torch.Tensor, x: torch.Tensor) -> None:
+    def _add_product(self, parameter: Parameter, dy: torch.Tensor, x: torch.Tensor) -> None:
         if parameter.wanted:
-            linear.add_product(parameter.diff, dy, x, parameter.beta())
+            linear.add_product(parameter.diff, self._operand(dy), self._operand(x), parameter.beta())
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(x.shape[0] * x.shape[1], self._inputs)
+        return self._operand(x.reshape(x.shape[0] * x.shape[1], self._inputs))
 
     def _static_rows(self, x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(len(x), self._static_inputs)
+        return self._operand(x.reshape(len(x), self._static_inputs))
+
+    def _operand(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x, dy or a weight as the products take it."""
+        return self.context.precision.narrow(x)
 
     def _told_of_dropped(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> None:
         """Say once that the exposed state passes no gradient on, where one would have flowed."""

@@ -1,16 +1,22 @@
 """Who is noticed to fail, over connections of this host; ranks are threads."""
 
 import re
+import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.comm.supervision import connections, rank_watch, troubles
+from mgcaffe.comm.supervision import rank_watch, troubles
 from mgcaffe.comm.supervision.rank_watch import RankWatch
+from mgcaffe.comm.transport import listener
+from mgcaffe.comm.transport.host_addresses import LOOPBACK, addresses_for_other_hosts, addresses_of_gloo
+from mgcaffe.comm.transport.listener import Listener
 from mgcaffe.errors import EXIT_PEER_FAILED, PeerFailure
 from mgcaffe.pytorch.failures import PEER_TIMEOUT_S
+from tests.support.strangers import strangers_at
 
 PATIENCE_S = 20.0
 
@@ -151,22 +157,37 @@ def test_nobody_waits_for_ten_seconds_for_a_rank_that_is_stopped_even_where_call
     assert PEER_TIMEOUT_S + rank_watch._LEAVE_S + steps < 10
 
 
-def test_strangers_are_turned_away():
-    def rank(communicator):
-        watch = RankWatch(communicator, 8.0, print)
-        if communicator.rank == 0:
-            port = watch._server.getsockname()[1]
-            for hello in ({"token": "wrong", "record": {}}, {"token": watch._token}, {"token": 3}):
-                assert connections.connect_to(["localhost"], port, hello) is None
-            watch.check()
-        communicator.barrier()
-        watch.leave()
+def test_ranks_are_watched_whoever_else_connects_and_nobody_can_once_they_are(monkeypatch):
+    with strangers_at(monkeypatch) as came:
 
-    run_ranks(2, rank)
+        def act(watch, rank):
+            if rank == 0:
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(came.sockets[0].getpeername())
+            if rank == 2:
+                return watch.note_end("ValueError: no", follows=False)
+            return cause(watch)
+
+        first, second, _ = on_ranks(act)
+        assert first[1] == second[1] == {2} and came.listeners == 1
+
+
+def test_a_message_that_is_none_ends_the_connection():
+    def act(watch, rank):
+        if rank == 1:
+            next(iter(watch._connections))._link.send(b"rubbish\n")
+            return None
+        return cause(watch)
+
+    text, failed = on_ranks(act, 2)[0]
+    assert "rank 1 of 2 on " in text and failed == {1}
 
 
 def test_a_rank_that_cannot_connect_is_said_to_be_unwatched(monkeypatch):
-    monkeypatch.setattr(rank_watch, "connect_to", lambda *_: None)
+    def refuse(*_):
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(rank_watch, "greet", refuse)
 
     def rank(communicator):
         watch = RankWatch(communicator, 8.0, print)
@@ -175,3 +196,40 @@ def test_a_rank_that_cannot_connect_is_said_to_be_unwatched(monkeypatch):
         return watch.unwatched
 
     assert run_ranks(2, rank) == [[1], [1]]
+
+
+def test_the_next_address_is_tried_where_nobody_or_somebody_else_answers(monkeypatch):
+    """On rank 1, by a name that is not known, then at a listener that hangs up, then at rank 0's."""
+    others = Listener([LOOPBACK])
+    tried = []
+
+    def greet(address, rank, patience_s, host):
+        tried.append(host)
+        if len(tried) != 2:
+            return listener.greet(address, rank, patience_s, host)
+        connected = listener.greet(others.address, rank, patience_s)
+        others.close()
+        return connected
+
+    monkeypatch.setattr(rank_watch, "greet", greet)
+    monkeypatch.setattr(rank_watch, "_listen", lambda _: Listener([LOOPBACK], ["host.invalid", LOOPBACK, LOOPBACK]))
+    on_ranks(lambda watch, rank: watch.check(), 2)
+    assert tried == ["host.invalid", LOOPBACK, LOOPBACK]
+
+
+@pytest.mark.parametrize(
+    ("transport", "local_size", "interface", "hosts"),
+    [
+        ("mpi", 2, "", [LOOPBACK]),
+        ("gloo", 2, "", [LOOPBACK]),
+        ("gloo", 1, "", addresses_of_gloo()[:1]),
+        ("gloo", 2, "lo", [LOOPBACK]),
+        ("mpi", 1, "lo", [LOOPBACK]),
+        ("mpi", 1, "", addresses_for_other_hosts()),
+    ],
+)
+def test_rank_0_listens_only_where_the_others_are(monkeypatch, transport, local_size, interface, hosts):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
+    made = rank_watch._listen(SimpleNamespace(transport=transport, local_size=local_size, size=2))
+    assert list(made.address.hosts) == hosts
+    made.close()

@@ -1,18 +1,20 @@
 """Connections between ranks without MPI: who may connect, what comes early or is large, and who is gone."""
 
+import contextlib
 import os
-import socket
 import threading
 
 import numpy
 import pytest
 
 from mgcaffe.comm.transport import connections
-from mgcaffe.comm.transport.connections import Address, Connections, Listener
+from mgcaffe.comm.transport.connections import Connections
+from mgcaffe.comm.transport.listener import Address, Listener
 from mgcaffe.comm.transport.message_queue import MessageQueue
 from mgcaffe.comm.transport.peer_connection import HEAD
 from mgcaffe.errors import CommError, PeerFailure
 from tests.support.gloo import run_gloo_ranks
+from tests.support.strangers import strangers_at
 
 LARGE = 12_000_000
 """Bytes that no kernel's buffer takes at once."""
@@ -21,15 +23,12 @@ GROUP = b"8 bytes."
 
 @pytest.fixture
 def two():
-    """The connections of two ranks, made while somebody else connects to rank 0 too."""
-    listeners = [Listener(2), Listener(2)]
+    """The connections of two ranks."""
+    listeners = [Listener(["127.0.0.1"]), Listener(["127.0.0.1"])]
     addresses = [each.address for each in listeners]
     made = {}
-    with socket.create_connection((addresses[0].host, addresses[0].port)) as stranger:
-        stranger.sendall(bytes(20))
-        first = threading.Thread(target=lambda: made.update({0: Connections(0, listeners[0], addresses, 5.0)}))
-        first.start()
-        assert stranger.recv(1) == b""  # turned away, without the token
+    first = threading.Thread(target=lambda: made.update({0: Connections(0, listeners[0], addresses, 5.0)}))
+    first.start()
     made[1] = Connections(1, listeners[1], addresses, 5.0)
     first.join()
     yield made[0], made[1]
@@ -64,24 +63,36 @@ def test_nothing_is_read_before_the_start_and_messages_that_wait_are_given_up_wi
 
 
 def test_a_rank_that_cannot_be_reached_or_never_comes_is_named():
-    own, unused = Listener(2), Listener(2)
-    unused.socket.close()
+    own, unused = Listener(["127.0.0.1"]), Listener(["127.0.0.1"])
+    unused.close()
     with pytest.raises(PeerFailure, match=r"rank 1 cannot connect to rank 0 at .* refused\n.*GLOO_SOCKET_IF") as caught:
         Connections(1, own, [unused.address, own.address], 5.0)
     assert caught.value.failed == {0}
-    own = Listener(3)
+    own = Listener(["127.0.0.1"])
     with pytest.raises(PeerFailure, match="rank 1 has not connected for messages") as caught:
-        Connections(0, own, [own.address, Address("", 0, b""), Address("", 0, b"")], 0.05)
+        Connections(0, own, [own.address, Address(("",), 0, b""), Address(("",), 0, b"")], 0.05)
     assert caught.value.failed == {1}
 
 
-@pytest.mark.parametrize("name", ["lo", "lo,eth7", "no_such_interface", ""])
-def test_ranks_listen_on_the_interface_that_is_named_for_gloo(monkeypatch, name):
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", name)
-    listener = Listener(2)
-    assert not name.startswith("lo") or listener.address.host == "127.0.0.1"
-    with socket.create_connection((listener.address.host, listener.address.port)), listener.socket:
-        pass
+def test_a_rank_that_does_not_answer_is_named():
+    own, silent = Listener(["127.0.0.1"]), Listener(["127.0.0.1"])
+    with (
+        contextlib.closing(silent),
+        pytest.raises(PeerFailure, match=r"rank 1 cannot connect to rank 0 at 127\.0\.0\.1 port \d+: timed out"),
+    ):
+        Connections(1, own, [silent.address, own.address], 0.05)
+
+
+def test_ranks_start_and_send_each_other_messages_whoever_else_connects(monkeypatch):
+    def work(ranks):
+        others = sorted({0, 1, 2} - {ranks.rank})
+        for other in others:
+            ranks.send(numpy.array([ranks.rank]), other)
+        return [ranks.receive_any(other).content.view(numpy.int64).tolist() for other in others]
+
+    with strangers_at(monkeypatch) as came:
+        assert run_gloo_ranks(3, work) == [[[1], [2]], [[0], [2]], [[0], [1]]]
+        assert came.listeners == 3
 
 
 def test_ranks_may_send_each_other_large_messages_before_either_receives():
@@ -178,6 +189,49 @@ def test_a_closed_communicator_takes_no_messages():
                 call()
 
     run_gloo_ranks(2, work)
+
+
+def test_what_was_sent_to_a_closed_communicator_is_let_go_also_what_comes_later():
+    def work(ranks):
+        kept, other = ranks.connections, ranks.duplicate()
+        ranks.barrier()
+        before = len(kept._queues)
+        if ranks.rank == 0:
+            other.start_send(numpy.zeros(LARGE), 1, tag=1).wait()
+            ranks.send(numpy.zeros(1), 1)
+            ranks.receive(numpy.zeros(1), 1)  # rank 1 has closed it
+            other.start_send(numpy.zeros(LARGE), 1, tag=2).wait()
+            ranks.send(numpy.zeros(1), 1)
+            return other.close()
+        ranks.receive(numpy.zeros(1), 0)
+        queue = other._messages._queue
+        assert other.probe().tag == 1
+        other.close()
+        assert not queue._pending
+        ranks.send(numpy.zeros(1), 0)
+        ranks.receive(numpy.zeros(1), 0)
+        return queue._pending, before - len(kept._queues), kept._early
+
+    assert run_gloo_ranks(2, work)[1] == ([], 1, {})
+
+
+def test_who_waits_for_a_message_of_a_communicator_that_is_closed_hears_of_it():
+    def work(ranks):
+        other, said = ranks.duplicate(), []
+
+        def wait():
+            with pytest.raises(CommError, match="closed") as caught:
+                other.receive_any()
+            said.append(caught.type)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert not waiting.join(0.05) and waiting.is_alive()
+        other.close()
+        waiting.join()
+        return said
+
+    assert run_gloo_ranks(2, work) == [[CommError]] * 2
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")

@@ -105,5 +105,5 @@ def test_what_cannot_be_understood_is_an_error(environ, words):
 
 
 def test_pmix_alone_asks_mpi(monkeypatch):
-    monkeypatch.setattr("mgcaffe.comm.transport.mpi.world_place", lambda: (1, 3))
+    monkeypatch.setattr("mgcaffe.comm.transport.mpi_library.world_place", lambda: (1, 3))
     assert detect({"PMIX_RANK": "1"}) == Launch(1, 3, None, None, "pmix")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mgcaffe.engine.weights.by_name import SavedBlob
+from mgcaffe.engine.weights.saved_layers import SavedBlob
 from mgcaffe.errors import NetError, PrototxtError
 from mgcaffe.prototxt import NetParameter, blob_array, write_binary
 from tests.support.netkit import inputs, make_net

@@ -32,7 +32,9 @@ NET = "".join(
         "convolution_param { num_output: 4 kernel_size: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
         "name: 'conv3' type: 'Convolution' bottom: 'c2' top: 'c3' "
         "convolution_param { num_output: 2 kernel_size: 3 pad: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
-        "name: 'pool' type: 'Pooling' bottom: 'c3' top: 'p' pooling_param { kernel_size: 2 stride: 2 }",
+        "name: 'conv4' type: 'Convolution' bottom: 'c3' top: 'c4' convolution_param { num_output: 2 kernel_size: 5 "
+        "kernel_size: 1 pad: 2 pad: 0 weight_filler { type: 'gaussian' std: 0.2 } }",
+        "name: 'pool' type: 'Pooling' bottom: 'c4' top: 'p' pooling_param { kernel_size: 2 stride: 2 }",
         "name: 'ip' type: 'InnerProduct' bottom: 'p' top: 'ip' "
         "inner_product_param { num_output: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
         "name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'label' top: 'loss'",
@@ -100,7 +102,7 @@ def test_the_second_run_measures_nothing_and_has_the_same_bits(tmp_path, cache):
     ((first, recorder, choices),) = train(tmp_path, 'autotune: "on"')
     assert isinstance(choices, Recorded)
     (note,) = texts(recorder, Noted)
-    assert note.startswith("autotune: measured 11 operations in ")
+    assert note.startswith("autotune: measured 14 operations in ")
     (file,) = (cache / "mgcaffe" / "autotune").iterdir()
     assert str(file) in note
     before = file.read_bytes()
@@ -139,6 +141,35 @@ def _odd(text):
     return "positions" if text.startswith("convolution") else "mm"
 
 
+def test_convolutions_that_round_more_have_to_be_asked_for_and_ranks_agree_on_them(tmp_path):
+    file = tmp_path / "choices.json"
+    fields = f'autotune: "{file}"'
+    first = train(tmp_path, fields)[0]
+    results = train(tmp_path, f"{fields} winograd: SAFE", size=2)
+    assert torch.equal(results[0][0], results[1][0])
+    here = Machine.here(torch.device("cpu"))
+    bounded = {text: each for text, each in read_records(file, here).items() if text.endswith("rounding within 1e-05")}
+    # Filters of 3x3 and of 5x1, in three directions.
+    assert len(bounded) == 6
+    assert all("winograd" in " ".join(each.seconds) for each in bounded.values())
+    assert not any("winograd" in " ".join(each.seconds) for each in first[2].records.values())
+    for _, _, choices in results:
+        assert choices.bound == 1e-5
+        assert {text: choices.records[text].chosen for text in bounded} == {
+            text: each.chosen for text, each in bounded.items()
+        }
+    # What was chosen under a bound holds for no other setting.
+    forced = {}
+    for text, each in bounded.items():
+        name = "winograd_f45" if "winograd_f45" in each.seconds else "winograd_f43"
+        forced[text] = Measured(each.rule, name, dict(each.seconds) | {name: 1.0})
+    write_records(file, here, read_records(file, here) | forced)
+    for setting, expected in (("SAFE", {"winograd_f43", "winograd_f45"}), ("OFF", set())):
+        for _, _, choices in train(tmp_path, f"{fields} winograd: {setting}", size=2, comm="deterministic: true"):
+            taken = {candidate.name for candidate in choices._known.values() if candidate is not None}
+            assert {name for name in taken if "winograd" in name} == expected
+
+
 def test_deterministic_without_a_record_follows_the_rules(tmp_path):
     ((by_rule, _, _),) = train(tmp_path, "")
     ((weights, recorder, choices),) = train(tmp_path, 'autotune: "new.json"', comm="deterministic: true")
@@ -158,7 +189,7 @@ def test_a_bad_file_in_the_cache_is_said_once_and_replaced(tmp_path, cache):
         (warning,) = texts(recorder, Warned)
         assert warning.startswith(f"autotune: {file}")
         assert warning.endswith("all is measured anew")
-        assert len(read_records(file, Machine.here(torch.device("cpu")))) == 11
+        assert len(read_records(file, Machine.here(torch.device("cpu")))) == 14
 
 
 def test_a_cache_that_cannot_be_written_is_said_once_and_training_goes_on(tmp_path, cache):
@@ -167,7 +198,7 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_training_goes_on(tmp_pa
     (warning,) = texts(recorder, Warned)
     assert warning.startswith("autotune: cannot write ")
     assert warning.endswith("what was measured holds for this run alone")
-    assert len(choices.records) == 11
+    assert len(choices.records) == 14
 
 
 def test_a_file_given_by_name_that_cannot_be_used_stops_the_run(tmp_path):

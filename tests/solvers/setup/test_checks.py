@@ -61,6 +61,13 @@ def test_what_is_no_number_is_refused_with_its_place(text):
         check(text)
 
 
+def test_winograd_needs_autotune():
+    with pytest.raises(SolverError, match=r"s\.prototxt:2:1: winograd is SAFE: it says what autotune may choose"):
+        check("max_iter: 1\nwinograd: SAFE")
+    assert check('max_iter: 1 winograd: SAFE autotune: "on"') == []
+    assert check("max_iter: 1 winograd: OFF") == []
+
+
 def test_every_field_of_the_schema_is_followed_refused_or_warned_about():
     followed = set(
         """net net_param train_net test_net train_net_param test_net_param train_state test_state test_iter
@@ -76,7 +83,7 @@ def test_every_field_of_the_schema_is_followed_refused_or_warned_about():
         """warmup_iter warmup_start_lr rampup_interval rampup_lr min_lr plateau_winsize stagelr stageiter
         momentum_policy max_momentum momentum_power weight_decay_policy weight_decay_power max_weight_decay
         larc larc_policy larc_eta larc_turbo local_lr_auto local_gw_ratio decoupled_weight_decay
-        row_wise_adagrad autotune""".split()
+        row_wise_adagrad autotune precision winograd""".split()
     )
     from mgcaffe.solvers.setup import checks
 

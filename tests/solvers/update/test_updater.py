@@ -10,7 +10,8 @@ from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, parse_solver
 from mgcaffe.solvers.update import fused
 from mgcaffe.solvers.update import updater as updater_module
-from mgcaffe.solvers.update.updater import Updater, clip_factor, make_groups, solver_type
+from mgcaffe.solvers.update.groups import make_groups
+from mgcaffe.solvers.update.updater import Updater, clip_factor, solver_type
 
 MULTIPLIERS = [(1.0, 1.0), (2.0, 0.0), (1.0, 1.0), (0.5, 3.0), (0.0, 1.0), (2.0, 0.0)]
 COUNTS = [7, 3, 12, 5, 4, 1]

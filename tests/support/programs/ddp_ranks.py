@@ -21,9 +21,14 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from mgcaffe.pytorch import MergedGradientParallel
-from tests.support import ddp_behaviour_checkpointing, ddp_behaviour_outputs, ddp_behaviour_state  # noqa: F401
-from tests.support.ddp_behaviour import BEHAVIOUR, RANKS
+from tests.support import (  # noqa: F401
+    ddp_behaviour,
+    ddp_behaviour_checkpointing,
+    ddp_behaviour_outputs,
+    ddp_behaviour_state,
+)
 from tests.support.ddp_checks import CHECKS
+from tests.support.ddp_kit import BEHAVIOUR, RANKS
 from tests.support.ddp_models import batch
 from tests.support.failing_module import FAILING_STEP, Failing, failing_rank
 

@@ -120,3 +120,16 @@ def test_a_comparison_of_data_and_layers_names_the_bottleneck_and_what_helps():
     assert times.lines(None)[2].startswith("Bottleneck of the data: decoding, 75 % of making a batch. ")
     untold = DataTimes("m", "MemoryData", 50, 1, 20, 1.25, StageTotals(1000, 1.25))
     assert untold.lines(0.05) == ["Data layer m alone: 800.0 images/s with 1 thread, 62.500 ms a batch of 50"]
+
+
+def test_time_computes_in_the_precision_asked_for(folder, capsys):
+    words = ["time", "net.prototxt", "--input_shape=image=2,3,8,8", "--iterations=1"]
+    assert main.main([*words, "--precision=bf16", "--json=out.json"]) == 0
+    assert "Products are computed in bf16." in capsys.readouterr().err
+    assert json.loads((folder / "out.json").read_text())["precision"] == "bf16"
+    for name, reason in (("fp16", "need their losses scaled"), ("tf32", "only GPUs compute products in TF32")):
+        assert main.main([*words, f"--precision={name}"]) == 2
+        assert f"--precision {name}: " in (text := capsys.readouterr().err)
+        assert reason in text
+    assert main.main([*words, "--precision=bf16", "--dtype=float64"]) == 2
+    assert "blobs are of float64" in capsys.readouterr().err

@@ -163,6 +163,30 @@ def test_autotune_is_a_flag_and_a_field_and_its_file_has_to_be_one(tmp_path):
         parser().parse([str(path), "--autotune=a\0b"])
 
 
+def test_precision_is_a_flag_and_a_field_and_the_log_has_it(engine, run_json):
+    engine.write("solver.prototxt", f'{engine.solver}\nprecision: "tf32"')
+    result = engine.run("train", "solver.prototxt")
+    assert result.returncode == 65, result.stderr
+    assert "solver.prototxt:" in result.stderr
+    assert "precision 'tf32': only GPUs compute products in TF32" in result.stderr
+    result = engine.run("train", "solver.prototxt", "--max_iter=1", "--precision=bf16", "--json_log=run.json")
+    assert result.returncode == 0, result.stderr
+    assert any(line.startswith("products are computed in bf16;") for line in _log(result))
+    assert [line["precision"] for line in run_json() if line["event"] == "start"] == ["bf16"]
+
+
+def test_winograd_is_a_flag_and_a_field(tmp_path):
+    from mgcaffe.prototxt import SolverParameter
+    from mgcaffe.tools.commands.train import parser
+    from mgcaffe.tools.running.training_run import read_solver
+
+    path = tmp_path / "solver.prototxt"
+    path.write_text("base_lr: 1 winograd: FAST")
+    for flags, expected in (([], "FAST"), (["--winograd=safe"], "SAFE"), (["--winograd=off"], "OFF")):
+        read = read_solver(parser().parse([str(path), *flags]), str(path))
+        assert SolverParameter.Winograd.Name(read.param.winograd) == expected
+
+
 def test_several_workers_are_logged_and_counted(engine, run_json):
     listing = write_data(engine.folder, records=16, classes=3)
     engine.write("net.prototxt", data_layer(listing, 2) + CLASSIFIER)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from mgcaffe.engine.weights.by_name import SavedLayer, saved_layers
+from mgcaffe.engine.weights.saved_layers import SavedLayer, saved_layers
 from mgcaffe.errors import DataError, EngineError, UsageError
 from mgcaffe.prototxt.files import parse_net
 from mgcaffe.tools.convert.caffe_side import CaffeSide, value_names

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mgcaffe.engine.weights.by_name import SavedBlob, SavedLayer
+from mgcaffe.engine.weights.saved_layers import SavedBlob, SavedLayer
 from mgcaffe.prototxt import LayerParameter, NetParameter
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 

@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from mgcaffe.engine import registry
-from mgcaffe.engine.kernels import convolution_data, convolution_forward, convolution_weight, linear_ways, onednn
+from mgcaffe.engine.kernels import (
+    convolution_data,
+    convolution_forward,
+    convolution_weight,
+    linear_ways,
+    onednn,
+    winograd,
+)
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recorded
 from mgcaffe.engine.layer import LayerContext
 from mgcaffe.prototxt import NetParameter, parse_text
@@ -27,6 +34,7 @@ CASES = {
     "pixel_stride": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 stride: 2"),
     "pixel_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 pad: 1"),
     "group": ("Convolution", "convolution", "num_output: 4 kernel_size: 3 group: 2"),
+    "five_rows": ("Convolution", "convolution", "num_output: 4 kernel_size: 5 kernel_size: 3 pad: 2 pad: 1 group: 2"),
     "wide_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 2 pad: 2"),
     "deconvolution": ("Deconvolution", "convolution", "num_output: 3 kernel_size: 3 stride: 2 pad: 1"),
     "product": ("InnerProduct", "inner_product", "num_output: 5"),
@@ -107,12 +115,15 @@ def results(layer, x, dy, passes=2):
 
 
 @pytest.mark.parametrize(
-    "name", ["aten", "aten_converted", "product_mm", "windows_mm", "folded_mm", "across_mm", "positions", "mm"]
+    "name",
+    ["aten", "aten_converted", "product_mm", "windows_mm", "folded_mm", "across_mm", "positions", "mm"]
+    + [size.name for size in winograd.SIZES],
 )
 def test_gradients_are_the_differences(name):
     """In float64, for all candidates that serve it."""
     forced = Forced(name)
-    for case in {"aten": CASES, "mm": ("product",)}.get(name, ("stride", "pixel_stride")):
+    cases = ("plain", "group", "five_rows") if name.startswith("winograd") else ("stride", "pixel_stride")
+    for case in {"aten": CASES, "mm": ("product",)}.get(name, cases):
         layer, _ = make(case, torch.float64, forced, (1, 2, 4, 3))
         layer.backward = with_channels_last(layer.backward)
         check_gradients(layer, [random_input((1, 2, 4, 3), "channels_last", seed=1)], tolerance=1e-6)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mgcaffe.engine.kernels.choice import contest as contests
+from mgcaffe.engine.kernels.choice.choices import Recorded
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.kernels.choice.operation import Candidate, Operation
 
@@ -127,6 +128,31 @@ def test_one_that_disagrees_is_dropped_loudly(clock, caplog, wrong):
     contest = Contest({})
     contest.run(close, Call(torch.arange(3.0)))
     assert contest.records["doubling: x 3"].chosen == "near"
+
+
+def test_one_that_rounds_more_takes_part_where_a_bound_is_given_and_is_dropped_beyond_it_in_silence(clock, caplog):
+    def rough(error):
+        exact = clock.candidate("rough", 0.1, lambda call: call.x * 2 * (1 + error))
+        return Candidate(exact.name, exact.serves, exact.run, rounds_more=True)
+
+    call = Call(torch.arange(3.0))
+    for bound, error, chosen, text in (
+        (0.0, 1e-6, "rule", "doubling: x 3"),
+        (1e-5, 1e-6, "rough", "doubling: x 3, rounding within 1e-05"),
+        (1e-5, 3e-5, "rule", "doubling: x 3, rounding within 1e-05"),
+        (1e-4, 3e-5, "rough", "doubling: x 3, rounding within 0.0001"),
+        (1e-2, 2e-4, "rule", "doubling: x 3, rounding within 0.01"),  # the bound of all others holds too
+    ):
+        doubling = operation([clock.candidate("rule", 1.0, doubled), rough(error)])
+        contest = Contest({}, bound)
+        with caplog.at_level(logging.INFO):
+            contest.run(doubling, call)
+        assert {text: each.chosen for text, each in contest.records.items()} == {text: chosen}
+        expected = doubled(call) * (1 + error) if chosen == "rough" else doubled(call)
+        torch.testing.assert_close(Recorded(contest.records, bound).run(doubling, call), expected, rtol=1e-7, atol=0)
+        # Under another bound it is as if nothing had been measured.
+        assert torch.equal(Recorded(contest.records, bound + 1).run(doubling, call), doubled(call))
+    assert not caplog.records
 
 
 def test_one_that_fails_is_dropped_loudly(clock, caplog):

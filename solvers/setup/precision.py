@@ -1,0 +1,75 @@
+"""In how many bits a run computes products (`precision`)."""
+
+from __future__ import annotations
+
+import torch
+
+from mgcaffe.engine.kernels.precision import (
+    FLOAT32,
+    PRECISIONS,
+    UNSUPPORTED,
+    Precision,
+    is_slow,
+    why_not,
+)
+from mgcaffe.errors import EngineError, SolverError
+from mgcaffe.prototxt import SolverParameter, Source
+from mgcaffe.solvers.events import Emit, Noted, Warned
+from mgcaffe.solvers.source import locate
+
+
+def choose_precision(
+    param: SolverParameter, source: Source | None, device: torch.device, dtype: torch.dtype, emit: Emit
+) -> Precision:
+    """Return what the solver's field `precision` asks for.
+
+    Args:
+        param: the SolverParameter.
+        source: where its fields stand.
+        device, dtype: where and in what type the nets compute.
+        emit: takes the events.
+
+    Raises:
+        SolverError: there is no such precision, or not on this device.
+    """
+    name = param.precision
+    if problem := problem_of(name, device, dtype):
+        text, hint = problem
+        raise SolverError(f"precision '{name}': {text}", location=locate(source, "precision"), hint=hint)
+    precision = PRECISIONS[name]
+    if precision != FLOAT32:
+        emit(Noted(f"products are computed in {name}; weights, their gradients, statistics and losses in float32"))
+    if is_slow(precision, device):
+        emit(Warned(slow_text(precision)))
+    return precision
+
+
+def precision_named(
+    name: str, device: torch.device, dtype: torch.dtype, error: type[EngineError]
+) -> tuple[Precision, str | None]:
+    """Return the precision of a flag, and what to warn of.
+
+    Raises:
+        error: it cannot be had on this device.
+    """
+    if problem := problem_of(name, device, dtype):
+        raise error(f"--precision {name}: {problem[0]}", hint=problem[1])
+    precision = PRECISIONS[name]
+    return precision, slow_text(precision) if is_slow(precision, device) else None
+
+
+def problem_of(name: str, device: torch.device, dtype: torch.dtype) -> tuple[str, str] | None:
+    """Return why a net cannot compute so, and what to do; None if it can."""
+    if name in UNSUPPORTED:
+        return UNSUPPORTED[name]
+    if name not in PRECISIONS:
+        return "there is no such precision", f"take one of {', '.join(PRECISIONS)}"
+    return why_not(PRECISIONS[name], device, dtype)
+
+
+def slow_text(precision: Precision) -> str:
+    """Say that the processor makes such products slowly."""
+    return (
+        f"this processor has no instructions for products in {precision.name}: they are likely to take longer than "
+        "those of float32"
+    )

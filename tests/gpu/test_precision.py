@@ -1,0 +1,51 @@
+"""Products in bf16 and TF32 on the GPU."""
+
+import pytest
+import torch
+
+from mgcaffe.engine.kernels.precision import BF16, TF32, keep_float32, why_not
+from tests.support.netkit import inputs, make_net
+
+FILLER = "weight_filler { type: 'gaussian' std: 0.2 }"
+NET = inputs(x=(32, 4, 8, 8), label=(32,)) + "".join(
+    f"layer {{ {text} }}\n"
+    for text in (
+        "name: 'c1' type: 'Convolution' bottom: 'x' top: 'c1' "
+        f"convolution_param {{ num_output: 8 kernel_size: 3 {FILLER} }}",
+        "name: 'n1' type: 'BatchNorm' bottom: 'c1' top: 'c1'",
+        "name: 's1' type: 'Scale' bottom: 'c1' top: 'c1' scale_param { bias_term: true }",
+        "name: 'r1' type: 'ReLU' bottom: 'c1' top: 'c1'",
+        f"name: 'ip' type: 'InnerProduct' bottom: 'c1' top: 'ip' inner_product_param {{ num_output: 3 {FILLER} }}",
+        "name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss'",
+    )
+)
+
+
+@pytest.mark.parametrize("keep_blobs", [True, False])
+def test_gradients_in_bf16_are_close_to_those_of_the_cpu_in_float32(device, keep_blobs):
+    nets = []
+    for where, options in ((device, {"precision": BF16}), (torch.device("cpu"), {})):
+        net = make_net(NET, dtype=torch.float32, device=where, keep_blobs=keep_blobs, **options)
+        generator = torch.Generator().manual_seed(1)
+        net.layers[0].forward([])[0].copy_(torch.randn(32, 4, 8, 8, generator=generator))
+        net.layers[1].forward([])[0].copy_(torch.arange(32) % 3)
+        net.forward_backward()
+        nets.append(net)
+    for ours, theirs in zip(nets[0].parameters, nets[1].parameters, strict=True):
+        assert ours.diff.dtype == torch.float32
+        largest = max(float(each.diff.norm()) for each in nets[1].parameters)
+        assert float((ours.diff.cpu() - theirs.diff).norm()) <= 0.05 * float(theirs.diff.norm()) + 0.01 * largest
+
+
+def test_tf32_is_switched_on_for_all_products_of_float32(device):
+    assert why_not(TF32, torch.device("cuda"), torch.float32) is None
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    try:
+        make_net(inputs(x=(2, 3)), dtype=torch.float32, device=device, precision=TF32)
+        assert torch.backends.cudnn.allow_tf32
+        assert torch.backends.cuda.matmul.allow_tf32
+        make_net(inputs(x=(2, 3)), dtype=torch.float32, device=device)  # as a test net of the same run would
+        assert torch.backends.cudnn.allow_tf32
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+        keep_float32.cache_clear()

@@ -1,0 +1,132 @@
+"""`precision`: the same on all ranks, snapshots in float32, resumed to the bit, refused where it cannot be."""
+
+import json
+
+import h5py
+import pytest
+import torch
+
+from mgcaffe.comm import run_ranks
+from mgcaffe.errors import EXIT_BAD_INPUT, SolverError
+from mgcaffe.prototxt import NetParameter
+from mgcaffe.solvers.events import Noted, Warned
+from tests.support.solverkit import Recorder, data_layer, make_solver
+
+NET = "".join(
+    f"layer {{ {text} }}\n"
+    for text in (
+        "name: 'conv1' type: 'Convolution' bottom: 'data' top: 'c1' "
+        "convolution_param { num_output: 8 kernel_size: 3 pad: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
+        "name: 'norm' type: 'BatchNorm' bottom: 'c1' top: 'c1'",
+        "name: 'scale' type: 'Scale' bottom: 'c1' top: 'c1' scale_param { bias_term: true }",
+        "name: 'relu' type: 'ReLU' bottom: 'c1' top: 'c1'",
+        "name: 'conv2' type: 'Convolution' bottom: 'c1' top: 'c2' "
+        "convolution_param { num_output: 8 kernel_size: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
+        "name: 'sum' type: 'Eltwise' bottom: 'c1' bottom: 'c2' top: 'sum'",
+        "name: 'ip' type: 'InnerProduct' bottom: 'sum' top: 'ip' "
+        "inner_product_param { num_output: 1 weight_filler { type: 'gaussian' std: 0.1 } }",
+        "name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'label' top: 'loss'",
+    )
+)
+
+
+def train(folder, fields, size=1, *, steps=4, restore=None, **options):
+    """Train some steps; return each rank's recorder and what trains of its parameters."""
+    with h5py.File(folder / "data.h5", "w") as file:
+        generator = torch.Generator().manual_seed(3)
+        file["data"] = torch.randn(24, 2, 5, 5, generator=generator).numpy()
+        file["label"] = torch.randn(24, generator=generator).numpy()
+    listing = folder / "data.txt"
+    listing.write_text(f"{folder / 'data.h5'}\n")
+    net = data_layer(listing, 8 // size) + NET
+
+    def rank(communicator):
+        recorder = Recorder()
+        given = {"recorder": recorder, "communicator": communicator if size > 1 else None, "dtype": torch.float32}
+        fields_of_all = f"comm_param {{ schedule: SINGLE }} momentum: 0.9 {fields}"
+        with make_solver(net, fields_of_all, folder, **given | options) as solver:
+            if restore:
+                solver.restore(str(restore))
+            solver.step(steps)
+            if steps == 10 and size == 1:
+                solver.snapshot()
+            assert solver._state.started(0, 8).precision == solver.net.context.precision.name
+            trained = [each.data.flatten() for each in solver.net.parameters if not each.measured]
+            return recorder, torch.cat(trained), solver.net.context.precision.name
+
+    return run_ranks(size, rank)
+
+
+def texts(recorder, kind):
+    return [event.text for event in recorder.of(kind)]
+
+
+def test_ranks_have_the_same_bits_and_train_close_to_float32(tmp_path):
+    (recorder, first, name), (_, second, _) = train(tmp_path, 'precision: "bf16"', size=2)
+    assert name == "bf16"
+    assert "products are computed in bf16; weights, their gradients, statistics and losses in float32" in texts(
+        recorder, Noted
+    )
+    assert torch.equal(first, second)
+    ((_, plain, name),) = train(tmp_path, "")
+    assert name == "float32"
+    assert not torch.equal(first, plain)
+    # Of two ranks each has its own statistics of half a batch, so only the size is compared.
+    ((_, alone, _),) = train(tmp_path, 'precision: "bf16"')
+    assert float((alone - plain).norm() / plain.norm()) < 0.05
+
+
+def test_a_snapshot_is_of_float32_and_a_run_goes_on_to_the_bit(tmp_path):
+    fields = 'precision: "bf16"'
+    train(tmp_path, fields, steps=10)
+    state = tmp_path / "net_iter_10.solverstate"
+    message = NetParameter.FromString((tmp_path / "net_iter_10.caffemodel").read_bytes())
+    weight = torch.tensor(message.layer[1].blobs[0].data)
+    assert not torch.equal(weight, weight.bfloat16().float())  # more than 16 bits of each
+    ((recorder, resumed, _),) = train(tmp_path, fields, steps=9, restore=state)
+    ((_, whole, _),) = train(tmp_path, fields, steps=19)
+    assert torch.equal(resumed, whole)
+    assert not texts(recorder, Warned)
+    ((recorder, _, _),) = train(tmp_path, "", steps=1, restore=state)
+    assert texts(recorder, Warned) == ["the snapshot was taken with products in bf16 and training goes on in float32"]
+
+
+def test_a_snapshot_of_float32_goes_on_in_bf16_and_says_so(tmp_path):
+    train(tmp_path, "", steps=10)
+    ((recorder, _, _),) = train(tmp_path, 'precision: "bf16"', steps=1, restore=tmp_path / "net_iter_10.solverstate")
+    assert texts(recorder, Warned) == ["the snapshot was taken with products in float32 and training goes on in bf16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "message"),
+    [
+        ("fp16", torch.float32, "precision 'fp16': gradients in IEEE half precision need their losses scaled"),
+        ("tf32", torch.float32, "precision 'tf32': only GPUs compute products in TF32"),
+        ("bf16", torch.float64, "precision 'bf16': it rounds operands of float32, and the blobs are of float64"),
+        ("half", torch.float32, "precision 'half': there is no such precision"),
+    ],
+)
+def test_what_cannot_be_had_ends_the_run_with_the_reason(tmp_path, name, dtype, message):
+    with pytest.raises(SolverError, match=message) as caught:
+        train(tmp_path, f'precision: "{name}"', dtype=dtype)
+    assert caught.value.exit_code == EXIT_BAD_INPUT
+    assert caught.value.hint
+
+
+def test_a_processor_that_is_slow_at_it_is_warned_of(tmp_path, monkeypatch):
+    from mgcaffe.solvers.setup import precision
+
+    monkeypatch.setattr(precision, "is_slow", lambda *_: True)
+    ((recorder, _, _),) = train(tmp_path, 'precision: "bf16"', steps=1)
+    assert "this processor has no instructions for products in bf16" in texts(recorder, Warned)[0]
+
+
+def test_autotune_measures_products_of_16_bits_apart(tmp_path):
+    file = tmp_path / "choices.json"
+    train(tmp_path, f'precision: "bf16" autotune: "{file}"', steps=1)
+    convolutions = [text for text in json.loads(file.read_text())["operations"] if text.startswith("convolution")]
+    assert len(convolutions) == 5
+    assert all("bfloat16" in text for text in convolutions)
+    ((recorder, _, _),) = train(tmp_path, f'autotune: "{file}"', steps=1)
+    # The inner product of eight rows stays in float32, and was measured with the others.
+    assert any(text.startswith("autotune: measured 5 operations in ") for text in texts(recorder, Noted))
