@@ -55,6 +55,7 @@ def test_a_state_holds_all_that_is_needed_to_go_on(tmp_path):
         solver_type="SGD",
         plan='{"schedule": "wfbp", "layers": 1, "groups": [], "backward_end": 0.5}',
         best=BestScore(1, "accuracy", True, 0.1 + 0.2, 5),
+        precision="bf16",
     )
     path = tmp_path / "a.solverstate"
     arena, parameters, values = write(path, **progress.__dict__)

@@ -236,7 +236,7 @@ def the_slowest_ranks_times_are_taken() -> None:
 @check
 def calibration_gives_all_ranks_the_same_rising_curve() -> None:
     flat = numpy.ones(300_000, dtype=numpy.float32)
-    curve = measure_allreduce(ranks.duplicate(), flat, budget_s=1.0)
+    curve = measure_allreduce(ranks.duplicate(), flat, budget_s=30.0)
     assert len(set(ranks.allgather(tuple(curve.points)))) == 1
     sizes, seconds = zip(*curve.points, strict=True)
     assert sizes[0] == 1024 and sizes[-1] == 1_200_000 and list(seconds) == sorted(seconds)
@@ -245,7 +245,7 @@ def calibration_gives_all_ranks_the_same_rising_curve() -> None:
 
 @check
 def every_way_of_waiting_is_measured_alike_on_all_ranks() -> None:
-    costs = measure_allreduce_costs(ranks, numpy.ones(50_000, dtype=numpy.float32), budget_s=0.6)
+    costs = measure_allreduce_costs(ranks, numpy.ones(50_000, dtype=numpy.float32), budget_s=30.0)
     curves = (costs.polled, costs.busy_polled, costs.blocking)
     assert len(set(ranks.allgather(tuple(tuple(curve.points) for curve in curves)))) == 1
     assert {curve.points[-1][0] for curve in curves} == {200_000}
