@@ -8,8 +8,8 @@ says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class IterationDone(Event):
         seconds: wall time of the iteration.
         data_wait_s: time spent waiting for data.
         comm_hidden_s, comm_exposed_s: communication hidden behind the backward pass, and waited for.
+        data_work_s: what making batches took in its threads meanwhile, by stage (engine/data/stages.py).
     """
 
     iteration: int
@@ -136,6 +137,7 @@ class IterationDone(Event):
     data_wait_s: float
     comm_hidden_s: float
     comm_exposed_s: float
+    data_work_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class Solver(SavedSolver):
         self._debug.begin(self._is_due(self.param.display))
         self._finite.begin()
         gradients = self._trainer.compute_gradients(self.seed, self.iteration)
-        return TrainingIteration(self.iteration, began, gradients.loss, gradients.data_wait_s)
+        return TrainingIteration(self.iteration, began, gradients.loss, gradients.data_wait_s, gradients.data_work_s)
 
     def _agree(self, iteration: TrainingIteration) -> None:
         """Exchange all that the ranks have to agree on before the update, in one small all-reduce."""

@@ -6,6 +6,7 @@ Caffe: Solver::Step and SGDSolver::ApplyUpdate.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from mgcaffe.comm import CommReport
 from mgcaffe.comm.exchange.comm_report import OnGroup
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.engine import Net
+from mgcaffe.engine.data.stages import sum_stages
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
@@ -29,10 +31,12 @@ class Pass:
     Attributes:
         loss: this rank's mean over the micro-batches.
         data_wait_s: time spent waiting for data.
+        data_work_s: what making the batches took in their threads meanwhile, by stage.
     """
 
     loss: float
     data_wait_s: float
+    data_work_s: Mapping[str, float]
 
 
 class IterationObserver(Protocol):
@@ -98,6 +102,7 @@ class Trainer:
         self._earlier: CommReport | None = None
         self._waited: CommReport | None = None
         self._passes_ended = 0.0
+        self._data_work = self._data_work_so_far()
 
     @property
     def records_per_iteration(self) -> int:
@@ -129,7 +134,7 @@ class Trainer:
         self.net.backward(self._layer_done)
         self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
-        return Pass(loss / self._iter_size, self._data_wait() - waited)
+        return Pass(loss / self._iter_size, self._data_wait() - waited, self._new_data_work())
 
     def wait(self) -> CommReport:
         """Return once all gradients are means over the ranks; `take_gradients` then updates none of them."""
@@ -219,6 +224,16 @@ class Trainer:
 
     def _data_wait(self) -> float:
         return sum(layer.wait_s for layer in self.net.data_layers)
+
+    def _data_work_so_far(self) -> dict[str, float]:
+        return sum_stages(*(layer.stages.totals.stages for layer in self.net.data_layers))
+
+    def _new_data_work(self) -> dict[str, float]:
+        """Return what batches took that were completed since this was last asked; of the first, those made before."""
+        if not self.net.data_layers:
+            return {}
+        before, self._data_work = self._data_work, self._data_work_so_far()
+        return {stage: seconds - before[stage] for stage, seconds in self._data_work.items()}
 
 
 def _together(earlier: CommReport | None, report: CommReport) -> CommReport:

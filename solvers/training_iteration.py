@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mgcaffe.comm import CommReport
@@ -16,6 +17,7 @@ class TrainingIteration:
         began: when it began, by time.perf_counter.
         own_loss: this rank's mean over the micro-batches.
         data_wait_s: time that this rank spent waiting for data.
+        data_work_s: what making this rank's batches took in its threads meanwhile, by stage.
         loss: mean over the ranks.
         probe: mean over the ranks of a number that is not finite if gradients are not (`FiniteCheck.probe`).
         stop, snapshot: whether a rank asks to end after this iteration, or for a snapshot.
@@ -30,6 +32,7 @@ class TrainingIteration:
     began: float
     own_loss: float
     data_wait_s: float
+    data_work_s: Mapping[str, float] = field(default_factory=dict)
     loss: float = 0.0
     probe: float = 0.0
     stop: bool = False

@@ -40,8 +40,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         "types", "weights.safetensors", "weights.shards", "parameter", "row_parameter", "shard", "blob", "arena",
         "checks.memory", "kernels.choice.operation", "kernels.choice.choices", "kernels.choice", "kernels.precision",
         "layer", "host_blob", "user_layer", "checks.fork_fields", "checks.unused_fields", "checks.sizes", "registry",
-        "kernels", "fillers", "tables", "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batches",
-        "data.images", "data.lmdb", "data", "layers", "graph", "weights", "built_net", "net", "tuning",
+        "kernels", "fillers", "tables", "layers.shared", "weights.hdf5_image", "data.random_numbers",
+        "data.batch_memory", "data.stages", "data.batches", "data.images", "data.lmdb", "data", "layers", "graph",
+        "weights", "built_net", "net", "tuning",
     ),
     "solvers": (
         "source", "events", "snapshots.names", "snapshots.files", "snapshots.manifest", "training_iteration",
@@ -55,8 +56,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "merged_gradient_parallel", "measuring", "advice", "recording",
     ),
     "tools": (
-        "table", "flags", "model", "net_trace", "lmdb_records", "upgrading", "speedup_plot", "listeners", "logs",
-        "convert", "surgery", "classifier", "datasets", "timeline", "report", "scaling", "drawing", "running",
+        "table", "flags", "model", "net_trace", "data_times", "lmdb_records", "upgrading", "speedup_plot", "listeners",
+        "logs", "convert", "surgery", "classifier", "datasets", "timeline", "report", "scaling", "drawing", "running",
         "scripts", "launcher", "commands", "main",
     ),
     "pycaffe": (

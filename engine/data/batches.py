@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
+from mgcaffe.engine.data.batch_memory import BatchMemory
 from mgcaffe.engine.types import Array, Shape
 
 
@@ -21,11 +22,22 @@ class BatchForm:
         dtype: float32 or float64.
         channels_last: arrays N x C x H x W lie in memory as N x H x W x C.
         stream: what the random numbers of the layer derive from.
+        memory: where its arrays come from; None for new memory each time.
     """
 
     dtype: np.dtype[Any]
     channels_last: bool = False
     stream: int = 0
+    memory: BatchMemory | None = None
+
+    def empty(self, shape: Shape) -> Array:
+        """Return an array for a batch with nothing in it yet."""
+        if self.memory is None:
+            return empty(shape, self.dtype, self.channels_last)
+        if not self.channels_last or len(shape) != 4:
+            return self.memory.empty(shape, self.dtype)
+        count, channels, height, width = shape
+        return self.memory.empty((count, height, width, channels), self.dtype).transpose(0, 3, 1, 2)
 
 
 class Reader(Protocol):
@@ -60,7 +72,7 @@ def empty(shape: Shape, dtype: np.dtype[Any], channels_last: bool) -> Array:
 
 def in_form(array: Array, form: BatchForm) -> Array:
     """Return the values of `array` in the type and memory order of `form`."""
-    result = empty(array.shape, form.dtype, form.channels_last)
+    result = form.empty(array.shape)
     result[...] = array
     return result
 

@@ -14,6 +14,7 @@ them. rand_skip, which today's Caffe reads no more, has its old meaning, with a 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,6 +38,7 @@ from mgcaffe.engine.data.record_loader import (
     check_shape,
     decode_threads,
 )
+from mgcaffe.engine.data.stages import StageTimes
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
@@ -62,9 +64,10 @@ class DatumReader:
         tops: int,
         *,
         rule: BadRecordRule,
+        stages: StageTimes,
         threads: int = 1,
     ) -> None:
-        self._source, self._transformer, self._order = source, transformer, order
+        self._source, self._transformer, self._order, self._stages = source, transformer, order, stages
         self._color, self._tops = color, tops
         self.count = order.count
         self._loader = RecordLoader(order.count, self._load, rule)
@@ -73,18 +76,21 @@ class DatumReader:
         self.record_shapes: list[Shape] = []
         if first.encoded:  # taking raw records apart costs less than handing them to a thread
             self._loader.use_threads(threads)
+            stages.threads = threads
         if rule.skip:
             self._loader.check = self._check_shape
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
         """Return images and, with two tops, labels. See Reader."""
         self._source.check_unchanged()
-        numbers, loaded = self._loader.load(self._order.indices(records, form.stream))
+        indices = self._order.indices(records, form.stream)
+        numbers, loaded = self._stages.share_out(self._loader.load, indices)
         images = self._transformer(
             [record.image for record in loaded],
             records,
             form,
             lambda index: self._source.describe(numbers[index]),
+            self._stages.transforming(self._loader.run),
         )
         if self._tops == 1:
             return [images]
@@ -95,11 +101,15 @@ class DatumReader:
         self._loader.close()
 
     def _load(self, number: int) -> DatumRecord:
+        began = time.perf_counter()
         value = self._source.value(number)
+        read = time.perf_counter()
         try:
-            return decode_datum_record(value, self._color)
+            record = decode_datum_record(value, self._color)
         except DataError as error:
             raise DataError(f"{self._source.describe(number)}: {error.message}", hint=error.hint) from error
+        self._stages.add(read=read - began, decode=time.perf_counter() - read)
+        return record
 
     def _check_shape(self, number: int, record: DatumRecord) -> None:
         check_shape(self._transformer, record.image.shape, self.first_shape, self._source.describe(number))
@@ -134,6 +144,7 @@ class Data(DataLayer):
             color_choice(self),
             len(self.param.top),
             rule=bad_record_rule(self.param),
+            stages=self.stages,
             threads=decode_threads(self.param),
         )
         shape = check_fit(self, transformer, reader.first_shape)

@@ -7,6 +7,7 @@ batch come from `context.shard`, so ranks that train in step never read the same
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import weakref
@@ -18,8 +19,10 @@ import numpy as np
 import torch
 
 from mgcaffe.engine.data import random_numbers
+from mgcaffe.engine.data.batch_memory import BatchMemory
 from mgcaffe.engine.data.batches import BatchForm, Reader
 from mgcaffe.engine.data.prefetcher import Prefetcher
+from mgcaffe.engine.data.stages import StageTimes
 from mgcaffe.engine.layer import Layer, LayerContext, between, exactly
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.engine.types import Shape
@@ -45,6 +48,7 @@ class DataLayer(Layer):
     Attributes:
         fields: the name of the message that holds `batch_size` and the source.
         wait_s: seconds that forward has waited for data.
+        stages: what making its batches has taken.
     """
 
     bottoms = exactly(0)
@@ -64,6 +68,8 @@ class DataLayer(Layer):
         """Take what every layer takes."""
         super().__init__(param, context, source)
         self._peeked: deque[list[torch.Tensor]] = deque()
+        self.stages = StageTimes()
+        self._memory = BatchMemory(pinned=context.device.type == "cuda")
 
     # -- for subclasses ----------------------------------------------------------------------------------
 
@@ -196,6 +202,7 @@ class DataLayer(Layer):
             self._batch_size,
             self._form(),
             self.context.device,
+            self.stages,
         )
         if self.prefetch == 0:
             return produce(self._batches + len(self._peeked))
@@ -208,6 +215,7 @@ class DataLayer(Layer):
             _NUMPY_TYPES[self.context.dtype],
             self.context.memory_format == torch.channels_last,
             random_numbers.stream(self.context.seed, self.name),
+            self._memory,
         )
 
     def _stop_thread(self) -> None:
@@ -232,12 +240,15 @@ def _make_batch(
     batch_size: int,
     form: BatchForm,
     device: torch.device,
+    stages: StageTimes,
     number: int,
 ) -> list[torch.Tensor]:
     """Batch `number` after global record `start` as tensors; in pinned memory on its way to a GPU."""
-    arrays = reader.read(shard.records(start, number, batch_size), form)
-    tensors = [torch.from_numpy(array) for array in arrays]
-    if device.type != "cuda":
-        return tensors
-    with torch.cuda.device(device):  # pinning makes a context on the thread's current GPU
-        return [tensor.pin_memory() for tensor in tensors]
+    assert form.memory is not None
+    began = time.perf_counter()
+    records = shard.records(start, number, batch_size)
+    # Pinning makes a context on the thread's current GPU.
+    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+        tensors = form.memory.tensors(reader.read(records, form))
+    stages.batch_made(len(records), time.perf_counter() - began)
+    return tensors

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
-from mgcaffe.engine.data.batches import BatchForm, empty
+from mgcaffe.engine.data.batches import BatchForm
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.engine.weights.hdf5_image import reading
 from mgcaffe.errors import DataError, Location
@@ -83,7 +83,7 @@ class Hdf5Reader:
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
         """Return one array a column. See Reader."""
         places = [self._place(record, form.stream) for record in records]
-        columns = [empty((len(places), *shape), form.dtype, form.channels_last) for shape in self.record_shapes]
+        columns = [form.empty((len(places), *shape)) for shape in self.record_shapes]
         filled = 0
         for file, rows in _runs(places):
             for column, values in zip(columns, self._load(file), strict=True):

@@ -15,6 +15,7 @@ JPEG files are decoded by another library than OpenCV, whose pixels can differ b
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from mgcaffe.engine.data.record_loader import (
     check_shape,
     decode_threads,
 )
+from mgcaffe.engine.data.stages import StageTimes
 from mgcaffe.engine.layer import exactly
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Array, Shape
@@ -66,13 +68,15 @@ class ImageReader:
         shuffle: bool,
         rand_skip: int,
         rule: BadRecordRule,
+        stages: StageTimes,
         threads: int = 1,
     ) -> None:
         self._entries, self._transformer = entries, transformer
-        self._color, self._size = color, size
+        self._color, self._size, self._stages = color, size, stages
         self._order = EpochOrder(len(entries), shuffle, rand_skip)
         self.count = len(entries)
         self._loader = RecordLoader(len(entries), self._image, rule, threads)
+        stages.threads = threads
         self.first_shape: Shape = self._loader.first().shape
         self.record_shapes: list[Shape] = []
         if rule.skip:
@@ -80,12 +84,14 @@ class ImageReader:
 
     def read(self, records: Sequence[int], form: BatchForm) -> list[Array]:
         """Return images and labels. See Reader."""
-        numbers, loaded = self._loader.load(self._order.indices(records, form.stream))
+        indices = self._order.indices(records, form.stream)
+        numbers, loaded = self._stages.share_out(self._loader.load, indices)
         images = self._transformer(
             loaded,
             records,
             form,
             lambda index: f"image '{self._entries[numbers[index]][0]}'",
+            self._stages.transforming(self._loader.run),
         )
         return [images, np.array([self._entries[number][1] for number in numbers], form.dtype)]
 
@@ -100,11 +106,16 @@ class ImageReader:
         path, _, location = self._entries[number]
         try:
             refuse_device(path)
-            return decode_image(Path(path).read_bytes(), self._color, self._size)
+            began = time.perf_counter()
+            encoded = Path(path).read_bytes()
+            read = time.perf_counter()
+            image = decode_image(encoded, self._color, self._size)
         except OSError as error:
             raise DataError(f"image '{path}' cannot be read: {error.strerror}", location=location) from error
         except DataError as error:
             raise DataError(f"image '{path}': {error.message}", location=location) from error
+        self._stages.add(read=read - began, decode=time.perf_counter() - read)
+        return image
 
 
 @register("ImageData")
@@ -129,6 +140,7 @@ class ImageData(DataLayer):
             shuffle=param.shuffle,
             rand_skip=param.rand_skip,
             rule=bad_record_rule(self.param),
+            stages=self.stages,
             threads=decode_threads(self.param),
         )
         reader.record_shapes = [check_fit(self, transformer, reader.first_shape), ()]

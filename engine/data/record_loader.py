@@ -23,6 +23,8 @@ from mgcaffe.errors import DataError
 from mgcaffe.prototxt import LayerParameter
 
 Record = TypeVar("Record")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _log = logging.getLogger("mgcaffe.engine")
 _MAX_THREADS = 16
@@ -87,7 +89,7 @@ class RecordLoader(Generic[Record]):
         """
         wanted = [self._instead.get(number, number) for number in numbers]
         records: list[Record] = []
-        for slot, (number, loaded) in enumerate(zip(wanted, self._load_all(wanted), strict=True)):
+        for slot, (number, loaded) in enumerate(zip(wanted, self.run(self._attempt, wanted), strict=True)):
             if number in self._instead:  # since a record before it in this batch was found to be bad
                 wanted[slot] = self._instead[number]
                 loaded = self._attempt(wanted[slot])
@@ -97,23 +99,24 @@ class RecordLoader(Generic[Record]):
             records.append(loaded)
         return wanted, records
 
+    def run(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Call a function with each of the items, in the threads that load, and return the results in order."""
+        if self._pool is None or len(items) < 2:
+            return [function(item) for item in items]
+        # Several pieces a thread, since some images take longer than others.
+        step = -(-len(items) // (4 * self._threads))
+        pieces = [items[start : start + step] for start in range(0, len(items), step)]
+        done = self._pool.map(lambda piece: [function(item) for item in piece], pieces)
+        return [result for piece in done for result in piece]
+
     def close(self) -> None:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
-    def _load_all(self, numbers: Sequence[int]) -> list[Any]:
-        """Return the records, and for bad ones their errors."""
-        if self._pool is None or len(numbers) < 2:
-            return [self._attempt(number) for number in numbers]
-        # Several pieces a thread, since some images take longer than others.
-        step = -(-len(numbers) // (4 * self._threads))
-        pieces = [numbers[start : start + step] for start in range(0, len(numbers), step)]
-        loaded = self._pool.map(lambda piece: [self._attempt(number) for number in piece], pieces)
-        return [record for piece in loaded for record in piece]
-
     def _attempt(self, number: int) -> Any:
+        """Return a record, or the error if it is bad."""
         try:
             return self._load(number)
         except DataError as error:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
-from mgcaffe.engine.data.batches import BatchForm, empty
+from mgcaffe.engine.data.batches import BatchForm
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.images.decoding import decode_image
 from mgcaffe.engine.data.images.transform_fields import read_mean, refuse_other_fields
@@ -107,7 +107,7 @@ class WindowReader:
         if self._sampling.mirror:
             two = np.full(count, 2)
             mirrored = random_numbers.below(random_numbers.stream(form.stream, "mirror"), records, two) == 1
-        values = empty((count, *self.record_shapes[0]), form.dtype, form.channels_last)
+        values = form.empty((count, *self.record_shapes[0]))
         values[...] = 0
         labels = np.empty(count, form.dtype)
         for kind, loader in enumerate(self._loaders):

@@ -99,6 +99,7 @@ class Meter:
                 data_wait_s=iteration.data_wait_s,
                 comm_hidden_s=comm.hidden_s,
                 comm_exposed_s=comm.exposed_s,
+                data_work_s=iteration.data_work_s,
             )
         )
 

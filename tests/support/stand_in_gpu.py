@@ -229,6 +229,13 @@ _FAKES: dict[str, Callable[..., Any] | Any] = {
 }
 
 
+def _without_pinning(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def made(*args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
+        return make(*args, **kwargs)
+
+    return made
+
+
 @contextlib.contextmanager
 def stand_in_gpu() -> Iterator[torch.device]:
     """Let this process have a GPU, `cuda:0`, that computes on the CPU; for PyTorch without CUDA only."""
@@ -241,6 +248,7 @@ def stand_in_gpu() -> Iterator[torch.device]:
             patch.setattr(torch.cuda, name, fake)
         patch.setattr(torch, "Generator", _Generator)
         patch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+        patch.setattr(torch, "empty", _without_pinning(torch.empty))  # also for threads that make batches
         try:
             with on_this_thread(GPU):
                 yield GPU

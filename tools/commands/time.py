@@ -95,6 +95,7 @@ def run(flags: Flags, session: Session) -> int:
     session.refuse_ranks("time")
     from mgcaffe.solvers.tables.loads import count_loads, write_loads
     from mgcaffe.tools.commands.summary import write_json
+    from mgcaffe.tools.data_times import measure_data
     from mgcaffe.tools.listeners.glog import start_logging
     from mgcaffe.tools.model import build_net
     from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
@@ -117,9 +118,13 @@ def run(flags: Flags, session: Session) -> int:
         tuning = _tune(net, flags.autotune)
         layers, totals = measure(net, flags.iterations)
         loads = count_loads(net, flags.iterations) if flags.loads else []
+        data = measure_data(net, flags.iterations)
     finally:
         net.close()
     _report(layers, totals)
+    for times in data:
+        for line in times.lines(_without(layers, times.name)):
+            log_line(line)
     if tuning is not None:
         _report_candidates(tuning)
     for load in loads:
@@ -129,7 +134,8 @@ def run(flags: Flags, session: Session) -> int:
     if flags.trace:
         _write_trace(flags, model, options)
     if flags.json:
-        write_json(flags.json, figures(net.name, layers, totals, threads, tuning, options["precision"].name))
+        found = figures(net.name, layers, totals, threads, tuning, options["precision"].name)
+        write_json(flags.json, found | {"data": [times.figures() for times in data]})
     return EXIT_OK
 
 
@@ -246,6 +252,11 @@ def _report(layers: list[LayerTimes], totals: list[float]) -> None:
     log_line(f"Total Time: {number(1e3 * sum(totals))} ms.", "caffe.cpp:415")
     log_line("*** Benchmark ends ***", "caffe.cpp:416")
     log_line(costliest_line(layers))
+
+
+def _without(layers: list[LayerTimes], name: str) -> float:
+    """Return the seconds that all layers but one take, forward and backward."""
+    return sum(layer.forward_ms + layer.backward_ms for layer in layers if layer.name != name) / 1e3
 
 
 def costliest_line(layers: list[LayerTimes]) -> str:

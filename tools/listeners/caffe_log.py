@@ -8,8 +8,10 @@ others.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import singledispatchmethod
 
+from mgcaffe.engine.data.stages import sum_stages
 from mgcaffe.solvers import events
 from mgcaffe.tools.listeners.communication_lines import (
     closing_lines,
@@ -37,6 +39,7 @@ class CaffeLogListener:
         self._started_at = 0
         self._displayed_at = 0
         self._data_wait_s = self._seconds = 0.0
+        self._data_work_s: Mapping[str, float] = {}
 
     @singledispatchmethod
     def on_event(self, event: events.Event) -> None:
@@ -66,8 +69,10 @@ class CaffeLogListener:
                 iterations = event.iteration - self._displayed_at
                 log_line(comm_line(event.comm_hidden_s, event.comm_exposed_s, iterations))
             if event.iteration > self._started_at:
-                log_line(data_line(self._data_wait_s, self._seconds, event.iteration - self._displayed_at))
+                iterations = event.iteration - self._displayed_at
+                log_line(data_line(self._data_wait_s, self._seconds, iterations, self._data_work_s))
             self._data_wait_s = self._seconds = 0.0
+            self._data_work_s = {}
             self._displayed_at = event.iteration
 
     @on_event.register
@@ -82,6 +87,7 @@ class CaffeLogListener:
     def _(self, event: events.IterationDone) -> None:
         self._data_wait_s += event.data_wait_s
         self._seconds += event.seconds
+        self._data_work_s = sum_stages(self._data_work_s, event.data_work_s)
 
     @on_event.register
     def _(self, event: events.LearningRate) -> None:

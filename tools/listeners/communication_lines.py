@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mgcaffe.engine.data.stages import NAMES, bottleneck, share_of
 from mgcaffe.solvers.events import Finished, OutputValue, PlanChosen, Synchronized
 from mgcaffe.tools.listeners.glog import number
 from mgcaffe.tools.table import format_bytes, format_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mgcaffe.comm.replicas.figures import SyncFigures
     from mgcaffe.comm.tables.figures import LookUpFigures
     from mgcaffe.comm.tuning.decision import Decision
 
 # From here on the reason for a plan mentions contention.
 _MUCH_CONTENTION = 0.1
+# Above this percentage of an iteration, what data are waited for is said.
+_MUCH_WAITING = 5.0
 
 
 def comm_line(hidden_s: float, exposed_s: float, iterations: int) -> str:
@@ -29,10 +34,18 @@ def comm_line(hidden_s: float, exposed_s: float, iterations: int) -> str:
     )
 
 
-def data_line(wait_s: float, seconds: float, iterations: int) -> str:
-    """Return one line on how long so many iterations waited for their data; times are totals in seconds."""
+def data_line(wait_s: float, seconds: float, iterations: int, work_s: Mapping[str, float]) -> str:
+    """Return one line on how long so many iterations waited for their data, and where it matters, for what.
+
+    Args:
+        wait_s, seconds: totals of the iterations.
+        iterations: how many they were.
+        work_s: what making their batches took, by stage.
+    """
     share = 100 * wait_s / seconds if seconds > 0 else 0.0
-    return f"Data: {1e3 * wait_s / max(1, iterations):.3f} ms waited per iteration; {share:.1f} % of its time"
+    slowest = bottleneck(work_s) if share > _MUCH_WAITING else None
+    why = f"; {NAMES[slowest]} takes {share_of(work_s, slowest):.0f} % of making a batch" if slowest else ""
+    return f"Data: {1e3 * wait_s / max(1, iterations):.3f} ms waited per iteration; {share:.1f} % of its time{why}"
 
 
 def sync_text(figures: SyncFigures) -> str:

@@ -75,6 +75,7 @@ class JsonLog:
             data_wait_ms=event.data_wait_s * 1e3,
             comm_hidden_ms=event.comm_hidden_s * 1e3,
             comm_exposed_ms=event.comm_exposed_s * 1e3,
+            **{f"data_{stage}_ms": seconds * 1e3 for stage, seconds in event.data_work_s.items()},
         )
 
     @on_event.register

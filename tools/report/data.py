@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mgcaffe.engine.data.stages import STAGES
 from mgcaffe.errors import DataError, Location
 from mgcaffe.errors.checked_json import Json, parse_json
 from mgcaffe.errors.file_names import refuse_device
@@ -20,7 +21,10 @@ _SYNCHRONIZATION: dict[str, Callable[[Json], Any]] = dict.fromkeys(
 _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
     "start": {"net": Json.text, "max_iter": Json.integer, "ranks": Json.integer, "parameters": Json.integer},
     "iteration": dict.fromkeys(
-        ("loss", "smoothed_loss", "lr", "seconds", "images_per_s", "data_wait_ms", "comm_hidden_ms", "comm_exposed_ms"),
+        (
+            *("loss", "smoothed_loss", "lr", "seconds", "images_per_s", "data_wait_ms"),
+            *("comm_hidden_ms", "comm_exposed_ms", *(f"data_{stage}_ms" for stage in STAGES)),
+        ),
         Json.number,
     ),
     "plan": {"plan": Json.text, "schedule": Json.text},
@@ -80,6 +84,11 @@ class RunRecord:
         """The line with the latest totals of trainers with replicas of their own: `finish`, or else the last `sync`."""
         finish = self.finish or {}
         return finish if "synchronizations" in finish and finish.get("iterations") else self.syncs[-1]
+
+    @property
+    def data_stages(self) -> dict[str, float]:
+        """What making batches took by stage, in ms over all iterations by the final plan."""
+        return {stage: sum(line.get(f"data_{stage}_ms", 0.0) for line in self.by_final_plan) for stage in STAGES}
 
     def median(self, name: str) -> float:
         """Return a figure's median over the iterations by the final plan, 0 where it was never given."""

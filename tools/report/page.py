@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from mgcaffe.engine.data.stages import ADVICE, bottleneck, share_of
+from mgcaffe.engine.data.stages import NAMES as STAGE_NAMES
 from mgcaffe.tools.report.charts import (
     COLOURS,
     NAMES,
@@ -137,7 +139,7 @@ def _where(run: RunRecord, timeline: TimelineData | None) -> str:
         phases["foreground"] = exposed
     total = sum(phases.values())
     parts = [(NAMES.get(name, name), COLOURS.get(name, "#56B4E9"), value) for name, value in phases.items()]
-    body = f'<p class="verdict">{_verdict(phases, total)}</p>{stacked_bar(parts, total)}'
+    body = f'<p class="verdict">{_verdict(phases, total, run.data_stages)}</p>{stacked_bar(parts, total)}'
     hidden, waited = _communication(run, timeline)
     if hidden + waited > 0:
         bar = [("hidden behind computing", COLOURS["allreduce"], hidden), ("waited for", COLOURS["wait"], waited)]
@@ -145,8 +147,8 @@ def _where(run: RunRecord, timeline: TimelineData | None) -> str:
     return _section("Where an iteration's time goes", f"<p>{escape(source)}</p>{body}")
 
 
-def _verdict(phases: dict[str, float], total: float) -> str:
-    """Return the largest shares, and what to look at."""
+def _verdict(phases: dict[str, float], total: float, stages: dict[str, float]) -> str:
+    """Return the largest shares, and what to look at; `stages` are those of making batches."""
     ordered = sorted(phases.items(), key=lambda item: -item[1])
     shares = ", ".join(
         f"<b>{NAMES.get(name, name)} {100 * value / total:.0f} %</b>"
@@ -155,12 +157,21 @@ def _verdict(phases: dict[str, float], total: float) -> str:
     )
     advice = ""
     if phases.get("data", 0.0) > 0.1 * total:
-        advice = " Reading data is the bottleneck: a faster source, or more prefetch, helps."
+        advice = _data_advice(stages)
     elif phases.get("wait", 0.0) > 0.15 * total:
         advice = " Much of it waits for communication: compare the schedules and the groups below."
     elif phases.get("foreground", 0.0) > 0.15 * total:
         advice = " Much of it waits for synchronizations: more iterations between two, or the background, helps."
     return f"Of {total:.2f} ms per iteration: {shares}.{advice}"
+
+
+def _data_advice(stages: dict[str, float]) -> str:
+    slowest = bottleneck(stages)
+    if slowest is None:
+        return " Reading data is the bottleneck: a faster source, or more prefetch, helps."
+    share = share_of(stages, slowest)
+    named = f" Data are the bottleneck: {STAGE_NAMES[slowest]} takes {share:.0f} % of making a batch."
+    return f"{named} To speed it up: {escape(ADVICE[slowest])}."
 
 
 def _communication(run: RunRecord, timeline: TimelineData | None) -> tuple[float, float]:

@@ -13,7 +13,9 @@ order B, G, R. The random numbers of a record follow from its global number (see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +30,17 @@ __all__ = ["Misfit", "Transformer"]
 
 _MIRROR, _TOP, _LEFT, _RESIZED, _INTERPOLATION = 1, 2, 3, 4, 5
 _STEPS = 1 << 24
-# Arithmetic goes over this many values at a time, which stay in the second-level cache in between.
+# This many values go through all steps at a time, and stay in the second-level cache in between.
 _VALUES_AT_ONCE = 1 << 17
 # Reordering axes plane by plane is several times faster while there are few planes.
 _FEW_PLANES = 4
+Run = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+"""Calls a function with each of these and returns the results in order; perhaps in several threads."""
+
+
+def in_turn(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Call a function with each of the items."""
+    return [function(item) for item in items]
 
 
 class Transformer:
@@ -113,7 +122,12 @@ class Transformer:
             )
 
     def __call__(
-        self, images: Sequence[Array], records: Sequence[int], form: BatchForm, describe: Callable[[int], str]
+        self,
+        images: Sequence[Array],
+        records: Sequence[int],
+        form: BatchForm,
+        describe: Callable[[int], str],
+        run: Run = in_turn,
     ) -> Array:
         """Return the batch of these images.
 
@@ -122,43 +136,71 @@ class Transformer:
             records: their global numbers.
             form: what the batch has to look like.
             describe: what to call an image of the batch in a message.
+            run: goes through parts of the batch, each of which is written by itself.
 
         Raises:
             DataError: images that do not fit the transformation, or each other.
         """
-        images = self._resized(images, records, form, describe)
-        self._check(images, describe)
-        windows = self._windows(images, records, form)
-        staged = self._stage(images, windows, form)
-        values = empty(staged.shape, form.dtype, form.channels_last)
-        step = max(1, _VALUES_AT_ONCE // max(1, staged[0].size))
-        for start in range(0, len(images), step):
+        resized = self._resized(images, records, form, describe, run)
+        self._check(resized, describe)
+        windows = self._windows(resized, records, form)
+        self._prepare_means(resized[0].shape, windows, form)
+        values = form.empty((len(resized), *self._window_shape(resized[0].shape)))
+        step = max(1, _VALUES_AT_ONCE // max(1, values[0].size))
+
+        def fill(start: int) -> None:
             chunk = slice(start, start + step)
-            values[chunk] = staged[chunk]
-            self._subtract_mean(values[chunk], windows[chunk], form)
-            if self._scale != 1:
-                np.multiply(values[chunk], form.dtype.type(self._scale), out=values[chunk])
+            self._fill(values[chunk], resized[chunk], windows[chunk], form)
+
+        run(fill, range(0, len(resized), step))
         return values
 
+    def _fill(
+        self, values: Array, images: Sequence[Array], windows: Sequence[tuple[int, int, bool]], form: BatchForm
+    ) -> None:
+        """Transform some of a batch's images."""
+        values[...] = self._stage(images, windows, form)
+        self._subtract_mean(values, windows, form)
+        if self._scale != 1:
+            np.multiply(values, form.dtype.type(self._scale), out=values)
+
+    def _prepare_means(self, shape: Shape, windows: Sequence[tuple[int, int, bool]], form: BatchForm) -> None:
+        """Make the means that the batch needs before several threads ask for them."""
+        if self._mean_values is not None:
+            self._constant_mean(self._window_shape(shape), form)
+        if self._mean_image is not None:
+            for mirrored in {mirrored for _, _, mirrored in windows}:
+                self._oriented_mean(mirrored, form)
+
     def _resized(
-        self, images: Sequence[Array], records: Sequence[int], form: BatchForm, describe: Callable[[int], str]
+        self,
+        images: Sequence[Array],
+        records: Sequence[int],
+        form: BatchForm,
+        describe: Callable[[int], str],
+        run: Run,
     ) -> Sequence[Array]:
         if self._random_resizing is not None:
-            return self._random_resizing(images, records, form.stream)
+            resize_all = partial(self._random_resizing, images, records)
+            (together,) = run(resize_all, [form.stream])
+            return list(together)
         if self._resizing is None:
             return images
+        resizing = self._resizing
         count, choices = len(images), len(self._resizing.interpolations)
         choice = random_numbers.below(form.stream ^ _INTERPOLATION, records, np.full(count, choices)).tolist()
         draws = random_numbers.below(form.stream ^ _RESIZED, records, np.full(count, _STEPS))
         wanted = (draws < self._resizing.probability * _STEPS).tolist()
-        result = []
-        for number, image in enumerate(images):
+
+        def resize(number: int) -> Array:
+            image = images[number]
             try:
-                self._resizing.output_shape(image.shape)
+                resizing.output_shape(image.shape)
             except Misfit as error:
                 raise DataError(f"{describe(number)}: {error.message}", hint=error.hint) from error
-            result.append(self._resizing(image, choice[number]) if wanted[number] else image)
-        return result
+            return resizing(image, choice[number]) if wanted[number] else image
+
+        return list(run(resize, range(count)))
 
     def _check(self, images: Sequence[Array], describe: Callable[[int], str]) -> None:
         first, expected = None, None
@@ -194,7 +236,7 @@ class Transformer:
         return list(zip(offsets[:, 0].tolist(), offsets[:, 1].tolist(), mirrored.tolist(), strict=True))
 
     def _stage(self, images: Sequence[Array], windows: Sequence[tuple[int, int, bool]], form: BatchForm) -> Array:
-        """Return the windows side by side, still in the images' own type, which is quick to move about."""
+        """Return windows side by side, still in the images' own type, which is quick to move about."""
         channels, height, width = self._window_shape(images[0].shape)
         dtype = np.dtype(np.uint8) if all(image.dtype == np.uint8 for image in images) else form.dtype
         staged = empty((len(images), channels, height, width), dtype, form.channels_last)

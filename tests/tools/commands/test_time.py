@@ -7,8 +7,11 @@ import re
 
 import h5py
 
+from mgcaffe.engine.data.stages import StageTotals
 from mgcaffe.solvers.tables.loads import read_loads
 from mgcaffe.tools import main
+from mgcaffe.tools.data_times import DataTimes
+from tests.support.datakit import encoded, images, write_lmdb
 from tests.support.tablekit import table_net, write_table_data
 
 
@@ -80,6 +83,43 @@ def test_time_shows_each_layers_candidates_and_the_one_chosen(folder, capsys):
     )
     assert main.main(["time", "net.prototxt", *words, "--autotune=off"]) == 0
     assert "autotune" not in capsys.readouterr().err
+
+
+def test_time_says_what_data_are_waited_for(folder, capsys):
+    pictures = images(12, (64, 64, 3))
+    write_lmdb(folder / "jpegs", [encoded(each, "JPEG", number % 2) for number, each in enumerate(pictures)])
+    (folder / "jpegs.prototxt").write_text(
+        'layer { name: "image" type: "Data" top: "image" top: "label" transform_param { crop_size: 4 mirror: true }'
+        ' data_param { source: "jpegs" backend: LMDB batch_size: 4 parser_threads: 2 } }'
+        ' layer { name: "ip" type: "InnerProduct" bottom: "image" top: "ip" inner_product_param { num_output: 2 } }'
+        ' layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" }'
+    )
+    assert main.main(["time", "jpegs.prototxt", "--iterations=3", "--json=out.json"]) == 0
+    text = capsys.readouterr().err
+    assert re.search(r"Data layer image alone: \S+ images/s with 2 threads, \S+ ms a batch of 4", text)
+    each = r"reading \S+ ms, decoding \S+ ms, transforming \S+ ms, batching \S+ ms; \S+ ms of a thread in all"
+    assert re.search(rf"     image\tan image: {each}", text)
+    assert re.search(r"The layers (could )?take \S+ images/s, ", text)
+    (data,) = json.loads((folder / "out.json").read_text())["data"]
+    assert (data["name"], data["batch_size"], data["threads"], data["batches"]) == ("image", 4, 2, 3)
+    assert set(data["record_ms"]) == {"read", "decode", "transform", "batch"}
+    assert min(data["record_ms"].values()) > 0 and data["bottleneck"] in data["record_ms"]
+
+
+def test_a_comparison_of_data_and_layers_names_the_bottleneck_and_what_helps():
+    stages = {"read": 0.02, "decode": 1.5, "transform": 0.4, "batch": 0.08}
+    times = DataTimes("d", "Data", 50, 2, 20, 1.25, StageTotals(1000, 1.25, stages))
+    lines = times.lines(0.05)
+    assert lines[0] == "Data layer d alone: 800.0 images/s with 2 threads, 62.500 ms a batch of 50"
+    assert lines[1].endswith("decoding 1.500 ms, transforming 0.400 ms, batching 0.080 ms; 2.000 ms of a thread in all")
+    assert lines[2].startswith(
+        "The layers could take 1000.0 images/s, about 2.0 threads' work, so data are waited for. "
+        "Bottleneck: decoding, 75 % of making a batch. To speed it up: data_param { parser_threads: N } decodes more"
+    )
+    assert "so data are not waited for. Slowest in them: decoding" in times.lines(0.5)[2]
+    assert times.lines(None)[2].startswith("Bottleneck of the data: decoding, 75 % of making a batch. ")
+    untold = DataTimes("m", "MemoryData", 50, 1, 20, 1.25, StageTotals(1000, 1.25))
+    assert untold.lines(0.05) == ["Data layer m alone: 800.0 images/s with 1 thread, 62.500 ms a batch of 50"]
 
 
 def test_time_computes_in_the_precision_asked_for(folder, capsys):

@@ -9,6 +9,7 @@ import pytest
 
 from mgcaffe.solvers import events
 from mgcaffe.tools.listeners.caffe_log import CaffeLogListener
+from mgcaffe.tools.listeners.communication_lines import data_line
 from mgcaffe.tools.listeners.glog import start_logging
 from tests.support.run_events import REPLICAS, RUN
 
@@ -66,6 +67,13 @@ def test_each_display_shows_the_communication_since_the_last_one(log):
 def test_each_display_shows_how_long_the_iterations_since_the_last_one_waited_for_data(log):
     start = log.index("Iteration 100 (50.1 iter/s, 1.99s/100 iters), loss = 0.2604")
     assert "Data: 0.010 ms waited per iteration; 5.0 % of its time" in log[start : start + 5]
+
+
+def test_where_much_is_waited_for_data_their_slowest_stage_is_named():
+    stages = {"read": 0.1, "decode": 0.7, "transform": 0.1, "batch": 0.1}
+    assert data_line(0.1, 1.0, 10, stages).endswith("10.0 % of its time; decoding takes 70 % of making a batch")
+    assert data_line(0.04, 1.0, 10, stages).endswith("4.0 % of its time")
+    assert data_line(0.1, 1.0, 10, {}).endswith("10.0 % of its time")
 
 
 def test_debug_info_comes_in_caffes_words():

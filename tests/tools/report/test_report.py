@@ -165,6 +165,21 @@ def test_without_a_timeline_the_log_alone_gives_the_shares(engine):
     assert "train with --timeline=FILE" in page and "train with --schedule=auto" in page
 
 
+def test_a_run_that_waits_for_data_is_told_which_stage_takes_the_most(engine):
+    text = json_log()
+    for stages, advice in (
+        ({}, "Reading data is the bottleneck: a faster source, or more prefetch, helps."),
+        (
+            {"data_decode_ms": 7.5, "data_read_ms": 2.5},
+            "bottleneck: decoding takes 75 % of making a batch.",
+        ),
+    ):
+        more = {"data_wait_ms": 9.0, **stages}
+        lines = [json.dumps(json.loads(each) | more) if '"iteration"' in each else each for each in text.splitlines()]
+        engine.write("run.json", "\n".join(lines) + "\n")
+        assert advice in page_of(engine)
+
+
 def test_predictions_of_engine_plan_stand_in_for_trials(engine):
     engine.write("run.json", json_log())
     rows = [{"schedule": name, "groups": groups, "iteration_s": seconds, "exposed_s": 0.001, "workers": 4, "speedup": 3}
