@@ -249,11 +249,13 @@ def test_what_a_net_cannot_compute_in_is_said(monkeypatch):
     assert why_not(BF16, cpu, torch.float32) is None
     assert "float64" in why_not(BF16, cpu, torch.float64)[0]
     assert "only GPUs" in why_not(TF32, cpu, torch.float32)[0]
-    assert why_not(TF32, gpu, torch.float32) is None
     assert not is_slow(BF16, gpu)
-    for capability, expected in (((7, 5), "this GPU has no products in bfloat16"), ((9, 0), None)):
+    for capability, refused in (((7, 5), True), ((8, 0), False), ((9, 0), False)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, capability=capability: capability)
-        assert (why_not(BF16, gpu, torch.float32) or [None])[0] == expected
+        for precision, what in ((BF16, "bfloat16"), (TF32, "TF32")):
+            reason = (f"this GPU has no products in {what}", "take float32")
+            assert why_not(precision, gpu, torch.float32) == (reason if refused else None)
+        assert why_not(FLOAT32, gpu, torch.float32) is None
 
 
 def test_a_processor_without_the_instructions_is_slow(monkeypatch):
