@@ -254,6 +254,7 @@ class BuiltNet:
     def _find_needs(self) -> None:
         """Check a net that trains now; one to test may lack gradients as long as none is asked for."""
         needs.sweep(self.nodes, self.param.force_backward)
+        needs.find_last_products(self.nodes)
         if self.phase == TRAIN:
             needs.check(self.nodes)
         elif not self.keep_blobs:
