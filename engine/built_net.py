@@ -23,7 +23,7 @@ from mgcaffe.engine.graph.recomputation import Recomputation, Recomputer
 from mgcaffe.engine.graph.segment import Segment
 from mgcaffe.engine.graph.table_look_ups import TableLookUps
 from mgcaffe.engine.kernels.formats import preferred_memory_format
-from mgcaffe.engine.kernels.precision import FLOAT32, TF32, Precision, keep_float32, round_to_tf32
+from mgcaffe.engine.kernels.precision import FLOAT32, Precision, switch_tf32
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.parameter import Parameter
@@ -109,7 +109,7 @@ class BuiltNet:
         self.table_look_ups: TableLookUps | None = None
         self.device = torch.device(device)
         if self.device.type == "cuda":
-            (round_to_tf32 if precision == TF32 else keep_float32)()
+            switch_tf32(precision)
         self.dtype = dtype
         self.context = LayerContext(
             phase=phase,
@@ -254,6 +254,7 @@ class BuiltNet:
     def _find_needs(self) -> None:
         """Check a net that trains now; one to test may lack gradients as long as none is asked for."""
         needs.sweep(self.nodes, self.param.force_backward)
+        needs.find_last_products(self.nodes)
         if self.phase == TRAIN:
             needs.check(self.nodes)
         elif not self.keep_blobs:

@@ -26,7 +26,7 @@ import torch
 
 from mgcaffe.engine.checks.memory import blob_bytes, shape_text, why_too_large, why_too_many_axes
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices
-from mgcaffe.engine.kernels.precision import FLOAT32, Precision
+from mgcaffe.engine.kernels.precision import FLOAT32, Precision, widened
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.shard import Shard, TestShard
@@ -129,6 +129,8 @@ class Layer:
             nothing but bottoms, parameters and the net's random stream.
         tops_share_bottoms: the tops are views of bottom 0's storage.
         takes_narrow: values and gradients may come in 16 bits; other layers get them in float32.
+        is_last_product: set by the net: no other layer that multiplies values by weights is computed from this one's
+            tops, which therefore come out in float32, for losses and metrics.
         backward_follows: set by the net; if False, forward need not keep anything.
         may_overwrite_bottom: set by the net; forward may write its result into bottom 0's storage.
         spare_bottom: set by the net to the number of a bottom that `can_reuse` accepts and whose storage no layer
@@ -163,6 +165,7 @@ class Layer:
         self.phase: Phase = param.phase if param.HasField("phase") else context.phase
         self.parameters: list[Parameter] = []
         self.backward_follows = self.phase == TRAIN
+        self.is_last_product = False
         self.may_overwrite_bottom = False
         self.spare_bottom: int | None = None
         self.may_overwrite_top_diff: Sequence[bool] = ()
@@ -218,6 +221,10 @@ class Layer:
     def differentiable(self, bottom: int) -> bool:
         """Return whether a gradient can flow to this bottom (labels and the like: no)."""
         return True
+
+    def forward_operand(self, x: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
+        """Return x as the forward product takes it; `operand` is x as the products of backward do."""
+        return widened(x) if self.is_last_product else operand
 
     def can_reuse(self, bottom: int) -> bool:
         """Return whether forward could write its top into this bottom's storage, though the top is another blob."""

@@ -42,7 +42,7 @@ class ConvolutionReLU(FusedLayer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep bottom and top."""
         x = self.convolution.operand(bottoms[0])
-        y = self.convolution.convolve(x, relu=True)
+        y = self.convolution.convolve(self.convolution.forward_operand(bottoms[0], x), relu=True)
         self.saved = (x, y) if self.backward_follows else None
         return [y]
 

@@ -1,4 +1,4 @@
-"""Which layers backward has to visit, and which gradients it has to compute (Caffe: Net::Init).
+"""Which layers backward has to visit, which gradients it has to compute (Caffe: Net::Init), and which product is last.
 
 Forward sweep: a layer needs backward if it has parameters that learn or a bottom that does. Backward sweep: a
 layer that no loss depends on does not. `propagate_down` overrides the first sweep bottom by bottom;
@@ -68,6 +68,17 @@ def without_backward(nodes: Sequence[Node]) -> None:
         node.wants = [False] * len(node.bottoms)
         node.layer.wants_bottom = node.wants
         node.layer.backward_follows = False
+
+
+def find_last_products(nodes: Sequence[Node]) -> None:
+    """Set `is_last_product` of every layer: it multiplies by weights, and what follows it does not."""
+    multiplied: set[Blob] = set()
+    for node in reversed(nodes):
+        is_product = node.layer.takes_narrow and bool(node.layer.parameters)
+        follows = any(blob in multiplied for blob in node.tops)
+        node.layer.is_last_product = is_product and not follows
+        if is_product or follows:
+            multiplied.update(node.bottoms)
 
 
 def check(nodes: Sequence[Node]) -> None:

@@ -26,7 +26,7 @@ import torch
 
 _NARROW = (torch.bfloat16, torch.float16)
 _INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # the last is ARM's
-_GPU_WITH_BF16 = (8, 0)
+_GPU_WITH_BOTH = (8, 0)  # the compute capability that bfloat16 and TF32 came with
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def why_not(precision: Precision, device: torch.device, dtype: torch.dtype) -> t
         return "it rounds operands of float32, and the blobs are of float64", "take float32 blobs, or leave it out"
     if precision == TF32 and device.type == "cpu":
         return "only GPUs compute products in TF32", "take a GPU (--gpu), bf16 or float32"
-    if precision == BF16 and device.type == "cuda" and torch.cuda.get_device_capability(device) < _GPU_WITH_BF16:
-        return "this GPU has no products in bfloat16", "take tf32 or float32"
+    if precision != FLOAT32 and device.type == "cuda" and torch.cuda.get_device_capability(device) < _GPU_WITH_BOTH:
+        return f"this GPU has no products in {'TF32' if precision == TF32 else 'bfloat16'}", "take float32"
     return None
 
 
@@ -108,24 +108,12 @@ def _processor_flags() -> frozenset[str]:
     )
 
 
-@functools.cache
-def keep_float32() -> None:
-    """Let convolutions of float32 on GPUs be convolutions of float32, in this process; only the first call does.
+def switch_tf32(precision: Precision) -> None:
+    """Let GPUs round the operands of float32 products to TF32 if this precision says so, else not.
 
-    Who wants TF32 builds a net of precision tf32, or sets `torch.backends.cudnn.allow_tf32` after the first net on a
-    GPU was built.
+    In the whole process: the nets of one run have one precision, and a net of another switches anew when it is built.
     """
-    _let_cudnn_round(False)
-
-
-def round_to_tf32() -> None:
-    """Let GPUs round the operands of all float32 products to TF32, in this process."""
-    keep_float32()  # not to be undone by the next net
-    _let_cudnn_round(True)
-    torch.backends.cuda.matmul.allow_tf32 = True
-
-
-def _let_cudnn_round(allowed: bool) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some versions of PyTorch call this setting deprecated, older have no other
-        torch.backends.cudnn.allow_tf32 = allowed
+        warnings.simplefilter("ignore")  # some versions of PyTorch call these settings deprecated, older have no other
+        torch.backends.cudnn.allow_tf32 = precision == TF32
+        torch.backends.cuda.matmul.allow_tf32 = precision == TF32

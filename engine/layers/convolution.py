@@ -167,9 +167,10 @@ class Convolution(FilterLayer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute one convolution per bottom; keep the bottoms."""
-        bottoms = [self.operand(x) for x in bottoms]
-        self.saved = bottoms if self.backward_follows else None
-        tops = (self.convolve(self.one_batch_axis(x)) for x in bottoms)
+        operands = [self.operand(x) for x in bottoms]
+        self.saved = operands if self.backward_follows else None
+        forward = map(self.forward_operand, bottoms, operands)
+        tops = (self.convolve(self.one_batch_axis(x)) for x in forward)
         return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
 
     def convolve(self, x: torch.Tensor, relu: bool = False) -> torch.Tensor:

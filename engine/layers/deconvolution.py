@@ -38,11 +38,11 @@ class Deconvolution(FilterLayer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run a convolution's backward pass on each bottom; keep the bottoms."""
-        bottoms = [self.operand(x) for x in bottoms]
-        self.saved = bottoms if self.backward_follows else None
+        operands = [self.operand(x) for x in bottoms]
+        self.saved = operands if self.backward_follows else None
         tops = []
-        for bottom in bottoms:
-            x = self.one_batch_axis(bottom)
+        for bottom, operand in zip(bottoms, operands, strict=True):
+            x = self.one_batch_axis(self.forward_operand(bottom, operand))
             size = self.top_size(x.shape[2:])
             y = convolution.backward_data(x, self.parameters[0].data, size, self.geometry, self.context.choices)
             if self.bias is not None:

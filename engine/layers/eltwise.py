@@ -78,7 +78,8 @@ class Eltwise(Layer):
         return [y]
 
     def _sum(self, bottoms: Sequence[torch.Tensor]) -> torch.Tensor:
-        if len(bottoms) > 2 or not all(map(is_narrow, bottoms)):
+        exact = all(abs(coefficient) == 1 for coefficient in self.coefficients)  # others are rounded to 16 bits too
+        if len(bottoms) > 2 or not exact or not all(map(is_narrow, bottoms)):
             bottoms = [widened(x) for x in bottoms]  # two in 16 bits make a sum that is rounded once
         if self.spare_bottom is not None:
             y = bottoms[self.spare_bottom]

@@ -61,9 +61,11 @@ class InnerProduct(Layer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute one matrix product; keep the bottom."""
         bottom = bottoms[0]
-        x = self._operand(bottom.reshape(math.prod(bottom.shape[: self.axis]), self.inputs))
-        self.saved = (x, bottom.shape) if self.backward_follows else None
+        rows = bottom.reshape(math.prod(bottom.shape[: self.axis]), self.inputs)
+        operand = self._operand(rows)
+        self.saved = (operand, bottom.shape) if self.backward_follows else None
         bias = self.parameters[1].data if len(self.parameters) > 1 else None
+        x = self.forward_operand(rows, operand)
         y = linear.forward(x, self._weight(), bias, choices=self.context.choices)
         return [y.view(*bottom.shape[: self.axis], self.outputs)]
 

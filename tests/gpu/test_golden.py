@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from mgcaffe.engine.kernels.precision import keep_float32
 from mgcaffe.prototxt import read_solver_source
 from mgcaffe.solvers import Solver
 from tests.support.golden import NAMES, check_case
@@ -40,7 +39,6 @@ def test_a_run_follows_caffes(case, device, tmp_path, monkeypatch):
 
 def test_convolutions_of_float32_are_not_rounded_to_tf32(device):
     before = torch.backends.cudnn.allow_tf32
-    keep_float32.cache_clear()
     torch.backends.cudnn.allow_tf32 = True
     try:
         make_net(inputs(x=(2, 3)), device=device)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels.precision import BF16, TF32, keep_float32, why_not
+from mgcaffe.engine.kernels.precision import BF16, FLOAT32, TF32
 from tests.support.netkit import inputs, make_net
 
 FILLER = "weight_filler { type: 'gaussian' std: 0.2 }"
@@ -37,15 +37,13 @@ def test_gradients_in_bf16_are_close_to_those_of_the_cpu_in_float32(device, keep
         assert float((ours.diff.cpu() - theirs.diff).norm()) <= 0.05 * float(theirs.diff.norm()) + 0.01 * largest
 
 
-def test_tf32_is_switched_on_for_all_products_of_float32(device):
-    assert why_not(TF32, torch.device("cuda"), torch.float32) is None
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+def test_each_net_switches_tf32_as_its_precision_says(device):
+    backends = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = [each.allow_tf32 for each in backends]
     try:
-        make_net(inputs(x=(2, 3)), dtype=torch.float32, device=device, precision=TF32)
-        assert torch.backends.cudnn.allow_tf32
-        assert torch.backends.cuda.matmul.allow_tf32
-        make_net(inputs(x=(2, 3)), dtype=torch.float32, device=device)  # as a test net of the same run would
-        assert torch.backends.cudnn.allow_tf32
+        for precision in (TF32, TF32, FLOAT32, TF32, BF16):
+            make_net(inputs(x=(2, 3)), dtype=torch.float32, device=device, precision=precision)
+            assert [each.allow_tf32 for each in backends] == [precision == TF32] * 2
     finally:
-        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
-        keep_float32.cache_clear()
+        for each, allowed in zip(backends, before, strict=True):
+            each.allow_tf32 = allowed

@@ -163,16 +163,27 @@ def test_an_inner_product_over_few_rows_stays_in_float32():
     assert layer.forward([drawn((4, 6), 1)])[0].dtype == torch.float32
 
 
+def eltwise(*coefficients):
+    bottoms = " ".join(f"bottom: 'x{number}'" for number in range(len(coefficients)))
+    fields = " ".join(f"coeff: {each}" for each in coefficients)
+    text = f"name: 'l' type: 'Eltwise' {bottoms} top: 'y' eltwise_param {{ {fields} }}"
+    layer, _ = make_layer(text, [(2, 3, 4, 4)] * len(coefficients), context=LayerContext(precision=BF16))
+    assert layer.takes_narrow
+    return layer
+
+
 def test_sums_of_two_blobs_of_16_bits_are_rounded_once_and_others_are_of_float32():
     a, b, c = (drawn((2, 3, 4, 4), seed).bfloat16() for seed in (1, 2, 3))
-    text = "name: 'l' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'y' eltwise_param { coeff: 1 coeff: -0.5 }"
-    two, _ = make_layer(text, [(2, 3, 4, 4)] * 2, context=LayerContext(precision=BF16))
-    assert two.takes_narrow
-    assert torch.equal(two.forward([a, b])[0], (a.float() - 0.5 * b.float()).bfloat16())
-    assert torch.equal(two.forward([a, b.float()])[0], a.float() - 0.5 * b.float())
-    text = "name: 'l' type: 'Eltwise' bottom: 'a' bottom: 'b' bottom: 'c' top: 'y'"
-    three, _ = make_layer(text, [(2, 3, 4, 4)] * 3, context=LayerContext(precision=BF16))
-    assert torch.equal(three.forward([a, b, c])[0], a.float() + b.float() + c.float())
+    for first, second in ((1, 1), (1, -1), (-1, 1)):
+        exact = first * a.float() + second * b.float()
+        assert torch.equal(eltwise(first, second).forward([a, b])[0], exact.bfloat16())
+        assert torch.equal(eltwise(first, second).forward([a, b.float()])[0], exact)
+    for first, second in ((0.3, 0.7), (1, 0.7), (0.3, 1)):
+        exact = first * a.double() + second * b.double()
+        y = eltwise(first, second).forward([a, b])[0]
+        assert y.dtype == torch.float32
+        torch.testing.assert_close(y.double(), exact, rtol=1e-6, atol=1e-6)
+    assert torch.equal(eltwise(1, 1, 1).forward([a, b, c])[0], a.float() + b.float() + c.float())
 
 
 @pytest.mark.parametrize("may_overwrite", [True, False])
@@ -249,11 +260,13 @@ def test_what_a_net_cannot_compute_in_is_said(monkeypatch):
     assert why_not(BF16, cpu, torch.float32) is None
     assert "float64" in why_not(BF16, cpu, torch.float64)[0]
     assert "only GPUs" in why_not(TF32, cpu, torch.float32)[0]
-    assert why_not(TF32, gpu, torch.float32) is None
     assert not is_slow(BF16, gpu)
-    for capability, expected in (((7, 5), "this GPU has no products in bfloat16"), ((9, 0), None)):
+    for capability, refused in (((7, 5), True), ((8, 0), False), ((9, 0), False)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, capability=capability: capability)
-        assert (why_not(BF16, gpu, torch.float32) or [None])[0] == expected
+        for precision, what in ((BF16, "bfloat16"), (TF32, "TF32")):
+            reason = (f"this GPU has no products in {what}", "take float32")
+            assert why_not(precision, gpu, torch.float32) == (reason if refused else None)
+        assert why_not(FLOAT32, gpu, torch.float32) is None
 
 
 def test_a_processor_without_the_instructions_is_slow(monkeypatch):
