@@ -524,8 +524,8 @@ class SolverParameter(Message):
     or on a GPU tf32. Default: 'float32'. A field of mgcaffe."""
     winograd: SolverParameter.Winograd
     """Whether autotune may choose Winograd's convolutions, which multiply less and round more: OFF, SAFE
-    (where they differ by at most 1e-5 of the largest value), or FAST (1e-4). Default: OFF. A field of
-    mgcaffe."""
+    (where they differ by at most 1e-5 of the largest value, as measured once with random values), or FAST
+    (1e-4). Default: OFF. A field of mgcaffe."""
     recompute: str
     """Which layers backward computes a second time, so that their values need not be kept: off, auto (as many
     as it takes for the lowest peak of memory), or ranges of layers, FIRST..LAST,FIRST..LAST. Default:

@@ -27,6 +27,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mgcaffe.comm.exchange.emulation import emulate
@@ -100,7 +101,8 @@ class Reducer:
             make_path(self._communicator, flat, self._sum, transfer.transport, divides=transfer.divides), transfer
         )
         self.element_bytes = self._path.element_bytes
-        self._at_once = (waiting or Waiting()).at_once
+        self._starts_early = isinstance(self._path, HostPath) and self._path.starts_early
+        self._at_once = 1
         self._clock = clock
         self._queue: queue.SimpleQueue[tuple[Reduction, int, int, Any] | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
@@ -137,7 +139,7 @@ class Reducer:
     @property
     def is_one_by_one(self) -> bool:
         """Whether no group's all-reduce begins before the last one's has ended."""
-        return self._at_once == 1 or not (isinstance(self._path, HostPath) and self._path.starts_early)
+        return self._at_once == 1
 
     @property
     def has_failed(self) -> bool:
@@ -150,6 +152,8 @@ class Reducer:
 
     def set_waiting(self, waiting: Waiting) -> None:
         """Wait for the peers in another way from now on; between two iterations, and alike on all ranks."""
+        if not self._starts_early:
+            waiting = replace(waiting, at_once=1)
         set_waiting(self._sum, waiting)
         self._at_once = waiting.at_once
 

@@ -25,7 +25,7 @@ from mgcaffe.comm.supervision.troubles import RankRecord, Seen, Trouble, behind,
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.host_addresses import LOOPBACK, addresses_for_other_hosts, addresses_of_gloo, chosen_address
 from mgcaffe.comm.transport.listener import Address, Listener, await_answer, greet
-from mgcaffe.errors import EXIT_PEER_FAILED, DataError, PeerFailure
+from mgcaffe.errors import EXIT_PEER_FAILED, CommError, DataError, PeerFailure
 from mgcaffe.errors.checked_json import Json
 
 TICK_S = 0.5
@@ -87,13 +87,20 @@ class RankWatch:
         atexit.register(self.leave)
 
     def _connect(self, ranks: Communicator) -> list[int]:
+        offer: Address | str = ""
         if ranks.rank == 0:
-            self._listener = _listen(ranks)
-            self._selector.register(self._listener, selectors.EVENT_READ)
-            self._thread.start()
-        address = ranks.broadcast_object(self._listener.address if self._listener is not None else None)
-        if ranks.rank > 0 and address is not None:
-            self._greet(address)
+            try:
+                self._listener = _listen(ranks)
+                self._selector.register(self._listener, selectors.EVENT_READ)
+                self._thread.start()
+                offer = self._listener.address
+            except CommError as error:
+                offer = error.message  # the others wait for it
+        offer = ranks.broadcast_object(offer)
+        if isinstance(offer, str):
+            raise CommError(offer)
+        if ranks.rank > 0:
+            self._greet(offer)
         known = ranks.allgather((replace(self._own), ranks.rank == 0 or bool(self._connections)))
         with self._lock:
             self._take_known([record for record, is_connected in known if is_connected])

@@ -190,7 +190,11 @@ def greet(address: Address, rank: int, patience_s: float, host: str | None = Non
         OSError: nobody listens there.
     """
     connected = socket.create_connection((host or address.hosts[0], address.port), patience_s)
-    connected.sendall(_HELLO.pack(address.token, rank))
+    try:
+        connected.sendall(_HELLO.pack(address.token, rank))
+    except OSError:
+        connected.close()
+        raise
     return connected
 
 

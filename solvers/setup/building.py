@@ -116,12 +116,12 @@ def build_nets(
                 seed,
                 dtype,
                 torch.device(device),
-                keep_blobs,
-                place,
-                workers,
-                worker,
-                beside,
-                precision,
+                keep_blobs=keep_blobs,
+                place_tables=place,
+                workers=workers,
+                worker=worker,
+                beside=beside,
+                precision=precision,
             )
         )
         opened.callback(worker_nets[-1].close)

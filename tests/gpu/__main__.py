@@ -81,6 +81,7 @@ def parts() -> list[Part]:
         "snapshots": 80,
         "modules": 140,
         "nccl": 60,
+        "data": 40,
         "commands": 100,
     }
     listed = [Part(name, [], limit) for name, limit in checks.items()]

@@ -306,7 +306,7 @@ def add_winograd_flag(parser: FlagParser) -> None:
     parser.flag(
         "winograd",
         "whether --autotune may choose convolutions that multiply less and round more: safe: where they differ by at "
-        "most 1e-5 of the largest value; fast: 1e-4 (default: off)",
+        "most 1e-5 of the largest value, as measured once with random values; fast: 1e-4 (default: off)",
         choices=("off", "safe", "fast"),
     )
 

@@ -102,7 +102,9 @@ class Recorded(Choices):
     def _find(self, operation: Operation, key: Key, call: Any) -> Candidate | None:
         measured = self.records.get(self.text(operation, key, call))
         candidate = operation.candidates.get(measured.chosen) if measured is not None else None
-        return candidate if candidate is not None and candidate.serves(call) else None
+        if candidate is None or (candidate.rounds_more and not self.bound) or not candidate.serves(call):
+            return None
+        return candidate
 
 
 class Forced(Choices):

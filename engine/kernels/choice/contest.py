@@ -59,7 +59,8 @@ class Contest(Choices):
             self.met.append(text)
         rule = operation.by_rule(call)
         known = self.records.get(text)
-        if known is None or known.rule != rule.name or known.chosen not in operation.candidates:
+        chosen = operation.candidates.get(known.chosen) if known is not None else None
+        if known is None or known.rule != rule.name or chosen is None or (chosen.rounds_more and not self.bound):
             self.records[text] = self._measure(operation, text, call)
             self.measured += 1
         return rule.run(call)

@@ -32,6 +32,9 @@ class Gate(SingleCommunicator):
     def set_busy_polling(self, enabled: bool) -> None:
         self.polls_busily.append(enabled)
 
+    def set_waiting(self, waiting: Waiting) -> None:
+        self.waiting = waiting
+
     def duplicate(self, waiting=None):
         self.waiting = waiting
         return self
@@ -186,6 +189,15 @@ def test_sums_that_go_on_by_themselves_start_when_they_are_submitted():
     handles[1].wait()
     reducer.close()
     assert flat.tolist() == [1, 1, 1, 1]
+
+
+def test_several_travel_at_a_time_only_where_sums_go_on_by_themselves():
+    for ranks, at_once in ((Starting(), 2), (Gate(), 1)):
+        reducer = Reducer(ranks, numpy.ones(2, numpy.float32))
+        assert reducer.is_one_by_one
+        reducer.set_waiting(Waiting(at_once=2))
+        assert (ranks.waiting.at_once, reducer.is_one_by_one) == (at_once, at_once == 1)
+        reducer.close()
 
 
 def test_a_sum_that_cannot_start_raises_where_it_is_waited_for():

@@ -14,7 +14,7 @@ from mgcaffe.comm.supervision.rank_watch import RankWatch
 from mgcaffe.comm.transport import listener
 from mgcaffe.comm.transport.host_addresses import LOOPBACK, addresses_for_other_hosts, addresses_of_gloo
 from mgcaffe.comm.transport.listener import Listener
-from mgcaffe.errors import EXIT_PEER_FAILED, PeerFailure
+from mgcaffe.errors import EXIT_PEER_FAILED, CommError, PeerFailure
 from mgcaffe.pytorch.failures import PEER_TIMEOUT_S
 from tests.support.strangers import strangers_at
 
@@ -196,6 +196,19 @@ def test_a_rank_that_cannot_connect_is_said_to_be_unwatched(monkeypatch):
         return watch.unwatched
 
     assert run_ranks(2, rank) == [[1], [1]]
+
+
+def test_all_ranks_hear_of_it_where_rank_0_cannot_listen(monkeypatch):
+    def fails(ranks):
+        raise CommError("no address to listen at")
+
+    monkeypatch.setattr(rank_watch, "_listen", fails)
+
+    def rank(communicator):
+        with pytest.raises(CommError, match="no address to listen at"):
+            RankWatch(communicator, 8.0, print, lambda code: None)
+
+    run_ranks(3, rank)
 
 
 def test_the_next_address_is_tried_where_nobody_or_somebody_else_answers(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mgcaffe.engine.kernels.choice import contest as contests
-from mgcaffe.engine.kernels.choice.choices import Recorded
+from mgcaffe.engine.kernels.choice.choices import Measured, Recorded
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.kernels.choice.operation import Candidate, Operation
 
@@ -153,6 +153,16 @@ def test_one_that_rounds_more_takes_part_where_a_bound_is_given_and_is_dropped_b
         # Under another bound it is as if nothing had been measured.
         assert torch.equal(Recorded(contest.records, bound + 1).run(doubling, call), doubled(call))
     assert not caplog.records
+
+
+def test_a_record_that_names_one_that_rounds_more_is_passed_over_without_a_bound(clock):
+    rough = Candidate("rough", lambda call: True, lambda call: call.x * 3, rounds_more=True)
+    doubling, call = operation([clock.candidate("rule", 1.0, doubled), rough]), Call(torch.arange(3.0))
+    edited = {"doubling: x 3": Measured("rule", "rough", {}, {})}
+    assert torch.equal(Recorded(edited).run(doubling, call), doubled(call))
+    contest = Contest(edited)
+    contest.run(doubling, call)
+    assert contest.records["doubling: x 3"].chosen == "rule"
 
 
 def test_one_that_fails_is_dropped_loudly(clock, caplog):
