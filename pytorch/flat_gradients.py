@@ -57,8 +57,7 @@ class Place:
         if grad is None:
             self._view.zero_()
         elif grad.data_ptr() == self._address and not self._is_staged:
-            if self._factor != 1.0:
-                self._view.mul_(self._factor)
+            self._multiply()
         else:
             if grad.layout != torch.strided:
                 raise UsageError(
@@ -67,10 +66,15 @@ class Place:
                 )
             grad = grad.detach() if grad.requires_grad else grad
             if self._is_staged:
-                self._view.copy_(grad).mul_(self._factor)
+                self._view.copy_(grad)
+                self._multiply()
             else:
                 torch.mul(grad, self._factor, out=self._view)
                 self._parameter.grad = self._view
+
+    def _multiply(self) -> None:
+        if self._factor != 1.0:
+            self._view.mul_(self._factor)
 
     def keep(self) -> None:
         """Keep the parameter's gradient for `give_back`."""
