@@ -3,6 +3,7 @@
     python benchmarks/step.py                                  # all models, one thread
     python benchmarks/step.py --models lenet resnet50 --rounds 15 --sides ours eager channels_last compile
     python benchmarks/step.py --precision bf16                 # ours in bf16 and float32, PyTorch's autocast
+    python benchmarks/step.py --autotune on --winograd safe    # ours as measured; a side ours_rules has the rules
     python benchmarks/step.py --same_malloc                    # a second table, PyTorch with our allocator settings
     python benchmarks/step.py --device cuda --precision tf32 --models resnet50 --batch 256
 
@@ -17,7 +18,8 @@ over what the process had after its imports, or on a GPU what PyTorch's allocato
 The share is the operations of the products and convolutions of a step (by the direct methods) over its time and the
 best matrix product that was measured before the first side and after the last (benchmarks/machine_limit.py).
 
-Sides: `ours`; `ours_float32` (ours in float32, to see what a precision gives); `eager` and `channels_last` (PyTorch
+Sides: `ours`; `ours_float32` (ours in float32, to see what a precision gives); `ours_rules` (ours without `--autotune`,
+to see what that gives); `eager` and `channels_last` (PyTorch
 autograd and torch.optim.SGD, the two memory formats); `compile` (torch.compile of the model; on a GPU channels last and
 in mode max-autotune). On a GPU PyTorch's SGD is the fused one, and cuDNN tries its algorithms on every side
 (torch.backends.cudnn.benchmark).
@@ -41,7 +43,7 @@ from machine_limit import PRECISIONS
 from torch_models import BATCHES
 
 HERE = Path(__file__).resolve().parent
-SIDES = ("ours", "ours_float32", "eager", "channels_last", "compile")
+SIDES = ("ours", "ours_float32", "ours_rules", "eager", "channels_last", "compile")
 
 
 class SideFailed(Exception):
@@ -107,7 +109,7 @@ def _words(model: str, options: argparse.Namespace) -> list[str]:
     batch = options.batch or BATCHES[model][0]
     return [
         f"--batch={batch}", f"--threads={options.threads}", f"--device={options.device}",
-        f"--precision={options.precision}",
+        f"--precision={options.precision}", f"--autotune={options.autotune}", f"--winograd={options.winograd}",
     ]  # fmt: skip
 
 
@@ -154,6 +156,8 @@ def compare(model: str, options: argparse.Namespace, flops: int, same_malloc: bo
             "device": options.device,
             "precision": options.precision,
             "threads": options.threads,
+            "autotune": options.autotune,
+            "winograd": options.winograd,
             "same_malloc": same_malloc,
             "side": side,
             "median_ms": 1e3 * statistics.median(times[side]),
@@ -213,6 +217,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: ours, eager, channels_last")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32")
+    parser.add_argument("--autotune", default="off", metavar="off|on|FILE", help="ours: the solver's field `autotune`")
+    parser.add_argument("--winograd", choices=("off", "safe", "fast"), default="off", help="ours: the field `winograd`")
     parser.add_argument("--batch", type=int, help="images in a batch; default: each model's own")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=11, help="counted steps a side")
@@ -230,6 +236,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
         parser.error("--precision tf32: only GPUs have TF32; give --device cuda")
     if options.same_malloc and options.device == "cuda":
         parser.error("--same_malloc: the settings are those of the host's memory; leave --device cuda out")
+    if options.winograd != "off" and options.autotune == "off":
+        parser.error("--winograd: it says what --autotune may choose; give --autotune on")
     if options.batch is not None and options.batch < 1:
         parser.error("--batch: a batch has at least one image")
     if options.rounds < 1 or options.threads < 1:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = {
     "ours": "off",
     "ours_float32": "off",
+    "ours_rules": "off",
     "recompute": "auto",
 }  # sides that the engine computes, with the solver's field `recompute`
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
@@ -49,7 +50,15 @@ def batch_of(model: str, batch: int) -> tuple[Any, Any]:
     return images, labels
 
 
-def our_step(model: str, batch: int, device: str, precision: str, recompute: str = "off") -> Callable[[], object]:
+def our_step(
+    model: str,
+    batch: int,
+    device: str,
+    precision: str,
+    recompute: str = "off",
+    autotune: str = "off",
+    winograd: str = "off",
+) -> Callable[[], object]:
     """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
     from mgcaffe.solvers.solver import Solver
@@ -66,7 +75,8 @@ def our_step(model: str, batch: int, device: str, precision: str, recompute: str
     solver.max_iter, solver.random_seed, solver.recompute = 10**6, 1, recompute
     solver.snapshot_after_train = False
     solver.net_param.CopyFrom(net)
-    solver.precision = precision
+    solver.precision, solver.autotune = precision, autotune
+    solver.winograd = SolverParameter.Winograd.Value(winograd.upper())
     trainer = Solver(solver, device=device)
     if device == "cpu":
         keep_memory_of_small_net(trainer.net)
@@ -140,7 +150,8 @@ def serve(options: argparse.Namespace) -> None:
     precision = "float32" if options.side == "ours_float32" else options.precision
     arguments = options.batch, options.device, precision
     if is_ours:
-        step = our_step(options.model, *arguments, OURS[options.side])
+        choice = ("off", "off") if options.side == "ours_rules" else (options.autotune, options.winograd)
+        step = our_step(options.model, *arguments, OURS[options.side], *choice)
     else:
         step = torch_step(options.model, options.side, *arguments)
     for _ in range(3):
@@ -173,6 +184,8 @@ def main() -> None:
     for name in ("--device", "--precision"):
         parser.add_argument(name, required=True)
     parser.add_argument("--same_malloc", action="store_true")
+    for name in ("--autotune", "--winograd"):
+        parser.add_argument(name, default="off")
     options = parser.parse_args()
     if options.side == "flops":
         print(flops_of_step(options.model, options.batch))
