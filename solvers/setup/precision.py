@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mgcaffe.engine.kernels.precision import (
-    FLOAT32,
-    PRECISIONS,
-    UNSUPPORTED,
-    Precision,
-    is_slow,
-    why_not,
-)
+from mgcaffe.engine.kernels.precision import FLOAT32, PRECISIONS, Precision, is_slow, why_not
 from mgcaffe.errors import EngineError, SolverError
 from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.events import Emit, Noted, Warned
@@ -60,8 +53,6 @@ def precision_named(
 
 def problem_of(name: str, device: torch.device, dtype: torch.dtype) -> tuple[str, str] | None:
     """Return why a net cannot compute so, and what to do; None if it can."""
-    if name in UNSUPPORTED:
-        return UNSUPPORTED[name]
     if name not in PRECISIONS:
         return "there is no such precision", f"take one of {', '.join(PRECISIONS)}"
     return why_not(PRECISIONS[name], device, dtype)
