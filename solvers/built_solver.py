@@ -135,9 +135,7 @@ class BuiltSolver:
         self._trainer = Trainer(net, self._updater, self._averaging, param, rank * workers, self._loss_scale)
         records = self._trainer.records_per_iteration * ranks.size
         self._meter = Meter(self._emit, records, workers, lambda: self._workers.records)
-        self._finite = FiniteCheck(
-            net, ranks.communicator, param, self._emit, rank, self._loss_scale, workers=workers
-        )
+        self._finite = FiniteCheck(net, ranks.communicator, param, self._emit, rank, self._loss_scale, workers=workers)
         self._averaging.on_ready = self._finite.gradients_ready
         self._debug = DebugInfo(net, param, rank, self._emit, self._loss_scale)
         self._smoothed = SmoothedLoss(param.average_loss)

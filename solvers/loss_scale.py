@@ -1,9 +1,9 @@
 """The factor on the loss that keeps gradients in the range of IEEE half precision (`precision: "fp16"`).
 
-Numbers of 16 bits lie between 6e-8 and 65504, and many gradients below. A loss multiplied by S has gradients multiplied
-by S; they are added up in float32, and divided by S before anything else is done with them. Where one of them overflows,
-no rank updates its weights, and S is halved; after 2000 updates in a row it is doubled. Start, factors and interval are
-those of torch.amp.GradScaler. S is always a power of two, so that nothing but the exponents changes.
+Numbers of 16 bits lie between 6e-8 and 65504, and many gradients below. The gradients of a loss that is multiplied by S
+are multiplied by S too; they are added up in float32, and divided by S as they are used. Where one overflows, no rank
+updates its weights, and S is halved; after 2000 updates in a row it is doubled. Start, factors and interval are those
+of torch.amp.GradScaler. S is always a power of two, so that nothing but the exponents changes.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 | float32 | as they are | any device |
 | tf32 | float32; a GPU rounds them to 10 bits of mantissa inside the product | a GPU |
 | bf16 | bfloat16: 7 bits of mantissa, float32's range | any device; fast with instructions for it |
-| fp16 | IEEE half precision: 10 bits of mantissa, from 6e-8 to 65504; gradients need a scaled loss | the same |
+| fp16 | IEEE half precision: 10 bits of mantissa, up to 65504; gradients need a scaled loss | a GPU; slow on CPUs |
 
 A product in 16 bits rounds its operands (values, weights, biases) once, adds up in float32 and rounds its result once.
 Parameters, their gradients and statistics stay in float32. What comes out of a product stays in 16 bits until a layer
@@ -26,10 +26,7 @@ from pathlib import Path
 import torch
 
 _NARROW = (torch.bfloat16, torch.float16)
-_INSTRUCTIONS = {  # the last of each are ARM's
-    torch.bfloat16: {"avx512_bf16", "amx_bf16", "bf16"},
-    torch.float16: {"avx512_fp16", "amx_fp16", "asimdhp"},
-}
+_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # the last is ARM's
 _GPU_WITH_BOTH = (8, 0)  # the compute capability that bfloat16 and TF32 came with
 
 
@@ -86,10 +83,13 @@ def why_not(precision: Precision, device: torch.device, dtype: torch.dtype) -> t
 
 
 def is_slow(precision: Precision, device: torch.device) -> bool:
-    """Return whether the processor has no instructions for these products, so that they take longer than float32's."""
+    """Return whether the processor has no instructions for these products, so that they take longer than float32's.
+
+    Those in IEEE half precision are made in float32 on every CPU (`choices.compute`).
+    """
     if precision.operands is None or device.type != "cpu":
         return False
-    return not _INSTRUCTIONS[precision.operands].intersection(_processor_flags())
+    return precision == FP16 or not _INSTRUCTIONS.intersection(_processor_flags())
 
 
 @functools.cache

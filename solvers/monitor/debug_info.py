@@ -156,7 +156,9 @@ def _backward_statistics(node: Node, loss_scale: float) -> Iterator[BlobStatisti
         return
     for blob, wanted in zip(node.bottoms, node.wants, strict=True):
         if wanted and blob.diff is not None:
-            yield BlobStatistics("Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff) / loss_scale)
+            yield BlobStatistics(
+                "Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff) / loss_scale
+            )
     for number, parameter in enumerate(node.layer.parameters):
         if parameter.wanted:
             yield BlobStatistics(
