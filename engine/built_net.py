@@ -128,7 +128,7 @@ class BuiltNet:
             self.context.sum_over_ranks = sum_over_ranks
         if not keep_blobs:
             types = (layer.type for layer in param.layer)
-            self.context.memory_format = preferred_memory_format(types, self.device, dtype)
+            self.context.memory_format = preferred_memory_format(types, self.device, dtype, precision)
         self.reseed(self.seed)
         self.blobs: dict[str, Blob] = {}
         self.nodes: list[Node] = []

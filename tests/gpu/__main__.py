@@ -81,6 +81,7 @@ def parts() -> list[Part]:
         "precision": 60,
         "ranks": 160,
         "snapshots": 80,
+        "updates": 40,
         "modules": 140,
         "nccl": 60,
         "data": 40,

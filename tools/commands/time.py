@@ -141,10 +141,12 @@ def run(flags: Flags, session: Session) -> int:
 def _tune(net: Net, setting: str | None) -> Tuning | None:
     """Have the net compute as is fastest here, and return what was found; None where it follows the rules."""
     from mgcaffe.engine.kernels.choice.choices import Recorded
+    from mgcaffe.engine.tuning import let_cudnn_measure
     from mgcaffe.solvers.setup.autotune import OFF, tune_net
 
     if setting in (None, "", OFF):
         return None
+    let_cudnn_measure(net.device, True)
     tuning = tune_net(net, setting, _log.warning)
     log_line(tuning.summary)
     net.context.choices = Recorded(tuning.records)
