@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 import torch
 
+from mgcaffe.engine.kernels.formats import pixel_rows
 from mgcaffe.engine.kernels.precision import is_narrow
+
+_PIECE = 1 << 18
+_MANY_CHANNELS = 64
+_LARGE = 1 << 17
 
 
 class Statistics(NamedTuple):
@@ -42,10 +47,52 @@ def forward(
     if not count:
         return torch.empty_like(x), Statistics(running_mean, of_channel.clone(), running_variance, 0)
     # With momentum 1 the running statistics become those of this batch, the variance unbiased.
-    y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_variance, True, 1.0, eps)
+    if suits_pieces(x):
+        mean, variance = torch.ops.aten.batch_norm_update_stats(x, running_mean, running_variance, 1.0)
+        inverse_std = variance.add_(eps).rsqrt_()
+        y = normalize(x, weight, bias, mean, inverse_std, relu)
+    else:
+        y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_variance, True, 1.0, eps)
+        y = y.clamp_(min=0) if relu else y
     if count == 1:
         running_variance.zero_()
-    return (y.clamp_(min=0) if relu else y), Statistics(mean, inverse_std, running_variance, count)
+    return y, Statistics(mean, inverse_std, running_variance, count)
+
+
+def suits_pieces(x: torch.Tensor) -> bool:
+    """Return whether passes over x run through pieces that stay in a core's cache from one operation to the next.
+
+    Then a `forward` from known statistics gives the same bits again, in a third of the time.
+    """
+    rows = x.is_cpu and not is_narrow(x) and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    return rows and x.shape[1] >= _MANY_CHANNELS and x.numel() >= _LARGE
+
+
+def normalize(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    inverse_std: torch.Tensor,
+    relu: bool = False,
+) -> torch.Tensor:
+    """Return y = weight (x - mean) inverse_std + bias; then max(y, 0). x of float32 or float64."""
+    factor = inverse_std if weight is None else weight * inverse_std
+    shift = -mean * factor if bias is None else bias - mean * factor
+    if not suits_pieces(x):
+        y = torch.addcmul(channel_view(shift, x), x, channel_view(factor, x))
+        return y.clamp_(min=0) if relu else y
+    y = torch.empty_like(x)
+    for values, piece in zip(_pieces(x), _pieces(y), strict=True):
+        torch.addcmul(shift, values, factor, out=piece)
+        if relu:
+            piece.clamp_(min=0)
+    return y
+
+
+def _pieces(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return a tensor that `suits_pieces`, as matrices (some pixels, C)."""
+    return pixel_rows(x).split(max(1, _PIECE // x.shape[1]))
 
 
 def backward(
@@ -56,6 +103,7 @@ def backward(
     inverse_std: torch.Tensor,
     wanted: tuple[bool, bool, bool] = (True, True, True),
     relu_top: torch.Tensor | None = None,
+    in_place: bool = False,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     """dx, dweight and dbias of `forward`, None where `wanted` is False.
 
@@ -67,11 +115,14 @@ def backward(
         inverse_std: as `forward` found it.
         wanted: which of the three gradients to compute.
         relu_top: the y of a `forward` with `relu`; dy counts only where it is positive.
+        in_place: whether dx may be written over dy.
     """
     if relu_top is not None:
-        dy = torch.ops.aten.threshold_backward(dy, relu_top, 0)
+        dy, in_place = torch.ops.aten.threshold_backward(dy, relu_top, 0), True
     gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-    if x.numel():
+    if in_place and wanted[0] and suits_pieces(x) and dy.stride() == x.stride():
+        gradients = _backward_in_place(dy, x, weight, mean, inverse_std)
+    elif x.numel():
         gradients = torch.ops.aten.native_batch_norm_backward(
             dy, x, weight, None, None, mean, inverse_std, True, 0.0, list(wanted)
         )
@@ -79,6 +130,24 @@ def backward(
         gradients = torch.empty_like(x), torch.zeros_like(mean), torch.zeros_like(mean)
     dx, dweight, dbias = (part if want else None for part, want in zip(gradients, wanted, strict=True))
     return dx, dweight, dbias
+
+
+def _backward_in_place(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, mean: torch.Tensor, inverse_std: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the three gradients, the first in the storage of dy: dx = a dy + b x + c, each of shape (C)."""
+    _, dweight, dbias = torch.ops.aten.native_batch_norm_backward(
+        dy, x, weight, None, None, mean, inverse_std, True, 0.0, [False, True, True]
+    )
+    a = inverse_std if weight is None else weight * inverse_std
+    per_value = a / (x.numel() // x.shape[1])
+    b = -per_value * inverse_std * dweight
+    c = -per_value * dbias - b * mean
+    moved = torch.empty(0, dtype=x.dtype)
+    for gradient, values in zip(_pieces(dy), _pieces(x), strict=True):
+        torch.addcmul(c, values, b, out=moved.resize_(values.shape))
+        torch.addcmul(moved, gradient, a, out=gradient)
+    return dy, dweight, dbias
 
 
 def backward_from_top(dy: torch.Tensor, y: torch.Tensor, inverse_std: torch.Tensor) -> torch.Tensor:
