@@ -120,8 +120,9 @@ def backward(
     if relu_top is not None:
         dy, in_place = torch.ops.aten.threshold_backward(dy, relu_top, 0), True
     gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-    if in_place and wanted[0] and suits_pieces(x) and dy.stride() == x.stride():
-        gradients = _backward_in_place(dy, x, weight, mean, inverse_std)
+    if wanted[0] and suits_pieces(x) and dy.stride() == x.stride():
+        place = dy if in_place else torch.empty_like(dy)
+        gradients = _backward_in_pieces(dy, x, weight, mean, inverse_std, place)
     elif x.numel():
         gradients = torch.ops.aten.native_batch_norm_backward(
             dy, x, weight, None, None, mean, inverse_std, True, 0.0, list(wanted)
@@ -132,10 +133,15 @@ def backward(
     return dx, dweight, dbias
 
 
-def _backward_in_place(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, mean: torch.Tensor, inverse_std: torch.Tensor
+def _backward_in_pieces(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    mean: torch.Tensor,
+    inverse_std: torch.Tensor,
+    dx: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the three gradients, the first in the storage of dy: dx = a dy + b x + c, each of shape (C)."""
+    """Return the three gradients, the first in the storage of dx, which may be dy: dx = a dy + b x + c, by channel."""
     _, dweight, dbias = torch.ops.aten.native_batch_norm_backward(
         dy, x, weight, None, None, mean, inverse_std, True, 0.0, [False, True, True]
     )
@@ -144,10 +150,10 @@ def _backward_in_place(
     b = -per_value * inverse_std * dweight
     c = -per_value * dbias - b * mean
     moved = torch.empty(0, dtype=x.dtype)
-    for gradient, values in zip(_pieces(dy), _pieces(x), strict=True):
+    for gradient, values, piece in zip(_pieces(dy), _pieces(x), _pieces(dx), strict=True):
         torch.addcmul(c, values, b, out=moved.resize_(values.shape))
-        torch.addcmul(moved, gradient, a, out=gradient)
-    return dy, dweight, dbias
+        torch.addcmul(moved, gradient, a, out=piece)
+    return dx, dweight, dbias
 
 
 def backward_from_top(dy: torch.Tensor, y: torch.Tensor, inverse_std: torch.Tensor) -> torch.Tensor:

@@ -43,3 +43,28 @@ def test_the_top_is_enough_for_backward() -> None:
     y, statistics = batch_norm.forward(x, None, None, 1e-5)
     expected = batch_norm.backward(dy, x, None, statistics.mean, statistics.inverse_std)[0]
     torch.testing.assert_close(batch_norm.backward_from_top(dy, y, statistics.inverse_std), expected)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_large_inputs_in_pieces(relu) -> None:
+    shape = (8, 72, 32, 25)  # the last piece is a part of one
+    x, dy = random_input(shape, "channels_last").add(3), random_input(shape, "channels_last", seed=4)
+    assert batch_norm.suits_pieces(x)
+    weight, bias = random_input((72,), seed=2), random_input((72,), seed=3)
+    leaves = [tensor.clone().requires_grad_() for tensor in (x, weight, bias)]
+    expected = functional.batch_norm(leaves[0], None, None, leaves[1], leaves[2], training=True, eps=1e-3)
+    expected = expected.relu() if relu else expected
+    expected.backward(dy)
+
+    y, found = batch_norm.forward(x, weight, bias, 1e-3, relu=relu)
+    torch.testing.assert_close(y, expected.detach())
+    torch.testing.assert_close(found.unbiased_variance, x.transpose(0, 1).flatten(1).var(1))
+    assert torch.equal(batch_norm.normalize(x, weight, bias, found.mean, found.inverse_std, relu), y)
+    top = y if relu else None
+    kept = dy.clone()
+    for in_place in (False, True):
+        gradients = batch_norm.backward(dy, x, weight, found.mean, found.inverse_std, relu_top=top, in_place=in_place)
+        for gradient, leaf in zip(gradients, leaves, strict=True):
+            torch.testing.assert_close(gradient, leaf.grad)
+        assert torch.equal(dy, kept) or in_place
+    assert relu or gradients[0] is dy
