@@ -71,12 +71,11 @@ class BatchNormScale(FusedLayer):
         y = self.top() if self.relu else None
         x, _, mean, inverse_std = self.saved
         dy = top_diffs[0].to(x.dtype)
-        may_overwrite = self.may_overwrite_top_diff[0] or dy is not top_diffs[0]
         if y is not None:
-            dy, may_overwrite = through_relu(dy, y, may_overwrite), True
+            dy = through_relu(dy, y, self.may_overwrite_top_diff[0] or dy is not top_diffs[0])
         factor, bias = self.scale.parameters[0], self.scale.bias
         wants = (wanted[0], factor.wanted, bias is not None and bias.wanted)
-        dx, dfactor, dbias = batch_norm.backward(dy, x, factor.data, mean, inverse_std, wants, in_place=may_overwrite)
+        dx, dfactor, dbias = batch_norm.backward(dy, x, factor.data, mean, inverse_std, wants)
         if dfactor is not None:
             factor.accumulate(dfactor)
         if bias is not None and dbias is not None:

@@ -47,23 +47,14 @@ def forward(
     if not count:
         return torch.empty_like(x), Statistics(running_mean, of_channel.clone(), running_variance, 0)
     # With momentum 1 the running statistics become those of this batch, the variance unbiased.
-    if suits_pieces(x):
-        mean, variance = torch.ops.aten.batch_norm_update_stats(x, running_mean, running_variance, 1.0)
-        inverse_std = variance.add_(eps).rsqrt_()
-        y = normalize(x, weight, bias, mean, inverse_std, relu)
-    else:
-        y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_variance, True, 1.0, eps)
-        y = y.clamp_(min=0) if relu else y
+    y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_variance, True, 1.0, eps)
     if count == 1:
         running_variance.zero_()
-    return y, Statistics(mean, inverse_std, running_variance, count)
+    return (y.clamp_(min=0) if relu else y), Statistics(mean, inverse_std, running_variance, count)
 
 
 def suits_pieces(x: torch.Tensor) -> bool:
-    """Return whether passes over x run through pieces that stay in a core's cache from one operation to the next.
-
-    Then a `forward` from known statistics gives the same bits again, in a third of the time.
-    """
+    """Return whether `normalize` runs over x in pieces that stay in a core's cache from one operation to the next."""
     rows = x.is_cpu and not is_narrow(x) and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
     return rows and x.shape[1] >= _MANY_CHANNELS and x.numel() >= _LARGE
 
@@ -76,7 +67,7 @@ def normalize(
     inverse_std: torch.Tensor,
     relu: bool = False,
 ) -> torch.Tensor:
-    """Return y = weight (x - mean) inverse_std + bias; then max(y, 0). x of float32 or float64."""
+    """Return what `forward` gives, from the statistics that it found, to rounding; x of float32 or float64."""
     factor = inverse_std if weight is None else weight * inverse_std
     shift = -mean * factor if bias is None else bias - mean * factor
     if not suits_pieces(x):
@@ -103,7 +94,6 @@ def backward(
     inverse_std: torch.Tensor,
     wanted: tuple[bool, bool, bool] = (True, True, True),
     relu_top: torch.Tensor | None = None,
-    in_place: bool = False,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     """dx, dweight and dbias of `forward`, None where `wanted` is False.
 
@@ -115,44 +105,17 @@ def backward(
         inverse_std: as `forward` found it.
         wanted: which of the three gradients to compute.
         relu_top: the y of a `forward` with `relu`; dy counts only where it is positive.
-        in_place: whether dx may be written over dy.
     """
     if relu_top is not None:
-        dy, in_place = torch.ops.aten.threshold_backward(dy, relu_top, 0), True
+        dy = torch.ops.aten.threshold_backward(dy, relu_top, 0)
     gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-    if wanted[0] and suits_pieces(x) and dy.stride() == x.stride():
-        place = dy if in_place else torch.empty_like(dy)
-        gradients = _backward_in_pieces(dy, x, weight, mean, inverse_std, place)
-    elif x.numel():
+    if x.numel():
         gradients = torch.ops.aten.native_batch_norm_backward(
             dy, x, weight, None, None, mean, inverse_std, True, 0.0, list(wanted)
         )
     else:
         gradients = torch.empty_like(x), torch.zeros_like(mean), torch.zeros_like(mean)
     dx, dweight, dbias = (part if want else None for part, want in zip(gradients, wanted, strict=True))
-    return dx, dweight, dbias
-
-
-def _backward_in_pieces(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor,
-    inverse_std: torch.Tensor,
-    dx: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the three gradients, the first in the storage of dx, which may be dy: dx = a dy + b x + c, by channel."""
-    _, dweight, dbias = torch.ops.aten.native_batch_norm_backward(
-        dy, x, weight, None, None, mean, inverse_std, True, 0.0, [False, True, True]
-    )
-    a = inverse_std if weight is None else weight * inverse_std
-    per_value = a / (x.numel() // x.shape[1])
-    b = -per_value * inverse_std * dweight
-    c = -per_value * dbias - b * mean
-    moved = torch.empty(0, dtype=x.dtype)
-    for gradient, values, piece in zip(_pieces(dy), _pieces(x), _pieces(dx), strict=True):
-        torch.addcmul(c, values, b, out=moved.resize_(values.shape))
-        torch.addcmul(moved, gradient, a, out=piece)
     return dx, dweight, dbias
 
 

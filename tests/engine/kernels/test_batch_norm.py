@@ -46,25 +46,12 @@ def test_the_top_is_enough_for_backward() -> None:
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_large_inputs_in_pieces(relu) -> None:
-    shape = (8, 72, 32, 25)  # the last piece is a part of one
-    x, dy = random_input(shape, "channels_last").add(3), random_input(shape, "channels_last", seed=4)
-    assert batch_norm.suits_pieces(x)
-    weight, bias = random_input((72,), seed=2), random_input((72,), seed=3)
-    leaves = [tensor.clone().requires_grad_() for tensor in (x, weight, bias)]
-    expected = functional.batch_norm(leaves[0], None, None, leaves[1], leaves[2], training=True, eps=1e-3)
-    expected = expected.relu() if relu else expected
-    expected.backward(dy)
-
+@pytest.mark.parametrize("shape", [(8, 72, 32, 25), (4, 6, 5, 7), (5, 6)], ids=["pieces", "small", "plain"])
+def test_the_statistics_are_enough_to_normalize_again(relu, shape) -> None:
+    x = random_input(shape, "channels_last").add(3)
+    assert batch_norm.suits_pieces(x) == (shape[0] == 8)  # the last piece is a part of one
+    weight, bias = random_input(shape[1:2], seed=2), random_input(shape[1:2], seed=3)
     y, found = batch_norm.forward(x, weight, bias, 1e-3, relu=relu)
-    torch.testing.assert_close(y, expected.detach())
-    torch.testing.assert_close(found.unbiased_variance, x.transpose(0, 1).flatten(1).var(1))
-    assert torch.equal(batch_norm.normalize(x, weight, bias, found.mean, found.inverse_std, relu), y)
-    top = y if relu else None
-    kept = dy.clone()
-    for in_place in (False, True):
-        gradients = batch_norm.backward(dy, x, weight, found.mean, found.inverse_std, relu_top=top, in_place=in_place)
-        for gradient, leaf in zip(gradients, leaves, strict=True):
-            torch.testing.assert_close(gradient, leaf.grad)
-        assert torch.equal(dy, kept) or in_place
-    assert relu or gradients[0] is dy
+    again = batch_norm.normalize(x, weight, bias, found.mean, found.inverse_std, relu)
+    torch.testing.assert_close(again, y)
+    assert again.stride() == y.stride()
