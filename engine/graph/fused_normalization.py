@@ -60,6 +60,7 @@ class BatchNormScale(FusedLayer):
 
     def top(self) -> torch.Tensor:
         """Return y between forward and backward: what was kept, or else made again."""
+        y: torch.Tensor | None
         x, y, mean, inverse_std = self.saved
         if y is None:
             y = batch_norm.normalize(x, *self._factor_and_bias(), mean, inverse_std, self.relu)

@@ -83,7 +83,8 @@ def normalize(
 
 def _pieces(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return a tensor that `suits_pieces`, as matrices (some pixels, C)."""
-    return pixel_rows(x).split(max(1, _PIECE // x.shape[1]))
+    pieces: tuple[torch.Tensor, ...] = pixel_rows(x).split(max(1, _PIECE // x.shape[1]))
+    return pieces
 
 
 def backward(
