@@ -129,7 +129,11 @@ def _run(node: Node, net: Net) -> None:
     bottoms = [
         _random(shape, like, net.context.memory_format, 100 + number) for number, shape in enumerate(node.shapes)
     ]
-    tops = node.layer.forward(bottoms)
+    net.context.runs_again = True  # statistics that a normalization measures stay as they are
+    try:
+        tops = node.layer.forward(bottoms)
+    finally:
+        net.context.runs_again = False
     if node.needs_backward:
         node.layer.may_overwrite_top_diff = [False] * len(tops)
         noise = [_random(tuple(top.shape), like, torch.contiguous_format, 200) for top in tops]
