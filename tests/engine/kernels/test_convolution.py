@@ -45,7 +45,7 @@ def with_onednn(request, monkeypatch):
     ],
 )
 def test_rules_go_by_what_the_cache_holds(batch, channels, size, forward, data) -> None:
-    """A ReLU is fused for images beyond the cache; images are converted for filters beyond it and larger than they are."""
+    """A ReLU is fused where the cache does not hold the result, and images converted where it does not hold filters."""
     x = torch.empty(batch, channels, size, size).contiguous(memory_format=torch.channels_last)
     weight, geometry = torch.empty(channels, channels, 3, 3), GEOMETRIES["square"]
     assert FORWARD.by_rule(Forward(x, weight, None, geometry, relu=True)).name == forward
