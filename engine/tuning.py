@@ -37,6 +37,17 @@ class LayerOperations:
     operations: Sequence[str]
 
 
+def let_cudnn_measure(device: torch.device, measures: bool) -> None:
+    """Let cuDNN choose its algorithm for each new shape by measuring them, or by its own rules; in the whole process.
+
+    Args:
+        device: where nets compute; nothing is set for a CPU.
+        measures: whether to measure: then the order of sums, and so the last bits, may differ from run to run.
+    """
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = measures
+
+
 def tune(net: Net, contest: Contest) -> list[LayerOperations]:
     """Hold the contest for every layer that has a choice; alike layers are measured once.
 
