@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 
+from mgcaffe.engine.net import TRAIN
 from mgcaffe.tools.running import steady_memory
 from tests.support.netkit import make_net
 from tests.support.steady_run import PAGES_OF_1_MIB
@@ -44,7 +45,7 @@ def asked(monkeypatch):
 
 
 def test_blocks_are_mapped_in_the_first_pass_alone(asked):
-    net = make_net(_NET, phase="TRAIN")
+    net = make_net(_NET, phase=TRAIN)
     steady_memory.lay_out(net)
     net.after_forward.append(lambda index: asked.append(f"forward {index}"))
     net.after_backward.append(lambda index: asked.append(f"backward {index}"))
@@ -56,7 +57,7 @@ def test_blocks_are_mapped_in_the_first_pass_alone(asked):
 
 
 def test_a_net_on_a_gpu_is_left_alone(asked, monkeypatch):
-    net = make_net(_NET, phase="TRAIN")
+    net = make_net(_NET, phase=TRAIN)
     monkeypatch.setattr(net, "device", torch.device("cuda"))
     steady_memory.lay_out(net)
     assert not net.before_forward and not net.after_backward
