@@ -53,6 +53,12 @@ def test_where_all_schedules_agree_one_candidate_a_way_is_left():
     assert [(each.label, each.plan.blocking) for each in candidates] == [("single", False), ("single", True)]
 
 
+def test_buckets_of_equal_size_are_tried_where_their_prediction_is_near_the_best():
+    near = {each.label: len(each.plan.groups) for each in found(channels(AffineCost(5e-4, 2e-7)))}
+    assert near["buckets of 0.038 MiB"] == 4 and near["buckets of 0.019 MiB"] == 8
+    assert not any("buckets" in each.label for each in found(channels(AffineCost(2e-2, 1e-9))))
+
+
 def test_contention_makes_the_single_all_reduce_the_best_predicted():
     assert len(found(channels(AffineCost(2e-4, 1e-8), 0.95))[0].plan.groups) == 1
     assert len(found(channels(AffineCost(2e-4, 1e-8), 0.0))[0].plan.groups) > 1
