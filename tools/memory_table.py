@@ -67,6 +67,8 @@ def plan_total(net: Net, plan: MemoryPlan, parameter_bytes: int, trained_bytes: 
         parameter_bytes: of all parameters.
         trained_bytes: of those that have gradients and a history.
     """
+    if not plan.steps:
+        return "Memory plan: there are no layers"
     peak = format_bytes(plan.peak)
     where = f"layer '{net.layers[plan.peak_layer].name}'"
     if not any(step.backward for step in plan.steps):
@@ -88,7 +90,7 @@ def plan_figures(net: Net, plan: MemoryPlan) -> dict[str, Any]:
 
     peak = {
         "bytes": plan.peak,
-        "layer": net.layers[plan.peak_layer].name,
+        "layer": net.layers[plan.peak_layer].name if plan.steps else None,
         "pass": "backward" if plan.peak_in_backward else "forward",
     }
     return {"peak": peak, "steps": [named(step) for step in plan.steps]}

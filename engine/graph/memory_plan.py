@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.graph.node import Node
@@ -60,16 +60,9 @@ class MemoryPlan:
     """
 
     steps: list[StepMemory]
-    peak: int = field(init=False, default=0)
-    peak_layer: int = field(init=False, default=0)
-    peak_in_backward: bool = field(init=False, default=False)
-
-    def __post_init__(self) -> None:
-        moments = [(step.forward, step.layers[0], False) for step in self.steps]
-        moments += [(step.backward, step.layers[0], True) for step in reversed(self.steps)]
-        for name, value in zip(("peak", "peak_layer", "peak_in_backward"), max(moments, default=(0, 0, False),
-                               key=lambda moment: moment[0]), strict=True):  # fmt: skip
-            object.__setattr__(self, name, value)
+    peak: int
+    peak_layer: int
+    peak_in_backward: bool
 
 
 def plan_memory(steps: Sequence[Node], item_size: int) -> MemoryPlan:
@@ -99,19 +92,21 @@ class _Planner:
         for index, node in enumerate(self._steps):
             own = self._storages[index]
             until = max((storage.until for storage in own), default=index)
-            made, at_its_end, returned = sum(storage.size for storage in own), values[index], self._backward_time(index)
+            backward = values[self._backward_time(index)] + gradients[index][1] if node.needs_backward else 0
             rows.append(
                 StepMemory(
                     layers=list(node.members),
-                    made=made,
+                    made=sum(storage.size for storage in own),
                     freed_after=None if until == self._end else self._layer_at(until),
                     freed_in_backward=len(self._steps) <= until < self._end,
                     gradients=gradients[index][0],
-                    forward=at_its_end,
-                    backward=values[returned] + gradients[index][1] if node.needs_backward else 0,
+                    forward=values[index],
+                    backward=backward,
                 )
             )
-        return MemoryPlan(rows)
+        moments = [(row.forward, row.layers[0], False) for row in rows]
+        moments += [(row.backward, row.layers[0], True) for row in reversed(rows)]
+        return MemoryPlan(rows, *max(moments, default=(0, 0, False), key=lambda moment: moment[0]))
 
     def _backward_time(self, index: int) -> int:
         return self._end - 1 - index

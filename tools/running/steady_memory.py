@@ -35,7 +35,7 @@ def speed_up_training() -> None:
 
 def lay_out(net: Net) -> None:
     """Have malloc map larger blocks in the net's first pass, forward and backward; to be called before that pass."""
-    if net.device.type != "cpu":
+    if net.device.type != "cpu" or not net.steps:
         return
     first = net.steps[0].index
 
