@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -56,8 +57,12 @@ def suits_conversion(x: torch.Tensor) -> bool:
 
     On a CPU small images with many channels favour it by more than the conversion costs.
     """
-    small = x.dim() == 4 and x.shape[2] * x.shape[3] <= _SMALL_IMAGE and x.shape[1] >= _MANY_CHANNELS
-    return small and x.is_cpu and format_of(x) == torch.channels_last
+    return favours_ordinary(x.shape) and x.is_cpu and format_of(x) == torch.channels_last
+
+
+def favours_ordinary(shape: Sequence[int]) -> bool:
+    """Return whether an x of this shape is a small image with many channels."""
+    return len(shape) == 4 and shape[2] * shape[3] <= _SMALL_IMAGE and shape[1] >= _MANY_CHANNELS
 
 
 def _rule(call: Forward) -> str:
