@@ -102,6 +102,7 @@ class Replay:
         self._transfer = TransferSettings(link=link)
         self._sync = MergedAllReduce(ranks, self.plan("single"), transfer=self._transfer)
         self._sync.start(flat, self._segments)
+        self._is_outdated = False
         self._decision: Decision | None = None
         self._costs: AllReduceCosts | None = None
 
@@ -139,7 +140,17 @@ class Replay:
         self._decision = decision
 
     def plan_outdated(self, exposed: float, expected: float) -> None:
-        """Do nothing: the next decision follows."""
+        """Take note that the drift watch has begun another search."""
+        self._is_outdated = True
+
+    def notice_drift(self, limit: int) -> int | None:
+        """Run at most `limit` iterations until the drift watch searches again; return how many, None: it did not."""
+        self._is_outdated = False
+        for iteration in range(1, limit + 1):
+            self.tuner.iteration_done(*self._iterate())
+            if self._is_outdated:
+                return iteration
+        return None
 
     def seconds(self, plan: Plan) -> tuple[float, float]:
         """Return one iteration under a plan, and how much of the plan's communication ran beside its backward pass."""

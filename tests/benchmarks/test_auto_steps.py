@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import fields
+from types import SimpleNamespace
 
 import auto_steps
 import pytest
 
+from mgcaffe.comm import AffineCost, Segment, SingleCommunicator, make_plan
+from mgcaffe.comm.tuning.drift import WINDOW
 from mgcaffe.comm.tuning.settings import TunerSteps
 from tests.support.mpirun import run_mpi
 from tests.support.paths import ROOT
@@ -27,6 +30,34 @@ def test_several_steps_are_left_out_at_once():
     assert auto_steps.step_names("trials+contention") == "trials+contention"
     with pytest.raises(argparse.ArgumentTypeError, match="there is no step none"):
         auto_steps.step_names("trials+none")
+
+
+class _UnnoticedSide:
+    """A link whose drift nobody notices."""
+
+    def __init__(self):
+        self.link, self.ranks = auto_steps.ChangingLink(AffineCost(1e-3, 0.0)), SingleCommunicator()
+        self.plan = make_plan("single", [Segment("layer", 0, 4)], [0.0], AffineCost(1e-3, 0.0), element_bytes=4)
+
+    def search(self, steps):
+        return SimpleNamespace(plan=self.plan), 60
+
+    def notice_drift(self, limit):
+        assert self.link.factor == auto_steps.SLOWER and limit >= 2 * WINDOW
+        return None
+
+    def iterate(self, plan):
+        return self.link(16)
+
+    def predicted(self, decision):
+        return 1e-3
+
+
+def test_a_slower_link_that_nobody_notices_keeps_the_plan_and_comes_to_an_end():
+    side = _UnnoticedSide()
+    row = auto_steps.compare_after_drift(side, 2)
+    assert row.same == [True] and row.ratios == [1.0, 1.0] and row.iterations == [4 * WINDOW]
+    assert row.errors == [pytest.approx(auto_steps.SLOWER - 1)] and side.link.factor == 1.0
 
 
 @pytest.mark.mpi
