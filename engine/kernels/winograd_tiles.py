@@ -44,7 +44,7 @@ class _Tiling(NamedTuple):
     out: tuple[int, int]
 
     @property
-    def count(self) -> tuple[int, int]:
+    def tiles(self) -> tuple[int, int]:
         """Tiles one below the other, and side by side."""
         return -(-self.out[0] // self.size.outputs), -(-self.out[1] // self.size.outputs)
 
@@ -52,12 +52,12 @@ class _Tiling(NamedTuple):
     def seen(self) -> tuple[int, int]:
         """The spatial size of what the tiles of an image see of it, with all that lies outside."""
         m, n = self.size.outputs, self.size.points
-        return (self.count[0] - 1) * m + n, (self.count[1] - 1) * m + n
+        return (self.tiles[0] - 1) * m + n, (self.tiles[1] - 1) * m + n
 
     @property
     def values(self) -> int:
         """The most that is copied of one image at a time: its tiles before and after a step."""
-        points = self.size.points**2 * self.count[0] * self.count[1]
+        points = self.size.points**2 * self.tiles[0] * self.tiles[1]
         return points * (self.channels + max(self.channels, self.outputs))
 
 
@@ -92,7 +92,7 @@ def forward(
     outputs, channels = weight.shape[:2]
     rows, columns = geometry.output_size(x.shape[2:])
     tiling = _Tiling(size, channels, outputs, (rows, columns))
-    m, (down, right) = size.outputs, tiling.count
+    m, (down, right) = size.outputs, tiling.tiles
     _, _, back = _matrices(size, x.dtype)
     filters = _filters(weight, size).transpose(1, 2)
     y = x.new_empty(x.shape[0], down * m, right * m, outputs)
@@ -113,7 +113,7 @@ def backward_data(
     """Return dx, channels last, for an input of this spatial size."""
     outputs, channels = weight.shape[:2]
     tiling = _Tiling(size, channels, outputs, (dy.shape[2], dy.shape[3]))
-    m, n, (down, right) = size.outputs, size.points, tiling.count
+    m, n, (down, right) = size.outputs, size.points, tiling.tiles
     back, _, _ = _matrices(size, dy.dtype)
     filters = _filters(weight, size)
     dx = dy.new_zeros(dy.shape[0], *tiling.seen, channels)
@@ -149,14 +149,14 @@ def _seen(x: torch.Tensor, tiling: _Tiling, geometry: Geometry) -> torch.Tensor:
     padded = (torch.constant_pad_nd(rows, beyond) if any(beyond) else rows).contiguous()
     m, n, channels = tiling.size.outputs, tiling.size.points, tiling.channels
     line, image = width * channels, height * width * channels
-    shape = (n, n, x.shape[0], *tiling.count, channels)
+    shape = (n, n, x.shape[0], *tiling.tiles, channels)
     tiles = padded.as_strided(shape, (line, channels, image, m * line, m * channels, 1)).reshape(n * n, -1)
     return torch.mm(_matrices(tiling.size, x.dtype)[0], tiles).view(n * n, -1, channels)
 
 
 def _given(dy: torch.Tensor, tiling: _Tiling) -> torch.Tensor:
     """Return the transformed tiles of dy: (n n, N T, O)."""
-    m, (down, right), outputs = tiling.size.outputs, tiling.count, tiling.outputs
+    m, (down, right), outputs = tiling.size.outputs, tiling.tiles, tiling.outputs
     beyond = [0, 0, 0, right * m - tiling.out[1], 0, down * m - tiling.out[0]]
     rows = dy.permute(0, 2, 3, 1)
     padded = torch.constant_pad_nd(rows, beyond) if any(beyond) else rows
