@@ -62,7 +62,7 @@ class Started(Event):
         ranks: how many ranks train in step.
         test_nets: how many test nets there are.
         workers: how many Hogwild workers each rank has.
-        precision: in how many bits products are computed.
+        precision: in how many bits products are computed; empty: not known, as of modules of PyTorch.
     """
 
     net: str

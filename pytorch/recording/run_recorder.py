@@ -109,7 +109,8 @@ class RunRecorder:
         self._is_closed = False
         parameters = sum(each.numel() for each in module.parameters() if each.requires_grad)
         solver = type(optimizer).__name__ if optimizer is not None else ""
-        self._emit(Started(shown, solver, "", first_iteration, iterations, 0, parameters, self._ranks.size, 0))
+        ranks = self._ranks.size
+        self._emit(Started(shown, solver, "", first_iteration, iterations, 0, parameters, ranks, 0, precision=""))
         self._follow_plans()
         self._handle = model.register_forward_pre_hook(self._before_forward, with_kwargs=True)
         self._started = self._began = time.perf_counter()

@@ -59,7 +59,7 @@ class JsonLog:
         self._write(
             "start", net=event.net, solver=event.solver_type, lr_policy=event.policy, iter=event.iteration,
             max_iter=event.max_iter, batch_size=event.batch_size, parameters=event.parameters,
-            ranks=event.ranks, workers=event.workers, precision=event.precision,
+            ranks=event.ranks, workers=event.workers, precision=event.precision or None,
         )  # fmt: skip
 
     @on_event.register
