@@ -30,6 +30,9 @@ from mgcaffe.solvers.events import Emit, Event, PlanChosen
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.gradient_buffer import GradientBuffer
 
+_RUN_BYTES = 1 << 18
+"""From how many bytes of gradients on these are brought to their places together, while a cache still holds them."""
+
 OnGroup = Callable[[list[nn.Parameter]], None]
 """Takes parameters whose gradients are means over the ranks."""
 
@@ -115,10 +118,8 @@ class Exchange:
     def take(self, index: int, *, unused: bool = False) -> None:
         """Take over a parameter's complete gradient, or zeros; `unused`: this rank's backward pass didn't reach it."""
         lane, segment = self._lane_of[index]
-        place = lane.gradients.places[segment]
         if unused:
-            place.keep()
-        place.take()
+            lane.gradients.places[segment].keep()
         lane.ready(segment)
 
     def take_zeros(self) -> None:
@@ -177,7 +178,10 @@ class _Lane:
         self.averaging = GradientAveraging(buffer, communicator, options.solver_parameter(), None, self._take_event)
         self._place_at = {segment.offset: number for number, segment in enumerate(self.gradients.segments)}
         self._ready = bytearray(len(members))
+        self._ends: tuple[object, bytearray] = (None, bytearray())
         self._next = -1
+        self._taken = 0
+        self._elsewhere: list[Place] = []
 
     def plan_text(self) -> str | None:
         """Return the plan as the text of a plan file, None while it is being looked for."""
@@ -198,16 +202,22 @@ class _Lane:
 
     def begin(self) -> None:
         """Expect every gradient."""
-        count = len(self._ready)
-        self._ready = bytearray(count)
-        self._next = count - 1
+        self._elsewhere.clear()
+        self._taken = len(self._ready)
+        self._next = self._taken - 1
+        self._ready = bytearray(self._taken)
+        plan = None if self.averaging.is_searching else self.averaging.plan_in_use
+        if plan is None or plan is not self._ends[0]:
+            self._ends = plan, self._ends_of(plan)
         self.averaging.begin()
 
     def ready(self, segment: int) -> None:
-        """Take note of a gradient in its place, and hand over those whose turn it is."""
+        """Take note of a complete gradient, and take over those whose turn it is."""
+        # Runs for each parameter; what runs for each run of them costs less (`_ends_of`).
         self._ready[segment] = True
         while self._next >= 0 and self._ready[self._next]:
-            self.averaging.gradients_ready(self._next)
+            if self._ends[1][self._next]:
+                self._take(self._next)
             self._next -= 1
 
     def take_zeros(self) -> None:
@@ -216,7 +226,36 @@ class _Lane:
             place.keep()
         self.gradients.flat.zero_()
         for segment in reversed(range(len(self._ready))):
-            self.ready(segment)
+            self.averaging.gradients_ready(segment)
+        self._next = -1
+
+    def _take(self, segment: int) -> None:
+        """Bring gradients from `segment` up to those that were taken before to their places, and hand them over."""
+        count = self._taken - segment
+        for place in reversed(self.gradients.places[segment : self._taken]):
+            if not place.take():
+                self._elsewhere.append(place)
+        self._taken = segment
+        self.averaging.gradients_ready(segment, count)
+
+    def _ends_of(self, plan: Plan | None) -> bytearray:
+        """Return which gradients end a run that is taken at once: those at a group's end, and after _RUN_BYTES.
+
+        Without a plan each does, as the times at which they come are measured, and on a GPU, where each is copied on
+        the stream that computed it.
+        """
+        segments = self.gradients.segments
+        if plan is None or not self.gradients.flat.is_cpu:
+            return bytearray([True]) * len(segments)
+        ends = bytearray(len(segments))
+        first = {group.first_segment for group in plan.groups}
+        elements = 0
+        for number in reversed(range(len(segments))):
+            elements += segments[number].count
+            if number in first or elements * self.gradients.flat.element_size() >= _RUN_BYTES:
+                ends[number] = True
+                elements = 0
+        return ends
 
     def finish(self, outcome: Outcome, on_group: OnGroup | None) -> CommReport:
         """Wait for the groups, and let the parameters have their gradients."""
@@ -233,7 +272,7 @@ class _Lane:
         if on_group is not None or outcome.factor != 1.0:
             return self.averaging.wait(came)
         report = self.averaging.wait()
-        _give(self.gradients.places, outcome.unused)
+        _give(self.gradients.places if outcome.unused else self._elsewhere, outcome.unused)
         return report
 
     def _places_in(self, offset: int, count: int) -> list[Place]:

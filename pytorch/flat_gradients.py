@@ -47,8 +47,11 @@ class Place:
         self._view = _view_like(part, self._parameter)
         self._address = self._view.data_ptr()
 
-    def take(self) -> None:
+    def take(self) -> bool:
         """Bring the parameter's gradient, multiplied, to its place; zeros where it has none.
+
+        Returns:
+            Whether the parameter's `.grad` lies there now; if not, it needs `give`.
 
         Raises:
             UsageError: the gradient is sparse.
@@ -56,7 +59,8 @@ class Place:
         grad = self._parameter.grad
         if grad is None:
             self._view.zero_()
-        elif grad.data_ptr() == self._address and not self._is_staged:
+            return False
+        if grad.data_ptr() == self._address and not self._is_staged:
             self._multiply()
         else:
             if grad.layout != torch.strided:
@@ -68,9 +72,10 @@ class Place:
             if self._is_staged:
                 self._view.copy_(grad)
                 self._multiply()
-            else:
-                torch.mul(grad, self._factor, out=self._view)
-                self._parameter.grad = self._view
+                return False
+            torch.mul(grad, self._factor, out=self._view)
+            self._parameter.grad = self._view
+        return True
 
     def _multiply(self) -> None:
         if self._factor != 1.0:

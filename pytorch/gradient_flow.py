@@ -143,6 +143,7 @@ class GradientFlow:
     # -- called by the backward pass -------------------------------------------------------------------------
 
     def _gradient_added(self, index: int) -> None:
+        # Runs for each parameter in each iteration, with cold caches: every call shows in the time of a step.
         if self._tracks_use and self._parameters[index].parameter.grad is not None:
             self._used[index] = 1
         current = self._pass

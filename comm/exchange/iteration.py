@@ -47,21 +47,27 @@ class Iteration:
         self._backward_end: float | None = None
         self.began = clock()
 
-    def gradients_ready(self, segment: int) -> None:
-        """Take note that a segment's gradient is complete, and send the group that this completes, if any.
+    def gradients_ready(self, segment: int, count: int = 1) -> None:
+        """Take note that gradients are complete, and send the groups that this completes, if any.
+
+        Args:
+            segment: the lowest of them.
+            count: how many segments, from this one upwards.
 
         Raises:
-            CommError: the segment is not the next one downwards.
+            CommError: the segments are not the next ones downwards.
         """
-        if segment != self._expected or segment < 0:
-            name = name_segment(self._segments, segment)
+        highest = segment + count - 1
+        if highest != self._expected or segment < 0:
+            name = name_segment(self._segments, highest)
             raise CommError(f"the gradient of {name} came out of order; {self.describe_expected()}")
         self._expected = segment - 1
-        group = self._completed_by.get(segment)
-        if group is not None:
-            self._ready_at[group] = self._clock()
-            if not self._is_held:
-                self._send()
+        for each in range(highest, segment - 1, -1):
+            group = self._completed_by.get(each)
+            if group is not None:
+                self._ready_at[group] = self._clock()
+                if not self._is_held:
+                    self._send()
 
     def describe_expected(self) -> str:
         """Return which gradient comes next, for an error message."""

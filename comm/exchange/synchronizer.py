@@ -53,8 +53,8 @@ class Synchronizer(Protocol):
     def begin_iteration(self) -> None:
         """Expect the gradients of a new iteration."""
 
-    def gradients_ready(self, segment: int) -> None:
-        """Take note that a segment holds its complete gradient; called downwards, for every segment."""
+    def gradients_ready(self, segment: int, count: int = 1) -> None:
+        """Take note that `count` segments from this one upwards hold their complete gradients; called downwards."""
 
     def backward_done(self) -> None:
         """Take note that the backward pass has ended, if `wait` or `defer` don't follow at once."""
@@ -96,7 +96,7 @@ class NoSynchronizer:
     def begin_iteration(self) -> None:
         """Do nothing."""
 
-    def gradients_ready(self, segment: int) -> None:
+    def gradients_ready(self, segment: int, count: int = 1) -> None:
         """Do nothing."""
 
     def backward_done(self) -> None:
@@ -223,16 +223,16 @@ class MergedAllReduce:
             raise CommError("an iteration began before the gradients of the last one were waited for")
         self._iteration = Iteration(self._plan, self._segments, self._reducer, self._clock, is_held=self._is_held)
 
-    def gradients_ready(self, segment: int) -> None:
-        """Take note that a segment's gradient is complete, and send the group that this completes, if any.
+    def gradients_ready(self, segment: int, count: int = 1) -> None:
+        """Take note that `count` segments from this one upwards are complete; send the groups that this completes.
 
         Raises:
-            CommError: the segment is not the next one downwards.
+            CommError: the segments are not the next ones downwards.
         """
         if self._iteration is None:
             name = name_segment(self._segments, segment)
             raise CommError(f"the gradient of {name} came out of order; no iteration has begun")
-        self._iteration.gradients_ready(segment)
+        self._iteration.gradients_ready(segment, count)
 
     def backward_done(self) -> None:
         """Take note that the backward pass has ended, if `wait` or `defer` don't follow at once.

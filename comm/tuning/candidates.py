@@ -2,7 +2,8 @@
 
 The exact plan is exact for the costs and times that were measured, and these are not quite those that will be
 met: gradients come later while communication slows the backward pass, and an all-reduce beside it costs more. So
-all plans are predicted with the contention measured (`prediction.py`), and those that could be best are tried.
+all plans are predicted with the contention measured (`prediction.py`), and those that could be best are tried. What
+each group takes from cores that compute is not predicted at all, so the best plans of a few groups are among them.
 
 Where that is allowed, the last groups travel beside the next forward pass (`forward_overlap.py`). The best merging for
 the end of the backward pass need not be the best then: groups have to be so small that those of the lowest layers do
@@ -31,6 +32,8 @@ _SAME_PREDICTION = 1e-3
 _MIN_EXPOSED_SHARE = 0.05
 """The share of the best plan's time that must be waiting, for plans that overlap the forward pass to be tried: their
 turns take twice as long."""
+_FEW_GROUPS = (2, 4, 8)
+"""How many groups the exact plans of few groups have at most; they are tried where the exact plan has twice as many."""
 _BUCKET_COUNTS = (4, 8, 16, 32)
 """Into how many buckets of the same size gradients are merged for them."""
 
@@ -131,11 +134,16 @@ class _Planner:
     element_bytes: int
 
     def all_schedules(self, bucket_bytes: float) -> list[Candidate]:
-        """Return what all schedules make of the channel, without overlap; of equal plans the first."""
+        """Return what all schedules make of the channel, and `optimal` of few groups, without overlap; unlike ones."""
         candidates: dict[str, Candidate] = {}
         for schedule in ("single", "wfbp", "threshold", "mgwfbp", "optimal"):
             plan = predict(self._plan(schedule, bucket_bytes), self.timings, self.channel)
             candidates.setdefault(plan.hash, Candidate(schedule, plan))
+        groups = len(plan.groups)
+        for count in _FEW_GROUPS:
+            if 2 * count <= groups:
+                plan = predict(self._plan("optimal", bucket_bytes, count), self.timings, self.channel)
+                candidates.setdefault(plan.hash, Candidate(f"optimal of {count} groups", plan))
         return list(candidates.values())
 
     def overlapped(self, plain: Sequence[Candidate]) -> list[Candidate]:
@@ -152,7 +160,7 @@ class _Planner:
             candidates.append(Candidate(label, predict(plan, self.timings, self.channel)))
         return candidates
 
-    def _plan(self, schedule: str, bucket_bytes: float) -> Plan:
+    def _plan(self, schedule: str, bucket_bytes: float, max_groups: int | None = None) -> Plan:
         return make_plan(
             schedule,
             self.segments,
@@ -160,6 +168,7 @@ class _Planner:
             self.channel.beside,
             element_bytes=self.element_bytes,
             bucket_bytes=bucket_bytes,
+            max_groups=max_groups,
         )
 
 

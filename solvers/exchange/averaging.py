@@ -111,13 +111,17 @@ class GradientAveraging:
         if self._laps_wanted:
             self._stopwatch.start()
 
-    def gradients_ready(self, segment: int) -> None:
-        """Hand over the complete gradients of a segment; called for every segment, downwards."""
+    def gradients_ready(self, segment: int, count: int = 1) -> None:
+        """Hand over the complete gradients of `count` segments from this one upwards; called downwards, for all.
+
+        While `is_searching` one at a time: the times at which they come are measured.
+        """
         if self._laps_wanted:
             self._stopwatch.lap()
         if self.on_ready is not None:
-            self.on_ready(self._segments[segment].offset, self._segments[segment].count)
-        self._synchronizer.gradients_ready(segment)
+            for each in reversed(self._segments[segment : segment + count]):
+                self.on_ready(each.offset, each.count)
+        self._synchronizer.gradients_ready(segment, count)
 
     def backward_done(self) -> None:
         """Take note that the backward pass has ended; the rest of the communication is waited for later."""
