@@ -1,11 +1,12 @@
-"""Test accuracies after the same training in float32 and in bf16.
+"""Test accuracies after the same training in float32 and in 16 bits.
 
     OMP_NUM_THREADS=1 python benchmarks/precision.py                   # digits and cifar10_full, three seeds each
     OMP_NUM_THREADS=1 python benchmarks/precision.py --nets digits --seeds 1 2 3 4 5
+    OMP_NUM_THREADS=1 python benchmarks/precision.py --nets digits --precisions float32 fp16
 
 The nets and solvers are those of examples/digits and models/cifar10_full, for fewer iterations. The latter is given
 images that are made from those of examples/digits, enlarged and coloured at random (benchmarks/sync_nets.py), so its
-figures show that the two precisions train alike, not how well the net does on CIFAR-10.
+figures show that precisions train alike, not how well the net does on CIFAR-10.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mgcaffe.solvers.events import Finished, IterationDone
 
 ITERATIONS = {"digits": 1000, "cifar10_full": 300}
 BATCHES = {"digits": 32, "cifar10_full": 100}
-PRECISIONS = ("float32", "bf16")
+PRECISIONS = ("float32", "bf16", "fp16")
 
 
 class Listener:
@@ -64,16 +65,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nets", nargs="+", choices=ITERATIONS, default=list(ITERATIONS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32", "bf16"])
     parser.add_argument("--folder", type=Path, default=sync_nets.ROOT / "build" / "sync_nets", help="of the images")
     options = parser.parse_args()
     torch.set_num_threads(1)
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    print("| net | iterations | batch | seed | accuracy, float32 | bf16 | last 20 losses, float32 | bf16 |")
-    print("|---" * 8 + "|")
+    names = " | ".join(options.precisions)
+    print(f"| net | iterations | batch | seed | accuracy, {names} | last 20 losses, {names} |")
+    print("|---" * (4 + 2 * len(options.precisions)) + "|")
     for name in options.nets:
         for seed in options.seeds:
-            found = [train(name, precision, seed, folder) for precision in PRECISIONS]
+            found = [train(name, precision, seed, folder) for precision in options.precisions]
             cells = [f"{each.accuracy:.3f}" for each in found]
             cells += [f"{statistics.fmean(each.losses[-20:]):.4f}" for each in found]
             print(f"| {name} | {ITERATIONS[name]} | {BATCHES[name]} | {seed} | {' | '.join(cells)} |", flush=True)

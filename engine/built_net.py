@@ -23,7 +23,7 @@ from mgcaffe.engine.graph.recomputation import Recomputation, Recomputer
 from mgcaffe.engine.graph.segment import Segment
 from mgcaffe.engine.graph.table_look_ups import TableLookUps
 from mgcaffe.engine.kernels.formats import preferred_memory_format
-from mgcaffe.engine.kernels.precision import FLOAT32, Precision, switch_tf32
+from mgcaffe.engine.kernels.precision import FLOAT32, Precision, set_gpu_products
 from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.parameter import Parameter
@@ -109,7 +109,7 @@ class BuiltNet:
         self.table_look_ups: TableLookUps | None = None
         self.device = torch.device(device)
         if self.device.type == "cuda":
-            switch_tf32(precision)
+            set_gpu_products(precision)
         self.dtype = dtype
         self.context = LayerContext(
             phase=phase,
@@ -128,7 +128,7 @@ class BuiltNet:
             self.context.sum_over_ranks = sum_over_ranks
         if not keep_blobs:
             types = (layer.type for layer in param.layer)
-            self.context.memory_format = preferred_memory_format(types, self.device, dtype)
+            self.context.memory_format = preferred_memory_format(types, self.device, dtype, precision)
         self.reseed(self.seed)
         self.blobs: dict[str, Blob] = {}
         self.nodes: list[Node] = []

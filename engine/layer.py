@@ -128,6 +128,7 @@ class Layer:
         only_once: why forward cannot run a second time in a pass and give the same; empty: it can, since it depends on
             nothing but bottoms, parameters and the net's random stream.
         tops_share_bottoms: the tops are views of bottom 0's storage.
+        may_ignore_top_diff: nothing is known of whether backward multiplies by its tops' gradients.
         takes_narrow: values and gradients may come in 16 bits; other layers get them in float32.
         is_last_product: set by the net: no other layer that multiplies values by weights is computed from this one's
             tops, which therefore come out in float32, for losses and metrics.
@@ -154,6 +155,7 @@ class Layer:
     keeps_others: bool = True
     only_once: str = ""
     tops_share_bottoms: bool = False
+    may_ignore_top_diff: ClassVar[bool] = False
     takes_narrow: bool = False
 
     def __init__(self, param: LayerParameter, context: LayerContext, source: Source | None = None) -> None:

@@ -114,6 +114,7 @@ class Net(BuiltNet):
         *,
         start: int | None = None,
         end: int = 0,
+        loss_scale: float = 1.0,
     ) -> None:
         """Run backward from layer `start` (None: the last) down to layer `end`, both included.
 
@@ -121,6 +122,7 @@ class Net(BuiltNet):
             on_layer_done: called with every layer's index, descending, once the gradients of the parameters
                 that the layer owns are complete.
             start, end: the range of layers.
+            loss_scale: a factor on the losses whose gradients are computed, and so on all gradients.
         """
         if self.phase == TEST:
             needs.check(self.nodes)
@@ -134,7 +136,7 @@ class Net(BuiltNet):
                 try:
                     if self.keep_blobs and not node.has_run:
                         self._recall(node)
-                    self._gradients.backward(node)
+                    self._gradients.backward(node, loss_scale)
                 except (RuntimeError, MemoryError) as error:
                     sizes.explain(node.layer, "backward", error)
                     raise

@@ -37,6 +37,17 @@ class LayerOperations:
     operations: Sequence[str]
 
 
+def let_cudnn_measure(device: torch.device, measures: bool) -> None:
+    """Let cuDNN choose its algorithm for each new shape by measuring them, or by its own rules; in the whole process.
+
+    Args:
+        device: where nets compute; nothing is set for a CPU.
+        measures: whether to measure: then the order of sums, and so the last bits, may differ from run to run.
+    """
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = measures
+
+
 def tune(net: Net, contest: Contest) -> list[LayerOperations]:
     """Hold the contest for every layer that has a choice; alike layers are measured once.
 
@@ -118,7 +129,11 @@ def _run(node: Node, net: Net) -> None:
     bottoms = [
         _random(shape, like, net.context.memory_format, 100 + number) for number, shape in enumerate(node.shapes)
     ]
-    tops = node.layer.forward(bottoms)
+    net.context.runs_again = True  # statistics that a normalization measures stay as they are
+    try:
+        tops = node.layer.forward(bottoms)
+    finally:
+        net.context.runs_again = False
     if node.needs_backward:
         node.layer.may_overwrite_top_diff = [False] * len(tops)
         noise = [_random(tuple(top.shape), like, torch.contiguous_format, 200) for top in tops]

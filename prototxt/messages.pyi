@@ -520,8 +520,8 @@ class SolverParameter(Message):
     once and kept in the user's cache folder), or a file that keeps what was measured. Default: 'off'. A
     field of mgcaffe."""
     precision: str
-    """In how many bits products are computed: float32, bf16 (bfloat16 operands, sums and weights in float32),
-    or on a GPU tf32. Default: 'float32'. A field of mgcaffe."""
+    """In how many bits products are computed: float32, bf16 or fp16 (operands of 16 bits, sums and weights in
+    float32), or on a GPU tf32. Default: 'float32'. A field of mgcaffe."""
     winograd: SolverParameter.Winograd
     """Whether autotune may choose Winograd's convolutions, which multiply less and round more: OFF, SAFE
     (where they differ by at most 1e-5 of the largest value, as measured once with random values), or FAST

@@ -14,6 +14,7 @@ from mgcaffe.solvers import events
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.gradient_buffer import GradientBuffer
 from mgcaffe.solvers.exchange.ranks import Ranks
+from mgcaffe.solvers.loss_scale import LossScale
 from mgcaffe.solvers.monitor.debug_info import DebugInfo
 from mgcaffe.solvers.monitor.finite_check import FiniteCheck
 from mgcaffe.solvers.monitor.meter import Meter
@@ -130,12 +131,13 @@ class BuiltSolver:
         opened.callback(self._averaging.close)
         rates, workers = self._policy.rate, len(nets.workers)
         self._workers = HogwildWorkers(nets.workers, rank, self._updater, param, rates, self._replicas, self._emit)
-        self._trainer = Trainer(net, self._updater, self._averaging, param, rank * workers)
+        self._loss_scale = LossScale(net.context.precision)
+        self._trainer = Trainer(net, self._updater, self._averaging, param, rank * workers, self._loss_scale)
         records = self._trainer.records_per_iteration * ranks.size
         self._meter = Meter(self._emit, records, workers, lambda: self._workers.records)
-        self._finite = FiniteCheck(net, ranks.communicator, param, self._emit, rank, workers=workers)
+        self._finite = FiniteCheck(net, ranks.communicator, param, self._emit, rank, self._loss_scale, workers=workers)
         self._averaging.on_ready = self._finite.gradients_ready
-        self._debug = DebugInfo(net, param, rank, self._emit)
+        self._debug = DebugInfo(net, param, rank, self._emit, self._loss_scale)
         self._smoothed = SmoothedLoss(param.average_loss)
         self._tests = TestRuns(self.test_nets, ranks, param.test_compute_loss, self._emit)
         self._snapshots = Snapshots(
@@ -145,7 +147,7 @@ class BuiltSolver:
         opened.callback(self._snapshots.close)
         self._state = RunState(
             param, nets, self.world, ranks, self._updater, self._policy, self._smoothed, self._averaging,
-            self._replicas, self._emit,
+            self._replicas, self._loss_scale, self._emit,
         )  # fmt: skip
 
     def load_weights(self, paths: Sequence[str]) -> None:

@@ -141,6 +141,28 @@ class IterationDone(Event):
 
 
 @dataclass(frozen=True)
+class LossScaleChanged(Event):
+    """The factor on the loss by which fp16 keeps gradients in range is another one from the next iteration on.
+
+    Attributes:
+        iteration: the one after which it changes, counted from 0.
+        scale: the new one.
+        is_skipped: whether it was halved because gradients overflowed, so that no rank has updated its weights in this
+            iteration; else it was doubled.
+    """
+
+    iteration: int
+    scale: float
+    is_skipped: bool
+
+    @property
+    def text(self) -> str:
+        """What a log says of it."""
+        what = "gradients overflow in fp16, so the weights stay as they are, and" if self.is_skipped else "from now on"
+        return f"Iteration {self.iteration}: {what} the loss scale is {self.scale:g}"
+
+
+@dataclass(frozen=True)
 class Testing(Event):
     """A test begins (Caffe: `Iteration 500, Testing net (#0)`)."""
 

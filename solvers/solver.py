@@ -123,6 +123,11 @@ class Solver(SavedSolver):
                 self._display(iteration)
             self._update(iteration)
             self._meter.iteration_done(iteration)
+        elif math.isfinite(iteration.loss) and self._loss_scale.state is not None:
+            # The loss is one like others: only its gradients were multiplied by too much.
+            self._choose_rate(iteration)
+            if self._is_due(self.param.display):
+                self._display(iteration)
         self._end(iteration)
 
     def _compute_gradients(self) -> TrainingIteration:
@@ -174,6 +179,8 @@ class Solver(SavedSolver):
         self._emit(events.LearningRate(iteration.number, iteration.rate))
 
     def _update(self, iteration: TrainingIteration) -> None:
+        if self._on_gradients_ready:
+            self._trainer.unscale_gradients()
         for callback in self._on_gradients_ready:
             callback()
         self._debug.before_update()
@@ -195,6 +202,7 @@ class Solver(SavedSolver):
         if iteration.stop:
             self._stop()
         if iteration.is_skipped:
+            self._trainer.drop_gradients()
             self._averaging.iteration_skipped()
         else:
             self._averaging.after_update(self.iteration)

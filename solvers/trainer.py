@@ -21,6 +21,7 @@ from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.iteration_clock import IterationClock
 from mgcaffe.solvers.exchange.pending_update import PendingUpdate
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
+from mgcaffe.solvers.loss_scale import LossScale
 from mgcaffe.solvers.update.updater import Updater, clip_factor
 
 
@@ -81,13 +82,20 @@ class Trainer:
         averaging: the exchange of gradients.
         param: the SolverParameter message.
         rank: this rank's number; each rank draws its own random numbers.
+        loss_scale: the factor on the loss whose gradients are computed; updates divide them by it.
 
     Attributes:
         observer: is called when updates and communication happen; None: there is none.
     """
 
     def __init__(
-        self, net: Net, updater: Updater, averaging: GradientAveraging, param: SolverParameter, rank: int
+        self,
+        net: Net,
+        updater: Updater,
+        averaging: GradientAveraging,
+        param: SolverParameter,
+        rank: int,
+        loss_scale: LossScale,
     ) -> None:
         self.net = net
         self.updater = updater
@@ -96,6 +104,8 @@ class Trainer:
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
         self._rank = rank
+        self._loss_scale = loss_scale
+        self._scale = 1.0  # of the gradients that lie in the net
         self._segment_of = {layer: segment for segment, (_, layer, _, _) in enumerate(net.arena.segments())}
         self._overlap = PendingUpdate(net, averaging)
         self._clock = IterationClock()
@@ -119,6 +129,7 @@ class Trainer:
         waited = self._data_wait()
         self._clock = self._overlap.begin_iteration(self._data_wait)
         self.net.clear_param_diffs()
+        self._scale = self._loss_scale.value
         loss = 0.0
         for micro_batch in range(self._iter_size):
             self.net.reseed(seed, self._rank, iteration, micro_batch)
@@ -128,10 +139,10 @@ class Trainer:
                 self._earlier = self._observed(self._overlap.complete())
                 self._clock.first_forward = self._clock.now()
             if micro_batch < self._iter_size - 1:
-                self.net.backward()
+                self.net.backward(loss_scale=self._scale)
         self._clock.forward = self._clock.now()
         self.averaging.begin()
-        self.net.backward(self._layer_done)
+        self.net.backward(self._layer_done, loss_scale=self._scale)
         self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
         return Pass(loss / self._iter_size, self._data_wait() - waited, self._new_data_work())
@@ -162,8 +173,9 @@ class Trainer:
         # One rank has nothing to wait for, and updates everything at once.
         if self._waited is not None or self.averaging.is_alone or together or self._clip_gradients >= 0:
             return _together(earlier, self.wait()), False
-        update = self._update_of(rate, iteration)
-        self.updater.apply_to_tables(rate, iteration, 1.0 / self._iter_size)
+        factor = self._take_factor()
+        update = self._update_of(rate, iteration, factor)
+        self.updater.apply_to_tables(rate, iteration, factor)
         if self.averaging.overlaps_forward:
             self._overlap.defer(update)
             report = earlier or CommReport()
@@ -183,12 +195,35 @@ class Trainer:
             self.observer.communicated(report)
         return report
 
-    def _update_of(self, rate: float, iteration: int) -> OnGroup:
+    def unscale_gradients(self) -> None:
+        """Divide the gradients by the factor on their loss, before they are read."""
+        if self._scale == 1:
+            return
+        look_ups = self.net.table_look_ups
+        tables = [table.parameter for table in self.net.arena.tables]
+        for values in (
+            self.net.arena.diff[: self.net.arena.trainable],
+            *(each.values for table in tables for each in table.gradients),
+            *(look_ups.gradients() if look_ups is not None else ()),
+        ):
+            values.mul_(1 / self._scale)
+        self._scale = 1.0
+
+    def drop_gradients(self) -> None:
+        """Take note that the gradients are not used; the next ones may be computed without the trainer."""
+        self._scale = 1.0
+
+    def _take_factor(self) -> float:
+        """Return the factor on the gradients for an update, after which they are not used again."""
+        scale, self._scale = self._scale, 1.0
+        return 1.0 / (self._iter_size * scale)
+
+    def _update_of(self, rate: float, iteration: int, factor: float) -> OnGroup:
         """Return a function that updates a slice of the arena."""
 
         def update(offset: int, count: int) -> None:
             began = time.perf_counter()
-            self.updater.apply_part(offset, count, rate, iteration, 1.0 / self._iter_size)
+            self.updater.apply_part(offset, count, rate, iteration, factor)
             self._clock.update += time.perf_counter() - began
             if self.observer is not None:
                 self.observer.updated(began, time.perf_counter(), offset, count)
@@ -209,10 +244,13 @@ class Trainer:
         return loss
 
     def apply_update(self, rate: float, iteration: int) -> None:
-        """Clip the summed gradients, divide them by iter_size and update the weights, in Caffe's order."""
+        """Clip the summed gradients, divide them by iter_size and update the weights, in Caffe's order.
+
+        The factor on the loss, which they contain, is divided out of them too.
+        """
         began = time.perf_counter()
-        scale = clip_factor(self.net.arena, self._clip_gradients) / self._iter_size
-        self.updater.apply(rate, iteration, scale)
+        factor = clip_factor(self.net.arena, self._clip_gradients * self._scale) * self._take_factor()
+        self.updater.apply(rate, iteration, factor)
         if self.observer is not None:
             self.observer.updated(began, time.perf_counter(), 0, self.net.arena.trainable)
 

@@ -46,9 +46,9 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "solvers": (
         "source", "events", "snapshots.names", "snapshots.files", "snapshots.manifest", "training_iteration",
-        "carried_state", "monitor.stopwatch", "exchange", "replicas", "monitor", "tables", "update.rules", "rates",
-        "update", "setup", "serving", "testing", "snapshots", "trainer", "workers", "built_solver", "saved_solver",
-        "solver",
+        "carried_state", "loss_scale", "monitor.stopwatch", "exchange", "replicas", "monitor", "tables", "update.rules",
+        "rates", "update", "setup", "serving", "testing", "snapshots", "trainer", "workers", "built_solver",
+        "saved_solver", "solver",
     ),
     "pytorch": (
         "options", "parameters", "event_log", "failures", "ranks", "agreement", "module_state", "autograd_graph",

@@ -18,11 +18,6 @@ still be sent in g groups by then,
 the answer is the least g for which D_g(L) exists. Only the k whose deadline the g-th group has made later are
 looked at again, and of these only those that can be reached at all: D_g(k) >= f(k). For a straight line a + bM
 a deadline can never improve by using more groups, so each k is looked at once.
-
-What an all-reduce takes from the cores that compute is in no cost curve; so the best plan of at most g groups can be
-asked for, too. With e_g(k) the earliest end of the communication of layers k..L-1 in at most g groups,
-
-    e_0(L) = 0, e_0(k) = infinite below,    e_g(k) = min over j >= k of  max(R_k, e_g-1(j + 1)) + T(bytes of k..j).
 """
 
 from __future__ import annotations
@@ -34,25 +29,19 @@ from mgcaffe.comm.planning.cost import Cost
 _TOLERANCE = 1e-9
 
 
-def optimal_ranges(
-    sizes: numpy.ndarray, ready: numpy.ndarray, cost: Cost, max_groups: int | None = None
-) -> list[tuple[int, int]]:
+def optimal_ranges(sizes: numpy.ndarray, ready: numpy.ndarray, cost: Cost) -> list[tuple[int, int]]:
     """Return (first, last) of every group from the highest layers down.
 
     O(L^2) for L layers where, as with real networks, merging costs less than not merging; 10 to 25 ms for a
-    thousand layers. With `max_groups` as much again for each of these.
+    thousand layers.
 
     Args:
         sizes: bytes by layer, all positive.
         ready: when each layer's gradient is ready, by layer, falling.
         cost: any non-decreasing cost.
-        max_groups: how many groups there may be; None: any number.
     """
     costs = _cost_table(sizes, cost)
-    ranges = _fewest_groups(costs, ready, _earliest_ends(costs, ready))
-    if max_groups is None or len(ranges) <= max_groups:
-        return ranges
-    return _at_most(costs, ready, max_groups)
+    return _fewest_groups(costs, ready, _earliest_ends(costs, ready))
 
 
 def _cost_table(sizes: numpy.ndarray, cost: Cost) -> list[numpy.ndarray]:
@@ -112,29 +101,6 @@ def _fewest_groups(costs: list[numpy.ndarray], ready: numpy.ndarray, ends: numpy
         assert improved, "the best plan itself reaches the highest layer"
         deadlines = later
     return _read_back(history)
-
-
-def _at_most(costs: list[numpy.ndarray], ready: numpy.ndarray, max_groups: int) -> list[tuple[int, int]]:
-    count = len(ready)
-    ends = numpy.full(count + 1, numpy.inf)
-    ends[count] = 0.0
-    history: list[list[int]] = []
-    for _ in range(max_groups):
-        later = ends
-        ends = numpy.zeros(count + 1)
-        above: list[int] = []
-        for k in range(count):
-            candidates = numpy.maximum(ready[k], later[k + 1 :]) + costs[k]
-            above.append(k + 1 + int(candidates.argmin()))
-            ends[k] = candidates.min()
-        history.append(above)
-    ranges: list[tuple[int, int]] = []
-    k = 0
-    for above in reversed(history):
-        if k < count:
-            ranges.append((k, above[k] - 1))
-            k = above[k]
-    return ranges[::-1]
 
 
 def _read_back(history: list[numpy.ndarray]) -> list[tuple[int, int]]:

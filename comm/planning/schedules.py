@@ -61,14 +61,12 @@ class Problem:
         ready: when each layer's gradient is ready, by layer, falling.
         cost: the all-reduce's cost.
         bucket_bytes: for `threshold`.
-        max_groups: for `optimal`: how many groups there may be; None: any number.
     """
 
     sizes: numpy.ndarray
     ready: numpy.ndarray
     cost: Cost
     bucket_bytes: float = DEFAULT_BUCKET_BYTES
-    max_groups: int | None = None
 
 
 def single(problem: Problem) -> Ranges:
@@ -119,7 +117,7 @@ def mgwfbp(problem: Problem) -> Ranges:
 
 def optimal(problem: Problem) -> Ranges:
     """Minimise the end of the last all-reduce exactly, for any non-decreasing cost; then the groups."""
-    return optimal_ranges(problem.sizes, problem.ready, problem.cost, problem.max_groups)
+    return optimal_ranges(problem.sizes, problem.ready, problem.cost)
 
 
 SCHEDULES: dict[str, Callable[[Problem], Ranges]] = {
@@ -139,7 +137,6 @@ def make_plan(
     *,
     element_bytes: int,
     bucket_bytes: float = DEFAULT_BUCKET_BYTES,
-    max_groups: int | None = None,
     backward_end: float | None = None,
 ) -> Plan:
     """Plan the all-reduces of one iteration.
@@ -153,7 +150,6 @@ def make_plan(
         cost: what an all-reduce of so many bytes costs.
         element_bytes: the size of one element (1: `layers` are bytes).
         bucket_bytes: the bucket of `threshold`.
-        max_groups: how many groups `optimal` may make; None: any number.
         backward_end: when the backward pass ends; when the lowest layer is ready, by default.
 
     Raises:
@@ -171,7 +167,6 @@ def make_plan(
         numpy.array([ready_times[index] for index in taking_part], dtype=float),
         cost,
         bucket_bytes,
-        max_groups,
     )
     ranges = [(taking_part[first], taking_part[last]) for first, last in SCHEDULES[schedule](problem)]
     groups = predict_groups(ranges, segments, ready_times, cost, element_bytes)

@@ -3,7 +3,8 @@
 The exact plan is exact for the costs and times that were measured, and these are not quite those that will be
 met: gradients come later while communication slows the backward pass, and an all-reduce beside it costs more. So
 all plans are predicted with the contention measured (`prediction.py`), and those that could be best are tried. What
-each group takes from cores that compute is not predicted at all, so the best plans of a few groups are among them.
+each group takes from cores that compute, and what several groups on the link at a time take from each other, is not
+predicted at all: so a few buckets of equal size are among them.
 
 Where that is allowed, the last groups travel beside the next forward pass (`forward_overlap.py`). The best merging for
 the end of the backward pass need not be the best then: groups have to be so small that those of the lowest layers do
@@ -32,10 +33,10 @@ _SAME_PREDICTION = 1e-3
 _MIN_EXPOSED_SHARE = 0.05
 """The share of the best plan's time that must be waiting, for plans that overlap the forward pass to be tried: their
 turns take twice as long."""
-_FEW_GROUPS = (2, 4, 8)
-"""How many groups the exact plans of few groups have at most; they are tried where the exact plan has twice as many."""
-_BUCKET_COUNTS = (4, 8, 16, 32)
-"""Into how many buckets of the same size gradients are merged for them."""
+_BUCKET_COUNTS = (4, 8)
+"""Into how many buckets of the same size gradients are merged."""
+_OVERLAPPED_BUCKET_COUNTS = (4, 8, 16, 32)
+"""The same for plans that overlap the forward pass."""
 
 
 @dataclass(frozen=True)
@@ -134,25 +135,22 @@ class _Planner:
     element_bytes: int
 
     def all_schedules(self, bucket_bytes: float) -> list[Candidate]:
-        """Return what all schedules make of the channel, and `optimal` of few groups, without overlap; unlike ones."""
+        """Return what all schedules make of the channel, and buckets, without overlap; of equal plans the first."""
         candidates: dict[str, Candidate] = {}
         for schedule in ("single", "wfbp", "threshold", "mgwfbp", "optimal"):
             plan = predict(self._plan(schedule, bucket_bytes), self.timings, self.channel)
             candidates.setdefault(plan.hash, Candidate(schedule, plan))
-        groups = len(plan.groups)
-        for count in _FEW_GROUPS:
-            if 2 * count <= groups:
-                plan = predict(self._plan("optimal", bucket_bytes, count), self.timings, self.channel)
-                candidates.setdefault(plan.hash, Candidate(f"optimal of {count} groups", plan))
+        for count in _BUCKET_COUNTS:
+            label, plan = self._buckets(count)
+            candidates.setdefault(plan.hash, Candidate(label, predict(plan, self.timings, self.channel)))
         return list(candidates.values())
 
     def overlapped(self, plain: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates whose last groups travel beside the next forward pass."""
-        total = sum(segment.count for segment in self.segments) * self.element_bytes
         plans = {candidate.plan.hash: (candidate.label, candidate.plan) for candidate in plain}
-        for count in _BUCKET_COUNTS:
-            plan = replace(self._plan("threshold", total / count), blocking=self.channel.blocking)
-            plans.setdefault(plan.hash, (f"buckets of {total / count / 2**20:.2g} MiB", plan))
+        for count in _OVERLAPPED_BUCKET_COUNTS:
+            label, plan = self._buckets(count)
+            plans.setdefault(plan.hash, (label, plan))
         candidates = []
         for name, plan in plans.values():
             label = f"{name}, overlap_forward"
@@ -160,7 +158,13 @@ class _Planner:
             candidates.append(Candidate(label, predict(plan, self.timings, self.channel)))
         return candidates
 
-    def _plan(self, schedule: str, bucket_bytes: float, max_groups: int | None = None) -> Plan:
+    def _buckets(self, count: int) -> tuple[str, Plan]:
+        """Return a plan of about so many groups of the same size, and its label."""
+        size = sum(segment.count for segment in self.segments) * self.element_bytes / count
+        plan = replace(self._plan("threshold", size), blocking=self.channel.blocking)
+        return f"buckets of {size / 2**20:.2g} MiB", plan
+
+    def _plan(self, schedule: str, bucket_bytes: float) -> Plan:
         return make_plan(
             schedule,
             self.segments,
@@ -168,7 +172,6 @@ class _Planner:
             self.channel.beside,
             element_bytes=self.element_bytes,
             bucket_bytes=bucket_bytes,
-            max_groups=max_groups,
         )
 
 

@@ -6,7 +6,7 @@ only found with what the first stage showed (`revise`). What counts of an iterat
 two plans the median of their differences in the same rounds: what slows a whole round down slows both. A plan that is
 level with the fastest in its best iteration runs the second stage, too; at most five plans do. Where iterations take
 seconds, a stage has fewer rounds: they vary less, and training by a bad plan costs more. Where they take
-milliseconds, the second stage has more: they vary more.
+milliseconds, a stage has more: they vary more.
 
 A plan that overlaps the forward pass takes two iterations a turn: the forward pass of the second one finds the groups
 of the first on their way.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from mgcaffe.comm.tuning.candidates import Candidate
 
 FIRST_ROUNDS = 4
+MAX_FIRST_ROUNDS = 8
 SECOND_ROUNDS = 6
 MAX_SECOND_ROUNDS = 20
 MAX_SURVIVORS = 5
@@ -30,7 +31,7 @@ SECOND_STAGE_SECONDS = 180.0
 """How long the stages may take, by prediction, if they have more than one round. In the second one all plans are about
 as good as the best: nothing is lost but the knowledge of which to keep."""
 MORE_ROUNDS_SECONDS = 5.0
-"""How long a second stage of more than `SECOND_ROUNDS` rounds may take, by prediction."""
+"""How long a stage of more than `FIRST_ROUNDS` or `SECOND_ROUNDS` rounds may take, by prediction."""
 _MIN_NOISE = 0.005
 """The relative difference of two plans that is never more than noise."""
 _NOISE_OF_ONE_ROUND = 0.05
@@ -254,7 +255,8 @@ class _Turns:
 
 def _first_stage_rounds(round_s: float) -> int:
     """Return how many rounds of so many predicted seconds the first stage has."""
-    return max(1, min(FIRST_ROUNDS, int(FIRST_STAGE_SECONDS / round_s)))
+    wanted = min(max(FIRST_ROUNDS, int(MORE_ROUNDS_SECONDS / round_s)), MAX_FIRST_ROUNDS)
+    return max(1, min(wanted, int(FIRST_STAGE_SECONDS / round_s)))
 
 
 def _second_stage_rounds(round_s: float) -> int:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layers.shared.neuron import run_backward
 from mgcaffe.engine.types import Shape
 
 
@@ -28,3 +31,8 @@ class FusedLayer(Layer):
         for layer in self.members:
             shapes = layer.reshape(shapes)
         return shapes
+
+
+def through_relu(dy: torch.Tensor, y: torch.Tensor, in_place: bool) -> torch.Tensor:
+    """Give dy where y, what a ReLU made, is positive, else 0."""
+    return run_backward(torch.ops.aten.threshold_backward, dy, y, 0, out=dy if in_place else None)

@@ -1,9 +1,9 @@
 """Neighbouring layers that run as one, without the prototxt's layers disappearing.
 
-A training net (one that frees its blobs) runs Convolution + ReLU and BatchNorm + Scale (+ ReLU) in one pass
-over memory each, InnerProduct + ReLU as one step, and neighbouring EmbeddingBags by one look-up (`fused_bags.py`). The
-layers stay in the net's list with their names and parameters; only the blobs between them never exist. The arithmetic
-is that of the single layers, to rounding.
+A training net (one that frees its blobs) runs Convolution + ReLU and BatchNorm + Scale (+ ReLU) in one pass over memory
+each, the latter with the Convolution that reads it (`fused_normalization.py`), InnerProduct + ReLU as one step,
+and neighbouring EmbeddingBags by one look-up (`fused_bags.py`). The layers stay in the net's list with their names and
+parameters; only the blobs between them never exist. The arithmetic is that of the single layers, to rounding.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.graph.fused_bags import EmbeddingBags, bags_of
-from mgcaffe.engine.graph.fused_layer import FusedLayer
+from mgcaffe.engine.graph.fused_layer import FusedLayer, through_relu
+from mgcaffe.engine.graph.fused_normalization import BatchNormScale, NormalizedConvolution
 from mgcaffe.engine.graph.node import Node
-from mgcaffe.engine.kernels import batch_norm
-from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
@@ -24,7 +23,6 @@ from mgcaffe.engine.layers.embedding_bag import EmbeddingBag
 from mgcaffe.engine.layers.inner_product import InnerProduct
 from mgcaffe.engine.layers.relu import ReLU
 from mgcaffe.engine.layers.scale import Scale
-from mgcaffe.engine.layers.shared.neuron import run_backward
 
 
 class ConvolutionReLU(FusedLayer):
@@ -49,7 +47,7 @@ class ConvolutionReLU(FusedLayer):
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the ReLU's mask, then the convolution's adjoints."""
         x, y = self.saved
-        dy = _through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
+        dy = through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
         self.convolution.saved = [x]
         diffs = self.convolution.backward([dy], wanted)
         self.convolution.release()
@@ -77,7 +75,7 @@ class InnerProductReLU(FusedLayer):
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the ReLU's mask, then the product's adjoints."""
-        dy = _through_relu(top_diffs[0], self.saved, self.may_overwrite_top_diff[0])
+        dy = through_relu(top_diffs[0], self.saved, self.may_overwrite_top_diff[0])
         self.saved = None  # before the product's gradients take memory
         return self.product.backward([dy], wanted)
 
@@ -85,60 +83,6 @@ class InnerProductReLU(FusedLayer):
         """Drop what forward kept, bottom and top."""
         super().release()
         self.product.release()
-
-
-class BatchNormScale(FusedLayer):
-    """y = s (x - mean) / sqrt(variance + eps) + b, and with a ReLU behind it max(y, 0).
-
-    Where x comes in 16 bits so do y and the gradients; the statistics are computed and kept in float32.
-    """
-
-    takes_narrow = True
-
-    keeps_others = False
-
-    def __init__(self, members: Sequence[Layer]) -> None:
-        super().__init__(members)
-        assert isinstance(members[0], BatchNorm)
-        assert isinstance(members[1], Scale)
-        self.norm, self.scale = members[0], members[1]
-        self.relu = len(members) > 2
-        self.keeps_tops = self.relu
-
-    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep the bottom, the statistics and, with a ReLU, the top."""
-        x = bottoms[0]
-        factor = self.scale.parameters[0].data
-        bias = self.scale.bias.data if self.scale.bias is not None else None
-        if self.norm.use_global:
-            return [self._with_stored_statistics(widened(x), factor, bias)]
-        y, statistics = batch_norm.forward(x, factor, bias, self.norm.eps, relu=self.relu)
-        self.norm.store(statistics)
-        if self.backward_follows:
-            self.saved = (x, y if self.relu else None, statistics.mean, statistics.inverse_std)
-        return [y]
-
-    def _with_stored_statistics(self, x: torch.Tensor, factor: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        mean, inverse_std = self.norm.stored_statistics()
-        factor = factor * inverse_std
-        shift = -mean * factor if bias is None else bias - mean * factor
-        y = torch.addcmul(batch_norm.channel_view(shift, x), x, batch_norm.channel_view(factor, x))
-        return y.clamp_(min=0) if self.relu else y
-
-    def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Return the ReLU's mask, then one pass for all three gradients."""
-        x, y, mean, inverse_std = self.saved
-        dy = top_diffs[0].to(x.dtype)
-        if y is not None:
-            dy = _through_relu(dy, y, self.may_overwrite_top_diff[0] or dy is not top_diffs[0])
-        factor, bias = self.scale.parameters[0], self.scale.bias
-        wants = (wanted[0], factor.wanted, bias is not None and bias.wanted)
-        dx, dfactor, dbias = batch_norm.backward(dy, x, factor.data, mean, inverse_std, wants)
-        if dfactor is not None:
-            factor.accumulate(dfactor)
-        if bias is not None and dbias is not None:
-            bias.accumulate(dbias)
-        return [dx]
 
 
 def fuse(nodes: Sequence[Node]) -> list[Node]:
@@ -154,6 +98,9 @@ def fuse(nodes: Sequence[Node]) -> list[Node]:
         members = nodes[index : index + length]
         steps.append(nodes[index] if length == 1 else _merge(members))
         index += length
+        layer = steps[-1].layer
+        if isinstance(layer, BatchNormScale):
+            layer.top_is_kept = any(map(_keeps, _readers(nodes, index - 1)))
     return steps
 
 
@@ -174,7 +121,43 @@ def _fusible(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> int:
     scale = nodes[index + 1].layer
     if not isinstance(scale, Scale) or not scale.learned or scale.axis != 1 or len(scale.blob_shape) != 1:
         return 1
-    return 3 if _relu_follows(nodes, index + 1, readers) else 2
+    if not _relu_follows(nodes, index + 1, readers):
+        return 2
+    return 4 if _convolution_follows(nodes, index + 2) else 3
+
+
+def _convolution_follows(nodes: Sequence[Node], index: int) -> bool:
+    """Return whether what this node makes is read by the next one alone, a Convolution of one bottom."""
+    if index + 1 >= len(nodes):
+        return False
+    node, following = nodes[index], nodes[index + 1]
+    layer = following.layer
+    if not isinstance(layer, Convolution) or len(following.bottoms) != 1 or layer.channel_axis != 1:
+        return False
+    plain = not any(node.loss_weights) and node.needs_backward == following.needs_backward == following.wants[0]
+    return plain and _readers(nodes, index) == [following] and not _relu_reads(nodes, index + 1)
+
+
+def _relu_reads(nodes: Sequence[Node], index: int) -> bool:
+    """Return whether the next node is a ReLU that reads what this one makes."""
+    following = nodes[index + 1] if index + 1 < len(nodes) else None
+    return following is not None and isinstance(following.layer, ReLU) and following.bottoms == nodes[index].tops
+
+
+def _readers(nodes: Sequence[Node], index: int) -> list[Node]:
+    """Return the nodes that read the value which a node puts into its top."""
+    top, found = nodes[index].tops[0], []
+    for node in nodes[index + 1 :]:
+        if top in node.bottoms:
+            found.append(node)
+        if top in node.tops:
+            break
+    return found
+
+
+def _keeps(node: Node) -> bool:
+    """Return whether a layer, or one that shares its bottom's storage, may keep its bottom for backward."""
+    return node.layer.tops_share_bottoms or (node.needs_backward and node.layer.keeps_bottoms)
 
 
 def _follows(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> bool:
@@ -210,6 +193,7 @@ def _merge(members: Sequence[Node]) -> Node:
         layer, merged = _side_by_side(members)
     else:
         kind = next(kind for type_, kind in _CHAINS.items() if isinstance(first.layer, type_))
+        kind = NormalizedConvolution if len(members) > 3 else kind
         layer = kind([node.layer for node in members])
         merged = Node(first.index, layer, first.bottoms, last.tops, last.loss_weights)
         merged.wants, merged.shapes = first.wants, first.shapes
@@ -235,8 +219,3 @@ def _side_by_side(members: Sequence[Node]) -> tuple[EmbeddingBags, Node]:
     merged.shapes = [shape for node in members for shape in node.shapes]
     layer.reshape(merged.shapes)
     return layer, merged
-
-
-def _through_relu(dy: torch.Tensor, y: torch.Tensor, in_place: bool) -> torch.Tensor:
-    """Give dy where y is positive, else 0."""
-    return run_backward(torch.ops.aten.threshold_backward, dy, y, 0, out=dy if in_place else None)

@@ -28,9 +28,17 @@ class GradientStore:
         self._dtype, self._device = dtype, device
         self._alive: dict[int, int] = {}  # how many gradients lie in a storage
 
-    def backward(self, node: Node) -> None:
-        """Run one layer backward: take its tops' gradients, store its bottoms'."""
-        diffs = [self._take(blob, weight) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
+    def backward(self, node: Node, loss_scale: float = 1.0) -> None:
+        """Run one layer backward: take its tops' gradients, store its bottoms'.
+
+        Args:
+            node: the layer.
+            loss_scale: a factor on the net's loss.
+        """
+        # A user's loss may take no notice of its top's gradient.
+        apart = loss_scale != 1 and node.layer.may_ignore_top_diff and all(node.loss_weights) and not node.owned
+        before = 1.0 if apart else loss_scale
+        diffs = [self._take(blob, weight, before) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
         if not node.layer.takes_narrow:
             diffs = [widened(diff) for diff in diffs]
         if self.keep:
@@ -41,24 +49,27 @@ class GradientStore:
             node.layer.may_overwrite_top_diff = [each not in self._alive and counts[each] == 1 for each in storages]
         results = node.layer.backward(diffs, node.wants)
         del diffs
+        if apart:
+            results = [None if diff is None else diff * loss_scale for diff in results]
         for blob, diff, wanted in zip(node.bottoms, results, node.wants, strict=True):
             if wanted and diff is not None:
                 self._store(blob, diff)
 
-    def _take(self, blob: Blob, weight: float) -> torch.Tensor:
-        """Return the gradient of a top: what its reader computed, or else its weight in the loss.
+    def _take(self, blob: Blob, weight: float, loss_scale: float) -> torch.Tensor:
+        """Return the gradient of a top: what its reader computed, or else its weight in the loss times `loss_scale`.
 
         In a net that keeps its blobs a user may have written it.
         """
         diff = blob.diff
         if diff is None or diff.shape != blob.shape or (weight and not self.keep):
-            diff = torch.full(blob.shape, weight, dtype=self._dtype, device=self._device)
+            start = weight if self.keep else weight * loss_scale
+            diff = torch.full(blob.shape, start, dtype=self._dtype, device=self._device)
             if self.keep:
                 blob.diff = diff
         elif not self.keep:
             blob.diff = None
             self._forget(diff)
-        return diff
+        return diff * loss_scale if self.keep and weight and loss_scale != 1 else diff
 
     def _store(self, blob: Blob, diff: torch.Tensor) -> None:
         if self.keep:

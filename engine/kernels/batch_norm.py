@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 import torch
 
+from mgcaffe.engine.kernels.formats import pixel_rows
 from mgcaffe.engine.kernels.precision import is_narrow
+
+_PIECE = 1 << 18
+_MANY_CHANNELS = 64
+_LARGE = 1 << 17
 
 
 class Statistics(NamedTuple):
@@ -46,6 +51,40 @@ def forward(
     if count == 1:
         running_variance.zero_()
     return (y.clamp_(min=0) if relu else y), Statistics(mean, inverse_std, running_variance, count)
+
+
+def suits_pieces(x: torch.Tensor) -> bool:
+    """Return whether `normalize` runs over x in pieces that stay in a core's cache from one operation to the next."""
+    rows = x.is_cpu and not is_narrow(x) and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    return rows and x.shape[1] >= _MANY_CHANNELS and x.numel() >= _LARGE
+
+
+def normalize(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    inverse_std: torch.Tensor,
+    relu: bool = False,
+) -> torch.Tensor:
+    """Return what `forward` gives, from the statistics that it found, to rounding; x of float32 or float64."""
+    factor = inverse_std if weight is None else weight * inverse_std
+    shift = -mean * factor if bias is None else bias - mean * factor
+    if not suits_pieces(x):
+        y = torch.addcmul(channel_view(shift, x), x, channel_view(factor, x))
+        return y.clamp_(min=0) if relu else y
+    y = torch.empty_like(x)
+    for values, piece in zip(_pieces(x), _pieces(y), strict=True):
+        torch.addcmul(shift, values, factor, out=piece)
+        if relu:
+            piece.clamp_(min=0)
+    return y
+
+
+def _pieces(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return a tensor that `suits_pieces`, as matrices (some pixels, C)."""
+    pieces: tuple[torch.Tensor, ...] = pixel_rows(x).split(max(1, _PIECE // x.shape[1]))
+    return pieces
 
 
 def backward(

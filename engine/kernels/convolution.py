@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded
+from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded, compute
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
@@ -37,9 +37,9 @@ def forward(
     y: torch.Tensor
     weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
     if geometry.rank == 0:
-        y = choices.run(FORWARD, Forward(x[..., None], weight[..., None], bias, _one_axis(geometry), relu))
+        y = compute(choices, FORWARD, Forward(x[..., None], weight[..., None], bias, _one_axis(geometry), relu))
         return y.squeeze(-1)
-    y = choices.run(FORWARD, Forward(x, weight, bias, geometry, relu))
+    y = compute(choices, FORWARD, Forward(x, weight, bias, geometry, relu))
     return y
 
 
@@ -55,9 +55,9 @@ def backward_data(
     weight = weight.to(dy.dtype)
     if geometry.rank == 0:
         call = BackwardData(dy[..., None], weight[..., None], (1,), _one_axis(geometry))
-        dx = choices.run(BACKWARD_DATA, call)
+        dx = compute(choices, BACKWARD_DATA, call)
         return dx.squeeze(-1)
-    dx = choices.run(BACKWARD_DATA, BackwardData(dy, weight, tuple(input_size), geometry))
+    dx = compute(choices, BACKWARD_DATA, BackwardData(dy, weight, tuple(input_size), geometry))
     return dx
 
 

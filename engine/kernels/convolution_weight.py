@@ -21,7 +21,7 @@ import torch
 from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_data import convolution_backward
-from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH
+from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
@@ -52,12 +52,15 @@ class BackwardWeight(NamedTuple):
 def _rule(call: BackwardWeight) -> str:
     x, geometry = call.x, call.geometry
     if pointwise.suits(x, geometry) and format_of(call.dy) == torch.channels_last:
-        return "product" if call.places <= _FEW_ROWS else "product_mm"
+        # PyTorch's product of 16-bit numbers is as fast as oneDNN's, and needs no copy across.
+        return "product" if call.places <= _FEW_ROWS and not is_narrow(x) else "product_mm"
     if geometry.rank not in RANKS_OF_TORCH:
         return "positions"
     # oneDNN's own gradient cannot use its vectors on one channel.
     grey = geometry.rank == 2 and x.shape[1] == 1 and format_of(call.dy) == torch.channels_last
-    return "across_mm" if grey and onednn.serves(x) and _has_windows_across(call) else "aten"
+    if grey and onednn.serves(x) and _has_windows_across(call):
+        return "across_mm"
+    return "windows" if suits_conversion(x) and onednn.serves(x) and _has_windows(call) else "aten"
 
 
 def _key(call: BackwardWeight) -> Key:

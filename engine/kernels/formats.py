@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
+from mgcaffe.engine.kernels.precision import FLOAT32, Precision
+
 
 def format_of(x: torch.Tensor) -> torch.memory_format:
     """Return the format that a result computed from x should have; also for views with gaps."""
@@ -37,15 +39,17 @@ def from_pixel_rows(rows: torch.Tensor, batch: int, height: int, width: int) -> 
 
 
 def preferred_memory_format(
-    layer_types: Iterable[str], device: torch.device, dtype: torch.dtype
+    layer_types: Iterable[str], device: torch.device, dtype: torch.dtype, precision: Precision
 ) -> torch.memory_format:
     """Return the format for a net's four-dimensional blobs.
 
     On a CPU channels last wins for every net with filters or windows: maximum pooling and batch normalisation
     are vectorised over the channels only, and a filter of one pixel becomes a matrix product without a copy. On
-    CUDA without 16-bit products, and for nets without such layers, the ordinary format does.
+    GPUs it is what the units for products in 16 bits and TF32 read, and cuDNN would convert each operand to it; for
+    float32, and for nets without such layers, the ordinary format does.
     """
     windowed = {"Convolution", "Deconvolution", "Pooling", "BatchNorm"}
-    if device.type == "cpu" and dtype == torch.float32 and windowed.intersection(layer_types):
+    suits_device = device.type == "cpu" or precision != FLOAT32
+    if suits_device and dtype == torch.float32 and windowed.intersection(layer_types):
         return torch.channels_last
     return torch.contiguous_format

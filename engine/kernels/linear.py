@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from mgcaffe.engine.kernels import linear_ways, onednn
-from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded
+from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded, compute
 from mgcaffe.engine.kernels.linear_ways import ADD_PRODUCT, BACKWARD_DATA, FORWARD, AddProduct, BackwardData, Forward
 
 
@@ -22,7 +22,7 @@ def forward(
 ) -> torch.Tensor:
     """y = x weight^T + bias, and with `relu` max(y, 0)."""
     bias = None if bias is None else bias.to(x.dtype)
-    y: torch.Tensor = choices.run(FORWARD, Forward(x, weight.to(x.dtype), bias, relu))
+    y: torch.Tensor = compute(choices, FORWARD, Forward(x, weight.to(x.dtype), bias, relu))
     return y
 
 
@@ -36,7 +36,7 @@ def add_forward(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> None:
 
 def backward_data(dy: torch.Tensor, weight: torch.Tensor, choices: Choices = RULES) -> torch.Tensor:
     """dx = dy weight."""
-    dx: torch.Tensor = choices.run(BACKWARD_DATA, BackwardData(dy, weight.to(dy.dtype)))
+    dx: torch.Tensor = compute(choices, BACKWARD_DATA, BackwardData(dy, weight.to(dy.dtype)))
     return dx
 
 

@@ -5,6 +5,7 @@
 | float32 | as they are | any device |
 | tf32 | float32; a GPU rounds them to 10 bits of mantissa inside the product | a GPU |
 | bf16 | bfloat16: 7 bits of mantissa, float32's range | any device; fast with instructions for it |
+| fp16 | IEEE half precision: 10 bits of mantissa, up to 65504; gradients need a scaled loss | a GPU; slow on CPUs |
 
 A product in 16 bits rounds its operands (values, weights, biases) once, adds up in float32 and rounds its result once.
 Parameters, their gradients and statistics stay in float32. What comes out of a product stays in 16 bits until a layer
@@ -49,14 +50,8 @@ class Precision:
 FLOAT32 = Precision("float32")
 TF32 = Precision("tf32")
 BF16 = Precision("bf16", torch.bfloat16)
-PRECISIONS = {precision.name: precision for precision in (FLOAT32, BF16, TF32)}
-UNSUPPORTED = {
-    "fp16": (
-        "gradients in IEEE half precision need their losses scaled, which is not supported",
-        "take bf16, which has the range of float32",
-    )
-}
-"""What users may know from elsewhere: why it is not to be had, and what to do."""
+FP16 = Precision("fp16", torch.float16)
+PRECISIONS = {precision.name: precision for precision in (FLOAT32, BF16, FP16, TF32)}
 
 
 def is_narrow(x: torch.Tensor) -> bool:
@@ -81,16 +76,20 @@ def why_not(precision: Precision, device: torch.device, dtype: torch.dtype) -> t
         return "it rounds operands of float32, and the blobs are of float64", "take float32 blobs, or leave it out"
     if precision == TF32 and device.type == "cpu":
         return "only GPUs compute products in TF32", "take a GPU (--gpu), bf16 or float32"
-    if precision != FLOAT32 and device.type == "cuda" and torch.cuda.get_device_capability(device) < _GPU_WITH_BOTH:
-        return f"this GPU has no products in {'TF32' if precision == TF32 else 'bfloat16'}", "take float32"
+    is_new = precision in (BF16, TF32)
+    if is_new and device.type == "cuda" and torch.cuda.get_device_capability(device) < _GPU_WITH_BOTH:
+        return f"this GPU has no products in {'TF32' if precision == TF32 else 'bfloat16'}", "take fp16 or float32"
     return None
 
 
 def is_slow(precision: Precision, device: torch.device) -> bool:
-    """Return whether the processor has no instructions for these products, so that they take longer than float32's."""
+    """Return whether the processor has no instructions for these products, so that they take longer than float32's.
+
+    Those in IEEE half precision are made in float32 on every CPU (`choices.compute`).
+    """
     if precision.operands is None or device.type != "cpu":
         return False
-    return not _INSTRUCTIONS.intersection(_processor_flags())
+    return precision == FP16 or not _INSTRUCTIONS.intersection(_processor_flags())
 
 
 @functools.cache
@@ -108,12 +107,15 @@ def _processor_flags() -> frozenset[str]:
     )
 
 
-def switch_tf32(precision: Precision) -> None:
+def set_gpu_products(precision: Precision) -> None:
     """Let GPUs round the operands of float32 products to TF32 if this precision says so, else not.
 
+    And let them add up products of 16-bit operands in float32, where PyTorch lets cuBLAS round sums of parts as well.
     In the whole process: the nets of one run have one precision, and a net of another switches anew when it is built.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some versions of PyTorch call these settings deprecated, older have no other
         torch.backends.cudnn.allow_tf32 = precision == TF32
         torch.backends.cuda.matmul.allow_tf32 = precision == TF32
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False

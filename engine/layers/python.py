@@ -44,6 +44,7 @@ class Python(Layer):
     """
 
     only_once = "nothing is known of what a class of the user's does"
+    may_ignore_top_diff = True
     bottoms = at_least(0)
     tops = at_least(0)
     in_place = True

@@ -21,6 +21,7 @@ from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import BlobStatistics, Emit, NetStatistics
+from mgcaffe.solvers.loss_scale import LossScale
 
 
 class DebugInfo:
@@ -31,10 +32,11 @@ class DebugInfo:
         param: the SolverParameter message; without debug_info nothing is shown.
         rank: this rank's number; rank 0 alone emits.
         emit: takes the events.
+        loss_scale: the factor on the loss, by which all gradients are divided before they are shown.
     """
 
-    def __init__(self, net: Net, param: SolverParameter, rank: int, emit: Emit) -> None:
-        self._net, self._emit = net, emit
+    def __init__(self, net: Net, param: SolverParameter, rank: int, emit: Emit, loss_scale: LossScale) -> None:
+        self._net, self._emit, self._loss_scale = net, emit, loss_scale
         self._is_wanted = bool(param.debug_info) and rank == 0
         self._is_showing = False
         self._before: dict[int, torch.Tensor] | None = None
@@ -81,7 +83,7 @@ class DebugInfo:
         if not self._is_showing:
             return
         node = self._net.nodes[index]
-        for statistics in _backward_statistics(node):
+        for statistics in _backward_statistics(node, self._loss_scale.value):
             self._emit(statistics)
         # Now, since the ranks begin to average these gradients as soon as this returns.
         for parameter in node.owned:
@@ -98,9 +100,9 @@ class DebugInfo:
         self._emit(
             NetStatistics(
                 data_l1=sum(float(value.abs().sum()) for value in values),
-                diff_l1=self._diff_l1,
+                diff_l1=self._diff_l1 / self._loss_scale.value,
                 data_l2=math.sqrt(squares),
-                diff_l2=math.sqrt(self._diff_squares),
+                diff_l2=math.sqrt(self._diff_squares) / self._loss_scale.value,
             )
         )
         self._diff_l1 = self._diff_squares = 0.0
@@ -148,17 +150,19 @@ def _forward_statistics(node: Node) -> Iterator[BlobStatistics]:
         yield BlobStatistics("Forward", node.layer.name, "param blob", name, data=_mean(parameter.data))
 
 
-def _backward_statistics(node: Node) -> Iterator[BlobStatistics]:
+def _backward_statistics(node: Node, loss_scale: float) -> Iterator[BlobStatistics]:
     """Yield what is shown of a layer that has run backward in a net that keeps its blobs."""
     if not node.needs_backward:
         return
     for blob, wanted in zip(node.bottoms, node.wants, strict=True):
         if wanted and blob.diff is not None:
-            yield BlobStatistics("Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff))
+            yield BlobStatistics(
+                "Backward", node.layer.name, "bottom blob", blob.name, diff=_mean(blob.diff) / loss_scale
+            )
     for number, parameter in enumerate(node.layer.parameters):
         if parameter.wanted:
             yield BlobStatistics(
-                "Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.dense_diff())
+                "Backward", node.layer.name, "param blob", str(number), diff=_mean(parameter.dense_diff()) / loss_scale
             )
 
 

@@ -5,6 +5,9 @@ own gradients, taken layer by layer as they become ready (by one rank, which exc
 know before the first means come back, and each merged group can be updated as soon as it is there. Only when that is
 not finite is the pass run again, from the same records and random numbers, with every blob looked at as it is made.
 
+In fp16 gradients overflow now and then where their loss is multiplied by too large a factor: then the factor is halved
+(`loss_scale.py`), and the rest happens only where it cannot be.
+
 Caffe goes on with non-finite weights, and shows a loss of 87.3365, which is -log(FLT_MIN): the softmax gave
 the label a probability of 0.
 """
@@ -23,7 +26,8 @@ from mgcaffe.engine import Net
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.prototxt import NanEffect, SolverParameter
-from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.events import Emit, LossScaleChanged, Warned
+from mgcaffe.solvers.loss_scale import LossScale
 from mgcaffe.solvers.monitor.forward_state import ForwardState, InputState
 from mgcaffe.solvers.training_iteration import TrainingIteration
 
@@ -53,6 +57,7 @@ class FiniteCheck:
         param: the SolverParameter message; reads nan_effect and iter_size.
         emit: takes the events.
         rank: this rank's number among all, from which its random numbers derive.
+        loss_scale: the factor on the loss, which overflowing gradients lower.
         worker: the number of the Hogwild worker whose net it is.
         workers: how many each rank has.
     """
@@ -64,12 +69,14 @@ class FiniteCheck:
         param: SolverParameter,
         emit: Emit,
         rank: int,
+        loss_scale: LossScale,
         worker: int = 0,
         workers: int = 1,
     ) -> None:
         self._net = net
         self._communicator = communicator
         self._rank = rank
+        self._loss_scale = loss_scale
         self._stream = rank * workers + worker
         self._worker = worker if workers > 1 else None
         self._iter_size: int = param.iter_size
@@ -117,15 +124,14 @@ class FiniteCheck:
             snapshot: writes one of the weights as they are; collective.
 
         Returns:
-            True: go on with the next iteration, as `nan_effect: SKIP` says.
+            True: go on with the next iteration, as `nan_effect: SKIP` says, or with a smaller factor on the loss.
 
         Raises:
             NotFiniteError: on all ranks, with the same message.
         """
         loss = iteration.loss
         if math.isfinite(loss) and math.isfinite(iteration.probe):
-            self._skipped = 0
-            self._explain(loss)
+            self._accept(iteration)
             return False
         gradients = [self._net.arena.diff[: self._net.arena.trainable]]
         gradients += [table.gradient_values() for table in self._tables()]
@@ -133,7 +139,13 @@ class FiniteCheck:
         is_finite = all(bool(torch.isfinite(each).all()) for each in gradients)
         # A sum of finite numbers can overflow.
         if math.isfinite(loss) and all(self._communicator.allgather(is_finite)):
+            self._accept(iteration)
             return False
+        if math.isfinite(loss) and self._loss_scale.overflowed():
+            self.end()  # the batch is not seen again
+            self.rewind()
+            self._emit(LossScaleChanged(iteration.number, self._loss_scale.value, is_skipped=True))
+            return True
         message = self._trace(iteration.own_loss, seed, iteration.number)
         if self._effect == "SKIP":
             self._skipped += 1
@@ -146,8 +158,16 @@ class FiniteCheck:
             snapshot()
         raise NotFiniteError(
             message,
-            hint="lower base_lr, set clip_gradients, or look at the data; nan_effect (--nan_effect) says what happens",
+            hint="lower base_lr, set clip_gradients, or look at the data; nan_effect (--nan_effect) says what happens"
+            + ("; in fp16 numbers above 65504 are infinite, bf16 has no such limit" if self._loss_scale.state else ""),
         )
+
+    def _accept(self, iteration: TrainingIteration) -> None:
+        """Take note that an update is made."""
+        self._skipped = 0
+        self._explain(iteration.loss)
+        if self._loss_scale.updated():
+            self._emit(LossScaleChanged(iteration.number, self._loss_scale.value, is_skipped=False))
 
     def _explain(self, loss: float) -> None:
         """Warn once of a loss of 87.3365, and say what it means."""
@@ -179,7 +199,7 @@ class FiniteCheck:
             for micro_batch in range(self._iter_size):
                 self._net.reseed(seed, self._stream, iteration, micro_batch)
                 self._net.forward()
-                self._net.backward()
+                self._net.backward(loss_scale=self._loss_scale.value)
         self.rewind()
         after.restore()
         findings = self._communicator.allgather(_Finding(self._communicator.host, own_loss, tracer.found))

@@ -16,7 +16,7 @@ from mgcaffe.engine import Net
 from mgcaffe.engine.kernels.choice.choices import Measured, Recorded, Records
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.kernels.choice.record_file import Machine, read_records, write_records
-from mgcaffe.engine.tuning import LayerOperations, tune
+from mgcaffe.engine.tuning import LayerOperations, let_cudnn_measure, tune
 from mgcaffe.errors import DataError
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, Warned
@@ -58,11 +58,12 @@ def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communic
     """
     if (setting := param.autotune) in ("", OFF):
         return
+    measures = not param.comm_param.deterministic
+    let_cudnn_measure(nets[0].device, measures)
     chosen: Records = {}
     bound = BOUNDS[SolverParameter.Winograd.Name(param.winograd)]
     if communicator.rank == 0:
         statuses.doing("setting up: measuring how layers are computed fastest (autotune)")
-        measures = not param.comm_param.deterministic
         tuning = tune_net(nets[0], setting, lambda text: emit(Warned(text)), bound, measures=measures)
         emit(Noted(tuning.summary))
         chosen = tuning.records

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from mgcaffe.engine.kernels.precision import (
-    FLOAT32,
-    PRECISIONS,
-    UNSUPPORTED,
-    Precision,
-    is_slow,
-    why_not,
-)
+from mgcaffe.engine.kernels.precision import FLOAT32, FP16, PRECISIONS, Precision, is_slow, why_not
 from mgcaffe.errors import EngineError, SolverError
 from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.events import Emit, Noted, Warned
+from mgcaffe.solvers.loss_scale import FIRST
 from mgcaffe.solvers.source import locate
 
 
@@ -38,7 +32,8 @@ def choose_precision(
         raise SolverError(f"precision '{name}': {text}", location=locate(source, "precision"), hint=hint)
     precision = PRECISIONS[name]
     if precision != FLOAT32:
-        emit(Noted(f"products are computed in {name}; weights, their gradients, statistics and losses in float32"))
+        text = f"products are computed in {name}; weights, their gradients, statistics and losses in float32"
+        emit(Noted(text + (f"; the factor on the loss begins at {FIRST:g}" if precision == FP16 else "")))
     if is_slow(precision, device):
         emit(Warned(slow_text(precision)))
     return precision
@@ -60,8 +55,6 @@ def precision_named(
 
 def problem_of(name: str, device: torch.device, dtype: torch.dtype) -> tuple[str, str] | None:
     """Return why a net cannot compute so, and what to do; None if it can."""
-    if name in UNSUPPORTED:
-        return UNSUPPORTED[name]
     if name not in PRECISIONS:
         return "there is no such precision", f"take one of {', '.join(PRECISIONS)}"
     return why_not(PRECISIONS[name], device, dtype)
@@ -69,6 +62,8 @@ def problem_of(name: str, device: torch.device, dtype: torch.dtype) -> tuple[str
 
 def slow_text(precision: Precision) -> str:
     """Say that the processor makes such products slowly."""
+    if precision == FP16:
+        return "products in fp16 are for GPUs: a CPU makes them of rounded operands in float32, which takes longer"
     return (
         f"this processor has no instructions for products in {precision.name}: they are likely to take longer than "
         "those of float32"

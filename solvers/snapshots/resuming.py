@@ -17,6 +17,7 @@ from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Noted, Started, Warned
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.ranks import Ranks
+from mgcaffe.solvers.loss_scale import LossScale
 from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.replicas.replicas import Replicas
@@ -42,6 +43,7 @@ class RunState:
         smoothed: the latest losses.
         averaging: holds the plan by which gradients are merged.
         replicas: how this rank's replica is kept together with others.
+        loss_scale: the factor on the loss.
         emit: takes the events.
     """
 
@@ -54,6 +56,7 @@ class RunState:
     smoothed: SmoothedLoss
     averaging: GradientAveraging
     replicas: Replicas
+    loss_scale: LossScale
     emit: Emit
 
     def started(self, iteration: int, records: int) -> Started:
@@ -97,6 +100,7 @@ class RunState:
             plateau=self.policy.state,
             solver_type=self.updater.name,
             precision=self._precision,
+            loss_scale=self.loss_scale.state,
             correlations=self.updater.correlations,
             plan=plan.to_json() if plan is not None else "",
             recurrent=carried_state.gather(self.nets.workers, self.nets.tests, communicator),
@@ -138,6 +142,8 @@ class RunState:
         if progress.precision not in (None, self._precision):
             before, now = progress.precision, self._precision
             self.emit(Warned(f"the snapshot was taken with products in {before} and training goes on in {now}"))
+        if self.loss_scale.state is not None and progress.loss_scale is not None:
+            self.loss_scale.state = progress.loss_scale
         recurrent = progress.recurrent if own is not None or self.world.rank == self.ranks.rank else []
         carried_state.put_back(
             self.nets.workers, self.nets.tests, recurrent, self.ranks.rank, self.ranks.size, self.emit

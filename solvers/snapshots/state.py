@@ -27,6 +27,7 @@ from mgcaffe.errors.checked_json import parse_json
 from mgcaffe.prototxt import BlobProto, EngineState, blob_array, fill_blob
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.carried_state import RankState
+from mgcaffe.solvers.loss_scale import LossScaleState
 from mgcaffe.solvers.rates.plateau import PlateauState
 from mgcaffe.solvers.snapshots.best import BestScore
 
@@ -38,6 +39,7 @@ _TRAINERS = "trainers"
 _SYNCHRONIZATION = "synchronization/"
 _WORKERS = "hogwild_threads"
 _PRECISION = "precision"
+_LOSS_SCALE = "loss_scale"
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Progress:
         smoothed_losses: the latest losses, as many as average_loss spans, oldest first.
         solver_type: the update rule.
         precision: in how many bits products were computed.
+        loss_scale: the factor on the loss, in fp16; else None.
         plan: the gradients' merged groups, as text; empty if there are none.
         recurrent: the state that recurrent layers carry, by rank.
         best: the best test score so far, if `snapshot_best` asks for it.
@@ -72,6 +75,7 @@ class Progress:
     smoothed_losses: list[float] = field(default_factory=list)
     solver_type: str | None = None
     precision: str | None = None
+    loss_scale: LossScaleState | None = None
     plan: str = ""
     recurrent: list[RankState] = field(default_factory=list)
     best: BestScore | None = None
@@ -189,6 +193,8 @@ def engine_state(progress: Progress) -> EngineState:
     message.extra.add(key=_SOLVER_TYPE, value=(progress.solver_type or "").encode())
     if progress.precision not in (None, FLOAT32.name):
         message.extra.add(key=_PRECISION, value=progress.precision.encode())
+    if progress.loss_scale is not None:
+        message.extra.add(key=_LOSS_SCALE, value=progress.loss_scale.encode())
     if progress.best is not None:
         message.extra.add(key=_BEST_SCORE, value=progress.best.encode())
     if progress.plateau is not None:
@@ -220,6 +226,7 @@ def add_engine_state(progress: Progress, message: EngineState) -> None:
     progress.smoothed_losses = list(message.smoothed_losses)
     progress.solver_type = entries.get(_SOLVER_TYPE, b"").decode() or None
     progress.precision = entries.get(_PRECISION, FLOAT32.name.encode()).decode()
+    progress.loss_scale = LossScaleState.decode(entries[_LOSS_SCALE]) if _LOSS_SCALE in entries else None
     progress.plan = message.plan
     progress.recurrent = carried_state.from_entries((entry.key, entry.value) for entry in message.extra)
     progress.best = BestScore.decode(entries[_BEST_SCORE]) if _BEST_SCORE in entries else None

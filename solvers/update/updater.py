@@ -235,7 +235,9 @@ class Updater:
                 for gradient, step in zip(group.gradients, group.histories[0], strict=True):
                     gradient.copy_(step)
             return
-        for weights, gradient, histories in group.pieces(_PIECE):
+        # A GPU has no such cache, and each piece would cost it a kernel for each operation.
+        largest = _PIECE if self._arena.data.is_cpu else max(1, self._arena.trainable)
+        for weights, gradient, histories in group.pieces(largest):
             self._regularize(weights, gradient, scale, decay)
             step = self.rule.step(numbers, eta, gradient, *histories)
             weights.sub_(step)

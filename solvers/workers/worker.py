@@ -12,6 +12,7 @@ from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
 from mgcaffe.solvers.exchange.gradient_buffer import GradientBuffer
+from mgcaffe.solvers.loss_scale import LossScale
 from mgcaffe.solvers.monitor.finite_check import FiniteCheck
 from mgcaffe.solvers.trainer import Trainer
 from mgcaffe.solvers.training_iteration import TrainingIteration
@@ -60,8 +61,9 @@ class Worker:
         updater = updater.beside(net.arena)
         if net.table_look_ups is not None:
             updater.update_elsewhere = net.table_look_ups.update
-        self._trainer = Trainer(net, updater, averaging, param, rank * workers + number)
-        self._finite = FiniteCheck(net, alone, param, emit, rank, number, workers)
+        scale = LossScale(net.context.precision)
+        self._trainer = Trainer(net, updater, averaging, param, rank * workers + number, scale)
+        self._finite = FiniteCheck(net, alone, param, emit, rank, scale, number, workers)
         averaging.on_ready = self._finite.gradients_ready
 
     def iterate(self, seed: int) -> None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -79,6 +81,7 @@ def parts() -> list[Part]:
         "precision": 60,
         "ranks": 160,
         "snapshots": 80,
+        "updates": 40,
         "modules": 140,
         "nccl": 60,
         "data": 40,
@@ -109,9 +112,20 @@ def environment(folder: Path, part: Part) -> dict[str, str]:
 
 
 def link_packages(folder: Path) -> None:
-    """Let `import mgcaffe` find this checkout, which need not be installed: each of its folders is a package."""
+    """Let `import mgcaffe` find this checkout, which need not be installed: each of its folders is a package.
+
+    What an installation says of it, its version and where `import caffe` leads, stands beside it.
+    """
     package = folder / "site" / "mgcaffe"
     package.mkdir(parents=True, exist_ok=True)
+    facts = folder / "site" / "mgcaffe.dist-info"
+    facts.mkdir(exist_ok=True)
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert version is not None
+    about = f"Metadata-Version: 2.1\nName: mgcaffe\nVersion: {version[1]}\n"
+    (facts / "METADATA").write_text(about, encoding="utf-8")
+    entry = "[mgcaffe.caffe_module]\ncaffe = mgcaffe.pycaffe.alias:install\n"
+    (facts / "entry_points.txt").write_text(entry, encoding="utf-8")
     for name in (*FOLDERS, "__init__.py"):
         link = package / name
         link.unlink(missing_ok=True)
@@ -123,7 +137,10 @@ def command(part: Part, folder: Path) -> list[str]:
     if part.measures:
         return [sys.executable, str(ROOT / "benchmarks" / "step.py"), *part.words, f"--json={folder / part.name}.json"]
     test = ROOT / "tests" / "gpu" / f"test_{part.name}.py"
+    # The checkout's own folder mgcaffe/ holds no packages, so the links have to be found before it.
+    places = " ".join(shlex.quote(str(each)) for each in (folder / "site", ROOT, ROOT / "benchmarks"))
     options = ["-q", "-p", "no:cacheprovider", "-W", "default", "--tb=short", "--rootdir", str(ROOT)]
+    options += ["-o", f"pythonpath={places}"]
     return [sys.executable, "-m", "pytest", *options, str(test)]
 
 

@@ -1,6 +1,7 @@
 """`engine train`, `time` and `test` with --gpu, in this process."""
 
 import pytest
+import torch
 
 from mgcaffe.tools import main
 from tests.support.engine_command import NET, SOLVER
@@ -22,10 +23,17 @@ def engine(tmp_path, monkeypatch, device, capfd):
     return run
 
 
-def test_training_testing_and_timing(engine, tmp_path):
+def test_training_testing_and_timing(engine, tmp_path, monkeypatch):
     assert "Using GPUs 0" in engine("train", "solver.prototxt", "--gpu=0", "--timeline=t.json")
     assert (tmp_path / "t.json").stat().st_size > 100
     assert "accuracy" in engine("test", "--model=net.prototxt", "--weights=tiny_iter_20.caffemodel", "--gpu=0")
-    timed = engine("time", "--model=net.prototxt", "--gpu=0", "--iterations=2", "--trace=t.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.backends.cudnn, "benchmark", False)
+        timed = engine(
+            "time", "--model=net.prototxt", "--gpu=0", "--iterations=2", "--trace=t.csv", "--autotune=choices.json"
+        )
+        assert torch.backends.cudnn.benchmark
+        engine("train", "solver.prototxt", "--gpu=0", "--autotune=choices.json", "--deterministic")
+        assert not torch.backends.cudnn.benchmark
     assert "Average Forward-Backward" in timed and (tmp_path / "t.csv").exists()
     assert "Total global memory" in engine("device_query", "--gpu=0")

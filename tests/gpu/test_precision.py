@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels.precision import BF16, FLOAT32, TF32
+from mgcaffe.engine.kernels.precision import BF16, FLOAT32, FP16, TF32
 from tests.support.netkit import inputs, make_net
 
 FILLER = "weight_filler { type: 'gaussian' std: 0.2 }"
@@ -21,16 +21,20 @@ NET = inputs(x=(32, 4, 8, 8), label=(32,)) + "".join(
 )
 
 
+@pytest.mark.parametrize("precision", [BF16, FP16], ids=lambda each: each.name)
 @pytest.mark.parametrize("keep_blobs", [True, False])
-def test_gradients_in_bf16_are_close_to_those_of_the_cpu_in_float32(device, keep_blobs):
+def test_gradients_in_16_bits_are_close_to_those_of_the_cpu_in_float32(device, keep_blobs, precision):
     nets = []
-    for where, options in ((device, {"precision": BF16}), (torch.device("cpu"), {})):
+    for where, options in ((device, {"precision": precision}), (torch.device("cpu"), {})):
         net = make_net(NET, dtype=torch.float32, device=where, keep_blobs=keep_blobs, **options)
         generator = torch.Generator().manual_seed(1)
         net.layers[0].forward([])[0].copy_(torch.randn(32, 4, 8, 8, generator=generator))
         net.layers[1].forward([])[0].copy_(torch.arange(32) % 3)
-        net.forward_backward()
+        net.forward()
+        net.backward(loss_scale=256.0)
+        net.arena.diff.div_(256)
         nets.append(net)
+    assert (nets[0].context.memory_format == torch.channels_last) != keep_blobs
     for ours, theirs in zip(nets[0].parameters, nets[1].parameters, strict=True):
         assert ours.diff.dtype == torch.float32
         largest = max(float(each.diff.norm()) for each in nets[1].parameters)
@@ -41,9 +45,10 @@ def test_each_net_switches_tf32_as_its_precision_says(device):
     backends = torch.backends.cudnn, torch.backends.cuda.matmul
     before = [each.allow_tf32 for each in backends]
     try:
-        for precision in (TF32, TF32, FLOAT32, TF32, BF16):
+        for precision in (TF32, TF32, FLOAT32, TF32, BF16, FP16):
             make_net(inputs(x=(2, 3)), dtype=torch.float32, device=device, precision=precision)
             assert [each.allow_tf32 for each in backends] == [precision == TF32] * 2
+            assert not torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
     finally:
         for each, allowed in zip(backends, before, strict=True):
             each.allow_tf32 = allowed

@@ -42,7 +42,7 @@ def test_processes_get_the_cpus_weights_under_every_schedule(tmp_path):
     listing = write_data(tmp_path, classes=3)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     program = [str(ROOT / "tests" / "support" / "programs" / "schedules_on_gpu.py"), str(listing), "cuda:0"]
-    places = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    places = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
     variables = {**os.environ, "PYTHONPATH": places}
     done = subprocess.run([*torchrun, *program], env=variables, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -2,12 +2,35 @@
 
 import importlib
 import json
+import os
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 gpu = importlib.import_module("tests.gpu.__main__")
+
+
+def test_a_part_finds_a_checkout_that_is_not_installed(tmp_path):
+    site = tmp_path / "packages"  # all that is installed but mgcaffe
+    site.mkdir()
+    for each in Path(pytest.__file__).parents[1].iterdir():
+        if "mgcaffe" not in each.name:
+            (site / each.name).symlink_to(each)
+    gpu.link_packages(tmp_path)
+    test = tmp_path / "test_import.py"
+    test.write_text(
+        "from importlib.metadata import version\n\ndef test_it():\n    import mgcaffe\n    import mgcaffe.errors\n"
+        "    assert mgcaffe.__version__ == version('mgcaffe') != ''\n"
+    )
+    program, *words, _ = gpu.command(gpu.Part("golden", [], 10.0), tmp_path)
+    variables = gpu.environment(tmp_path, gpu.Part("golden", [], 10.0))
+    variables["PYTHONPATH"] += os.pathsep + str(site)
+    words = ["-S", *words, "-c", str(gpu.ROOT / "pyproject.toml"), str(test)]
+    done = subprocess.run([program, *words], env=variables, cwd=gpu.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_failures_come_with_their_first_line_and_end_no_other_part(tmp_path):

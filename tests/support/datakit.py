@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 from PIL import Image
 
@@ -19,6 +18,8 @@ from mgcaffe.prototxt.blobs import fill_blob
 
 def write_lmdb(folder: Path, records: Sequence[Any]) -> Path:
     """An LMDB of Datum messages (or bytes) under the keys 00000000, 00000001, ..."""
+    import lmdb  # `make gpu` does without it
+
     environment = lmdb.open(str(folder), map_size=1 << 24)
     with environment.begin(write=True) as transaction:
         for number, record in enumerate(records):

@@ -19,6 +19,7 @@ from mgcaffe.tools.flags.parsing import (
     Flags,
     add_machine_flags,
     add_model_flags,
+    add_precision_flag,
     add_shape_flag,
     number_from,
     words_list,
@@ -73,6 +74,7 @@ def parser() -> FlagParser:
     flags.flag("json", "write the predictions to this file", metavar="FILE")
     flags.flag("export", "write the schedule's plan to this file; of several, the one that ends first", metavar="FILE")
     add_machine_flags(flags)
+    add_precision_flag(flags)
     return flags
 
 
@@ -92,6 +94,8 @@ def run(flags: Flags, session: Session) -> int:
     basis = PlanBasis(segments, ready, cost, element_bytes)
     plans = [_plan(schedule, basis, trace, flags) for schedule in schedules]
     results = [predict(plan, flags.workers, forward_seconds(trace, flags.forward_ratio)) for plan in plans]
+    if flags.precision:
+        print(f"Backward passes are timed with products in {flags.precision}; gradients stay in float32.")
     print(trace_line(flags.model or flags.trace, trace, flags.forward_ratio))
     print(f"{_cost_line(cost, flags.workers)}\n\n{_table(plans, results)}")
     if len(plans) == 1:
@@ -125,6 +129,11 @@ def _trace(flags: Flags) -> tuple[Trace, int]:
     """Backward times, and the bytes of an element: from a trace, compared with the net if there is one."""
     from mgcaffe.comm.planning.trace import read_trace
 
+    if flags.trace and flags.precision:
+        raise UsageError(
+            "--precision says how backward passes are timed, and --trace holds their times already",
+            hint="leave one of them out; engine time --trace takes --precision",
+        )
     if not flags.model:
         if flags.trace:
             return read_trace(flags.trace), 4
@@ -132,7 +141,7 @@ def _trace(flags: Flags) -> tuple[Trace, int]:
     with loading():
         from mgcaffe.tools.model import build_net, build_outline
     from mgcaffe.tools.net_trace import measure_trace
-    from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads
+    from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads
 
     model = _net_of(flags)
     if flags.trace:
@@ -140,6 +149,7 @@ def _trace(flags: Flags) -> tuple[Trace, int]:
     else:
         set_threads(flags.threads, 1)
         options: dict[str, Any] = {"dtype": dtype_named(flags.dtype), "device": pick_device(flags.gpu)}
+        options["precision"] = pick_precision(flags.precision, **options)
         net = build_net(flags, model, "TRAIN", noise=True, keep_blobs=False, **options)
     try:
         if not net.arena.segments():
@@ -168,6 +178,8 @@ def _net_of(flags: Flags) -> str:
     net = solver.train_net or solver.net
     if not net:
         raise UsageError(f"{path} names no net", hint="give the net's own file")
+    if not flags.trace and solver.HasField("precision"):
+        flags.precision = flags.precision or solver.precision
     flags.level = flags.level or solver.train_state.level
     flags.stage = flags.stage or list(solver.train_state.stage)
     return str(net)

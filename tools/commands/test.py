@@ -15,6 +15,7 @@ from mgcaffe.tools.flags.parsing import (
     Flags,
     add_machine_flags,
     add_model_flags,
+    add_precision_flag,
     number_from,
     require,
     words_list,
@@ -42,6 +43,7 @@ def parser() -> FlagParser:
     flags.flag("weights", "the weights to score, files separated by commas", type=words_list, metavar="FILES")
     flags.flag("iterations", "batches to run", type=number_from(1), default=50, metavar="N")
     add_machine_flags(flags)
+    add_precision_flag(flags)
     return flags
 
 
@@ -52,7 +54,7 @@ def run(flags: Flags, session: Session) -> int:
         from mgcaffe.solvers.exchange.ranks import Ranks
         from mgcaffe.solvers.testing.pass_scores import PassScores
         from mgcaffe.tools.model import build_net
-        from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
+        from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads, speed_up_memory
 
     model = require(flags, "model", "the net")
     weights = require(flags, "weights", "a file of weights") and flags.weights
@@ -63,7 +65,13 @@ def run(flags: Flags, session: Session) -> int:
     device = pick_device(flags.gpu, communicator.local_rank, communicator.local_size)
     log_line("Use CPU." if device.type == "cpu" else f"Use GPU with device ID {device.index}", "caffe.cpp:275")
     shard = TestShard(communicator.rank, communicator.size, flags.iterations)
-    net = build_net(flags, model, "TEST", shard=shard, keep_blobs=False, dtype=dtype_named(flags.dtype), device=device)
+    dtype = dtype_named(flags.dtype)
+    precision = pick_precision(flags.precision, dtype, device)
+    if flags.precision:
+        log_line(f"Products are computed in {flags.precision}.")
+    net = build_net(
+        flags, model, "TEST", shard=shard, keep_blobs=False, dtype=dtype, device=device, precision=precision
+    )
     try:
         for path in weights:
             net.copy_trained_layers(path)

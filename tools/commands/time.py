@@ -30,9 +30,6 @@ from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
-    import torch
-
-    from mgcaffe.engine.kernels.precision import Precision
     from mgcaffe.engine.net import Net
     from mgcaffe.solvers.setup.autotune import Tuning
 
@@ -100,7 +97,7 @@ def run(flags: Flags, session: Session) -> int:
         from mgcaffe.tools.data_times import measure_data
         from mgcaffe.tools.listeners.glog import start_logging
         from mgcaffe.tools.model import build_net
-        from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
+        from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads, speed_up_memory
 
     model = require(flags, "model", "the net")
     start_logging(speaks=True)
@@ -109,7 +106,9 @@ def run(flags: Flags, session: Session) -> int:
     device = pick_device(flags.gpu)
     log_line("Use CPU." if device.type == "cpu" else f"Use GPU with device ID {device.index}", "caffe.cpp:339")
     options: dict[str, Any] = {"dtype": dtype_named(flags.dtype), "device": device}
-    options["precision"] = _precision(flags, **options)
+    options["precision"] = pick_precision(flags.precision, **options)
+    if flags.precision:
+        log_line(f"Products are computed in {flags.precision}.")
     net = build_net(flags, model, flags.phase, noise=True, **options)
     try:
         if flags.loads and not net.arena.tables:
@@ -144,10 +143,12 @@ def run(flags: Flags, session: Session) -> int:
 def _tune(net: Net, setting: str | None) -> Tuning | None:
     """Have the net compute as is fastest here, and return what was found; None where it follows the rules."""
     from mgcaffe.engine.kernels.choice.choices import Recorded
+    from mgcaffe.engine.tuning import let_cudnn_measure
     from mgcaffe.solvers.setup.autotune import OFF, tune_net
 
     if setting in (None, "", OFF):
         return None
+    let_cudnn_measure(net.device, True)
     tuning = tune_net(net, setting, _log.warning)
     log_line(tuning.summary)
     net.context.choices = Recorded(tuning.records)
@@ -166,18 +167,6 @@ def _report_candidates(tuning: Tuning) -> None:
                 for name in order
             )
             log_line(f"{layer.name:>10}\t{text.partition(':')[0]}: {', '.join(times)}")
-
-
-def _precision(flags: Flags, dtype: torch.dtype, device: torch.device) -> Precision:
-    """Return what products are computed in, and show it where it is not float32."""
-    from mgcaffe.solvers.setup.precision import precision_named
-
-    precision, warning = precision_named(flags.precision or "float32", device, dtype, UsageError)
-    if flags.precision:
-        log_line(f"Products are computed in {precision.name}.")
-    if warning:
-        _log.warning(warning)
-    return precision
 
 
 def _write_trace(flags: Flags, model: str, options: dict[str, Any]) -> None:

@@ -274,9 +274,9 @@ def add_precision_flag(parser: FlagParser) -> None:
     """Add `--precision`."""
     parser.flag(
         "precision",
-        "how exact the operands of products are: float32; bf16: rounded to bfloat16, with sums, weights and statistics "
-        "in float32; on a GPU also tf32 (default: float32; fp16 is not supported)",
-        choices=("float32", "bf16", "tf32", "fp16"),
+        "how exact the operands of products are: float32; bf16 or, for GPUs, fp16: rounded to 16 bits, with sums, "
+        "weights and statistics in float32; on GPUs also tf32 (default: float32)",
+        choices=("float32", "bf16", "fp16", "tf32"),
     )  # fmt: skip
 
 

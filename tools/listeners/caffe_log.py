@@ -137,6 +137,10 @@ class CaffeLogListener:
             log_line(line)
 
     @on_event.register
+    def _(self, event: events.LossScaleChanged) -> None:
+        log_line(event.text)
+
+    @on_event.register
     def _(self, event: events.Noted) -> None:
         log_line(event.text)
 

@@ -120,6 +120,10 @@ class JsonLog:
         )
 
     @on_event.register
+    def _(self, event: events.LossScaleChanged) -> None:
+        self._write("loss_scale", iter=event.iteration, scale=event.scale, skipped=event.is_skipped, text=event.text)
+
+    @on_event.register
     def _(self, event: events.Noted) -> None:
         self._write("note", text=event.text)
 

@@ -125,6 +125,10 @@ class ProgressListener:
             self._print(line)
 
     @on_event.register
+    def _(self, event: events.LossScaleChanged) -> None:
+        self._print(event.text)
+
+    @on_event.register
     def _(self, event: events.Noted) -> None:
         self._print(event.text)
 

@@ -19,7 +19,13 @@ _SYNCHRONIZATION: dict[str, Callable[[Json], Any]] = dict.fromkeys(
 ) | dict.fromkeys(("synchronizations", "sync_bytes"), Json.integer)
 # The members of each kind of line that are read, apart from lists and objects, and their types.
 _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
-    "start": {"net": Json.text, "max_iter": Json.integer, "ranks": Json.integer, "parameters": Json.integer},
+    "start": {
+        "net": Json.text,
+        "max_iter": Json.integer,
+        "ranks": Json.integer,
+        "parameters": Json.integer,
+        "precision": Json.text,
+    },
     "iteration": dict.fromkeys(
         (
             *("loss", "smoothed_loss", "lr", "seconds", "images_per_s", "data_wait_ms"),

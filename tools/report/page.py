@@ -99,6 +99,8 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
         facts.append(("schedule", f"{run.plan['plan']}, {_count(run.plan['groups'], 'group')}"))
     elif timeline is not None and timeline.plan:
         facts.append(("schedule", timeline.plan["schedule"]))
+    if run.start.get("precision", "float32") != "float32":
+        facts.append(("products", run.start["precision"]))
     if run.start.get("parameters"):
         facts.append(("parameters", f"{run.start['parameters']:,}"))
     cells = "".join(f"<div><b>{escape(str(value))}</b>{escape(name)}</div>" for name, value in facts)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from mgcaffe.engine import Net
+    from mgcaffe.engine.kernels.precision import Precision
 
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -146,6 +147,25 @@ def pick_device(gpu: str | None, local_rank: int = 0, local_size: int = 1) -> to
     chosen = _gpu_of_rank(gpu, count, local_rank, local_size)
     torch.cuda.set_device(chosen)
     return torch.device("cuda", chosen)
+
+
+def pick_precision(asked: str | None, dtype: torch.dtype, device: torch.device) -> Precision:
+    """Return in how many bits a net computes products, and warn where that is slow.
+
+    Args:
+        asked: `--precision`; None: float32.
+        dtype: the type of its blobs.
+        device: where it computes.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    from mgcaffe.solvers.setup.precision import precision_named
+
+    precision, warning = precision_named(asked or "float32", device, dtype, UsageError)
+    if warning:
+        _log.warning("%s", warning)
+    return precision
 
 
 def _gpu_of_rank(gpu: str, count: int, local_rank: int, local_size: int) -> int:

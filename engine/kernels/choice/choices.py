@@ -60,6 +60,17 @@ class Choices:
 RULES = Choices()
 
 
+def compute(choices: Choices, operation: Operation, call: Any) -> Any:
+    """Compute an operation that gives a new tensor, in the type of the call's first one.
+
+    On CPUs PyTorch's kernels for operands in IEEE half precision add up in it, and slowly; so these products are made
+    in float32, and rounded.
+    """
+    if not _is_half_on_cpu(call[0]):
+        return choices.run(operation, call)
+    return choices.run(operation, _in_float32(call)).half()
+
+
 def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.dtype) -> None:
     """Compute an operation that accumulates, its result in `dtype`, and add that to a total of any type.
 
@@ -68,12 +79,26 @@ def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.
     if call.total.dtype == dtype:
         choices.run(operation, call)
         return
-    result = torch.empty_like(call.total, dtype=dtype)
-    choices.run(operation, call._replace(total=result, beta=0.0))
+    rounded = call._replace(total=torch.empty_like(call.total, dtype=dtype), beta=0.0)
+    if _is_half_on_cpu(rounded.total):
+        rounded = _in_float32(rounded)
+    choices.run(operation, rounded)
+    result = rounded.total.to(dtype)
     if call.beta:
         call.total.add_(result)
     else:
         call.total.copy_(result)
+
+
+def _is_half_on_cpu(x: torch.Tensor) -> bool:
+    return x.dtype == torch.float16 and x.is_cpu
+
+
+def _in_float32(call: Any) -> Any:
+    """Return a call with all of its tensors in float32, as `compute` says."""
+    return call._replace(
+        **{name: value.float() for name, value in call._asdict().items() if isinstance(value, torch.Tensor)}
+    )
 
 
 class Recorded(Choices):

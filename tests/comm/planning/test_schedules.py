@@ -131,16 +131,6 @@ def test_optimal_ends_first_and_then_has_the_fewest_groups(layers, cost):
     assert len(made.groups) == min(groups for end, groups in merges if end <= best + 1e-9 * max(1, best))
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 9), numbers), min_size=1, max_size=10), costs, st.integers(1, 5))
-def test_optimal_of_few_groups_ends_first_of_all_that_have_no_more(layers, cost, most):
-    sizes, times = zip(*layers, strict=True)
-    best = min(end for end, groups in all_merges(sizes, ready_times(times), cost) if groups <= most)
-    made = plan("optimal", sizes, times, cost, max_groups=most)
-    assert made.end == pytest.approx(best, rel=1e-9, abs=2e-9)
-    assert len(made.groups) <= most
-
-
 def test_parts_that_end_later_but_in_time_save_groups():
     # {3}, {2, 1} ends before {3, 2, 1}, which a single lexicographic pass therefore never looks at again.
     made = plan("optimal", [1, 1, 1, 1], [100, 1, 10, 1], AffineCost(1, 0.1))

@@ -5,7 +5,14 @@ import pytest
 
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.tuning.candidates import Candidate
-from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MAX_SECOND_ROUNDS, MAX_SURVIVORS, SECOND_ROUNDS, Trials
+from mgcaffe.comm.tuning.trials import (
+    FIRST_ROUNDS,
+    MAX_FIRST_ROUNDS,
+    MAX_SECOND_ROUNDS,
+    MAX_SURVIVORS,
+    SECOND_ROUNDS,
+    Trials,
+)
 
 
 def candidate(label, groups, predicted):
@@ -136,11 +143,13 @@ def test_after_a_single_round_a_plan_a_little_behind_runs_on():
     assert Counter(order) == {"a": 1 + 3, "b": 1 + 3, "c": 1}
 
 
-def test_short_iterations_have_more_rounds_in_the_second_stage():
+def test_short_iterations_have_more_rounds():
     _, order = run([candidate(label, 1, 0.01) for label in "ab"], lambda *_: 0.01)
-    assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + MAX_SECOND_ROUNDS)
+    assert Counter(order) == dict.fromkeys("ab", MAX_FIRST_ROUNDS + MAX_SECOND_ROUNDS)
     _, order = run([candidate(label, 1, 0.25) for label in "ab"], lambda *_: 0.25)
-    assert Counter(order) == dict.fromkeys("ab", FIRST_ROUNDS + 10)
+    assert Counter(order) == dict.fromkeys("ab", MAX_FIRST_ROUNDS + 10)
+    _, order = run([candidate(label, 1, 0.5) for label in "ab"], lambda *_: 0.5)
+    assert Counter(order) == dict.fromkeys("ab", 5 + SECOND_ROUNDS)
 
 
 def test_a_plan_found_after_the_first_stage_runs_in_the_second_and_can_win():

@@ -112,7 +112,7 @@ def tuner_of(machine, schedule="auto", ranks=None, iterations=10, overlap=Overla
 
 def run(machine, **options):
     tuner = tuner_of(machine, **options)
-    for _ in range(400):
+    for _ in range(600):
         if not tuner.is_searching:
             break
         machine.iterate(tuner)

@@ -11,7 +11,7 @@ from mgcaffe.comm.planning.forward_overlap import Overlap
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.tuning.drift import WINDOW
 from mgcaffe.comm.tuning.settings import TunerSettings, TunerSteps
-from mgcaffe.comm.tuning.trials import FIRST_ROUNDS
+from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MAX_FIRST_ROUNDS
 from mgcaffe.comm.tuning.tuner import Tuner
 from tests.comm.tuning.test_tuner import FORWARD, SEGMENTS, Machine, curve
 
@@ -75,8 +75,9 @@ def test_without_cost_correction_costs_are_those_measured():
 
 
 def test_without_a_second_stage_every_plan_has_the_first_ones_rounds():
-    assert max(len(trial.seconds) for trial in found().trials) > FIRST_ROUNDS
-    assert {len(trial.seconds) for trial in found(second_stage=False).trials} == {FIRST_ROUNDS}
+    (rounds,) = {len(trial.seconds) for trial in found(second_stage=False).trials}
+    assert FIRST_ROUNDS <= rounds <= MAX_FIRST_ROUNDS
+    assert max(len(trial.seconds) for trial in found().trials) > rounds
 
 
 def test_without_prediction_from_trials_the_calibrations_times_stay():

@@ -43,3 +43,15 @@ def test_the_top_is_enough_for_backward() -> None:
     y, statistics = batch_norm.forward(x, None, None, 1e-5)
     expected = batch_norm.backward(dy, x, None, statistics.mean, statistics.inverse_std)[0]
     torch.testing.assert_close(batch_norm.backward_from_top(dy, y, statistics.inverse_std), expected)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("shape", [(8, 72, 32, 25), (4, 6, 5, 7), (5, 6)], ids=["pieces", "small", "plain"])
+def test_the_statistics_are_enough_to_normalize_again(relu, shape) -> None:
+    x = random_input(shape, "channels_last").add(3)
+    assert batch_norm.suits_pieces(x) == (shape[0] == 8)  # the last piece is a part of one
+    weight, bias = random_input(shape[1:2], seed=2), random_input(shape[1:2], seed=3)
+    y, found = batch_norm.forward(x, weight, bias, 1e-3, relu=relu)
+    again = batch_norm.normalize(x, weight, bias, found.mean, found.inverse_std, relu)
+    torch.testing.assert_close(again, y)
+    assert again.stride() == y.stride()

@@ -1,8 +1,9 @@
 """Products in 16 bits: operands rounded once, sums in float32, results rounded once, all else in float32.
 
-Rounding to bfloat16 is off by at most u = 2^-8 of a number. Where operands are numbers of bfloat16 already, a product
-of K terms is so off by u |y| and what float32 sums lose, at most K 2^-23 S with S the sum of |x| |w|; sums in 16 bits
-would lose K u S. Operands of any kind add u S for each of the two, and u^2 S, below 3 u S in all.
+Rounding to bfloat16 is off by at most u = 2^-8 of a number, to IEEE half precision by 2^-11, or by 2^-25 where that is
+more. Where operands are numbers of 16 bits already, a product of K terms is so off by u |y| and what float32 sums lose,
+at most K 2^-23 S with S the sum of |x| |w|; sums in 16 bits would lose K u S. Operands of any kind add u S for each of
+the two, and u^2 S, below 3 u S in all.
 """
 
 import pytest
@@ -12,12 +13,14 @@ from mgcaffe.engine.kernels.choice.choices import RULES, Choices, Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA
 from mgcaffe.engine.kernels.convolution_forward import FORWARD
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT
-from mgcaffe.engine.kernels.precision import BF16, FLOAT32, TF32, is_slow, why_not, widened
+from mgcaffe.engine.kernels.precision import BF16, FLOAT32, FP16, TF32, Precision, is_slow, why_not, widened
 from mgcaffe.engine.layer import Layer, LayerContext
 from tests.support.layerkit import forward_backward, make_layer
 from tests.support.netkit import inputs, make_net
 
 UNIT = 2.0**-8
+UNITS = {BF16: UNIT, FP16: 2.0**-11}
+LEAST = {BF16: 0.0, FP16: 2.0**-25}
 FILLER = "weight_filler { type: 'gaussian' std: 1 } bias_filler { type: 'gaussian' std: 1 }"
 LAYERS = {
     "square": ("Convolution", f"convolution_param {{ num_output: 8 kernel_size: 3 pad: 1 {FILLER} }}", (2, 16, 9, 9)),
@@ -39,20 +42,22 @@ FORMATS = [torch.contiguous_format, torch.channels_last]
 
 
 def drawn(shape, seed, *, narrow=True, memory_format=torch.contiguous_format):
-    """Random numbers of float32, which bfloat16 holds too if `narrow`."""
+    """Random numbers of float32, which 16 bits of both kinds hold too if `narrow`."""
     values = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-    values = values.bfloat16().float() if narrow else values
+    values = values.bfloat16().half().float() if narrow else values
     return values.contiguous(memory_format=memory_format if len(shape) == 4 else torch.contiguous_format)
 
 
-def pair(name: str, narrow: bool, choices: Choices = RULES) -> tuple[Layer, Layer, tuple[int, ...]]:
-    """A layer in bf16 and the same in float64, with the same parameters."""
+def pair(
+    name: str, narrow: bool, choices: Choices = RULES, precision: Precision = BF16
+) -> tuple[Layer, Layer, tuple[int, ...]]:
+    """A layer in 16 bits and the same in float64, with the same parameters."""
     type_, fields, shape = LAYERS[name]
     text = f"name: 'l' type: '{type_}' bottom: 'x' top: 'y' {fields}"
-    rounded, _ = make_layer(text, [shape], context=LayerContext(precision=BF16, choices=choices))
+    rounded, _ = make_layer(text, [shape], context=LayerContext(precision=precision, choices=choices))
     exact, _ = make_layer(text, [shape])
     for ours, theirs in zip(rounded.parameters, exact.parameters, strict=True):
-        ours.data = ours.data.bfloat16().float() if narrow else ours.data
+        ours.data = ours.data.bfloat16().half().float() if narrow else ours.data
         theirs.data = ours.data.double()
     return rounded, exact, shape
 
@@ -73,9 +78,11 @@ def absolute(layer: Layer) -> Layer:
 
 @pytest.mark.parametrize("memory_format", FORMATS, ids=["ordinary", "channels_last"])
 @pytest.mark.parametrize("narrow", [True, False], ids=["exact_operands", "rounded_operands"])
+@pytest.mark.parametrize("precision", UNITS, ids=lambda each: each.name)
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_differs_from_float64_by_its_roundings_alone(name, narrow, memory_format):
-    rounded, exact, shape = pair(name, narrow)
+def test_a_layer_differs_from_float64_by_its_roundings_alone(name, precision, narrow, memory_format):
+    unit, type_ = UNITS[precision], precision.operands
+    rounded, exact, shape = pair(name, narrow, precision=precision)
     top = exact.reshape([shape])[0]
     x = drawn(shape, 1, narrow=narrow, memory_format=memory_format)
     dy = drawn(top, 2, narrow=narrow, memory_format=memory_format)
@@ -86,16 +93,16 @@ def test_a_layer_differs_from_float64_by_its_roundings_alone(name, narrow, memor
     for what, values in found.items():
         # A deconvolution's bias is added in float32 to its rounded product.
         is_wide = what in ("dw", "db") or (what == "y" and name == "deconvolution")
-        assert values.dtype == (torch.float32 if is_wide else torch.bfloat16), what
+        assert values.dtype == (torch.float32 if is_wide else type_), what
         result = products if what == "y" and name == "deconvolution" else expected[what]
-        bound = UNIT * result.abs() + terms * 2.0**-23 * sums[what]
+        bound = unit * result.abs() + LEAST[precision] + terms * 2.0**-23 * sums[what]
         if what == "db":
             bound = terms * 2.0**-23 * sums[what]
         elif not narrow:
-            bound = bound + 3 * UNIT * sums[what]
+            bound = bound + 3 * unit * sums[what] + 2 * terms * LEAST[precision]
         assert ((values.double() - expected[what]).abs() <= bound).all(), what
     # Products are not of float32 by mistake.
-    assert (found["dw"].bfloat16().float() == found["dw"]).all()
+    assert (found["dw"].to(type_).float() == found["dw"]).all()
 
 
 def test_gradients_are_added_up_in_float32():
@@ -264,9 +271,9 @@ def test_what_a_net_cannot_compute_in_is_said(monkeypatch):
     for capability, refused in (((7, 5), True), ((8, 0), False), ((9, 0), False)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, capability=capability: capability)
         for precision, what in ((BF16, "bfloat16"), (TF32, "TF32")):
-            reason = (f"this GPU has no products in {what}", "take float32")
+            reason = (f"this GPU has no products in {what}", "take fp16 or float32")
             assert why_not(precision, gpu, torch.float32) == (reason if refused else None)
-        assert why_not(FLOAT32, gpu, torch.float32) is None
+        assert why_not(FLOAT32, gpu, torch.float32) is why_not(FP16, gpu, torch.float32) is None
 
 
 def test_a_processor_without_the_instructions_is_slow(monkeypatch):
@@ -276,6 +283,7 @@ def test_a_processor_without_the_instructions_is_slow(monkeypatch):
         monkeypatch.setattr(precision, "_processor_flags", lambda flags=flags: frozenset(flags.split()))
         assert is_slow(BF16, torch.device("cpu")) is expected
         assert not is_slow(FLOAT32, torch.device("cpu"))
+        assert is_slow(precision.FP16, torch.device("cpu")) and not is_slow(precision.FP16, torch.device("cuda"))
 
 
 def test_float64_is_never_narrowed_or_widened():

@@ -66,6 +66,10 @@ class HalfSquare(Layer):
     def backward(self, top, propagate_down, bottom):
         bottom[0].diff[...] = top[0].diff[0] * bottom[0].data
 
+class Deaf(HalfSquare):
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = bottom[0].data
+
 class Persistent(Layer):
     def reshape(self, bottom, top):
         top[0].reshape(4)
@@ -398,3 +402,28 @@ def test_a_module_may_import_caffe(tmp_path):
     net.forward()
     assert net.blobs["y"].data.tolist() == [1]
     assert np.asarray(net.layers[0].user.blobs).size == 0
+
+
+@pytest.mark.parametrize("keep_blobs", [True, False])
+@pytest.mark.parametrize("layer", ["HalfSquare", "Deaf"])
+def test_a_factor_on_the_loss_reaches_gradients_also_through_a_loss_that_ignores_its_tops(layer, keep_blobs):
+    text = inputs(x=(2, 3)) + "".join(
+        (
+            "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { num_output: 2 "
+            "weight_filler { type: 'gaussian' } } }\n",
+            "layer { name: 'loss' type: 'Python' bottom: 'ip' top: 'loss' loss_weight: 1 "
+            f"python_param {{ module: 'user_layers' layer: '{layer}' }} }}\n",
+        )
+    )
+    net = make_net(text, phase=TRAIN, keep_blobs=keep_blobs)
+    net.layers[0].forward([])[0].copy_(torch.arange(6.0).view(2, 3))
+    found = []
+    for factor in (1.0, 4.0, 1.0):
+        net.clear_param_diffs()
+        net.forward()
+        net.backward(loss_scale=factor)
+        found.append(net.arena.diff.clone())
+        assert not keep_blobs or net.blobs["loss"].diff.tolist() == [1.0]
+    assert found[0].abs().max() > 0
+    assert torch.equal(found[1], 4 * found[0])
+    assert torch.equal(found[2], found[0])

@@ -8,7 +8,7 @@ import torch
 from mgcaffe.comm import run_ranks
 from mgcaffe.comm.planning.forward_overlap import overlapping
 from mgcaffe.comm.tuning.candidates import MAX_OVERLAPPED
-from mgcaffe.comm.tuning.trials import FIRST_ROUNDS, MAX_SECOND_ROUNDS
+from mgcaffe.comm.tuning.trials import MAX_FIRST_ROUNDS, MAX_SECOND_ROUNDS
 from mgcaffe.errors import CommError, UsageError
 from mgcaffe.prototxt import NetParameter
 from mgcaffe.solvers.events import Noted, PlanChosen, Warned
@@ -17,7 +17,7 @@ from tests.support.solverkit import CLASSIFIER, data_layer, make_solver, train_r
 
 pytestmark = pytest.mark.slow
 
-TRIALS = 4 + (4 + 2 * MAX_OVERLAPPED) * (FIRST_ROUNDS + MAX_SECOND_ROUNDS)
+TRIALS = 4 + (4 + 2 * MAX_OVERLAPPED) * (MAX_FIRST_ROUNDS + MAX_SECOND_ROUNDS)
 """Calibration, and all rounds of four candidates (one and two groups, each in both ways of waiting), and of those that
 overlap the forward pass, which take two iterations a turn."""
 

@@ -100,7 +100,7 @@ def test_a_snapshot_of_float32_goes_on_in_bf16_and_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("name", "dtype", "message"),
     [
-        ("fp16", torch.float32, "precision 'fp16': gradients in IEEE half precision need their losses scaled"),
+        ("fp16", torch.float64, "precision 'fp16': it rounds operands of float32, and the blobs are of float64"),
         ("tf32", torch.float32, "precision 'tf32': only GPUs compute products in TF32"),
         ("bf16", torch.float64, "precision 'bf16': it rounds operands of float32, and the blobs are of float64"),
         ("half", torch.float32, "precision 'half': there is no such precision"),

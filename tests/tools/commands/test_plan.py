@@ -65,6 +65,20 @@ def test_a_net_is_timed_where_there_is_no_trace_also_that_of_a_solver(two_layers
         assert re.search(r"^ +0  ip +", result.stdout, re.MULTILINE), result.stdout
 
 
+def test_a_net_is_timed_in_the_precision_of_the_flag_or_the_solver(two_layers):
+    words = [LINE, "--workers=2", "--iterations=1", "--schedule=optimal"]
+    two_layers.write("solver.prototxt", f'{two_layers.solver}\nprecision: "bf16"')
+    for file, flags, name in (("net.prototxt", ["--precision=bf16"], "bf16"), ("solver.prototxt", [], "bf16"),
+                              ("solver.prototxt", ["--precision=fp16"], "fp16")):  # fmt: skip
+        result = two_layers.run("plan", file, *words, *flags)
+        assert f"with products in {name}; gradients stay in float32" in result.stdout, result.stderr
+    result = two_layers.run("plan", "--trace=trace.csv", *words, "--precision=bf16")
+    assert result.returncode == 2
+    assert "--trace holds their times already" in result.stderr
+    result = two_layers.run("plan", "solver.prototxt", "--trace=trace.csv", *words)
+    assert result.returncode == 0 and "products in" not in result.stdout, result.stderr
+
+
 def test_a_trace_alone_will_do(two_layers):
     result = two_layers.run("plan", "--trace=trace.csv", LINE, "--workers=2", "--schedule=wfbp")
     assert result.returncode == 0, result.stderr

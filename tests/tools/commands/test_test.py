@@ -79,6 +79,28 @@ def test_a_state_that_goes_on_from_batch_to_batch_does_so_on_two_ranks(engine):
     assert scores[1] == scores[0]
 
 
+def test_test_computes_in_the_precision_asked_for(engine):
+    conv = (
+        'layer { name: "data" type: "DummyData" top: "x" dummy_data_param { shape { dim: 40 dim: 30 } '
+        'data_filler { type: "gaussian" } } }\n'
+        + "".join(
+            f'layer {{ name: "{top}" type: "InnerProduct" bottom: "{bottom}" top: "{top}" '
+            'inner_product_param { num_output: 9 weight_filler { type: "gaussian" } } }\n'
+            for bottom, top in (("x", "y"), ("y", "z"))
+        )
+        + 'layer { name: "sum" type: "Reduction" bottom: "z" top: "sum" }\n'
+    )
+    (engine.folder / "products.prototxt").write_text(conv)
+    net = Net.from_file(engine.folder / "products.prototxt", phase=TEST, seed=3)
+    (engine.folder / "products.caffemodel").write_bytes(net.to_proto().SerializeToString())
+    words = ["test", "-model=products.prototxt", "-weights", "products.caffemodel", "-iterations=1"]
+    logs = {name: engine.run(*words, f"--precision={name}") for name in ("float32", "bf16", "fp16", "tf32")}
+    assert [logs[name].returncode for name in logs] == [0, 0, 0, 2]
+    assert "Products are computed in bf16." in logs["bf16"].stderr
+    assert "--precision tf32: only GPUs compute products in TF32" in logs["tf32"].stderr
+    assert "products in fp16 are for GPUs" in logs["fp16"].stderr
+
+
 def test_test_needs_weights(engine):
     result = engine.run("test", "net.prototxt")
     assert result.returncode == 2

@@ -188,6 +188,9 @@ def test_precision_is_a_flag_and_a_field_and_the_log_has_it(engine, run_json):
     assert result.returncode == 0, result.stderr
     assert any(line.startswith("products are computed in bf16;") for line in _log(result))
     assert [line["precision"] for line in run_json() if line["event"] == "start"] == ["bf16"]
+    result = engine.run("train", "solver.prototxt", "--max_iter=1", "--precision=fp16")
+    assert result.returncode == 0, result.stderr
+    assert any("products are computed in fp16;" in line and "begins at 65536" in line for line in _log(result))
 
 
 def test_winograd_is_a_flag_and_a_field(tmp_path):

@@ -37,6 +37,17 @@ def test_json_lines_hold_every_iteration_test_and_snapshot(tmp_path):
     assert lines[8]["hidden_share"] == pytest.approx(0.75)
 
 
+def test_a_json_log_has_the_changes_of_the_loss_scale(tmp_path):
+    log = JsonLog(tmp_path / "run.json")
+    log.on_event(events.LossScaleChanged(3, 32768.0, is_skipped=True))
+    log.close()
+    line = json.loads((tmp_path / "run.json").read_text())
+    assert {name: line[name] for name in ("event", "iter", "scale", "skipped")} == {
+        "event": "loss_scale", "iter": 3, "scale": 32768.0, "skipped": True,
+    }  # fmt: skip
+    assert line["text"].startswith("Iteration 3: gradients overflow in fp16")
+
+
 def test_a_json_log_says_what_a_plan_predicts(tmp_path):
     group = Group(0, 3, 0, 250, 1000, ready_at=0.004, start_at=0.004, end_at=0.007)
     log = JsonLog(tmp_path / "run.json")
