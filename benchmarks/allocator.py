@@ -1,80 +1,119 @@
 """What the C library's allocator costs a training step: processor time and peak memory of ways to set it.
 
-    python benchmarks/allocator.py                       # lenet, alexnet, resnet50, one thread
+    python benchmarks/allocator.py                       # five models, one thread
 
-Ways: `default`; `huge pages` (PyTorch asks the kernel for pages of 2 MiB); `kept` (malloc gives nothing back to the
-kernel); `both`, as `engine train` does it: huge pages, tensors above 8 MiB mapped and given back, smaller ones kept.
-Each run is a process of its own; the ways take turns; reported are the medians over rounds of the runs' medians,
-and the peak of resident memory during the steps.
+Ways: `default`; `huge pages`, as commands that don't train do it (tensors above 8 MiB are mapped, with pages of 2
+MiB, and given back, smaller ones are kept); `kept` (malloc gives nothing back to the kernel); `laid out`, as `engine
+train` does it: kept, but for larger blocks in the first step, which are mapped. Each way is a process of its own, and
+they step in turns; reported are the median of a step's processor time, the median of its ratio to the default in the
+same round, the pages that the kernel had to give in a step (median), and the peak of resident memory during the steps
+over what the process had after its imports.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import json
+import resource
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import step_worker
 from torch_models import BATCHES
 
-WAYS = ("default", "huge pages", "kept", "both")
-STEPS = {"lenet": 100, "cifar10_quick": 20, "cifar10_full": 20, "alexnet": 5, "googlenet": 5, "resnet50": 4}
+WAYS = ("default", "huge pages", "kept", "laid out")
 
 
-def prepare(way: str) -> None:
-    """Set the allocator, before anything is allocated."""
-    from mgcaffe.tools.running import process
+def serve(way: str, model: str) -> None:
+    """Set the allocator, build the model's net, then make a step for every line."""
+    from mgcaffe.tools.running import process, steady_memory
 
     if way == "huge pages":
-        os.environ["THP_MEM_ALLOC_ENABLE"] = "1"
-    elif way == "kept":
-        process.keep_freed_memory(process.MAX_MALLOC_BYTES)
-    elif way == "both":
         process.speed_up_memory()
-
-
-def run(way: str, model: str) -> None:
-    """Return the worker: prints the median milliseconds of a step and the peak in MiB."""
-    prepare(way)
+    elif way != "default":
+        steady_memory.speed_up_training()
     import torch
 
+    import mgcaffe.solvers.solver  # noqa: F401  (imports belong to the base line)
+
     torch.set_num_threads(1)
-    one_step = step_worker.our_step(model, BATCHES[model][0], "cpu", "float32")
-    for _ in range(3):
-        one_step()
+    base = step_worker.memory_kib("VmRSS")
+    step = step_worker.our_step(model, BATCHES[model][0], "cpu", "float32")
+    if way == "laid out":
+        steady_memory.map_blocks()
+    step()
+    if way == "laid out":
+        steady_memory.keep_blocks()
+    step()
+    step()
     step_worker.reset_peak()
-    times = []
-    for _ in range(STEPS[model]):
-        start = time.process_time()
-        one_step()
-        times.append(time.process_time() - start)
-    print(1e3 * statistics.median(times), step_worker.memory_kib("VmHWM") / 1024)
+    print("ready", flush=True)
+    for _ in iter(sys.stdin.readline, "end\n"):
+        pages, start = _pages(), time.process_time()
+        step()
+        print(json.dumps([time.process_time() - start, _pages() - pages]), flush=True)
+    print((step_worker.memory_kib("VmHWM") - base) / 1024)
+
+
+def _pages() -> int:
+    """Return how many pages the kernel has given this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def compare(model: str, rounds: int) -> None:
+    """Run all ways in turns; print a row for each."""
+    processes = {way: _start(way, model) for way in WAYS}
+    steps: dict[str, list[tuple[float, int]]] = {way: [] for way in WAYS}
+    for _ in range(rounds):
+        for way, process in processes.items():
+            steps[way].append(tuple(json.loads(_ask(process, "step"))))
+    default = [seconds for seconds, _ in steps["default"]]
+    for way, process in processes.items():
+        peak = float(_ask(process, "end"))
+        process.wait()
+        times, pages = zip(*steps[way], strict=True)
+        ratio = statistics.median(one / other for one, other in zip(times, default, strict=True))
+        print(
+            f"| {model} | {way} | {1e3 * statistics.median(times):.1f} | {ratio:.3f} | {statistics.median(pages):.0f} "
+            f"| {peak:.0f} |",
+            flush=True,
+        )
+
+
+def _start(way: str, model: str) -> subprocess.Popen[str]:
+    command = [sys.executable, __file__, "--worker", way, model]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while (line := process.stdout.readline()) != "ready\n":
+        if not line:
+            sys.exit(f"{model}, {way}: ended with code {process.wait()}")
+    return process
+
+
+def _ask(process: subprocess.Popen[str], text: str) -> str:
+    """Send a line and return the answer."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(f"{text}\n")
+    process.stdin.flush()
+    return process.stdout.readline()
 
 
 def main() -> None:
     """Read the command line and print a Markdown table."""
     if sys.argv[1:2] == ["--worker"]:
-        run(*sys.argv[2:4])
+        serve(*sys.argv[2:4])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", choices=list(STEPS), default=["lenet", "alexnet", "resnet50"])
-    parser.add_argument("--rounds", type=int, default=3)
+    models = ["lenet", "cifar10_quick", "alexnet", "googlenet", "resnet50"]
+    parser.add_argument("--models", nargs="+", choices=list(BATCHES), default=models)
+    parser.add_argument("--rounds", type=int, default=7, help="counted steps of each way")
     options = parser.parse_args()
-    print("| model | " + " | ".join(WAYS) + " |")
-    print("|---" * (len(WAYS) + 1) + "|")
+    print("| model | way | processor ms | / default | pages a step | peak MiB |")
+    print("|---|---|---|---|---|---|")
     for model in options.models:
-        found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
-        for _ in range(options.rounds):
-            for way in WAYS:
-                command = [sys.executable, Path(__file__), "--worker", way, model]
-                words = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-                found[way].append((float(words[0]), float(words[1])))
-        medians = [tuple(statistics.median(values) for values in zip(*found[way], strict=True)) for way in WAYS]
-        print(f"| {model} | " + " | ".join(f"{cpu:.1f} ms, {peak:.0f} MiB" for cpu, peak in medians) + " |")
+        compare(model, options.rounds)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class OurSide:
         from mgcaffe.comm import connect
         from mgcaffe.solvers.events import IterationDone
         from mgcaffe.solvers.solver import Solver
-        from mgcaffe.tools.running.process import keep_memory_of_small_net
+        from mgcaffe.tools.running.steady_memory import lay_out
 
         self.decision: Any = None
         self.seen: list[tuple[float, Any]] = []
@@ -49,7 +49,7 @@ class OurSide:
         self.ranks = connect()
         param = solver_param(model, batch, side)
         self.solver = Solver(param, communicator=self.ranks, listeners=[self], schedule="auto")
-        keep_memory_of_small_net(self.solver.net)
+        lay_out(self.solver.net)
         images, labels = batch_of(model, batch, side, self.ranks.rank)
         for top, values in zip(self.solver.net.layers[0].forward([]), (images, labels), strict=True):
             top.copy_(values)
@@ -231,9 +231,9 @@ def main() -> None:
     """Read the command line."""
     side, model, batch, size, rounds, file = sys.argv[1:7]
     if side == "ours":
-        from mgcaffe.tools.running.process import speed_up_memory
+        from mgcaffe.tools.running.steady_memory import speed_up_training
 
-        speed_up_memory()
+        speed_up_training()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     run = run_ours if side == "ours" else run_ddp
     run(model, int(batch), int(size), int(rounds), file)

@@ -62,7 +62,6 @@ def our_step(
     """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
     from mgcaffe.solvers.solver import Solver
-    from mgcaffe.tools.running.process import keep_memory_of_small_net
 
     net = read_net(ROOT / "models" / model / "train_val.prototxt")
     layers = [layer for layer in net.layer if layer.type != "Data" and not is_auxiliary(layer.name)]
@@ -78,8 +77,6 @@ def our_step(
     solver.precision, solver.autotune = precision, autotune
     solver.winograd = SolverParameter.Winograd.Value(winograd.upper())
     trainer = Solver(solver, device=device)
-    if device == "cpu":
-        keep_memory_of_small_net(trainer.net)
     for top, values in zip(trainer.net.layers[0].forward([]), batch_of(model, batch), strict=True):
         top.copy_(values)
     return lambda: trainer.step(1)
@@ -134,10 +131,11 @@ def flops_of_step(model: str, batch: int) -> int:
 def serve(options: argparse.Namespace) -> None:
     """Build the side, then run one step for every line."""
     is_ours = options.side in OURS
-    if is_ours or options.same_malloc:
-        from mgcaffe.tools.running.process import speed_up_memory
+    ours_malloc = is_ours or options.same_malloc
+    if ours_malloc:
+        from mgcaffe.tools.running.steady_memory import keep_blocks, map_blocks, speed_up_training
 
-        speed_up_memory()
+        speed_up_training()
     warnings.simplefilter("ignore")  # what PyTorch says of its compiler and settings would lie between the tables
     import torch
 
@@ -154,6 +152,10 @@ def serve(options: argparse.Namespace) -> None:
         step = our_step(options.model, *arguments, OURS[options.side], *choice)
     else:
         step = torch_step(options.model, options.side, *arguments)
+    if ours_malloc and not on_gpu:
+        map_blocks()
+        step()
+        keep_blocks()
     for _ in range(3):
         step()
     if on_gpu:

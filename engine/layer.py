@@ -129,6 +129,7 @@ class Layer:
             nothing but bottoms, parameters and the net's random stream.
         tops_share_bottoms: the tops are views of bottom 0's storage.
         may_ignore_top_diff: nothing is known of whether backward multiplies by its tops' gradients.
+        diffs_share_tops: the bottoms' gradients lie in the storage of top 0's, as views or written over it.
         takes_narrow: values and gradients may come in 16 bits; other layers get them in float32.
         is_last_product: set by the net: no other layer that multiplies values by weights is computed from this one's
             tops, which therefore come out in float32, for losses and metrics.
@@ -156,6 +157,7 @@ class Layer:
     only_once: str = ""
     tops_share_bottoms: bool = False
     may_ignore_top_diff: ClassVar[bool] = False
+    diffs_share_tops: bool = False
     takes_narrow: bool = False
 
     def __init__(self, param: LayerParameter, context: LayerContext, source: Source | None = None) -> None:
@@ -231,6 +233,10 @@ class Layer:
     def can_reuse(self, bottom: int) -> bool:
         """Return whether forward could write its top into this bottom's storage, though the top is another blob."""
         return False
+
+    def others_bytes(self, top_shapes: Sequence[Shape]) -> int | None:
+        """Return how many bytes forward keeps for backward besides bottoms and tops; None: not known."""
+        return None if self.keeps_others else 0
 
     def release(self) -> None:
         """Drop what forward kept; backward cannot run again before the next forward."""

@@ -56,7 +56,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "merged_gradient_parallel", "measuring", "advice", "recording",
     ),
     "tools": (
-        "table", "flags", "model", "net_trace", "data_times", "lmdb_records", "upgrading", "speedup_plot", "listeners",
+        "table", "memory_table", "flags", "model", "net_trace", "data_times", "lmdb_records", "upgrading",
+        "speedup_plot", "listeners",
         "logs", "convert", "surgery", "classifier", "datasets", "timeline", "report", "scaling", "drawing", "running",
         "scripts", "launcher", "commands", "main",
     ),

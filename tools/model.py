@@ -42,13 +42,14 @@ def build_net(flags: Flags, model: str, phase: str, *, noise: bool = False, **op
     return _net(flags, source, phase, **options)
 
 
-def build_outline(flags: Flags, model: str | NetSource, phase: str) -> Net:
+def build_outline(flags: Flags, model: str | NetSource, phase: str, *, keep_blobs: bool = True) -> Net:
     """Return a net to be looked at: where a source is absent, its shape comes from input_shape.
 
     Args:
         flags: as for `build_net`.
         model: the prototxt's path, or what was read of it; its Input layers and batch sizes then become the flags'.
         phase: TRAIN or TEST.
+        keep_blobs: as for `Net`; False: as it trains.
 
     Raises:
         DataError: a source is absent, and its shape was not given; the hint names the flag.
@@ -56,12 +57,12 @@ def build_outline(flags: Flags, model: str | NetSource, phase: str) -> Net:
     source = read_net_source(Path(model), strict=flags.strict) if isinstance(model, str) else model
     records = apply_input_shapes(source.param, flags.input_shape)
     if records:
-        return _net(flags, source, phase, input_shapes=records, outline=True)
+        return _net(flags, source, phase, input_shapes=records, outline=True, keep_blobs=keep_blobs)
     try:
-        return _net(flags, source, phase, outline=True)
+        return _net(flags, source, phase, outline=True, keep_blobs=keep_blobs)
     except DataError as absent:
         try:
-            return _net(flags, source, phase, input_shapes={}, outline=True)
+            return _net(flags, source, phase, input_shapes={}, outline=True, keep_blobs=keep_blobs)
         except NetError as unknown:
             raise DataError(absent.message, location=absent.location, hint=unknown.hint) from None
 

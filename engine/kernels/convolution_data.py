@@ -48,7 +48,7 @@ def _rule(call: BackwardData) -> str:
         return "positions"
     if pointwise.suits(call.dy, call.geometry):
         return "product"
-    return "aten_converted" if suits_conversion(call.dy) else "aten"
+    return "aten_converted" if suits_conversion(call.dy, call.weight, math.prod(call.shape)) else "aten"
 
 
 def _key(call: BackwardData) -> Key:

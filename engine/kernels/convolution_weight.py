@@ -60,7 +60,8 @@ def _rule(call: BackwardWeight) -> str:
     grey = geometry.rank == 2 and x.shape[1] == 1 and format_of(call.dy) == torch.channels_last
     if grey and onednn.serves(x) and _has_windows_across(call):
         return "across_mm"
-    return "windows" if suits_conversion(x) and onednn.serves(x) and _has_windows(call) else "aten"
+    reads_much = suits_conversion(x, call.total, call.dy.numel())
+    return "windows" if reads_much and onednn.serves(x) and _has_windows(call) else "aten"
 
 
 def _key(call: BackwardWeight) -> Key:

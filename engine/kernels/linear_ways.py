@@ -9,8 +9,8 @@ Shapes: x (M, K), weight (N, K), y and dy (M, N), bias (N).
 | exchanged | the same with its sides exchanged: a large weight is read as it lies, not packed anew |
 
 oneDNN keeps half a MiB for each shape of a product. Its time over that of PyTorch's own operator, float32, one core of
-an AMD EPYC: 0.9 for M = 2048, K = 512, N = 256; 1.0 for M = 128 (2^24 multiplications); below that, with K and N from
-128 to 800, mostly 1.0 to 1.2 for M = 64, and 1.1 to 1.4 for M = 16.
+an AMD EPYC: 0.9 for M = 2048, K = 512, N = 256, and with 2^25 multiplications for K and N down to 64; 1.0 for M = 128
+(2^24 multiplications); below that, with K and N from 128 to 800, mostly 1.0 to 1.2 for M = 64, 1.1 to 1.4 for M = 16.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 
 _SMALL_BATCH = 64
 _LARGE_WEIGHT = 1 << 20
-_WORTH_A_CALL = 1 << 16
 _WORTH_A_PRIMITIVE = 1 << 24
 
 
@@ -77,8 +76,7 @@ def is_large(weight: torch.Tensor) -> bool:
 
 def _suits_onednn(x: torch.Tensor, weight: torch.Tensor) -> bool:
     """Return whether oneDNN makes the product, or the gradient of its x, in less time, by rule."""
-    size = weight.numel()
-    is_worth_it = is_large(weight) or (size >= _WORTH_A_CALL and x.shape[0] * size > _WORTH_A_PRIMITIVE)
+    is_worth_it = is_large(weight) or x.shape[0] * weight.numel() > _WORTH_A_PRIMITIVE
     return is_worth_it and onednn.serves(x)
 
 

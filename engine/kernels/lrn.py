@@ -6,7 +6,7 @@ Across channels everything happens in pieces that stay in the processor's cache,
 elementary passes over a large blob would otherwise wait for memory. A piece is a matrix whose rows hold all the
 channels of something: of an image, plane after plane, or, channels last, of a pixel. Its rows are laid into a
 buffer with zeros before and behind; then the sum over a window of channels is the sum of a few shifted views of
-the buffer, each of them one run through memory.
+the buffer, each of them one run through memory: five channels are one and twice two, and sums of two are made once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from mgcaffe.engine.kernels.formats import dense, format_of, pixel_rows
 
-_VALUES_PER_PIECE = 1 << 19
+_VALUES_PER_PIECE = 1 << 18
 
 
 class _ChannelWindows:
@@ -37,6 +37,7 @@ class _ChannelWindows:
         padded = self._width + 2 * self._margin
         self._buffer = x.new_zeros(self.piece * padded + 2 * self._margin)
         self._total = x.new_empty(self.piece * padded)
+        self._sums = [torch.empty_like(self._buffer) for _ in range(2 if size > 1 else 0)]
 
     def rows(self, x: torch.Tensor) -> torch.Tensor:
         """Return a dense blob as the matrix that is cut into pieces; a view."""
@@ -53,9 +54,18 @@ class _ChannelWindows:
         """Return the window sums of what `inputs` holds."""
         padded = self._width + 2 * self._margin
         length = count * padded
-        total = self._total[:length].copy_(self._buffer[:length])
-        for shift in range(self._step, self._size * self._step, self._step):
-            total += self._buffer[shift : shift + length]
+        # By the bits of the size: `sums` holds sums over `width` channels, `total` those over the first `summed`.
+        total, sums = self._buffer[:length], self._buffer[: length + 2 * self._margin]
+        summed = width = 1
+        while summed < self._size:
+            shift = width * self._step
+            target = self._sums[width.bit_length() % 2][: len(sums) - shift]
+            sums = torch.add(sums[:-shift], sums[shift:], out=target)
+            width *= 2
+            if self._size & width:
+                part = sums[summed * self._step :][:length]
+                total = torch.add(total, part, out=self._total[:length])
+                summed += width
         # A row's last entries have met the next row; they belong to no channel.
         return total.view(count, padded)[:, : self._width]
 

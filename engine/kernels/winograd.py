@@ -7,8 +7,8 @@ horizontal axis instead of m r:
 
 so that F(4, 3) has half the multiplications, F(5, 3) 15 / 7, F(7, 3) 21 / 9 and F(4, 5) 20 / 8 of a part. The
 gradient for x is a forward convolution by filters turned round. The matrices evaluate polynomials at n - 1 points and
-at infinity (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4); the points are chosen so
-that rounding grows little, and all entries are computed as fractions.
+at infinity (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4); the points are small
+fractions by which rounding grows little, found by trying all sets, and all entries are computed as fractions.
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, s), y and dy (N, O, H', W'), T = ceil(H' / m) tiles.
 Groups are computed one by one, and images in pieces, so that at most `unfolded.MAX_COPY` values are copied of images,
@@ -29,7 +29,8 @@ from mgcaffe.engine.kernels import onednn, unfolded
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.geometry import Geometry
 
-_POINTS = tuple(map(Fraction, ("0", "1", "-1", "1/2", "-2", "-1/2", "2", "-4/3")))
+_POINTS = tuple(map(Fraction, ("0", "1", "-1", "1/2", "-2", "-1/2", "2")))
+_EIGHT_POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-3/4", "2/3", "-1/3", "-3")))
 _POINT_ONE = 1
 _TYPES = (torch.float32, torch.float64)
 
@@ -103,11 +104,12 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size:
     """Return the gradient of the filters as a view (O, C / groups, r, s)."""
     groups = geometry.groups
     tiling = _Tiling(size, x.shape[3], x.shape[1] // groups, dy.shape[1] // groups, tuple(dy.shape[2:]))
-    shape = (size.points, groups, tiling.outputs, tiling.channels, 1, geometry.kernel[1])
-    gradient = x.new_zeros(shape)
+    gradients: list[torch.Tensor | None] = [None] * groups
     for images in _pieces(x.shape[0], tiling.values):
         for group, (mine, theirs) in enumerate(_groups(x[images], dy[images], groups)):
-            _add_gradients(gradient[:, group], theirs, mine, geometry, tiling)
+            gradient, sum_before = _gradients(theirs, mine, geometry, tiling), gradients[group]
+            gradients[group] = gradient if sum_before is None else sum_before.add_(gradient)
+    gradient = torch.cat([each for each in gradients if each is not None], 1)
     filters = _matrices(size, x.dtype)[1]
     rows = torch.mm(filters.t(), gradient.view(size.points, -1))
     return rows.view(size.rows, groups * tiling.outputs, tiling.channels, -1).permute(1, 2, 0, 3)
@@ -148,59 +150,56 @@ def _convolved(
     out = geometry.output_size(x.shape[2:])
     tiling = _Tiling(size, x.shape[3], x.shape[1] // groups, outputs, out)
     y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
+    by_group = [part.unbind() for part in filters.chunk(groups, 1)]
+    biases = [None] * groups if bias is None else bias.chunk(groups)
     for images in _pieces(x.shape[0], tiling.values):
         for group, (mine, theirs) in enumerate(_groups(x[images], y[images], groups)):
-            which = slice(group * outputs, (group + 1) * outputs)
-            part = None if bias is None else bias[which]
-            _convolve_piece(theirs, mine, filters[:, which], part, geometry, tiling, relu)
+            _convolve_piece(theirs, mine, by_group[group], biases[group], geometry, tiling, relu)
     return y
 
 
 def _convolve_piece(
     y: torch.Tensor,
     x: torch.Tensor,
-    filters: torch.Tensor,
+    filters: Sequence[torch.Tensor],
     bias: torch.Tensor | None,
     geometry: Geometry,
     tiling: _Tiling,
     relu: bool,
 ) -> None:
-    """Set y, (N, O, H', W') of one group and a piece of the images."""
+    """Set y, (N, O, H', W') of one group and a piece of the images; filters (O, C, 1, s) for each point."""
     size = tiling.size
     inputs, _, outputs = _matrices(size, x.dtype)
     seen = _images(torch.mm(inputs, _tiles(x, tiling, size.points, geometry.pad[0])), tiling.width, tiling.channels)
-    images = x.shape[0] * tiling.tiles
-    products = x.new_empty(size.points, images, tiling.out[1], tiling.outputs)
-    for point in range(size.points):
+    tiles = x.shape[0] * tiling.tiles
+    products = x.new_empty(size.points, tiles, tiling.out[1], tiling.outputs)
+    for point, (image, product) in enumerate(zip(seen, products.permute(0, 3, 1, 2).unbind(), strict=True)):
         # What is added at the point 1 comes to all rows of y alike.
         shift = bias if point == _POINT_ONE else None
-        rows = _convolve(seen[point], filters[point], shift, geometry.pad[1])
-        products[point] = rows[0].permute(1, 2, 0)
-    computed = torch.mm(outputs, products.view(size.points, -1))
-    computed = computed.view(size.outputs, x.shape[0], tiling.tiles, tiling.out[1], tiling.outputs)
-    for row in range(min(size.outputs, tiling.out[0])):
-        target = y.permute(0, 2, 3, 1)[:, row :: size.outputs]
-        source = computed[row, :, : target.shape[1]]
-        if relu:
-            torch.clamp_min(source, 0, out=target)
-        else:
-            target.copy_(source)
+        product.copy_(_convolve(image, filters[point], shift, geometry.pad[1])[0])
+    by_tile = products.view(size.points, tiles, -1).transpose(0, 1)
+    computed = torch.bmm(outputs.expand(tiles, -1, -1), by_tile)
+    rows = computed.view(x.shape[0], -1, tiling.out[1], tiling.outputs)[:, : tiling.out[0]].permute(0, 3, 1, 2)
+    if relu:
+        torch.clamp_min(rows, 0, out=y)
+    else:
+        y.copy_(rows)
 
 
-def _add_gradients(
-    gradient: torch.Tensor, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, tiling: _Tiling
-) -> None:
-    """Add the gradients of transformed filters, (n, O, C, 1, s), that one group and a piece of the images give."""
+def _gradients(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, tiling: _Tiling) -> torch.Tensor:
+    """Return the gradients of transformed filters, (n, O, C, 1, s), that one group and a piece of the images give."""
     size = tiling.size
     inputs, _, outputs = _matrices(size, x.dtype)
     seen = _images(torch.mm(inputs, _tiles(x, tiling, size.points, geometry.pad[0])), tiling.width, tiling.channels)
     given = _images(torch.mm(outputs.t(), _tiles(dy, tiling, size.outputs, 0)), tiling.out[1], tiling.outputs)
-    lent = gradient[0]
-    for point in range(size.points):
-        gradient[point] += torch.ops.aten.convolution_backward(
-            given[point], seen[point], lent, None, [1, 1], [0, geometry.pad[1]], [1, 1], False, [0, 0], 1,
-            [False, True, False],
-        )[1]  # fmt: skip
+    lent = x.new_empty(tiling.outputs, tiling.channels, 1, geometry.kernel[1])
+    pad = [0, geometry.pad[1]]
+    return torch.stack([
+        torch.ops.aten.convolution_backward(
+            mine, theirs, lent, None, [1, 1], pad, [1, 1], False, [0, 0], 1, [False, True, False]
+        )[1]
+        for mine, theirs in zip(given, seen, strict=True)
+    ])  # fmt: skip
 
 
 def _convolve(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, pad: int) -> torch.Tensor:
@@ -215,22 +214,19 @@ def _tiles(x: torch.Tensor, tiling: _Tiling, rows: int, above: int) -> torch.Ten
     """Return (rows, N T W C): the rows of all tiles, zero outside x, which begins `above` rows after the first tile."""
     x = x.permute(0, 2, 3, 1)
     batch, height, width, channels = x.shape
-    step, count = tiling.size.outputs, tiling.tiles
-    tiles = x.new_empty(rows, batch, count, width, channels)
-    for row in range(rows):
-        first = row - above
-        low = min(count, max(0, -(first // step)))
-        high = max(low, min(count, (height - 1 - first) // step + 1))
-        tiles[row, :, :low].zero_()
-        tiles[row, :, high:].zero_()
-        if high > low:
-            tiles[row, :, low:high] = x[:, first + low * step : first + (high - 1) * step + 1 : step]
-    return tiles.view(rows, -1)
+    step, line = tiling.size.outputs, width * channels
+    high = tiling.tiles * step + rows - step
+    padded = x.new_empty(batch, high, width, channels)
+    padded[:, :above].zero_()
+    padded[:, above : above + height] = x
+    padded[:, above + height :].zero_()
+    tiles = padded.as_strided((rows, batch, tiling.tiles, line), (line, high * line, step * line, 1))
+    return tiles.reshape(rows, -1)
 
 
-def _images(tiles: torch.Tensor, width: int, channels: int) -> torch.Tensor:
-    """View tiles as one high image for each row: (rows, 1, C, N T, W), channels last."""
-    return tiles.view(tiles.shape[0], 1, -1, width, channels).permute(0, 1, 4, 2, 3)
+def _images(tiles: torch.Tensor, width: int, channels: int) -> Sequence[torch.Tensor]:
+    """Return tiles as one high image for each row: (1, C, N T, W), channels last."""
+    return tiles.view(tiles.shape[0], 1, -1, width, channels).permute(0, 1, 4, 2, 3).unbind()
 
 
 def _groups(x: torch.Tensor, y: torch.Tensor, groups: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -256,7 +252,7 @@ def _transformed(weight: torch.Tensor, matrix: torch.Tensor, across: torch.Tenso
 @functools.cache
 def _matrices(size: Size, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return B^T (n, n), G (n, r) and A^T (m, n)."""
-    finite = _POINTS[: size.points - 1]
+    finite = _POINTS[: size.points - 1] if size.points <= len(_POINTS) + 1 else _EIGHT_POINTS[: size.points - 1]
     inputs: Matrix = []
     filters: Matrix = []
     for one in finite:

@@ -15,6 +15,7 @@ Caffe's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -44,6 +45,10 @@ class Dropout(Neuron):
             )
         self.active = self.phase == TRAIN and self.ratio > 0
         self.tops_share_bottoms = not self.active
+
+    def others_bytes(self, top_shapes: Sequence[Shape]) -> int:
+        """Return the mask's: one byte a value."""
+        return math.prod(top_shapes[0]) if self.active else 0
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep the mask, one byte a value."""

@@ -47,6 +47,7 @@ class Eltwise(Layer):
         self.keeps_tops = self.divides
         self.takes_narrow = self.operation == SUM
         self.keeps_others = self.operation == MAX
+        self.diffs_share_tops = self.operation == SUM and all(each == 1 for each in self.coefficients)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottoms' common shape."""

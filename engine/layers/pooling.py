@@ -26,6 +26,7 @@ values keep all partial sums below the mark, it takes the window's first pixel, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -137,6 +138,10 @@ class Pooling(Layer):
             where = self._field_of("kernel_size", out.index(min(out)))
             self.fail(f"kernel {kernel} does not fit the bottom, of shape {shape}", where)
         return [(*shape[:2], *out)] * max(len(self.param.top), 1)
+
+    def others_bytes(self, top_shapes: Sequence[Shape]) -> int:
+        """Return the size of the places, which are 64-bit numbers."""
+        return math.prod(top_shapes[0]) * self.method.place_bytes
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Pool; keep what the method's backward needs."""

@@ -26,6 +26,7 @@ class Reshaping(Layer):
     """A layer whose top has the bottom's values in the same order. Subclasses say `new_shape`."""
 
     keeps_others = False
+    diffs_share_tops = True
     keeps_bottoms = False
     tops_share_bottoms = True
 

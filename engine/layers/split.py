@@ -27,6 +27,7 @@ class Split(Layer):
     """The layer; see the module's text."""
 
     keeps_others = False
+    diffs_share_tops = True
     tops = at_least(1)
     keeps_bottoms = False
     tops_share_bottoms = True

@@ -1,4 +1,4 @@
-"""`engine summary`: a net's layers, blobs, shapes, parameters, arithmetic and memory, without running it."""
+"""`engine summary`: a net's layers, blobs, shapes, parameters, arithmetic and memory plan, without running it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def parser() -> FlagParser:
     """Return the flags of `engine summary`."""
     flags = FlagParser(
         "summary",
-        "Show a net's layers, shapes, parameters, multiply-accumulates and memory. Needs no data.",
+        "Show a net's layers, shapes, parameters, multiply-accumulates and memory, and when which layer needs how much "
+        "of it. Needs no data.",
         subject="model",
         epilog="example:\n  engine summary models/alexnet/train_val.prototxt --input_shape 16,3,227,227",
     )
@@ -81,24 +82,33 @@ def run(flags: Flags, session: Session) -> int:
     """Print the table and the totals, no line of them wider than standard output."""
     session.refuse_ranks("summary")
     with loading():
+        from mgcaffe.engine.graph.memory_plan import plan_memory
+        from mgcaffe.tools.memory_table import plan_figures, plan_lines, plan_total
         from mgcaffe.tools.model import build_outline
 
     model = require(flags, "model", "the net")
-    net = build_outline(flags, model, flags.phase)
+    net = build_outline(flags, model, flags.phase, keep_blobs=False)
     try:
         figures = layer_figures(net)
         totals = total(net, figures)
+        plan = plan_memory(net.steps, _VALUE_BYTES)
     finally:
         net.close()
     width = output_width()
     shown = figures if flags.all else without_splits(figures)
     left_out = len(figures) - len(shown)
     notes = [f"{left_out} automatic Split layer{'s' * (left_out != 1)} left out (--all shows them)"] if left_out else []
-    lines = [f"{net.name or model} ({flags.phase})", "", *_table(shown, width), "", *notes, *_totals(totals)]
+    trained = _VALUE_BYTES * totals.parameters - totals.table_bytes
+    lines = [
+        f"{net.name or model} ({flags.phase})", "", *_table(shown, width), "", *notes, *_totals(totals), "",
+        *plan_lines(net, plan, width, everything=flags.all), "",
+        plan_total(net, plan, totals.parameter_bytes, trained),
+    ]  # fmt: skip
     print("\n".join(part for line in lines for part in (wrap_text(line, width) if len(line) > width else [line])))
     if flags.json:
         rows = [asdict(row) for row in figures]
-        write_json(flags.json, {"net": net.name, "phase": flags.phase, "layers": rows, "totals": asdict(totals)})
+        found = {"net": net.name, "phase": flags.phase, "layers": rows, "totals": asdict(totals)}
+        write_json(flags.json, found | {"memory_plan": plan_figures(net, plan)})
     return EXIT_OK
 
 

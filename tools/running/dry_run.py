@@ -31,9 +31,10 @@ from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.flags.snapshot_flags import chosen_snapshot
 from mgcaffe.tools.listeners.communication_lines import scores_text
 from mgcaffe.tools.listeners.glog import number, start_logging
-from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads, speed_up_memory
+from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.roles import run_in_role
+from mgcaffe.tools.running.steady_memory import lay_out, speed_up_training
 from mgcaffe.tools.running.training_run import read_solver
 from mgcaffe.tools.table import format_bytes, format_shape
 
@@ -80,7 +81,7 @@ def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
     """Try a run out, on every trainer; return the exit code."""
     communicator = groups.trainers
     assert communicator is not None
-    speed_up_memory()
+    speed_up_training()
     set_threads(flags.threads, communicator.local_size)
     local = (communicator.local_rank, communicator.local_size)
     device = pick_device(flags.gpu, *local) if flags.gpu else None
@@ -112,6 +113,7 @@ def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
                 embedding_servers=groups.embedding,
             )
         )
+        lay_out(solver.net)
         built_s = time.perf_counter() - began
         if begin_with:
             solver.restore(begin_with)

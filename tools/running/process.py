@@ -1,23 +1,15 @@
 """Makes this process ready to compute: threads, memory allocation, the device, and what this machine has.
 
-Memory: glibc maps every tensor above 32 MiB anew and gives it back when it is freed, so each iteration
-touches fresh pages of 4 KiB, and the kernel has to clear and enter each. Pages of 2 MiB take most of that away,
-but cost a small net time; so tensors below 8 MiB come from memory that malloc keeps. Where the kernel has no huge
-pages, all memory is kept, at the price of a higher peak. `python benchmarks/allocator.py`, one thread, a step's
-processor time and the process's peak:
-
-| model               | default           | huge pages        | kept              | both              |
-|---------------------|-------------------|-------------------|-------------------|-------------------|
-| lenet, batch 64     |   15.0 ms,  271 MiB |   17.3 ms,  272 MiB |   15.1 ms,  273 MiB |   15.0 ms,  273 MiB |
-| alexnet, batch 16   |  709.8 ms, 1096 MiB |  692.1 ms, 1135 MiB |  683.0 ms, 1109 MiB |  699.1 ms, 1110 MiB |
-| resnet50, batch 8   | 2237.3 ms, 1399 MiB | 2043.9 ms, 1444 MiB | 2031.9 ms, 1492 MiB | 2055.6 ms, 1408 MiB |
+Memory: glibc maps every tensor above 32 MiB anew and gives it back when it is freed, so each pass touches fresh pages
+of 4 KiB, and the kernel has to clear and enter each. Pages of 2 MiB take most of that away, but cost small tensors
+time; so those below 8 MiB come from memory that malloc keeps. Where the kernel has no huge pages, all memory is kept.
+What trains does otherwise: `steady_memory.py`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import logging
-import math
 import os
 import platform
 from pathlib import Path
@@ -29,7 +21,6 @@ from mgcaffe.tools.running.cores import find_share
 if TYPE_CHECKING:
     import torch
 
-    from mgcaffe.engine import Net
     from mgcaffe.engine.kernels.precision import Precision
 
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -40,8 +31,6 @@ _M_MMAP_THRESHOLD = -3
 _NEVER = -1
 MAX_MALLOC_BYTES = 2**31 - 1
 _MAPPED_FROM = 8 << 20
-# Bytes of blobs up to which a net counts as small: what malloc then keeps beyond need is a fraction of them.
-_SMALL_NET = 256 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -88,20 +77,6 @@ def keep_freed_memory(mapped_from: int) -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return bool(mallopt(_M_MMAP_THRESHOLD, mapped_from) and mallopt(_M_TRIM_THRESHOLD, _NEVER))
-
-
-def keep_memory_of_small_net(net: Net) -> bool:
-    """Have malloc keep every block that a small net frees; to be called once the net's shapes are known.
-
-    A mapped block is zeroed by the kernel each time it comes back: 3 % of a step of cifar10_quick, whose largest
-    blob has 13 MiB. Large nets stay as `speed_up_memory` left them: kept blocks of many sizes would cost ResNet-50
-    8 % of its peak.
-
-    Returns:
-        Whether the net counts as small.
-    """
-    values = sum(math.prod(blob.shape) for blob in net.blobs.values())
-    return values * net.dtype.itemsize <= _SMALL_NET and keep_freed_memory(MAX_MALLOC_BYTES)
 
 
 def set_threads(asked: int | None, local_size: int) -> int:

@@ -29,19 +29,14 @@ from mgcaffe.tools.listeners.progress import ProgressListener
 from mgcaffe.tools.listeners.tensorboard import TensorBoardListener
 from mgcaffe.tools.listeners.trainer_warnings import TrainerWarnings
 from mgcaffe.tools.running.comm_settings import apply_comm_settings
-from mgcaffe.tools.running.process import (
-    dtype_named,
-    keep_memory_of_small_net,
-    pick_device,
-    set_threads,
-    speed_up_memory,
-)
+from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.requeueing import requeue
 from mgcaffe.tools.running.rescuing import rescued
 from mgcaffe.tools.running.restarting import snapshot_after_restart
 from mgcaffe.tools.running.roles import loss_listeners, run_in_role
 from mgcaffe.tools.running.status_writer import DoingListener, follow
+from mgcaffe.tools.running.steady_memory import lay_out, speed_up_training
 from mgcaffe.tools.timeline.file import check_writable
 from mgcaffe.tools.timeline.recorder import Timeline
 
@@ -70,7 +65,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
     communicator = groups.trainers
     assert communicator is not None
     shows_progress = _shows_progress(flags)
-    speed_up_memory()
+    speed_up_training()
     set_threads(flags.threads, communicator.local_size)
     local = (communicator.local_rank, communicator.local_size)
     device = pick_device(flags.gpu, *local) if flags.gpu else None
@@ -101,7 +96,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
                 embedding_servers=groups.embedding,
             )
         )
-        keep_memory_of_small_net(solver.net)
+        lay_out(solver.net)
         log_line(
             "Use CPU." if solver.net.device.type == "cpu" else f"Using GPUs {solver.net.device.index}", "caffe.cpp:211"
         )

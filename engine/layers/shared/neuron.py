@@ -21,6 +21,7 @@ class Neuron(Layer):
     """Base of both kinds: the shapes and the passes. Subclasses say `value` and `gradient`."""
 
     in_place = True
+    diffs_share_tops = True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottom's shape."""

@@ -26,10 +26,12 @@ class PoolingMethod:
     Attributes:
         takes_pad: the windows may reach beyond the image.
         has_mask: there may be a second top.
+        place_bytes: of a place that backward needs for each value of the top; 0: it needs none.
     """
 
     takes_pad: ClassVar[bool] = True
     has_mask: ClassVar[bool] = False
+    place_bytes: ClassVar[int] = 0
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
@@ -52,6 +54,7 @@ class MaxPooling(PoolingMethod):
     """The maximum; its place in the second top."""
 
     has_mask = True
+    place_bytes = 8
 
     def forward(self, x: torch.Tensor, window: Window, keep: bool) -> tuple[list[torch.Tensor], Any]:
         """Keep the places of the maxima."""
@@ -84,6 +87,7 @@ class StochasticPooling(PoolingMethod):
     """A pixel drawn by its value in training, the mean weighted by the values in a test."""
 
     takes_pad = False
+    place_bytes = 8
 
     @staticmethod
     def reads_bottom(phase: Phase) -> bool:

@@ -5,6 +5,8 @@ import torch
 from torch.nn import functional
 
 from mgcaffe.engine.kernels import convolution, onednn, windows
+from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
+from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
 from mgcaffe.engine.kernels.formats import dense
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.parameter import Parameter
@@ -30,10 +32,33 @@ def with_onednn(request, monkeypatch):
     monkeypatch.setattr(onednn, "AVAILABLE", request.param)
 
 
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+@pytest.mark.parametrize(
+    ("batch", "channels", "size", "forward", "data"),
+    [
+        (2, 32, 12, "aten", "aten"),
+        (128, 32, 12, "onednn", "aten"),
+        (1, 256, 14, "aten_converted", "aten_converted"),
+        (8, 512, 7, "aten_converted", "aten_converted"),
+        (16, 512, 7, "onednn_converted", "aten_converted"),
+        (64, 512, 7, "onednn", "aten"),  # the images are larger than the filters
+    ],
+)
+def test_rules_go_by_what_the_cache_holds(batch, channels, size, forward, data) -> None:
+    """A ReLU is fused where the cache does not hold the result, and images converted where it does not hold filters."""
+    x = torch.empty(batch, channels, size, size).contiguous(memory_format=torch.channels_last)
+    weight, geometry = torch.empty(channels, channels, 3, 3), GEOMETRIES["square"]
+    assert FORWARD.by_rule(Forward(x, weight, None, geometry, relu=True)).name == forward
+    assert FORWARD.by_rule(Forward(x, weight, None, geometry, relu=False)).name == forward.replace("onednn", "aten")
+    assert BACKWARD_DATA.by_rule(BackwardData(x, weight, (size, size), geometry)).name == data
+    plain = torch.empty(batch, channels, size, size)
+    assert FORWARD.by_rule(Forward(plain, weight, None, geometry, relu=False)).name == "aten"
+
+
 @pytest.mark.usefixtures("with_onednn")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize(("channels", "outputs", "size"), [(4, 8, 9), (132, 136, 6), (32, 64, 40)])
+@pytest.mark.parametrize(("channels", "outputs", "size"), [(4, 8, 9), (176, 172, 6), (32, 96, 40)])
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_all_ways_agree(layout, relu, channels, outputs, size, name) -> None:
     geometry = GEOMETRIES[name]

@@ -143,3 +143,22 @@ def test_the_json_file_holds_all_layers_with_the_names_that_run(capsys, two_read
     layers = json.loads((tmp_path / "out.json").read_text())["layers"]
     assert [layer["name"] for layer in layers] == ["in", "relu", "x_relu_0_split", "a", "b", "mine", "sum"]
     assert layers[3]["bottoms"] == ["x_relu_0_split_0"]
+
+
+def test_the_memory_plan_says_when_which_layer_needs_how_much(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = _lines(capsys, "net.prototxt", "--input_shape=3,8,8", "--json=out.json")
+    # conv makes 4x2x4x4 numbers, which ip multiplies its gradient by.
+    assert any(re.match(r"conv +512 B +ip, backward ", line) for line in lines)
+    assert any(line.startswith("Memory plan of training: ") for line in lines)
+    plan = json.loads((folder / "out.json").read_text())["memory_plan"]
+    assert [step["layers"] for step in plan["steps"]] == [["data"], ["conv"], ["ip"], ["loss"]]
+    conv = plan["steps"][1]
+    assert (conv["made"], conv["freed_after"], conv["freed_in_backward"]) == (512, "ip", True)
+    assert plan["peak"]["bytes"] == max(max(step["forward"], step["backward"]) for step in plan["steps"])
+
+
+def test_the_memory_plan_of_a_test_has_no_gradients(folder, capsys):
+    lines = _lines(capsys, "net.prototxt", "--input_shape=3,8,8", "--phase=TEST")
+    assert any(line.startswith("Memory plan of a pass: ") for line in lines)
+    assert not any("backward" in line for line in lines if not line.startswith("layer "))

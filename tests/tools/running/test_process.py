@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -99,16 +98,6 @@ def test_without_huge_pages_and_glibc_nothing_is_done(monkeypatch, tmp_path):
     monkeypatch.setattr(process, "_HUGE_PAGES", tmp_path / "absent")
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert process.speed_up_memory() == "nothing"
-
-
-@pytest.mark.parametrize(("side", "small"), [(64, True), (8192, False)])
-def test_the_blobs_of_a_small_net_stay_with_malloc(monkeypatch, side, small):
-    asked = []
-    monkeypatch.setattr(process, "keep_freed_memory", lambda size: asked.append(size) or True)
-    blobs = {name: SimpleNamespace(shape=(1, 1, side, side)) for name in ("data", "pool")}
-    net = SimpleNamespace(blobs=blobs, dtype=torch.float32)
-    assert process.keep_memory_of_small_net(net) is small
-    assert asked == ([process.MAX_MALLOC_BYTES] if small else [])
 
 
 def test_idle_threads_spin_briefly_unless_the_user_says_otherwise(monkeypatch):

@@ -1,0 +1,65 @@
+"""Memory of a process that trains: got from the kernel in the first iterations, and used again in all later ones.
+
+malloc keeps what is freed (`speed_up_training`), so a later iteration touches no new page: glibc by itself maps blocks
+above a bound anew each time, and the kernel clears every page of them. What is freed is used again well only if the
+net's values have a place of their own. In their first pass operators make objects that they keep, such as oneDNN's
+primitives. Where these lie between values, each gap between two of them is a little too small for the values that lay
+there before, since malloc looks for room to align a block besides the block; so the next pass needs other room. Hence
+larger blocks are mapped outside malloc's heap during the first pass (`lay_out`), and the objects lie together.
+
+Pages of 2 MiB, which other commands ask for, make no difference to the time any more, and take more memory.
+docs/performance.md has the figures (`benchmarks/allocator.py`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from mgcaffe.tools.running.process import MAX_MALLOC_BYTES, keep_freed_memory, speed_up_memory
+
+if TYPE_CHECKING:
+    from mgcaffe.engine import Net
+
+_MAPPED_FROM = 128 << 10
+
+
+def speed_up_training() -> None:
+    """Have malloc keep all that is freed; to be called before PyTorch allocates its first tensor.
+
+    Where the C library is not glibc, do what can be done without (`speed_up_memory`).
+    """
+    if not keep_freed_memory(MAX_MALLOC_BYTES):
+        speed_up_memory()
+
+
+def lay_out(net: Net) -> None:
+    """Have malloc map larger blocks in the net's first pass, forward and backward; to be called before that pass."""
+    if net.device.type != "cpu" or not net.steps:
+        return
+    first = net.steps[0].index
+
+    def begin(index: int) -> None:
+        if index == first:
+            map_blocks()
+
+    def end(index: int) -> None:
+        if index == first:
+            keep_blocks()
+            # The lists that are being gone through stay as they are.
+            net.before_forward = [hook for hook in net.before_forward if hook is not begin]
+            net.after_backward = [hook for hook in net.after_backward if hook is not end]
+
+    net.before_forward.append(begin)
+    net.after_backward.append(end)
+
+
+def map_blocks() -> None:
+    """Have malloc map larger blocks, outside its heap, and give back to the kernel what is free in the heap."""
+    if keep_freed_memory(_MAPPED_FROM):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_blocks() -> None:
+    """Have malloc keep all that is freed, of whatever size."""
+    keep_freed_memory(MAX_MALLOC_BYTES)
