@@ -157,7 +157,11 @@ class ParameterArena:
     def view(self, flat: torch.Tensor, parameter: Parameter) -> torch.Tensor:
         """Return the part of a flat tensor that belongs to an owned parameter, in its shape."""
         offset = self._offsets[id(parameter)]
-        return flat[offset : offset + parameter.count].view(parameter.shape)
+        values = flat[offset : offset + parameter.count]
+        if parameter.memory_format == torch.channels_last:
+            outputs, channels, height, width = parameter.shape
+            return values.view(outputs, height, width, channels).permute(0, 3, 1, 2)
+        return values.view(parameter.shape)
 
     def runs(self) -> list[Run]:
         """Return the trainable part cut into as few pieces of equal multipliers as possible, ascending."""

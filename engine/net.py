@@ -82,7 +82,7 @@ class Net(BuiltNet):
             if top.shape != blob.shape:
                 blob.shape = tuple(top.shape)
             if weight:
-                loss += weight * float(widened(top).sum())
+                loss += weight * float(top if top.dim() == 0 else widened(top).sum())
         for blob in node.dead:
             blob.data = None
         return loss

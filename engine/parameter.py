@@ -30,6 +30,7 @@ class Parameter:
         measured: forward itself changes it, solvers do not (a normalisation's statistics).
         initial: the values that it begins with, where a layer gives them itself instead of a filler.
         explicit_multipliers: those of lr_mult and decay_mult that a prototxt gives for the owned values.
+        memory_format: the order in memory of `data` and `diff`.
         fresh: True while `diff` holds nothing of this iteration: the next gradient replaces it.
     """
 
@@ -45,6 +46,7 @@ class Parameter:
     owner: Parameter | None = field(default=None, repr=False)
     initial: torch.Tensor | None = field(default=None, repr=False)
     explicit_multipliers: dict[str, float] = field(default_factory=dict, repr=False)
+    memory_format: torch.memory_format = field(default=torch.contiguous_format, repr=False)
     _fresh: bool = field(default=True, repr=False)
 
     @property

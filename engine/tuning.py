@@ -111,7 +111,7 @@ def _lent(layer: Layer, members: Sequence[Layer]) -> Iterator[None]:
         for number, parameter in enumerate(parameters):
             # Zeros would hide differences; a weight of many megabytes is not doubled without need.
             if not parameter.data.any():
-                parameter.data = _random(parameter.shape, parameter.data, torch.contiguous_format, number)
+                parameter.data = _random(parameter.shape, parameter.data, parameter.memory_format, number)
             if parameter.wanted:
                 parameter.diff = torch.empty_like(parameter.data)
             parameter.fresh = True

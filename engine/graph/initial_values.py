@@ -28,7 +28,7 @@ def fill(layer: Layer, parameter: Parameter, generator: torch.Generator) -> None
         parameter.initial = None
         return
     values = parameter.data
-    if values.device.type != "cpu":
+    if values.device.type != "cpu" or not values.is_contiguous():
         values = torch.empty(parameter.shape_here, dtype=values.dtype)
     try:
         if isinstance(parameter, RowParameter) and parameter.placement is not None:

@@ -23,6 +23,7 @@ from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.parameter import Parameter
 
 _VECTOR = 16
+_MANY_PIXELS = 8192
 
 
 def forward(
@@ -83,15 +84,18 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[in
     return weight.diff
 
 
-def backward_bias(dy: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of the bias: dy summed over all axes but the channels, in float32 or more."""
+def add_backward_bias(bias: Parameter, dy: torch.Tensor) -> None:
+    """Add the gradient of the bias to the parameter's: dy summed over all axes but the channels, in float32 or more."""
     dy = widened(dy)
-    channels = dy.shape[1]
-    if dy.is_cpu and channels % _VECTOR and format_of(dy) == torch.channels_last and dy.numel() > 0:
+    if format_of(dy) != torch.channels_last or dy.numel() == 0:
+        bias.accumulate(dy.sum(dim=[axis for axis in range(dy.dim()) if axis != 1]))
+        return
+    rows = pixel_rows(dy)
+    if dy.is_cpu and rows.shape[1] % _VECTOR and rows.shape[0] >= _MANY_PIXELS:
         # A plain sum is not vectorised over such channels.
-        rows = pixel_rows(dy)
-        return torch.mv(rows.t(), rows.new_ones(rows.shape[0]))
-    return dy.sum(dim=[axis for axis in range(dy.dim()) if axis != 1])
+        bias.accumulate(torch.mv(rows.t(), rows.new_ones(rows.shape[0])))
+    else:
+        bias.accumulate_sum(rows)
 
 
 def _one_axis(geometry: Geometry) -> Geometry:

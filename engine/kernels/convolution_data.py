@@ -9,6 +9,7 @@
 | folded, folded_mm | a product that gives each window's share of dx, then the sum of the shares |
 | positions | a product for each position inside the filter, over any number of axes |
 | winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
+| winograd_tiles_f45 | filters of 5 x 5 with still fewer, for small images with few channels (`winograd_tiles.py`) |
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import onednn, pointwise, unfolded, windows, winograd
+from mgcaffe.engine.kernels import onednn, pointwise, unfolded, windows, winograd, winograd_tiles
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows, pixel_rows
@@ -120,6 +121,14 @@ def _winograd(size: winograd.Size) -> Candidate:
     return Candidate(size.name, serves, run, rounds_more=True)
 
 
+def _has_tiles(call: BackwardData) -> bool:
+    return winograd_tiles.serves(call.dy, call.weight.shape, call.dy.shape[2:], call.geometry)
+
+
+def _tiles(call: BackwardData) -> torch.Tensor:
+    return winograd_tiles.backward_data(call.dy, call.weight, call.size, call.geometry)
+
+
 def _mm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return torch.mm(x, weight.t())
 
@@ -186,6 +195,7 @@ BACKWARD_DATA = Operation(
         Candidate("folded_mm", _has_windows, lambda call: _folded(call, _mm)),
         Candidate("positions", _has_positions, _positions),
         *map(_winograd, winograd.SIZES),
+        Candidate(winograd_tiles.NAME, _has_tiles, _tiles, rounds_more=True),
     ],
     _rule,
     _key,

@@ -9,6 +9,7 @@
 | windows, windows_mm | one product over windows that are copied side by side |
 | positions | a product for each position inside the filter, over any number of axes |
 | winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
+| winograd_tiles_f45 | filters of 5 x 5 with still fewer, for small images with few channels (`winograd_tiles.py`) |
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd, winograd_tiles
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
@@ -68,8 +69,13 @@ def suits_conversion(x: torch.Tensor, weight: torch.Tensor, others: int) -> bool
     | 256, 14x14 | 0.83, 0.80 | | |
     | 128 to 192, 28x28; not taken | 1.07, 1.15 | | |
     """
-    is_large = weight.numel() > max(_CACHED, x.numel() + others)
+    is_large = favours_ordinary(weight.numel(), x.numel() + others)
     return is_large and x.dim() == 4 and x.is_cpu and format_of(x) == torch.channels_last
+
+
+def favours_ordinary(filters: int, images: int) -> bool:
+    """Return whether a convolution reads its filters more than its images, given how many values they have."""
+    return filters > max(_CACHED, images)
 
 
 def _rule(call: Forward) -> str:
@@ -141,6 +147,14 @@ def _winograd(size: winograd.Size) -> Candidate:
     )
 
 
+def _has_tiles(call: Forward) -> bool:
+    return winograd_tiles.serves(call.x, call.weight.shape, call.out, call.geometry)
+
+
+def _tiles(call: Forward) -> torch.Tensor:
+    return winograd_tiles.forward(call.x, call.weight, call.bias, call.geometry, relu=call.relu)
+
+
 def _rectified(call: Forward, y: torch.Tensor) -> torch.Tensor:
     return y.clamp_(min=0) if call.relu else y
 
@@ -189,6 +203,7 @@ FORWARD = Operation(
         Candidate("windows_mm", _has_windows, _windows_mm),
         Candidate("positions", _has_positions, _positions),
         *map(_winograd, winograd.SIZES),
+        Candidate(winograd_tiles.NAME, _has_tiles, _tiles, rounds_more=True),
     ],
     _rule,
     _key,

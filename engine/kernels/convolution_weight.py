@@ -9,6 +9,7 @@
 | across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
 | positions | a product for each position inside the filter, over any number of axes |
 | winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
+| winograd_tiles_f45 | filters of 5 x 5 with still fewer, for small images with few channels (`winograd_tiles.py`) |
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd, winograd_tiles
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_data import convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
@@ -71,7 +72,7 @@ def _key(call: BackwardWeight) -> Key:
 
 def _aten(call: BackwardWeight, dy: torch.Tensor, x: torch.Tensor) -> None:
     # The filters lend their shape only.
-    weight = call.total.new_empty(call.total.shape)
+    weight = torch.empty_like(call.total, memory_format=format_of(x))  # in another format it would be copied
     gradient = convolution_backward(dy, x, weight, call.geometry, [False, True, False])[1]
     unfolded.add(call.total, gradient, call.beta)
 
@@ -125,6 +126,14 @@ def _winograd(size: winograd.Size) -> Candidate:
     return Candidate(size.name, serves, run, rounds_more=True)
 
 
+def _has_tiles(call: BackwardWeight) -> bool:
+    return winograd_tiles.serves(call.x, call.total.shape, call.out, call.geometry)
+
+
+def _tiles(call: BackwardWeight) -> None:
+    unfolded.add(call.total, winograd_tiles.backward_weight(call.dy, call.x, call.geometry), call.beta)
+
+
 def _runs_in_aten(call: BackwardWeight) -> bool:
     return call.geometry.rank in RANKS_OF_TORCH
 
@@ -163,6 +172,7 @@ BACKWARD_WEIGHT = Operation(
         Candidate("across_mm", _has_windows_across, _across_mm),
         Candidate("positions", _has_positions, _positions),
         *map(_winograd, winograd.SIZES),
+        Candidate(winograd_tiles.NAME, _has_tiles, _tiles, rounds_more=True),
     ],
     _rule,
     _key,

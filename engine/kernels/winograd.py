@@ -31,8 +31,10 @@ from mgcaffe.engine.kernels.geometry import Geometry
 
 _POINTS = tuple(map(Fraction, ("0", "1", "-1", "1/2", "-2", "-1/2", "2")))
 _EIGHT_POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-3/4", "2/3", "-1/3", "-3")))
-_POINT_ONE = 1
-_TYPES = (torch.float32, torch.float64)
+POINT_ONE = 1
+"""The place of the point 1 among the points."""
+TYPES = (torch.float32, torch.float64)
+"""What is served."""
 
 Matrix = list[list[Fraction]]
 
@@ -70,7 +72,7 @@ def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry
     """
     if geometry.rank != 2 or geometry.kernel[0] != size.rows or {*geometry.stride, *geometry.dilation} != {1}:
         return False
-    if not x.is_cpu or x.dtype not in _TYPES or x.numel() == 0 or format_of(x) != torch.channels_last:
+    if not x.is_cpu or x.dtype not in TYPES or x.numel() == 0 or format_of(x) != torch.channels_last:
         return False
     channels, outputs = x.shape[1] // geometry.groups, filters[0] // geometry.groups
     copied = max(_Tiling(size, x.shape[3], channels, outputs, tuple(out)).values, _values(filters, size))
@@ -86,7 +88,7 @@ def forward(
     relu: bool = False,
 ) -> torch.Tensor:
     """Return y = x * weight + bias, channels last, and with `relu` max(y, 0)."""
-    filters = _transformed(weight, _matrices(size, x.dtype)[1], torch.eye(geometry.kernel[1], dtype=x.dtype))
+    filters = _transformed(weight, matrices(size, x.dtype)[1], torch.eye(geometry.kernel[1], dtype=x.dtype))
     return _convolved(x, filters, bias, geometry, size, relu)
 
 
@@ -94,7 +96,7 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
     """Return dx, channels last: dy convolved by the filters turned round, inputs and outputs exchanged."""
     exchanged = weight.unflatten(0, (geometry.groups, -1)).transpose(1, 2).flatten(0, 1)
     turning = torch.eye(geometry.kernel[1], dtype=dy.dtype).flip(0)
-    filters = _transformed(exchanged, _matrices(size, dy.dtype)[1].flip(1), turning)
+    filters = _transformed(exchanged, matrices(size, dy.dtype)[1].flip(1), turning)
     pad = tuple(kernel - 1 - pad for kernel, pad in zip(geometry.kernel, geometry.pad, strict=True))
     turned = Geometry(geometry.kernel, geometry.stride, pad, geometry.dilation, geometry.groups)
     return _convolved(dy, filters, None, turned, size, False)
@@ -105,12 +107,12 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size:
     groups = geometry.groups
     tiling = _Tiling(size, x.shape[3], x.shape[1] // groups, dy.shape[1] // groups, tuple(dy.shape[2:]))
     gradients: list[torch.Tensor | None] = [None] * groups
-    for images in _pieces(x.shape[0], tiling.values):
+    for images in pieces(x.shape[0], tiling.values):
         for group, (mine, theirs) in enumerate(_groups(x[images], dy[images], groups)):
             gradient, sum_before = _gradients(theirs, mine, geometry, tiling), gradients[group]
             gradients[group] = gradient if sum_before is None else sum_before.add_(gradient)
     gradient = torch.cat([each for each in gradients if each is not None], 1)
-    filters = _matrices(size, x.dtype)[1]
+    filters = matrices(size, x.dtype)[1]
     rows = torch.mm(filters.t(), gradient.view(size.points, -1))
     return rows.view(size.rows, groups * tiling.outputs, tiling.channels, -1).permute(1, 2, 0, 3)
 
@@ -152,7 +154,7 @@ def _convolved(
     y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
     by_group = [part.unbind() for part in filters.chunk(groups, 1)]
     biases = [None] * groups if bias is None else bias.chunk(groups)
-    for images in _pieces(x.shape[0], tiling.values):
+    for images in pieces(x.shape[0], tiling.values):
         for group, (mine, theirs) in enumerate(_groups(x[images], y[images], groups)):
             _convolve_piece(theirs, mine, by_group[group], biases[group], geometry, tiling, relu)
     return y
@@ -169,13 +171,13 @@ def _convolve_piece(
 ) -> None:
     """Set y, (N, O, H', W') of one group and a piece of the images; filters (O, C, 1, s) for each point."""
     size = tiling.size
-    inputs, _, outputs = _matrices(size, x.dtype)
+    inputs, _, outputs = matrices(size, x.dtype)
     seen = _images(torch.mm(inputs, _tiles(x, tiling, size.points, geometry.pad[0])), tiling.width, tiling.channels)
     tiles = x.shape[0] * tiling.tiles
     products = x.new_empty(size.points, tiles, tiling.out[1], tiling.outputs)
     for point, (image, product) in enumerate(zip(seen, products.permute(0, 3, 1, 2).unbind(), strict=True)):
         # What is added at the point 1 comes to all rows of y alike.
-        shift = bias if point == _POINT_ONE else None
+        shift = bias if point == POINT_ONE else None
         product.copy_(_convolve(image, filters[point], shift, geometry.pad[1])[0])
     by_tile = products.view(size.points, tiles, -1).transpose(0, 1)
     computed = torch.bmm(outputs.expand(tiles, -1, -1), by_tile)
@@ -189,7 +191,7 @@ def _convolve_piece(
 def _gradients(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, tiling: _Tiling) -> torch.Tensor:
     """Return the gradients of transformed filters, (n, O, C, 1, s), that one group and a piece of the images give."""
     size = tiling.size
-    inputs, _, outputs = _matrices(size, x.dtype)
+    inputs, _, outputs = matrices(size, x.dtype)
     seen = _images(torch.mm(inputs, _tiles(x, tiling, size.points, geometry.pad[0])), tiling.width, tiling.channels)
     given = _images(torch.mm(outputs.t(), _tiles(dy, tiling, size.outputs, 0)), tiling.out[1], tiling.outputs)
     lent = x.new_empty(tiling.outputs, tiling.channels, 1, geometry.kernel[1])
@@ -234,9 +236,15 @@ def _groups(x: torch.Tensor, y: torch.Tensor, groups: int) -> Iterator[tuple[tor
     return zip(x.chunk(groups, 1), y.chunk(groups, 1), strict=True)
 
 
-def _pieces(batch: int, values: int) -> Iterator[slice]:
-    """Return even pieces of a batch, each copying at most `MAX_COPY` values where one image copies so many."""
-    most = max(1, unfolded.MAX_COPY // values)
+def pieces(batch: int, values: int, limit: int | None = None) -> Iterator[slice]:
+    """Return even pieces of a batch, where one image copies so many values.
+
+    Args:
+        batch: how many images there are.
+        values: what one copies.
+        limit: what a piece copies at most, if that is more than one image; default: `MAX_COPY`.
+    """
+    most = max(1, (unfolded.MAX_COPY if limit is None else limit) // values)
     each = -(-batch // -(-batch // most))
     return (slice(first, first + each) for first in range(0, batch, each))
 
@@ -250,7 +258,7 @@ def _transformed(weight: torch.Tensor, matrix: torch.Tensor, across: torch.Tenso
 
 
 @functools.cache
-def _matrices(size: Size, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def matrices(size: Size, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return B^T (n, n), G (n, r) and A^T (m, n)."""
     finite = _POINTS[: size.points - 1] if size.points <= len(_POINTS) + 1 else _EIGHT_POINTS[: size.points - 1]
     inputs: Matrix = []

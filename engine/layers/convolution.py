@@ -20,11 +20,13 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels import convolution
+from mgcaffe.engine.kernels.convolution_forward import favours_ordinary
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields
 from mgcaffe.engine.layers.shared.geometry import read_geometry
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import has_field
@@ -70,9 +72,25 @@ class FilterLayer(Layer):
             if self.geometry.groups < 1 or count % self.geometry.groups:
                 where = "convolution_param.group"
                 self.fail(f"group {self.geometry.groups} does not divide the {what}, {count}", where)
-        self.add_parameter(self.weight_shape(), param.weight_filler)
+        filters = self.add_parameter(self.weight_shape(), param.weight_filler)
+        filters.memory_format = self._filter_format(filters, bottom_shapes[0])
         if param.bias_term:
             self.add_parameter((self.outputs,), param.bias_filler)
+
+    def _filter_format(self, filters: Parameter, bottom_shape: Shape) -> torch.memory_format:
+        """Return the order of the filters in memory: the blobs', since each pass would convert others.
+
+        Filters that may be shared with blobs of other shapes stay in Caffe's order, and so do those of one pixel or
+        channel, which have one order only.
+        """
+        count = filters.shape[1] * math.prod(self.geometry.kernel)
+        is_alike = count in (filters.shape[1], math.prod(self.geometry.kernel))
+        if self.rank != 4 or self.channel_axis != 1 or filters.name or is_alike:
+            return torch.contiguous_format
+        images = math.prod(bottom_shape) + bottom_shape[0] * self.outputs * math.prod(self.top_size(bottom_shape[2:]))
+        if favours_ordinary(math.prod(filters.shape), images):
+            return torch.contiguous_format
+        return self.context.memory_format
 
     def weight_shape(self) -> Shape:
         """Return the filters' shape."""
@@ -134,7 +152,7 @@ class FilterLayer(Layer):
     def add_bias_gradient(self, top_diff: torch.Tensor) -> None:
         """Add the sum of `top_diff` over everything but its channels to the bias's gradient."""
         if len(self.parameters) > 1 and self.parameters[1].wanted:
-            self.parameters[1].accumulate(convolution.backward_bias(top_diff))
+            convolution.add_backward_bias(self.parameters[1], top_diff)
 
     def operand(self, x: torch.Tensor) -> torch.Tensor:
         """x as the products take it; over more axes than PyTorch's operators have they are in float32."""

@@ -138,6 +138,11 @@ def _store(target: WholeRows, blob: SavedBlob) -> None:
 
 def _copy(target: torch.Tensor, blob: SavedBlob) -> None:
     """Copy values into a tensor of as many values."""
+    if not target.is_contiguous():
+        whole = torch.empty(target.shape, dtype=target.dtype, device=target.device)
+        _copy(whole, blob)
+        target.copy_(whole)
+        return
     flat, start = target.view(-1), 0
     for values in (blob.load(),) if blob.chunks is None else blob.chunks():
         part = flat[start : start + values.size]

@@ -104,7 +104,9 @@ class FiniteCheck:
         sums = [*self._sums, *_sums([*rows, *self._on_their_way()])]
         if self._communicator.size == 1:
             sums.append(self._net.arena.diff[: self._net.arena.trainable].sum())
-        return float(torch.stack(sums).sum()) if sums else 0.0
+        if not sums:
+            return 0.0
+        return float(sums[0] if len(sums) == 1 else torch.stack(sums).sum())
 
     def _tables(self) -> list[RowParameter]:
         return [table.parameter for table in self._net.arena.tables if table.parameter.wanted]

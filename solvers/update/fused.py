@@ -37,9 +37,15 @@ def fused_sgd(
         nesterov=False,
         maximize=False,
         is_first_step=False,
-        grad_scale=torch.full((), 1 / factor if factor else torch.inf, dtype=torch.float32, device=weights[0].device),
+        grad_scale=_number(1 / factor if factor else torch.inf, weights[0].device),
         found_inf=None,
     )
+
+
+@functools.lru_cache(maxsize=16)
+def _number(value: float, device: torch.device) -> torch.Tensor:
+    """Return a tensor that holds a number; many updates in a row have the same ones."""
+    return torch.full((), value, dtype=torch.float32, device=device)
 
 
 def fused_sgd_works(like: torch.Tensor) -> bool:

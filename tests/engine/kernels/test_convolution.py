@@ -67,6 +67,8 @@ def test_all_ways_agree(layout, relu, channels, outputs, size, name) -> None:
     weight.data = random_input(weight.shape, seed=2).float() / channels
     weight.diff = torch.full(weight.shape, float("nan"))
     bias = random_input((outputs,), seed=3).float()
+    shift = Parameter(bias.shape)
+    shift.diff = torch.full(bias.shape, float("nan"))
     walk = geometry.stride, geometry.pad, geometry.dilation, geometry.groups
     leaves = [tensor.clone().requires_grad_() for tensor in (x, weight.data, bias)]
     expected = functional.conv2d(*leaves, *walk)
@@ -80,7 +82,8 @@ def test_all_ways_agree(layout, relu, channels, outputs, size, name) -> None:
     for times in (1, 2):
         convolution.add_backward_weight(weight, dy, x, geometry)
         torch.testing.assert_close(weight.diff, leaves[1].grad * times, rtol=1e-3, atol=2e-3)
-    torch.testing.assert_close(convolution.backward_bias(dy), leaves[2].grad, rtol=1e-3, atol=2e-3)
+        convolution.add_backward_bias(shift, dy)
+        torch.testing.assert_close(shift.diff, leaves[2].grad * times, rtol=1e-3, atol=2e-3)
     if layout == "channels_last":
         assert y.is_contiguous(memory_format=torch.channels_last)
         assert dx.is_contiguous(memory_format=torch.channels_last)
@@ -114,3 +117,13 @@ def test_dense_closes_gaps_and_keeps_the_format() -> None:
     assert part.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(part, wide[:, 1:4])
     assert dense(wide) is wide
+
+
+@pytest.mark.parametrize("channels", [3, 16])
+def test_the_gradient_of_a_bias_of_many_pixels(channels):
+    dy = random_input((2, channels, 90, 50), "channels_last", seed=1).float()
+    bias = Parameter((channels,))
+    bias.diff = torch.full((channels,), float("nan"))
+    for times in (1, 2):
+        convolution.add_backward_bias(bias, dy)
+        torch.testing.assert_close(bias.diff, times * dy.double().sum((0, 2, 3)).float(), rtol=1e-3, atol=2e-3)

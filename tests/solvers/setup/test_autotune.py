@@ -33,7 +33,7 @@ NET = "".join(
         "name: 'conv3' type: 'Convolution' bottom: 'c2' top: 'c3' "
         "convolution_param { num_output: 2 kernel_size: 3 pad: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
         "name: 'conv4' type: 'Convolution' bottom: 'c3' top: 'c4' convolution_param { num_output: 2 kernel_size: 5 "
-        "kernel_size: 1 pad: 2 pad: 0 weight_filler { type: 'gaussian' std: 0.2 } }",
+        "pad: 2 weight_filler { type: 'gaussian' std: 0.2 } }",
         "name: 'pool' type: 'Pooling' bottom: 'c4' top: 'p' pooling_param { kernel_size: 2 stride: 2 }",
         "name: 'ip' type: 'InnerProduct' bottom: 'p' top: 'ip' "
         "inner_product_param { num_output: 1 weight_filler { type: 'gaussian' std: 0.2 } }",
@@ -149,7 +149,7 @@ def test_convolutions_that_round_more_have_to_be_asked_for_and_ranks_agree_on_th
     assert torch.equal(results[0][0], results[1][0])
     here = Machine.here(torch.device("cpu"))
     bounded = {text: each for text, each in read_records(file, here).items() if text.endswith("rounding within 1e-05")}
-    # Filters of 3x3 and of 5x1, in three directions.
+    # Filters of 3x3 and of 5x5, in three directions.
     assert len(bounded) == 6
     assert all("winograd" in " ".join(each.seconds) for each in bounded.values())
     assert not any("winograd" in " ".join(each.seconds) for each in first[2].records.values())

@@ -11,6 +11,7 @@ from mgcaffe.engine.kernels import (
     linear_ways,
     onednn,
     winograd,
+    winograd_tiles,
 )
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recorded
 from mgcaffe.engine.layer import LayerContext
@@ -35,6 +36,7 @@ CASES = {
     "pixel_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 pad: 1"),
     "group": ("Convolution", "convolution", "num_output: 4 kernel_size: 3 group: 2"),
     "five_rows": ("Convolution", "convolution", "num_output: 4 kernel_size: 5 kernel_size: 3 pad: 2 pad: 1 group: 2"),
+    "five_square": ("Convolution", "convolution", "num_output: 3 kernel_size: 5 pad: 2"),
     "wide_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 2 pad: 2"),
     "deconvolution": ("Deconvolution", "convolution", "num_output: 3 kernel_size: 3 stride: 2 pad: 1"),
     "product": ("InnerProduct", "inner_product", "num_output: 5"),
@@ -117,13 +119,15 @@ def results(layer, x, dy, passes=2):
 @pytest.mark.parametrize(
     "name",
     ["aten", "aten_converted", "product_mm", "windows_mm", "folded_mm", "across_mm", "positions", "mm"]
-    + [size.name for size in winograd.SIZES],
+    + [size.name for size in winograd.SIZES]
+    + [winograd_tiles.NAME],
 )
 def test_gradients_are_the_differences(name):
     """In float64, for all candidates that serve it."""
     forced = Forced(name)
     cases = ("plain", "group", "five_rows") if name.startswith("winograd") else ("stride", "pixel_stride")
-    for case in {"aten": CASES, "mm": ("product",)}.get(name, cases):
+    other = {"aten": CASES, "mm": ("product",), winograd_tiles.NAME: ("five_square",)}
+    for case in other.get(name, cases):
         layer, _ = make(case, torch.float64, forced, (1, 2, 4, 3))
         layer.backward = with_channels_last(layer.backward)
         check_gradients(layer, [random_input((1, 2, 4, 3), "channels_last", seed=1)], tolerance=1e-6)
