@@ -1,8 +1,8 @@
 """What `benchmarks/layers.py` compares: for every layer type a prototxt, realistic shapes, and PyTorch's own words.
 
 The work is the same: ArgMax gives the larger of two equal classes, Accuracy forgives equal scores, and recurrent layers
-heed the markers of where sequences begin (which `torch.lstm` cannot: where there are none, oneDNN's fused layer is
-faster than both sides).
+heed the markers of where sequences begin, which `torch.lstm` cannot: it stands beside ours where no sequence begins
+after the first step.
 Shapes are those of AlexNet, GoogLeNet and ResNet-50 with small batches where the layer occurs there, else the
 like. A case's function takes the bottoms and the parameters in Caffe's order and returns the top or the tops.
 """
@@ -25,6 +25,7 @@ Maker = Callable[[Shape, torch.Generator], torch.Tensor]
 MIDDLE = (8, 128, 28, 28)
 ROWS = (64, 4096)
 SCORES = (64, 1000)
+RECURRENT = "recurrent_param { num_output: 256 weight_filler { type: 'uniform' min: -0.08 max: 0.08 } }"
 
 # Types that compute nothing worth a comparison, or that PyTorch has no operator for.
 LEFT_OUT = {
@@ -56,6 +57,7 @@ class Case:
         function: the same work in PyTorch's functional operators.
         makers: how bottoms other than normal noise are made, by number.
         backward: whether there is a gradient to compare.
+        arrange: how the function takes a parameter, where not as the layer has it; its own inverse.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Case:
     function: Function
     makers: dict[int, Maker] = field(default_factory=dict)
     backward: bool = True
+    arrange: Callable[[torch.Tensor], torch.Tensor] = field(default=lambda parameter: parameter)
 
     @property
     def type(self) -> str:
@@ -95,6 +98,13 @@ def continuing(shape: Shape, generator: torch.Generator) -> torch.Tensor:
     """Return a recurrent layer's markers: sequences that begin with the batch."""
     del generator
     markers = torch.ones(shape)
+    markers[0] = 0
+    return markers
+
+
+def interrupted(shape: Shape, generator: torch.Generator) -> torch.Tensor:
+    """Return a recurrent layer's markers: sequences of about ten steps."""
+    markers = (torch.rand(shape, generator=generator) > 0.1).float()
     markers[0] = 0
     return markers
 
@@ -172,6 +182,21 @@ def _lstm(x: torch.Tensor, markers: torch.Tensor, w_x: torch.Tensor, bias: torch
         hidden = torch.sigmoid(o) * torch.tanh(cell)
         hiddens.append(hidden)
     return torch.stack(hiddens)
+
+
+def _fused_lstm(
+    x: torch.Tensor, markers: torch.Tensor, w_x: torch.Tensor, bias: torch.Tensor, w_h: torch.Tensor
+) -> Any:
+    del markers
+    state = x.new_zeros(1, x.shape[1], w_h.shape[1])
+    weights = [w_x, w_h, bias, torch.zeros_like(bias)]
+    return torch.lstm(x, (state, state), weights, True, 1, 0.0, True, False, False)[0]
+
+
+def _gates_of_torch(parameter: torch.Tensor) -> torch.Tensor:
+    """Caffe's gates i, f, o, g in the order i, f, g, o, or back."""
+    first, second, third, fourth = parameter.chunk(4)
+    return torch.cat([first, second, fourth, third])
 
 
 def _rnn(x: torch.Tensor, markers: torch.Tensor, w_x: torch.Tensor, b: torch.Tensor, *others: torch.Tensor) -> Any:
@@ -313,9 +338,13 @@ CASES = [
          lambda p, label: F.nll_loss(p.clamp(min=1e-20).log(), label.long()), {0: distribution, 1: labels(1000)}),
     Case("InfogainLoss", "", [(64, 100), (64,), (1, 1, 100, 100)], _infogain, {1: labels(100), 2: positive}),
     Case("Normalize", "norm_param { across_spatial: false }", [(8, 128, 28, 28)], _normalize),
-    Case("LSTM", "recurrent_param { num_output: 256 weight_filler { type: 'uniform' min: -0.08 max: 0.08 } }",
+    Case("LSTM", RECURRENT,
          [(20, 16, 256), (20, 16)], _lstm, {1: continuing}),
-    Case("RNN", "recurrent_param { num_output: 256 weight_filler { type: 'uniform' min: -0.08 max: 0.08 } }",
+    Case("LSTM, interrupted", RECURRENT,
+         [(20, 16, 256), (20, 16)], _lstm, {1: interrupted}),
+    Case("LSTM, as torch.lstm", RECURRENT,
+         [(20, 16, 256), (20, 16)], _fused_lstm, {1: continuing}, arrange=_gates_of_torch),
+    Case("RNN", RECURRENT,
          [(20, 16, 256), (20, 16)], _rnn, {1: continuing}),
     Case("LSTMUnit", "top: 'b'", [(1, 64, 256), (1, 64, 1024), (1, 64)], _lstm_unit,
          {2: lambda shape, generator: torch.ones(shape)}),

@@ -102,7 +102,7 @@ def torch_step(case: Case, layer: Layer, last: bool) -> Step:
     inputs = bottoms_of(case)
     if last:
         inputs = [channels_last(x) for x in inputs]
-    parameters = [parameter.data.clone() for parameter in layer.parameters]
+    parameters = [case.arrange(parameter.data.clone()) for parameter in layer.parameters]
     wanted: list[torch.Tensor] = []
     if case.backward:
         wanted = [x for x, wants in zip(inputs, layer.wants_bottom, strict=True) if wants]
@@ -177,14 +177,14 @@ def _median_ratio(mine: list[float], others: list[float]) -> float:
 def main() -> None:
     """Read the command line and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="TYPE", help="these layer types alone")
+    parser.add_argument("--only", nargs="+", metavar="CASE", help="these layer types, or cases by name, alone")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--autotune", action="store_true", help="ours by what is measured to be fastest")
     parser.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    chosen = [case for case in CASES if not options.only or case.type in options.only]
+    chosen = [case for case in CASES if not options.only or {case.type, case.name} & set(options.only)]
     if not chosen:
         parser.error(f"no case of {', '.join(options.only)}; types: {', '.join(sorted({c.type for c in CASES}))}")
     rows = []

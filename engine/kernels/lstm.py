@@ -3,7 +3,8 @@
     c' = k sigmoid(f) c + sigmoid(i) tanh(g)          h' = sigmoid(o) tanh(c')
 
 Shapes: cells c and outputs h (N, H); the gates' inputs (N, 4 H), in Caffe's order i, f, o, g; k (N, 1) is 0 where a
-sequence begins and 1 where it goes on. Backward takes T steps together, with a first axis of size T.
+sequence begins and 1 where it goes on, or None where all do. Backward takes T steps together, with a first axis of
+size T.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ def step(
     inputs: torch.Tensor,
     gates: torch.Tensor,
     cell: torch.Tensor,
-    keep: torch.Tensor,
+    keep: torch.Tensor | None,
     next_cell: torch.Tensor,
     squashed: torch.Tensor,
     hidden: torch.Tensor,
 ) -> None:
-    """Return one time step.
+    """Compute one time step.
 
     Args:
         inputs: (N, 4 H), the gates' inputs.
         gates: (N, 4 H), filled with the gates' values; may be `inputs`.
         cell: (N, H), c before the step.
-        keep: (N, 1).
+        keep: (N, 1), or None for ones.
         next_cell, squashed, hidden: (N, H), filled with c', tanh(c') and h'.
     """
     sizes = [3 * cell.shape[1], cell.shape[1]]
@@ -36,7 +37,8 @@ def step(
     torch.sigmoid(to_sigmoid, out=sigmoids)
     torch.tanh(to_tanh, out=tanhs)
     input_, forget, output, candidate = gates.chunk(4, 1)
-    torch.mul(cell, keep, out=next_cell).mul_(forget).addcmul_(input_, candidate)
+    kept = cell if keep is None else torch.mul(cell, keep, out=next_cell)
+    torch.mul(kept, forget, out=next_cell).addcmul_(input_, candidate)
     torch.mul(torch.tanh(next_cell, out=squashed), output, out=hidden)
 
 
@@ -75,13 +77,15 @@ class Derivatives:
         return total
 
 
-def derivatives(gates: torch.Tensor, cells: torch.Tensor, keep: torch.Tensor, squashed: torch.Tensor) -> Derivatives:
+def derivatives(
+    gates: torch.Tensor, cells: torch.Tensor, keep: torch.Tensor | None, squashed: torch.Tensor
+) -> Derivatives:
     """Return the derivatives of T steps.
 
     Args:
         gates: (T, N, 4 H), the gates' values as `step` left them.
         cells: (T, N, H), c before each step.
-        keep: (T, N, 1).
+        keep: (T, N, 1), or None for ones.
         squashed: (T, N, H), tanh(c') of each step.
     """
     aten = torch.ops.aten
@@ -89,7 +93,8 @@ def derivatives(gates: torch.Tensor, cells: torch.Tensor, keep: torch.Tensor, sq
     inputs = torch.empty_like(gates)
     of_input, of_forget, of_output, of_candidate = inputs.chunk(4, 2)
     aten.sigmoid_backward.grad_input(candidate, input_, grad_input=of_input)
-    aten.sigmoid_backward.grad_input(cells * keep, forget, grad_input=of_forget)
+    kept = cells if keep is None else cells * keep
+    aten.sigmoid_backward.grad_input(kept, forget, grad_input=of_forget)
     aten.sigmoid_backward.grad_input(squashed, output, grad_input=of_output)
     aten.tanh_backward.grad_input(input_, candidate, grad_input=of_candidate)
-    return Derivatives(inputs, aten.tanh_backward(output, squashed), forget * keep)
+    return Derivatives(inputs, aten.tanh_backward(output, squashed), forget if keep is None else forget * keep)

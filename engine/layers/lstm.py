@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels import linear, lstm
+from mgcaffe.engine.kernels import linear, linear_ways, lstm, onednn_lstm
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
 from mgcaffe.engine.registry import register
@@ -41,28 +41,77 @@ class LSTM(RecurrentLayer):
         self.add_parameter((4 * self.hidden, self.hidden), self.param.recurrent_param.weight_filler)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep the gates' values, the cells, their tanh and the outputs."""
-        gates = self._transform(bottoms)
-        keep = bottoms[1].unsqueeze(2)
-        hidden_0, cell_0 = hidden, cell = self._begin(bottoms)
-        hiddens, cells, squashed = (gates.new_empty(*gates.shape[:2], self.hidden) for _ in range(3))
-        weight = self._operand(self.parameters[-1].data)
-        for now, goes_on, *after in zip(*map(torch.unbind, (gates, keep, cells, squashed, hiddens)), strict=True):
-            linear.add_forward(now, self._operand(hidden * goes_on), weight)
-            lstm.step(now, now, cell, goes_on, *after)
-            cell, _, hidden = after
-        self._show("Forward", "unit", {"c": cells, "h": hiddens})
-        kept = (list(bottoms), keep, gates, hidden_0, hiddens, cell_0, cells, squashed)
-        self.saved = kept if self.backward_follows else None
-        return [hiddens, *self._end([hidden, cell])]
+        """Run all steps at once where that is possible and faster, else one after the other."""
+        first, keep = self._first_factor(bottoms[1]), self._factors(bottoms[1])
+        if keep is None and self._is_fused(bottoms[0]):
+            return self._forward_at_once(bottoms, first)
+        return self._forward_in_steps(bottoms, first, keep)
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Back through time; the weights' gradients are one product each over all steps."""
+        """Back through time, as forward went."""
         self._told_of_dropped(top_diffs, wanted)
-        bottoms, keep, gates, hidden_0, hiddens, cell_0, cells, squashed = self.saved
+        if isinstance(self.saved[-1], onednn_lstm.Run):
+            return self._backward_at_once(top_diffs, wanted)
+        return self._backward_in_steps(top_diffs, wanted)
+
+    def _is_fused(self, x: torch.Tensor) -> bool:
+        """Return whether oneDNN's layer computes a pass in which no sequence begins after the first step."""
+        is_plain = not (self.has_static or self.param.recurrent_param.debug_info)
+        serves = onednn_lstm.serves(self._operand(x))
+        return is_plain and serves and not linear_ways.is_large(self.parameters[-1].data)
+
+    def _forward_at_once(self, bottoms: Sequence[torch.Tensor], first: torch.Tensor | float) -> list[torch.Tensor]:
+        weight, bias, recurrent = (parameter.data for parameter in self.parameters)
+        hidden, cell = (values * first for values in self._begin(bottoms))
+        x = bottoms[0].reshape(*bottoms[0].shape[:2], -1)
+        run = onednn_lstm.forward(x, weight, recurrent, bias, hidden, cell, train=self.backward_follows)
+        self.saved = (list(bottoms), run) if self.backward_follows else None
+        return [run.output, *self._end(run.state)]
+
+    def _backward_at_once(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        bottoms, run = self.saved
+        gradients = run.backward(top_diffs[0])
+        for parameter, gradient in zip(
+            self.parameters, (gradients.weight, gradients.bias, gradients.recurrent), strict=True
+        ):
+            if parameter.wanted:
+                onednn_lstm.add_swapped(parameter.diff, gradient, parameter.beta())
+        diffs: list[torch.Tensor | None] = [None] * len(wanted)
+        if wanted[0]:
+            diffs[0] = gradients.input.view(bottoms[0].shape)
+        return self._none_to_states(diffs, bottoms, wanted)
+
+    def _forward_in_steps(
+        self, bottoms: Sequence[torch.Tensor], first: torch.Tensor | float, keep: torch.Tensor | None
+    ) -> list[torch.Tensor]:
+        """Keep the gates' values, the cells, their tanh and the outputs."""
+        gates = self._transform(bottoms)
+        steps, streams = gates.shape[:2]
+        # One more step than there are: what the first one begins with.
+        hiddens, cells = (gates.new_empty(steps + 1, streams, self.hidden) for _ in range(2))
+        squashed = gates.new_empty(steps, streams, self.hidden)
+        for state, values in zip((hiddens, cells), self._begin(bottoms), strict=True):
+            torch.mul(values, first, out=state[0])
+        weight = self._operand(self.parameters[-1].data)
+        hidden, cell = hiddens[0], cells[0]
+        for step, now in enumerate(gates.unbind()):
+            goes_on = None if keep is None else keep[step]
+            linear.add_forward(now, self._operand(hidden if goes_on is None else hidden * goes_on), weight)
+            after = cells[step + 1], squashed[step], hiddens[step + 1]
+            lstm.step(now, now, cell, goes_on, *after)
+            cell, _, hidden = after
+        self._show("Forward", "unit", {"c": cells[1:], "h": hiddens[1:]})
+        self.saved = (list(bottoms), keep, gates, hiddens, cells, squashed) if self.backward_follows else None
+        return [hiddens[1:], *self._end([hidden, cell])]
+
+    def _backward_in_steps(
+        self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]
+    ) -> list[torch.Tensor | None]:
+        """Make the weights' gradients of one product each over all steps."""
+        bottoms, keep, gates, hiddens, cells, squashed = self.saved
         weight = self.parameters[-1]
         recurrent = self._operand(weight.data)
-        derivatives = lstm.derivatives(gates, self._before(cell_0, cells), keep, squashed)
+        derivatives = lstm.derivatives(gates, cells[:-1], keep, squashed)
         dhidden: torch.Tensor | None = None
         dcell: torch.Tensor | None = None
         for step in reversed(range(len(gates))):
@@ -70,9 +119,11 @@ class LSTM(RecurrentLayer):
             total = derivatives.through_step(step, dy if dhidden is None else dhidden.add_(dy), dcell)
             if step:
                 dgates = self._operand(derivatives.gates[step])
-                dhidden = widened(linear.backward_data(dgates, recurrent)).mul_(keep[step])
+                dhidden = widened(linear.backward_data(dgates, recurrent))
+                if keep is not None:
+                    dhidden.mul_(keep[step])
                 dcell = total.mul_(derivatives.cell_of_cell[step])
         self._show("Backward", "unit", {"gate_input": derivatives.gates})
-        kept_hiddens = (self._before(hidden_0, hiddens) * keep).view(-1, self.hidden)
-        self._add_product(weight, derivatives.gates.view(-1, 4 * self.hidden), kept_hiddens)
+        kept_hiddens = hiddens[:-1] if keep is None else hiddens[:-1] * keep
+        self._add_product(weight, derivatives.gates.view(-1, 4 * self.hidden), kept_hiddens.view(-1, self.hidden))
         return self._transform_backward(derivatives.gates, bottoms, wanted)

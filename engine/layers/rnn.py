@@ -46,11 +46,10 @@ class RNN(RecurrentLayer):
         hiddens = self._transform(bottoms)
         recurrent, outward, bias = (parameter.data for parameter in self.parameters[-3:])
         recurrent, outward = self._operand(recurrent), self._operand(outward)
-        keep = bottoms[1].unsqueeze(2)
-        (first,) = self._begin(bottoms)
-        hidden = first
-        for now, goes_on in zip(hiddens.unbind(), keep.unbind(), strict=True):
-            linear.add_forward(now, self._operand(hidden * goes_on), recurrent)
+        keep = self._factors(bottoms[1])
+        first = hidden = self._begin(bottoms)[0] * self._first_factor(bottoms[1])
+        for step, now in enumerate(hiddens.unbind()):
+            linear.add_forward(now, self._operand(hidden if keep is None else hidden * keep[step]), recurrent)
             hidden = now.tanh_()
         y = widened(linear.forward(self._operand(hiddens.view(-1, self.hidden)), outward, bias))
         y = y.tanh_().view(hiddens.shape)
@@ -75,8 +74,11 @@ class RNN(RecurrentLayer):
             dhidden = dhiddens[step] if dnext is None else dhiddens[step].add_(dnext)
             dhidden.mul_(through[step])
             if step:
-                dnext = widened(linear.backward_data(self._operand(dhidden), recurrent_data)).mul_(keep[step])
+                dnext = widened(linear.backward_data(self._operand(dhidden), recurrent_data))
+                if keep is not None:
+                    dnext.mul_(keep[step])
         self._show("Backward", "unit", {"h_neuron_input": dhiddens})
-        kept_hiddens = (self._before(first, hiddens) * keep).view(-1, self.hidden)
-        self._add_product(recurrent, dhiddens.view(-1, self.hidden), kept_hiddens)
+        before = self._before(first, hiddens)
+        kept_hiddens = before if keep is None else before * keep
+        self._add_product(recurrent, dhiddens.view(-1, self.hidden), kept_hiddens.view(-1, self.hidden))
         return self._transform_backward(dhiddens, bottoms, wanted)

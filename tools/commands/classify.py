@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, DataError, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_machine_flags, number_from, positive_float
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.table import format_table
 
@@ -66,10 +67,11 @@ def run(flags: Flags, session: Session) -> int:
     _check(flags)
     from pathlib import Path
 
-    from mgcaffe.prototxt import read_net_source
-    from mgcaffe.tools.classifier import ImageClassifier, read_labels
-    from mgcaffe.tools.commands.summary import write_json
-    from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads
+    with loading():
+        from mgcaffe.prototxt import read_net_source
+        from mgcaffe.tools.classifier import ImageClassifier, read_labels
+        from mgcaffe.tools.commands.summary import write_json
+        from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads
 
     model, weights, *images = flags.files
     set_threads(flags.threads, 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, UsageError
 from mgcaffe.tools.commands.convert import add_proof_flags
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
 
@@ -31,7 +32,8 @@ def parser() -> FlagParser:
 def run(flags: Flags, session: Session) -> int:
     """Compare; print the table."""
     session.refuse_ranks("compare")
-    from mgcaffe.tools.convert.comparison import compare_models
+    with loading():
+        from mgcaffe.tools.convert.comparison import compare_models
     from mgcaffe.tools.convert.format_tables import split_models
     from mgcaffe.tools.convert.proof import TOLERANCE, document, write_json
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, blob_shape, number_from, positive_float, words_list
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
 _TOLERANCE = 1e-4
@@ -92,7 +93,8 @@ def run(flags: Flags, session: Session) -> int:
             raise UsageError(f"--{name} goes with --train_val")
     if len(flags.train_val) > 2:
         raise UsageError(f"--train_val takes one or two LMDBs, not {len(flags.train_val)}")
-    from mgcaffe.tools.convert.conversion import convert
+    with loading():
+        from mgcaffe.tools.convert.conversion import convert
     from mgcaffe.tools.convert.format_tables import names_weights, writer_of
     from mgcaffe.tools.convert.proof import write_json
     from mgcaffe.tools.convert.training_step import TOLERANCE as STEP_TOLERANCE

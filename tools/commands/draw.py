@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_OK, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_model_flags, add_shape_flag, number_from, require
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
@@ -60,11 +61,12 @@ def run(flags: Flags, session: Session) -> int:
     session.refuse_ranks("draw")
     model = require(flags, "model", "the net")
     output = _output(flags, model)
-    from mgcaffe.tools.commands.summary import layer_figures, total
-    from mgcaffe.tools.drawing.blocks import find_blocks
-    from mgcaffe.tools.drawing.files import About, encoded, write_picture
-    from mgcaffe.tools.drawing.graph import build_graph
-    from mgcaffe.tools.model import build_outline
+    with loading():
+        from mgcaffe.tools.commands.summary import layer_figures, total
+        from mgcaffe.tools.drawing.blocks import find_blocks
+        from mgcaffe.tools.drawing.files import About, encoded, write_picture
+        from mgcaffe.tools.drawing.graph import build_graph
+        from mgcaffe.tools.model import build_outline
 
     net = build_outline(flags, model, flags.phase)
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, NetError, UsageError
 from mgcaffe.errors.file_names import shown_name
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_shape_flag, number_from, positive_float, words_list
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ def run(flags: Flags, session: Session) -> int:
     """Edit, prove, write."""
     session.refuse_ranks("edit")
     output = _check(flags)
-    from mgcaffe.prototxt import read_net_source
-    from mgcaffe.tools.model import apply_input_shapes
-    from mgcaffe.tools.surgery.weights import attach, read_all
-    from mgcaffe.tools.surgery.wiring import State
+    with loading():
+        from mgcaffe.prototxt import read_net_source
+        from mgcaffe.tools.model import apply_input_shapes
+        from mgcaffe.tools.surgery.weights import attach, read_all
+        from mgcaffe.tools.surgery.wiring import State
 
     path, *weights = flags.files
     source = read_net_source(Path(path), strict=flags.strict)

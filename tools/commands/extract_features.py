@@ -13,6 +13,7 @@ from mgcaffe.errors import EXIT_OK, NetError, UsageError
 from mgcaffe.tools.datasets.command_line import check_backend, take_names
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_state_flags, number_from, words_list
 from mgcaffe.tools.listeners.glog import log_line, start_logging
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
@@ -60,9 +61,10 @@ def run(flags: Flags, session: Session) -> int:
         )
     gpu = _gpu(words[6:])
     start_logging(speaks=True)
-    from mgcaffe.engine.data.lmdb.writer import LmdbWriter
-    from mgcaffe.tools.model import build_net
-    from mgcaffe.tools.running.process import pick_device, set_threads, speed_up_memory
+    with loading():
+        from mgcaffe.engine.data.lmdb.writer import LmdbWriter
+        from mgcaffe.tools.model import build_net
+        from mgcaffe.tools.running.process import pick_device, set_threads, speed_up_memory
 
     speed_up_memory()
     set_threads(flags.threads, 1)

@@ -24,6 +24,7 @@ from mgcaffe.tools.flags.parsing import (
     number_from,
     words_list,
 )
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.table import format_bytes, format_table
 
@@ -137,7 +138,8 @@ def _trace(flags: Flags) -> tuple[Trace, int]:
         if flags.trace:
             return read_trace(flags.trace), 4
         raise UsageError("the net is missing", hint="give a net's or solver's file, or --trace=FILE")
-    from mgcaffe.tools.model import build_net, build_outline
+    with loading():
+        from mgcaffe.tools.model import build_net, build_outline
     from mgcaffe.tools.net_trace import measure_trace
     from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_model_flags, add_shape_flag, require
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.table import format_bytes, format_shape, output_width, table_lines, wrap_text
 
@@ -80,9 +81,10 @@ class Totals:
 def run(flags: Flags, session: Session) -> int:
     """Print the table and the totals, no line of them wider than standard output."""
     session.refuse_ranks("summary")
-    from mgcaffe.engine.graph.memory_plan import plan_memory
-    from mgcaffe.tools.memory_table import plan_figures, plan_lines, plan_total
-    from mgcaffe.tools.model import build_outline
+    with loading():
+        from mgcaffe.engine.graph.memory_plan import plan_memory
+        from mgcaffe.tools.memory_table import plan_figures, plan_lines, plan_total
+        from mgcaffe.tools.model import build_outline
 
     model = require(flags, "model", "the net")
     net = build_outline(flags, model, flags.phase, keep_blobs=False)

@@ -21,6 +21,7 @@ from mgcaffe.tools.flags.parsing import (
     words_list,
 )
 from mgcaffe.tools.listeners.glog import log_line, number, start_logging
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
@@ -48,11 +49,12 @@ def parser() -> FlagParser:
 
 def run(flags: Flags, session: Session) -> int:
     """Run the batches and print each, the mean loss and the means."""
-    from mgcaffe.solvers.carried_state import carries_state
-    from mgcaffe.solvers.exchange.ranks import Ranks
-    from mgcaffe.solvers.testing.pass_scores import PassScores
-    from mgcaffe.tools.model import build_net
-    from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads, speed_up_memory
+    with loading():
+        from mgcaffe.solvers.carried_state import carries_state
+        from mgcaffe.solvers.exchange.ranks import Ranks
+        from mgcaffe.solvers.testing.pass_scores import PassScores
+        from mgcaffe.tools.model import build_net
+        from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads, speed_up_memory
 
     model = require(flags, "model", "the net")
     weights = require(flags, "weights", "a file of weights") and flags.weights

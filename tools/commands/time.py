@@ -26,6 +26,7 @@ from mgcaffe.tools.flags.parsing import (
     require,
 )
 from mgcaffe.tools.listeners.glog import log_line, number
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
@@ -90,12 +91,13 @@ class LayerTimes:
 def run(flags: Flags, session: Session) -> int:
     """Time the net and print Caffe's lines."""
     session.refuse_ranks("time")
-    from mgcaffe.solvers.tables.loads import count_loads, write_loads
-    from mgcaffe.tools.commands.summary import write_json
-    from mgcaffe.tools.data_times import measure_data
-    from mgcaffe.tools.listeners.glog import start_logging
-    from mgcaffe.tools.model import build_net
-    from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads, speed_up_memory
+    with loading():
+        from mgcaffe.solvers.tables.loads import count_loads, write_loads
+        from mgcaffe.tools.commands.summary import write_json
+        from mgcaffe.tools.data_times import measure_data
+        from mgcaffe.tools.listeners.glog import start_logging
+        from mgcaffe.tools.model import build_net
+        from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads, speed_up_memory
 
     model = require(flags, "model", "the net")
     start_logging(speaks=True)

@@ -24,6 +24,7 @@ from mgcaffe.tools.flags.snapshot_flags import add_snapshot_flags, is_auto
 from mgcaffe.tools.flags.sync_flags import add_sync_flags
 from mgcaffe.tools.flags.timeline_flags import add_timeline_flags
 from mgcaffe.tools.launcher.flags import add_launcher_flags, is_launcher
+from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.requeueing import check_requeue
 from mgcaffe.tools.running.session import Session
@@ -117,10 +118,12 @@ def run(flags: Flags, session: Session) -> int:
     try:
         communicator = session.connect()
         if flags.dry_run:
-            from mgcaffe.tools.running.dry_run import dry_run
+            with loading():
+                from mgcaffe.tools.running.dry_run import dry_run
 
             return dry_run(flags, path, communicator, watch)
-        from mgcaffe.tools.running.training_run import train
+        with loading():
+            from mgcaffe.tools.running.training_run import train
 
         return train(flags, path, communicator, watch)
     finally:

@@ -162,6 +162,24 @@ class RecurrentLayer(Layer):
         missing = self._streams - len(values)
         return torch.cat([values, self._zeros(missing)]) if missing > 0 else values[: self._streams]
 
+    @staticmethod
+    def _first_factor(markers: torch.Tensor) -> torch.Tensor | float:
+        """Return what the state before the first step is multiplied by, (N, 1)."""
+        return markers[0].unsqueeze(1) if len(markers) else 1.0
+
+    @staticmethod
+    def _factors(markers: torch.Tensor) -> torch.Tensor | None:
+        """Return what the state before each step is multiplied by, (T, N, 1); None where it goes on throughout.
+
+        The first step's are 1: see `_first_factor`.
+        """
+        # On a GPU looking would mean waiting for it.
+        if markers.is_cpu and bool((markers[1:] == 1).all()):
+            return None
+        factors = markers.unsqueeze(2).clone()
+        factors[:1] = 1
+        return factors
+
     # -- products over all time steps --------------------------------------------------------------------
 
     def _transform(self, bottoms: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -197,6 +215,12 @@ class RecurrentLayer(Layer):
             self._add_product(self.parameters[2], over_time, self._static_rows(bottoms[2]))
             if wanted[2]:
                 diffs[2] = linear.backward_data(over_time, self.parameters[2].data).view(bottoms[2].shape)
+        return self._none_to_states(diffs, bottoms, wanted)
+
+    def _none_to_states(
+        self, diffs: list[torch.Tensor | None], bottoms: Sequence[torch.Tensor], wanted: Sequence[bool]
+    ) -> list[torch.Tensor | None]:
+        """Return the bottoms' gradients with those of exposed states, which are zero."""
         for index in range(len(wanted) - self.exposed, len(wanted)):
             if wanted[index]:
                 diffs[index] = torch.zeros_like(bottoms[index])

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mgcaffe.comm.transport.environment import detect
+from mgcaffe.tools.running.loading import loading
 
 
 def strike(how: str) -> None:
@@ -68,7 +69,8 @@ def install(point: str, how: str, occurrence: int) -> None:
 
 def record(rank: int) -> None:
     """Has the solver write down where it ended."""
-    from mgcaffe.solvers.solver import Solver
+    with loading():
+        from mgcaffe.solvers.solver import Solver
 
     solve = Solver.solve
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mgcaffe.comm.transport.environment import detect
+from mgcaffe.tools.running.loading import loading
 
 EVERY, FIRST = 10, 5
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -32,7 +33,8 @@ def held() -> tuple[int, int]:
 
 def record(path: Path) -> None:
     """Has the solver write it down."""
-    from mgcaffe.solvers.solver import Solver
+    with loading():
+        from mgcaffe.solvers.solver import Solver
 
     end = Solver._end
 

@@ -1,10 +1,12 @@
 """LSTM and RNN: values, gradients, the state that goes on, and what they refuse."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
 
+from mgcaffe.engine.kernels import onednn_lstm
 from mgcaffe.errors import NetError
 from tests.support.autograd import check_against_autograd
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
@@ -104,6 +106,43 @@ def test_large_weights_in_float32_agree_with_float64(kind):
         results.append([*tops, diffs[0], *(parameter.diff for parameter in layer.parameters)])
     for single, double in zip(*results, strict=True):
         torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=1e-5 * float(double.abs().max()))
+
+
+@pytest.mark.parametrize("exposed", [False, True])
+@pytest.mark.parametrize("x", [(5, 3, 4), (1, 1, 2, 3)])
+def test_all_steps_of_an_lstm_at_once_agree_with_single_steps(x, exposed):
+    """In float32 without sequences that begin; in float64 steps are single."""
+    at_once, in_steps = (recurrent("LSTM", x, exposed=exposed, hidden=6)[0] for _ in range(2))
+    bottoms = data(x, exposed=2 * exposed, hidden=6, cont="ones")
+    for parameter, double in zip(at_once.parameters, in_steps.parameters, strict=True):
+        parameter.data, parameter.diff = double.data.float(), double.diff.float()
+    at_once.context = replace(at_once.context, dtype=torch.float32)
+    diffs = [random_input((*x[:2], 6))] + [torch.zeros(1, x[1], 6, dtype=torch.float64)] * (2 * exposed)
+    for number in range(3):  # the third adds to gradients that are there, and the state goes on
+        results = []
+        for layer, dtype in ((at_once, torch.float32), (in_steps, torch.float64)):
+            for parameter in layer.parameters:
+                parameter.fresh = number < 2
+            given = [values.to(dtype) for values in bottoms]
+            given[1][0] = number > 0
+            tops = layer.forward(given)
+            assert (layer is at_once) == isinstance(layer.saved[-1], onednn_lstm.Run)
+            gradients = layer.backward([diff.to(dtype) for diff in diffs], layer.wants_bottom)
+            results.append([*tops, gradients[0], *layer.state(), *(each.diff for each in layer.parameters)])
+        for single, double in zip(*results, strict=True):
+            torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=1e-6 * float(double.abs().max()))
+
+
+@pytest.mark.parametrize("why", ["a sequence begins", "a static input", "debug_info", "large weights"])
+def test_steps_of_an_lstm_are_single_where_they_have_to_be(why, caplog):
+    hidden, fields = (700 if why == "large weights" else 3), ("debug_info: true" if why == "debug_info" else "")
+    static = (3, 5) if why == "a static input" else None
+    layer, _ = recurrent("LSTM", static=static, hidden=hidden, fields=fields, dtype=torch.float32)
+    bottoms = [values.float() for values in data(static=static, cont="ones")]
+    if why == "a sequence begins":
+        bottoms[1][2, 1] = 0
+    layer.forward(bottoms)
+    assert not isinstance(layer.saved[-1], onednn_lstm.Run)
 
 
 # -- the state that goes on ------------------------------------------------------------------------------
