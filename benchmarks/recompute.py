@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="counted steps a side")
     options = parser.parse_args()
     options.device, options.precision, options.start_limit = "cpu", "float32", None
+    options.autotune = options.winograd = "off"
     print(
         "| model | batch | ms | ms with it | ratio | processor time, ratio | peak MiB | with it | ratio "
         "| without parameters, MiB | with it | ratio |"
