@@ -8,7 +8,7 @@ there before, since malloc looks for room to align a block besides the block; so
 larger blocks are mapped outside malloc's heap during the first pass (`lay_out`), and the objects lie together.
 
 Pages of 2 MiB, which other commands ask for, make no difference to the time any more, and take more memory.
-docs/performance.md has the figures (`benchmarks/allocator.py`).
+docs/step_times.md has the figures (`benchmarks/allocator.py`).
 """
 
 from __future__ import annotations
