@@ -109,8 +109,9 @@ def _lent(layer: Layer, members: Sequence[Layer]) -> Iterator[None]:
     states = [(each.saved, each.may_overwrite_top_diff) for each in layers]
     try:
         for number, parameter in enumerate(parameters):
-            # Zeros would hide differences; a weight of many megabytes is not doubled without need.
-            if not parameter.data.any():
+            # Zeros would hide differences; a weight of many megabytes is not doubled without need. A variance that is
+            # random may be negative.
+            if not parameter.measured and not parameter.data.any():
                 parameter.data = _random(parameter.shape, parameter.data, parameter.memory_format, number)
             if parameter.wanted:
                 parameter.diff = torch.empty_like(parameter.data)

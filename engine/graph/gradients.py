@@ -35,8 +35,7 @@ class GradientStore:
             node: the layer.
             loss_scale: a factor on the net's loss.
         """
-        # A user's loss may take no notice of its top's gradient.
-        apart = loss_scale != 1 and node.layer.may_ignore_top_diff and all(node.loss_weights) and not node.owned
+        apart = loss_scale != 1 and node.layer.may_ignore_top_diff and not node.owned and _is_loss_alone(node)
         before = 1.0 if apart else loss_scale
         diffs = [self._take(blob, weight, before) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
         if not node.layer.takes_narrow:
@@ -92,3 +91,13 @@ class GradientStore:
 
 def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
+
+
+def _is_loss_alone(node: Node) -> bool:
+    """Return whether all that a layer's gradients come from is its loss: no gradient comes from a reader of its tops.
+
+    A user's layer may take no notice of the gradient of a top that is a loss.
+    """
+    tops = list(zip(node.tops, node.loss_weights, strict=True))
+    is_read = any(not weight and blob.diff is not None and bool(blob.diff.any()) for blob, weight in tops)
+    return any(node.loss_weights) and not is_read

@@ -234,7 +234,8 @@ def agree_on_shapes(net: Net, communicator: Communicator) -> None:
     if communicator.size == 1:
         return
     rows = [
-        f"layer '{piece.layer_name}': {piece.parameter.shape} at {piece.offset}, lr_mult {piece.lr_mult:g}"
+        f"layer '{piece.layer_name}': {piece.parameter.shape} at {piece.offset}, lr_mult {piece.lr_mult:g}, in memory"
+        f" as {piece.parameter.memory_format}"  # which a rank's device decides on, too
         for piece in net.arena.slices
     ]
     sources = [

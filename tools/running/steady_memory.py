@@ -55,8 +55,11 @@ def lay_out(net: Net) -> None:
 
 
 def map_blocks() -> None:
-    """Have malloc map larger blocks, outside its heap, and give back to the kernel what is free in the heap."""
-    if keep_freed_memory(_MAPPED_FROM):
+    """Have malloc map larger blocks, outside its heap, and give back to the kernel what is free in the heap.
+
+    An older glibc, which refuses to keep blocks above 32 MiB (`keep_blocks`), stays as it is.
+    """
+    if keep_freed_memory(MAX_MALLOC_BYTES) and keep_freed_memory(_MAPPED_FROM):
         ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -70,6 +70,11 @@ class Deaf(HalfSquare):
     def backward(self, top, propagate_down, bottom):
         bottom[0].diff[...] = bottom[0].data
 
+class DeafWithMetric(Deaf):
+    def reshape(self, bottom, top):
+        super().reshape(bottom, top)
+        top[1].reshape(1)
+
 class Persistent(Layer):
     def reshape(self, bottom, top):
         top[0].reshape(4)
@@ -405,13 +410,14 @@ def test_a_module_may_import_caffe(tmp_path):
 
 
 @pytest.mark.parametrize("keep_blobs", [True, False])
-@pytest.mark.parametrize("layer", ["HalfSquare", "Deaf"])
+@pytest.mark.parametrize("layer", ["HalfSquare", "Deaf", "DeafWithMetric"])
 def test_a_factor_on_the_loss_reaches_gradients_also_through_a_loss_that_ignores_its_tops(layer, keep_blobs):
+    tops = "top: 'loss' loss_weight: 1" + (" top: 'metric' loss_weight: 0" if layer == "DeafWithMetric" else "")
     text = inputs(x=(2, 3)) + "".join(
         (
             "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { num_output: 2 "
             "weight_filler { type: 'gaussian' } } }\n",
-            "layer { name: 'loss' type: 'Python' bottom: 'ip' top: 'loss' loss_weight: 1 "
+            f"layer {{ name: 'loss' type: 'Python' bottom: 'ip' {tops} "
             f"python_param {{ module: 'user_layers' layer: '{layer}' }} }}\n",
         )
     )

@@ -234,6 +234,20 @@ def test_ranks_with_different_parameters_never_start(tmp_path):
         run_ranks(2, rank)
 
 
+def test_ranks_whose_parameters_lie_in_another_order_never_start(tmp_path):
+    """As on a host with a GPU and one without."""
+    listing = write_data(tmp_path, classes=3)
+
+    def rank(communicator):
+        with make_solver(data_layer(listing, 4) + CLASSIFIER, "", tmp_path) as solver:
+            if communicator.rank:
+                solver.net.arena.slices[0].parameter.memory_format = torch.channels_last
+            agree_on_shapes(solver.net, communicator)
+
+    with pytest.raises(RankDisagreement, match="in memory as torch"):
+        run_ranks(2, rank)
+
+
 def test_ranks_whose_sources_differ_in_size_never_start(tmp_path):
     """Their shares of the records would overlap."""
     listing = write_data(tmp_path, classes=3)
