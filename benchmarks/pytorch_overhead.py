@@ -1,19 +1,21 @@
 """What `MergedGradientParallel` adds to a step of one rank, where nothing is exchanged.
 
-    python benchmarks/pytorch_overhead.py [--rounds 30]
+    python benchmarks/pytorch_overhead.py [--rounds 30] [--batches 4 160]
 
 The deep perceptron of examples/pytorch (60 tensors) with batches of two sizes: one whose steps take about 20 ms, and
-one so small that the hooks are much of a step. The plain module takes turns with modules that have more to do: one with
-an empty hook on each parameter's node in autograd's graph, which is the least that any wrapper in Python needs; ours;
-and DistributedDataParallel, without and with `gradient_as_bucket_view`. A turn is ten steps, of which the first, that
-finds the caches filled by another side, does not count. Reported are the median of a plain turn's mean step, and for
-each of the others the median of the differences to it within a round.
+one so small that the hooks are much of a step. The plain module takes turns with wrappers that have more to do: an
+empty hook on each parameter's node in autograd's graph, which is the least that any wrapper needs whose hooks are in
+Python; ours; and DistributedDataParallel, without and with `gradient_as_bucket_view`. All of them wrap one and the same
+module, for a turn: copies lie elsewhere in memory, which alone makes steps of some milliseconds differ by several per
+cent. Of a turn's eleven steps the first two do not count: caches are filled by another side then, and
+DistributedDataParallel makes its buckets anew. Reported are the median of a plain turn's mean step, and for each of the
+others the median of the differences to it within a round.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
+import gc
 import os
 import statistics
 import sys
@@ -31,7 +33,8 @@ from mgcaffe.pytorch.autograd_graph import accumulator_of
 from mgcaffe.tools.running.process import speed_up_memory
 
 BATCHES = (4, 160)
-_STEPS = 10
+_STEPS = 9
+_UNCOUNTED = 2
 
 
 def stepper(model: nn.Module, inputs: torch.Tensor) -> Callable[[], None]:
@@ -46,38 +49,48 @@ def stepper(model: nn.Module, inputs: torch.Tensor) -> Callable[[], None]:
     return step
 
 
-def with_empty_hooks(module: nn.Module) -> nn.Module:
-    """Return the module with hooks that do nothing."""
+def with_empty_hooks(module: nn.Module) -> tuple[nn.Module, object]:
+    """Return the module, and what keeps hooks that do nothing."""
     nodes = [accumulator_of(parameter) for parameter in module.parameters()]
     for node in nodes:
         node.register_hook(lambda *_: None)
-    module.kept_nodes = nodes  # type: ignore[assignment]
-    return module
+    return module, nodes
 
 
-SIDES: dict[str, Callable[[nn.Module], nn.Module]] = {
-    "plain": lambda module: module,
+SIDES: dict[str, Callable[[nn.Module], tuple[nn.Module, object]]] = {
+    "plain": lambda module: (module, None),
     "empty hooks": with_empty_hooks,
-    "ours": MergedGradientParallel,
-    "DDP": DistributedDataParallel,
-    "DDP with views": lambda module: DistributedDataParallel(module, gradient_as_bucket_view=True),
+    "ours": lambda module: (MergedGradientParallel(module), None),
+    "DDP": lambda module: (DistributedDataParallel(module), None),
+    "DDP with views": lambda module: (DistributedDataParallel(module, gradient_as_bucket_view=True), None),
 }
+
+
+def take_turn(name: str, module: nn.Module, inputs: torch.Tensor) -> float:
+    """Return the mean seconds of a side's step; its hooks are gone afterwards."""
+    model, kept = SIDES[name](module)
+    step = stepper(model, inputs)
+    for _ in range(_UNCOUNTED):
+        step()
+    began = time.perf_counter()
+    for _ in range(_STEPS):
+        step()
+    took = (time.perf_counter() - began) / _STEPS
+    del model, step, kept
+    module.zero_grad()
+    gc.collect()
+    return took
 
 
 def measure(batch: int, rounds: int) -> dict[str, list[float]]:
     """Return the mean seconds of a step of each side's turns."""
     torch.manual_seed(0)
     module, inputs = DeepMlp(WIDTH), torch.randn(batch, WIDTH)
-    sides = {name: stepper(wrap(copy.deepcopy(module)), inputs) for name, wrap in SIDES.items()}
-    taken: dict[str, list[float]] = {name: [] for name in sides}
-    names = list(sides)
+    names = list(SIDES)
+    taken: dict[str, list[float]] = {name: [] for name in names}
     for number in range(1 + rounds):
         for name in names if number % 2 else reversed(names):
-            sides[name]()
-            began = time.perf_counter()
-            for _ in range(_STEPS - 1):
-                sides[name]()
-            taken[name].append((time.perf_counter() - began) / (_STEPS - 1))
+            taken[name].append(take_turn(name, module, inputs))
     return {name: times[1:] for name, times in taken.items()}
 
 
@@ -85,6 +98,7 @@ def main() -> None:
     """Read the command line and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     options = parser.parse_args()
     speed_up_memory()
     torch.set_num_threads(1)
@@ -92,7 +106,7 @@ def main() -> None:
     others = [name for name in SIDES if name != "plain"]
     print(f"| batch | plain, ms | {' | '.join(f'{name}, ms more' for name in others)} |")
     print((2 + len(others)) * "|---" + "|")
-    for batch in BATCHES:
+    for batch in options.batches:
         taken = measure(batch, options.rounds)
         plain = statistics.median(taken["plain"])
         cells = []

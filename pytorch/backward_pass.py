@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 
 from mgcaffe.errors import CommError
+from mgcaffe.pytorch.arrivals import Arrivals
 from mgcaffe.pytorch.parameters import NamedParameter, name_parameters
 
 
@@ -49,6 +50,7 @@ class BackwardPass:
         additions: how often each parameter's gradient is added to until it is complete; None: once.
         counts_additions: whether that is to be counted instead, so that nothing is known to be complete until the end.
         may_lack: whether gradients that have not come at the end count as zeros.
+        arrivals: what has noted the gradients by the end of a call of `backward()`; None: `gradient_added` is called.
 
     Attributes:
         order: the numbers of the parameters in the order in which their gradients came.
@@ -67,6 +69,7 @@ class BackwardPass:
         additions: Sequence[int] | None = None,
         counts_additions: bool = False,
         may_lack: bool = False,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self._parameters = parameters
         self._rank = rank
@@ -74,6 +77,7 @@ class BackwardPass:
         self._take = receiver.taker
         self._counts_additions = counts_additions
         self._may_lack = may_lack
+        self._arrivals = arrivals
         self._left = list(additions) if additions is not None else [1] * len(parameters)
         self.unused = frozenset(unused)
         for index in self.unused:
@@ -122,8 +126,29 @@ class BackwardPass:
             if self._take is not None:
                 self._take(index)
             self._missing -= 1
-            if not self._missing:
+            if self._missing:
+                return
+            if self._arrivals is not None:
+                self._finish()
+            else:
                 torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+
+    def take_arrivals(self) -> None:
+        """Take note of the gradients that came since, where autograd notes them.
+
+        Raises:
+            CommError: one was complete before.
+        """
+        if self._arrivals is None or self.is_finished:
+            return
+        came = self._arrivals.take()
+        if len(came) == self._missing and len(set(came)) == self._missing == len(self._left):
+            self.order, self.added, self._left = list(came), [1] * len(came), [0] * len(came)
+            self._missing = 0
+            self._finish()
+            return
+        for index in came:
+            self.gradient_added(index)
 
     def lacks(self) -> list[str]:
         """Return the names of the parameters whose gradients should have come and have not."""
@@ -167,6 +192,7 @@ class BackwardPass:
         if failed:
             self._receiver.pass_failed(None)
             return
+        self.take_arrivals()
         if self.is_finished:
             return
         came = sum(self.added) > self._seen or (self._counts_additions and self.has_begun)

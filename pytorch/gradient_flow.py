@@ -1,8 +1,9 @@
 """From the hooks of autograd to averaged gradients: what becomes of a module's backward passes.
 
-A forward pass makes a `BackwardPass`, which hears of every gradient by a hook on the node of autograd's graph that adds
-it to `.grad`. The first pass shows the order in which gradients become ready; rank 0's decides where they lie in the
-flat buffers of the `Exchange`, which reduces groups of them beside each pass that follows.
+A forward pass makes a `BackwardPass`, which hears of every gradient by a hook on the node of autograd's graph that
+adds it to `.grad`, or, on one rank, of all of them at the end (`Arrivals`). The first pass shows the order in which
+gradients become ready; rank 0's decides where they lie in the flat buffers of the `Exchange`, which reduces groups of
+them beside each pass that follows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 
 from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
+from mgcaffe.pytorch.arrivals import Arrivals
 from mgcaffe.pytorch.autograd_graph import accumulator_of, find_tensors, reached
 from mgcaffe.pytorch.backward_pass import BackwardPass
 from mgcaffe.pytorch.exchange import Exchange, OnGroup, Outcome
@@ -86,8 +88,11 @@ class GradientFlow:
         self._passes = 0
         self._has_warned = False
         self._accumulators = {accumulator_of(each.parameter): each.index for each in parameters}
-        for node, index in self._accumulators.items():
-            node.register_hook(_hook(weakref.ref(self), index))
+        self._arrivals: Arrivals | None = None
+        if communicator.size == 1 and not self._tracks_use:
+            self._arrivals = Arrivals(parameters)
+        else:
+            self._hear_each()
 
     @property
     def plans(self) -> list[Plan | None]:
@@ -110,6 +115,8 @@ class GradientFlow:
             CommError: parameters got no gradient.
             UsageError: a parameter was moved or converted.
         """
+        if self._pass is not None:
+            self._pass.take_arrivals()
         if self._pass is not None and self._pass.has_begun and not self._pass.is_finished:
             raise self._pass.failure()
         self._placement.check()
@@ -127,6 +134,14 @@ class GradientFlow:
         self._pass = None
         if averages:
             tensors = list(find_tensors(output))
+            if self._arrivals is not None:
+                self._arrivals.take()
+                # Without tensors no call of backward() can be seen to reach them; and `on_group` is called in time
+                # also where a pass does not reach them.
+                if not tensors or self.on_group is not None:
+                    self._arrivals.close()
+                    self._arrivals = None
+                    self._hear_each()
             self._pass = self._make_pass(tensors)
             self._handles = self._pass.watch(tensors)
 
@@ -194,7 +209,11 @@ class GradientFlow:
         return self._backward_pass(unused=set(range(count)) - reached(outputs, self._accumulators), may_lack=True)
 
     def _backward_pass(self, **keywords: Any) -> BackwardPass:
-        return BackwardPass(self._parameters, self._ranks.rank, self, **keywords)
+        return BackwardPass(self._parameters, self._ranks.rank, self, arrivals=self._arrivals, **keywords)
+
+    def _hear_each(self) -> None:
+        for node, index in self._accumulators.items():
+            node.register_hook(_hook(weakref.ref(self), index))
 
     def _end_alone(self) -> None:
         if self.on_group is not None:

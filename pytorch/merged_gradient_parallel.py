@@ -262,6 +262,8 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         if torch.is_grad_enabled() and self.require_backward_grad_sync:
             self._flow.check()
         Join.notify_join_context(self)
+        if not (self._will_broadcast() or self._join_config.enable):
+            return
         with naming_causes(self._ranks):
             if self._will_broadcast():
                 root = highest_rank(self._ranks, True) if self._join_config.enable else 0

@@ -52,7 +52,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "pytorch": (
         "options", "parameters", "event_log", "failures", "ranks", "agreement", "module_state", "autograd_graph",
-        "flat_gradients", "exchange", "backward_pass", "gradient_flow", "joining", "group_step",
+        "flat_gradients", "exchange", "arrivals", "backward_pass", "gradient_flow", "joining", "group_step",
         "merged_gradient_parallel", "measuring", "advice", "recording",
     ),
     "tools": (

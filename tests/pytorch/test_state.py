@@ -1,6 +1,7 @@
 """State, copies and one rank alone."""
 
 import copy
+import gc
 import pickle
 import warnings
 
@@ -61,6 +62,67 @@ def test_one_rank_alone_computes_what_the_module_does_and_misses_gradients_likew
     model = MergedGradientParallel(module, find_unused_parameters=True)
     model(batch(0, 0, 4, 6), 0).sum().backward()
     assert module.b.weight.grad is None and module.a.weight.grad is not None
+
+
+class Hidden:
+    """A result in which no tensors are found."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Hiding(nn.Linear):
+    def forward(self, inputs):
+        return Hidden(super().forward(inputs))
+
+
+def test_one_rank_alone_gives_groups_at_the_end_of_each_backward_pass():
+    module, groups = Hiding(6, 3), []
+    model = MergedGradientParallel(module, on_group=groups.append)
+    for step in range(3):
+        model(batch(0, 0, 4, 6)).value.sum().backward()
+        assert len(groups) == step + 1 and {id(each) for each in groups[-1]} == {id(module.weight), id(module.bias)}
+    module, passes = mlp(), []
+    model = MergedGradientParallel(module)
+    model(batch(0, 0, 4, 20)).sum().backward()
+    model.on_group = passes.append
+    model(batch(0, 0, 4, 20)).sum().backward()
+    assert [len(each) for each in passes] == [len(list(module.parameters()))]
+
+
+def test_one_rank_alone_with_a_result_that_hides_its_tensors():
+    model = MergedGradientParallel(Hiding(6, 3))
+    for _ in range(2):
+        model(batch(0, 0, 4, 6)).value.sum().backward()
+    model = MergedGradientParallel(nn.ModuleDict({"used": Hiding(6, 3), "rest": nn.Linear(2, 2)}))
+    model.module.forward = lambda inputs: model.module["used"](inputs)
+    model(batch(0, 0, 4, 6)).value.sum().backward()
+    with pytest.raises(CommError, match=r"2 parameters got no gradient .* on rank 0: 'rest.weight', 'rest.bias'"):
+        model(batch(0, 0, 4, 6))
+
+
+def test_one_rank_alone_with_passes_that_do_not_go_through_it():
+    module = nn.Linear(6, 3)
+    model = MergedGradientParallel(module)
+    for _ in range(3):
+        outputs = model(batch(0, 0, 4, 6))
+        outputs.sum().backward()
+        with model.no_sync():
+            model(batch(0, 0, 4, 6)).sum().backward()
+        for _ in range(5):
+            module(batch(0, 0, 4, 6)).sum().backward()
+    outputs = model(batch(0, 0, 4, 6))
+    (module.weight.sum() + module.bias.sum()).backward()  # does not reach the outputs, and leaves nothing to come
+    model(batch(0, 0, 4, 6)).sum().backward()
+
+
+def test_one_rank_alone_takes_its_hooks_along():
+    module = mlp()
+    model = MergedGradientParallel(module)
+    assert all(each._post_accumulate_grad_hooks for each in module.parameters())
+    del model
+    gc.collect()
+    assert not any(each._post_accumulate_grad_hooks for each in module.parameters())
 
 
 def test_a_forward_pass_without_a_backward_pass_is_forgotten():
