@@ -61,10 +61,10 @@ def problem_of(name: str, device: torch.device, dtype: torch.dtype) -> tuple[str
 
 
 def slow_text(precision: Precision) -> str:
-    """Say that the processor makes such products slowly."""
+    """Say that the processor has no instructions for such products."""
     if precision == FP16:
         return "products in fp16 are for GPUs: a CPU makes them of rounded operands in float32, which takes longer"
     return (
-        f"this processor has no instructions for products in {precision.name}: they are likely to take longer than "
-        "those of float32"
+        f"this processor has no instructions for products in {precision.name}: they are made of rounded operands in "
+        "float32, which takes longer"
     )
