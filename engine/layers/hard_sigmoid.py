@@ -17,7 +17,6 @@ from mgcaffe.engine.layers.shared.neuron import BottomNeuron, affine, run_backwa
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
-
 _ALPHA, _BETA = 1 / 6, 0.5  # PyTorch's operators know this line alone
 
 

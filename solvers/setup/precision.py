@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from mgcaffe.engine.kernels.precision import FLOAT32, FP16, PRECISIONS, Precision, is_slow, why_not
@@ -10,6 +12,9 @@ from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.events import Emit, Noted, Warned
 from mgcaffe.solvers.loss_scale import FIRST
 from mgcaffe.solvers.source import locate
+
+if TYPE_CHECKING:
+    from mgcaffe.engine import Net
 
 
 def choose_precision(
@@ -58,6 +63,20 @@ def problem_of(name: str, device: torch.device, dtype: torch.dtype) -> tuple[str
     if name not in PRECISIONS:
         return "there is no such precision", f"take one of {', '.join(PRECISIONS)}"
     return why_not(PRECISIONS[name], device, dtype)
+
+
+def warn_of_losses(net: Net, precision: Precision, emit: Emit) -> None:
+    """Name the user's layers that are losses with parameters of their own, whose gradients nobody else can scale."""
+    if precision != FP16:
+        return
+    for node in net.nodes:
+        if node.layer.may_ignore_top_diff and node.owned and any(node.loss_weights):
+            emit(
+                Warned(
+                    f"layer '{node.layer.name}' is a loss with parameters of its own: in fp16 its backward has to "
+                    "multiply all gradients by its top's, which holds the factor on the loss"
+                )
+            )
 
 
 def slow_text(precision: Precision) -> str:

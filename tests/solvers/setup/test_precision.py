@@ -1,15 +1,18 @@
 """`precision`: the same on all ranks, snapshots in float32, resumed to the bit, refused where it cannot be."""
 
 import json
+from types import SimpleNamespace
 
 import h5py
 import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
+from mgcaffe.engine.kernels.precision import BF16, FP16
 from mgcaffe.errors import EXIT_BAD_INPUT, SolverError
 from mgcaffe.prototxt import NetParameter
 from mgcaffe.solvers.events import Noted, Warned
+from mgcaffe.solvers.setup.precision import warn_of_losses
 from tests.support.solverkit import Recorder, data_layer, make_solver
 
 NET = "".join(
@@ -135,3 +138,18 @@ def test_autotune_measures_products_of_16_bits_apart(tmp_path, monkeypatch):
     ((recorder, _, _),) = train(tmp_path, f'autotune: "{file}"', steps=1)
     # The inner product of eight rows stays in float32, and was measured with the others.
     assert any(text.startswith("autotune: measured 5 operations in ") for text in texts(recorder, Noted))
+
+
+def test_a_users_loss_with_parameters_of_its_own_is_named_in_fp16():
+    def warnings(precision, *, may_ignore=True, owned=("weight",), weight=1.0):
+        layer = SimpleNamespace(name="mine", may_ignore_top_diff=may_ignore)
+        node = SimpleNamespace(layer=layer, owned=list(owned), loss_weights=[weight])
+        found = []
+        warn_of_losses(SimpleNamespace(nodes=[node]), precision, found.append)
+        return found
+
+    (warning,) = warnings(FP16)
+    assert isinstance(warning, Warned)
+    assert warning.text.startswith("layer 'mine' is a loss with parameters of its own: in fp16 its backward has to")
+    assert not warnings(BF16)
+    assert not warnings(FP16, may_ignore=False) + warnings(FP16, owned=()) + warnings(FP16, weight=0.0)
