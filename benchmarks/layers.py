@@ -7,12 +7,12 @@
 
 Both sides get the same numbers and run in turns in one process; a round is one forward and one backward pass of
 each. Our side gets four-dimensional blobs channels last, as the net hands them on; PyTorch runs in both memory
-formats. Nothing may be overwritten, though in a net many layers work in place. A table's gradient is of the rows that were
-looked up, each once, on both sides. malloc keeps what is freed, as in training and for both sides: otherwise chance decides
-whose memory comes from the kernel page by page, which takes up to twice as long as a pooling. Reported are medians of processor time
-and two ratios, each the median over rounds (below 1: ours is faster): to PyTorch on the same blobs, and to PyTorch in
-its better format. Where the second is the larger one, the layer pays for a change of format (Flatten, Softmax over
-channels), which a net pays once, where its feature maps end.
+formats. Nothing may be overwritten, though in a net many layers work in place. A table's gradient is of the rows
+that were looked up, each once, on both sides. malloc keeps what is freed, as in training and for both sides: otherwise
+chance decides whose memory comes from the kernel page by page, which may double a layer's time. Reported are
+medians of processor time and two ratios, each the median over rounds (below 1: ours is faster): to PyTorch on the same
+blobs, and to PyTorch in its better format. Where the second is the larger one, the layer pays for a change of format
+(Flatten, Softmax over channels), which a net pays once, where its feature maps end.
 """
 
 from __future__ import annotations
