@@ -29,8 +29,9 @@ class HardSigmoid(BottomNeuron):
         param = self.param.hard_sigmoid_param
         self.alpha: float = param.alpha
         self.beta: float = param.beta
-        # A field holds float32.
-        self.is_torchs = abs(self.alpha - _ALPHA) < 1e-8 and self.beta == _BETA
+        # The operators hold 1/6 to float32's rounding, also in float64.
+        is_default = abs(self.alpha - _ALPHA) < 1e-8 and self.beta == _BETA
+        self.is_torchs = is_default and self.context.dtype == torch.float32
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass; with other fields than the default two: the line, cut off at both ends."""
