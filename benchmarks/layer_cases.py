@@ -253,7 +253,7 @@ CASES = [
     Case("Embed", "embed_param { input_dim: 10000 num_output: 256 weight_filler { type: 'xavier' } }", [(32, 40)],
          lambda x, w, b: F.embedding(x.long(), w) + b, {0: labels(10000)}),
     Case("EmbeddingBag", "embedding_bag_param { input_dim: 10000 num_output: 256 }", [(128, 40)],
-         lambda x, w: F.embedding_bag(x.long(), w, mode="sum"), {0: labels(10000)}),
+         lambda x, w: F.embedding_bag(x.long(), w, mode="sum", sparse=True), {0: labels(10000)}),
     Case("Im2col 3x3", "convolution_param { kernel_size: 3 pad: 1 }", [MIDDLE],
          lambda x: F.unfold(x, 3, padding=1).view(MIDDLE[0], -1, *MIDDLE[2:])),
     Case("Pooling MAX 3x3/2", "pooling_param { pool: MAX kernel_size: 3 stride: 2 }", [(16, 96, 55, 55)],

@@ -7,10 +7,12 @@
 
 Both sides get the same numbers and run in turns in one process; a round is one forward and one backward pass of
 each. Our side gets four-dimensional blobs channels last, as the net hands them on; PyTorch runs in both memory
-formats. Nothing may be overwritten, though in a net many layers work in place. Reported are medians of processor time
-and two ratios, each the median over rounds (below 1: ours is faster): to PyTorch on the same blobs, and to PyTorch in
-its better format. Where the second is the larger one, the layer pays for a change of format (Flatten, Softmax over
-channels), which a net pays once, where its feature maps end.
+formats. Nothing may be overwritten, though in a net many layers work in place. A table's gradient is of the rows
+that were looked up, each once, on both sides. malloc keeps what is freed, as in training and for both sides: otherwise
+chance decides whose memory comes from the kernel page by page, which may double a layer's time. Reported are
+medians of processor time and two ratios, each the median over rounds (below 1: ours is faster): to PyTorch on the same
+blobs, and to PyTorch in its better format. Where the second is the larger one, the layer pays for a change of format
+(Flatten, Softmax over channels), which a net pays once, where its feature maps end.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ from mgcaffe.engine import fillers, registry
 from mgcaffe.engine.kernels.choice.choices import Recorded
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.layer import Layer, LayerContext
+from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.prototxt import LayerParameter, parse_text
+from mgcaffe.tools.running.steady_memory import speed_up_training
 
 Results = tuple[list[torch.Tensor], list[torch.Tensor | None]]
 Step = Callable[[], Results]
@@ -92,9 +97,17 @@ def our_step(case: Case, layer: Layer, count: int) -> Step:
             return tops, []
         gradients = [gradient for gradient in layer.backward(list(diffs), layer.wants_bottom) if gradient is not None]
         layer.release()  # as a training net does; PyTorch's graph is gone here as well
-        return tops, gradients + [parameter.dense_diff() for parameter in layer.parameters if parameter.wanted]
+        return tops, gradients + [_gradient(parameter) for parameter in layer.parameters if parameter.wanted]
 
     return step
+
+
+def _gradient(parameter: Parameter) -> torch.Tensor:
+    """Return a parameter's gradient, a table's by rows."""
+    if not isinstance(parameter, RowParameter):
+        return parameter.diff
+    rows, values = parameter.merged()
+    return torch.sparse_coo_tensor(rows[None], values, parameter.shape, check_invariants=False)
 
 
 def torch_step(case: Case, layer: Layer, last: bool) -> Step:
@@ -116,7 +129,8 @@ def torch_step(case: Case, layer: Layer, last: bool) -> Step:
         tops = _as_list(case.function(*inputs, *parameters))
         if not case.backward:
             return tops, []
-        return tops, list(torch.autograd.grad(tops, wanted, diffs, allow_unused=True))
+        gradients = torch.autograd.grad(tops, wanted, diffs, allow_unused=True)
+        return tops, [x.coalesce() if x is not None and x.is_sparse else x for x in gradients]
 
     return step
 
@@ -183,6 +197,7 @@ def main() -> None:
     parser.add_argument("--autotune", action="store_true", help="ours by what is measured to be fastest")
     parser.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     options = parser.parse_args()
+    speed_up_training()
     torch.set_num_threads(options.threads)
     chosen = [case for case in CASES if not options.only or {case.type, case.name} & set(options.only)]
     if not chosen:

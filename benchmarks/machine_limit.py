@@ -12,17 +12,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PRECISIONS = ("float32", "tf32", "bf16")
+PRECISIONS = ("float32", "tf32", "bf16", "fp16")
+_OPERANDS = {"bf16": "bfloat16", "fp16": "float16"}
 _CPU_SIZES, _GPU_SIZES = (512, 1024), (2048, 4096, 8192)
 _CPU_COPY, _GPU_COPY = 1 << 26, 1 << 30
 _SECONDS = 0.5
 
 
 def set_precision(device: str, precision: str) -> None:
-    """Let products of float32 on a GPU be exact, or rounded to TF32; for bf16 they are as PyTorch has them."""
+    """Let products of float32 on a GPU be exact, or rounded to TF32; for bf16 and fp16 they are as PyTorch has them."""
     import torch
 
-    if device == "cuda" and precision != "bf16":
+    if device == "cuda" and precision not in _OPERANDS:
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
 
@@ -33,7 +34,7 @@ def measure(device: str, precision: str, threads: int) -> dict[str, Any]:
 
     torch.set_num_threads(threads)
     set_precision(device, precision)
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dtype = getattr(torch, _OPERANDS.get(precision, "float32"))
     synchronize: Callable[[], None] = torch.cuda.synchronize if device == "cuda" else _nothing
     products = {}
     for size in _GPU_SIZES if device == "cuda" else _CPU_SIZES:

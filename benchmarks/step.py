@@ -3,6 +3,7 @@
     python benchmarks/step.py                                  # all models, one thread
     python benchmarks/step.py --models lenet resnet50 --rounds 15 --sides ours eager channels_last compile
     python benchmarks/step.py --precision bf16                 # ours in bf16 and float32, PyTorch's autocast
+    python benchmarks/step.py --precision fp16 --device cuda   # the same in fp16, with factors on the loss
     python benchmarks/step.py --autotune on --winograd safe    # ours as measured; a side ours_rules has the rules
     python benchmarks/step.py --same_malloc                    # a second table, PyTorch with our allocator settings
     python benchmarks/step.py --device cuda --precision tf32 --models resnet50 --batch 256
@@ -25,7 +26,8 @@ in mode max-autotune). On a GPU PyTorch's SGD is the fused one, and cuDNN tries 
 (torch.backends.cudnn.benchmark).
 
 Precisions: `float32`; `tf32` on a GPU: products of float32 whose operands are rounded to TF32, on every side; `bf16`:
-torch.autocast(bfloat16) around PyTorch's forward pass, and the solver's `precision: "bf16"` for ours.
+torch.autocast(bfloat16) around PyTorch's forward pass, and the solver's `precision: "bf16"` for ours; `fp16`: the
+same in float16, with torch.amp.GradScaler.
 """
 
 from __future__ import annotations
@@ -231,7 +233,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     options = parser.parse_args(words)
     if options.sides is None:
-        options.sides = ["ours", *(["ours_float32"] if options.precision == "bf16" else []), "eager", "channels_last"]
+        beside = ["ours_float32"] if options.precision in ("bf16", "fp16") else []
+        options.sides = ["ours", *beside, "eager", "channels_last"]
     if options.precision == "tf32" and options.device == "cpu":
         parser.error("--precision tf32: only GPUs have TF32; give --device cuda")
     if options.same_malloc and options.device == "cuda":

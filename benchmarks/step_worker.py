@@ -103,14 +103,21 @@ def torch_step(model: str, side: str, batch: int, device: str, precision: str) -
         run = torch.compile(net, mode="max-autotune") if device == "cuda" else torch.compile(net)
     on_gpu = {"fused": True} if device == "cuda" else {}
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY, **on_gpu)
-    mixed: Any = torch.autocast(device, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+    narrow = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+    mixed: Any = contextlib.nullcontext() if narrow is None else torch.autocast(device, narrow)
+    scaler = torch.amp.GradScaler(device) if precision == "fp16" else None
 
     def step() -> float:
         optimizer.zero_grad()
         with mixed:
             loss = torch.nn.functional.cross_entropy(run(images), labels)
-        loss.backward()
-        optimizer.step()
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
         return loss.item()
 
     return step

@@ -4,12 +4,13 @@
 |---|---|---|
 | float32 | as they are | any device |
 | tf32 | float32; a GPU rounds them to 10 bits of mantissa inside the product | a GPU |
-| bf16 | bfloat16: 7 bits of mantissa, float32's range | any device; fast with instructions for it |
+| bf16 | bfloat16: 7 bits of mantissa, float32's range | any device; faster with instructions for it |
 | fp16 | IEEE half precision: 10 bits of mantissa, up to 65504; gradients need a scaled loss | a GPU; slow on CPUs |
 
 A product in 16 bits rounds its operands (values, weights, biases) once, adds up in float32 and rounds its result once.
 Parameters, their gradients and statistics stay in float32. What comes out of a product stays in 16 bits until a layer
-reads it that needs more (`Layer.takes_narrow`); the net widens it there, which changes no value. docs/precision.md.
+reads it that needs more (`Layer.takes_narrow`); the net widens it there, which changes no value. A CPU without
+instructions for such a product makes it in float32, of the rounded operands (`needs_float32`). docs/precision.md.
 
 By default PyTorch lets cuDNN round the operands of a float32 convolution to TF32, which is a thousand times what
 float32 rounds off: layers would not equal Caffe's to float32 rounding, and differences of losses would not show
@@ -83,13 +84,22 @@ def why_not(precision: Precision, device: torch.device, dtype: torch.dtype) -> t
 
 
 def is_slow(precision: Precision, device: torch.device) -> bool:
-    """Return whether the processor has no instructions for these products, so that they take longer than float32's.
+    """Return whether the processor has no instructions for these products, so that they take longer than float32's."""
+    return precision.operands is not None and device.type == "cpu" and not _has_products(precision.operands)
 
-    Those in IEEE half precision are made in float32 on every CPU (`choices.compute`).
+
+def needs_float32(x: torch.Tensor) -> bool:
+    """Return whether products of operands like x are to be made in float32, from the rounded values.
+
+    On a CPU PyTorch's kernels for IEEE half precision add up in it, and slowly. Without instructions for bfloat16 its
+    products of such operands take 2 to 150 times as long as those of float32.
     """
-    if precision.operands is None or device.type != "cpu":
-        return False
-    return precision == FP16 or not _INSTRUCTIONS.intersection(_processor_flags())
+    return x.is_cpu and is_narrow(x) and not _has_products(x.dtype)
+
+
+def _has_products(operands: torch.dtype) -> bool:
+    """Return whether the CPU has instructions for products of such operands of 16 bits that add up in float32."""
+    return operands == torch.bfloat16 and not _INSTRUCTIONS.isdisjoint(_processor_flags())
 
 
 @functools.cache

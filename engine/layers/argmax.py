@@ -37,6 +37,8 @@ class ArgMax(Layer):
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """See the module's text."""
         param, shape = self.param.argmax_param, bottom_shapes[0]
+        self.top_k: int = param.top_k
+        self.with_values: bool = param.out_max_val
         self.axis: int | None = None
         if param.HasField("axis"):
             self.axis = self.canonical_axis(param.axis, len(shape), "argmax_param.axis")
@@ -58,7 +60,7 @@ class ArgMax(Layer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep nothing."""
-        with_values = self.param.argmax_param.out_max_val
+        with_values = self.with_values
         if self.axis is not None:
             values, indices = self._largest(bottoms[0], self.axis)
             return [values if with_values else indices]
@@ -69,7 +71,7 @@ class ArgMax(Layer):
     def _largest(self, x: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the top_k largest values along `axis` and their numbers, as numbers of x's type."""
         # In reversed order, the first of equals is the one with the larger number.
-        values, places = _first_largest(x.flip(axis), self.param.argmax_param.top_k, axis)
+        values, places = _first_largest(x.flip(axis), self.top_k, axis)
         return values, (x.shape[axis] - 1 - places).to(x.dtype)
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:

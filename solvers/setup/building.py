@@ -25,7 +25,7 @@ from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import watch_tests
 from mgcaffe.solvers.setup.nets import NetChoice, NetReader
-from mgcaffe.solvers.setup.precision import choose_precision
+from mgcaffe.solvers.setup.precision import choose_precision, warn_of_losses
 from mgcaffe.solvers.tables.async_tables import AsyncTables
 from mgcaffe.solvers.tables.divided_tables import DividedTables
 from mgcaffe.solvers.tables.server_tables import ServerTables
@@ -147,6 +147,7 @@ def build_nets(
         emit(
             Warned("comm_param.snapshot_tables has no effect: all tables lie in this process, and snapshots hold them")
         )
+    warn_of_losses(train_net, precision, emit)
     watch_tests(test_nets, param, world.rank, emit)
     agree_on_shapes(train_net, world.communicator)
     carried_state.warn_of_ranks(train.param, world.size, workers, emit)

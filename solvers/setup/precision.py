@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from mgcaffe.engine.kernels.precision import FLOAT32, FP16, PRECISIONS, Precision, is_slow, why_not
@@ -10,6 +12,9 @@ from mgcaffe.prototxt import SolverParameter, Source
 from mgcaffe.solvers.events import Emit, Noted, Warned
 from mgcaffe.solvers.loss_scale import FIRST
 from mgcaffe.solvers.source import locate
+
+if TYPE_CHECKING:
+    from mgcaffe.engine import Net
 
 
 def choose_precision(
@@ -60,11 +65,25 @@ def problem_of(name: str, device: torch.device, dtype: torch.dtype) -> tuple[str
     return why_not(PRECISIONS[name], device, dtype)
 
 
+def warn_of_losses(net: Net, precision: Precision, emit: Emit) -> None:
+    """Name the user's layers that are losses with parameters of their own, whose gradients nobody else can scale."""
+    if precision != FP16:
+        return
+    for node in net.nodes:
+        if node.layer.may_ignore_top_diff and node.owned and any(node.loss_weights):
+            emit(
+                Warned(
+                    f"layer '{node.layer.name}' is a loss with parameters of its own: in fp16 its backward has to "
+                    "multiply all gradients by its top's, which holds the factor on the loss"
+                )
+            )
+
+
 def slow_text(precision: Precision) -> str:
-    """Say that the processor makes such products slowly."""
+    """Say that the processor has no instructions for such products."""
     if precision == FP16:
         return "products in fp16 are for GPUs: a CPU makes them of rounded operands in float32, which takes longer"
     return (
-        f"this processor has no instructions for products in {precision.name}: they are likely to take longer than "
-        "those of float32"
+        f"this processor has no instructions for products in {precision.name}: they are made of rounded operands in "
+        "float32, which takes longer"
     )

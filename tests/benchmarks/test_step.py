@@ -20,10 +20,16 @@ def test_what_cannot_be_measured_is_refused(words, message, capsys):
     assert ended.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_bf16_is_measured_beside_float32_and_autocast():
-    assert step.parse(["--precision=bf16"]).sides == ["ours", "ours_float32", "eager", "channels_last"]
+def test_16_bits_are_measured_beside_float32_and_autocast():
+    for precision in ("bf16", "fp16"):
+        sides = step.parse([f"--precision={precision}"]).sides
+        assert sides == ["ours", "ours_float32", "eager", "channels_last"]
     assert step.parse(["--precision=bf16", "--sides", "eager", "--batch=4"]).sides == ["eager"]
     step_worker.our_step("lenet", 2, "cpu", "bf16")()
+    step_worker.our_step("lenet", 2, "cpu", "fp16")()
+    exact, rounded = (step_worker.torch_step("lenet", "eager", 2, "cpu", each)() for each in ("float32", "fp16"))
+    assert exact != rounded
+    assert abs(exact - rounded) < 0.02 * exact
 
 
 def test_operations_are_those_of_the_products():

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
+from mgcaffe.engine.kernels.precision import needs_float32
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,11 @@ RULES = Choices()
 def compute(choices: Choices, operation: Operation, call: Any) -> Any:
     """Compute an operation that gives a new tensor, in the type of the call's first one.
 
-    On CPUs PyTorch's kernels for operands in IEEE half precision add up in it, and slowly; so these products are made
-    in float32, and rounded.
+    Operands of 16 bits that the processor has no instructions for are widened to float32, and the result is rounded.
     """
-    if not _is_half_on_cpu(call[0]):
+    if not needs_float32(call[0]):
         return choices.run(operation, call)
-    return choices.run(operation, _in_float32(call)).half()
+    return choices.run(operation, _in_float32(call)).to(call[0].dtype)
 
 
 def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.dtype) -> None:
@@ -80,7 +80,7 @@ def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.
         choices.run(operation, call)
         return
     rounded = call._replace(total=torch.empty_like(call.total, dtype=dtype), beta=0.0)
-    if _is_half_on_cpu(rounded.total):
+    if needs_float32(rounded.total):
         rounded = _in_float32(rounded)
     choices.run(operation, rounded)
     result = rounded.total.to(dtype)
@@ -88,10 +88,6 @@ def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.
         call.total.add_(result)
     else:
         call.total.copy_(result)
-
-
-def _is_half_on_cpu(x: torch.Tensor) -> bool:
-    return x.dtype == torch.float16 and x.is_cpu
 
 
 def _in_float32(call: Any) -> Any:

@@ -1,15 +1,18 @@
 """`precision`: the same on all ranks, snapshots in float32, resumed to the bit, refused where it cannot be."""
 
 import json
+from types import SimpleNamespace
 
 import h5py
 import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
+from mgcaffe.engine.kernels.precision import BF16, FP16
 from mgcaffe.errors import EXIT_BAD_INPUT, SolverError
 from mgcaffe.prototxt import NetParameter
 from mgcaffe.solvers.events import Noted, Warned
+from mgcaffe.solvers.setup.precision import warn_of_losses
 from tests.support.solverkit import Recorder, data_layer, make_solver
 
 NET = "".join(
@@ -86,7 +89,7 @@ def test_a_snapshot_is_of_float32_and_a_run_goes_on_to_the_bit(tmp_path):
     ((recorder, resumed, _),) = train(tmp_path, fields, steps=9, restore=state)
     ((_, whole, _),) = train(tmp_path, fields, steps=19)
     assert torch.equal(resumed, whole)
-    assert not texts(recorder, Warned)
+    assert not [text for text in texts(recorder, Warned) if "no instructions" not in text]
     ((recorder, _, _),) = train(tmp_path, "", steps=1, restore=state)
     assert texts(recorder, Warned) == ["the snapshot was taken with products in bf16 and training goes on in float32"]
 
@@ -94,7 +97,8 @@ def test_a_snapshot_is_of_float32_and_a_run_goes_on_to_the_bit(tmp_path):
 def test_a_snapshot_of_float32_goes_on_in_bf16_and_says_so(tmp_path):
     train(tmp_path, "", steps=10)
     ((recorder, _, _),) = train(tmp_path, 'precision: "bf16"', steps=1, restore=tmp_path / "net_iter_10.solverstate")
-    assert texts(recorder, Warned) == ["the snapshot was taken with products in float32 and training goes on in bf16"]
+    warnings = [text for text in texts(recorder, Warned) if "no instructions" not in text]
+    assert warnings == ["the snapshot was taken with products in float32 and training goes on in bf16"]
 
 
 @pytest.mark.parametrize(
@@ -118,10 +122,14 @@ def test_a_processor_that_is_slow_at_it_is_warned_of(tmp_path, monkeypatch):
 
     monkeypatch.setattr(precision, "is_slow", lambda *_: True)
     ((recorder, _, _),) = train(tmp_path, 'precision: "bf16"', steps=1)
-    assert "this processor has no instructions for products in bf16" in texts(recorder, Warned)[0]
+    assert texts(recorder, Warned)[0] == (
+        "this processor has no instructions for products in bf16: they are made of rounded operands in float32, which"
+        " takes longer"
+    )
 
 
-def test_autotune_measures_products_of_16_bits_apart(tmp_path):
+def test_autotune_measures_products_of_16_bits_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr("mgcaffe.engine.kernels.precision._processor_flags", lambda: {"avx512_bf16"})
     file = tmp_path / "choices.json"
     train(tmp_path, f'precision: "bf16" autotune: "{file}"', steps=1)
     convolutions = [text for text in json.loads(file.read_text())["operations"] if text.startswith("convolution")]
@@ -130,3 +138,18 @@ def test_autotune_measures_products_of_16_bits_apart(tmp_path):
     ((recorder, _, _),) = train(tmp_path, f'autotune: "{file}"', steps=1)
     # The inner product of eight rows stays in float32, and was measured with the others.
     assert any(text.startswith("autotune: measured 5 operations in ") for text in texts(recorder, Noted))
+
+
+def test_a_users_loss_with_parameters_of_its_own_is_named_in_fp16():
+    def warnings(precision, *, may_ignore=True, owned=("weight",), weight=1.0):
+        layer = SimpleNamespace(name="mine", may_ignore_top_diff=may_ignore)
+        node = SimpleNamespace(layer=layer, owned=list(owned), loss_weights=[weight])
+        found = []
+        warn_of_losses(SimpleNamespace(nodes=[node]), precision, found.append)
+        return found
+
+    (warning,) = warnings(FP16)
+    assert isinstance(warning, Warned)
+    assert warning.text.startswith("layer 'mine' is a loss with parameters of its own: in fp16 its backward has to")
+    assert not warnings(BF16)
+    assert not warnings(FP16, may_ignore=False) + warnings(FP16, owned=()) + warnings(FP16, weight=0.0)

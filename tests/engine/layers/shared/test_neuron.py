@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from mgcaffe.engine.layer import LayerContext
 from tests.support.autograd import check_against_autograd
-from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input
 
 pytestmark = pytest.mark.slow
@@ -154,3 +155,15 @@ def test_unwanted_gradient_is_not_computed(name):
     layer.may_overwrite_top_diff = [False]
     layer.forward([random_input(SHAPE)])
     assert layer.backward([random_input(SHAPE)], [False]) == [None]
+
+
+def test_a_hard_sigmoid_of_float32_is_pytorchs():
+    layer, _ = make_layer(
+        "name: 'l' type: 'HardSigmoid' bottom: 'x' top: 'y'", [(4, 50)], context=LayerContext(dtype=torch.float32)
+    )
+    generator = torch.Generator().manual_seed(1)
+    x, dy = (3 * torch.randn(4, 50, generator=generator) for _ in range(2))
+    (y,), (dx,) = forward_backward(layer, [x], [dy.clone()])
+    line = x / 6 + 0.5
+    torch.testing.assert_close(y, line.clamp(0, 1))
+    torch.testing.assert_close(dx, torch.where((line > 0) & (line < 1), dy / 6, 0))
