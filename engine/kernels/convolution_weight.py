@@ -6,6 +6,7 @@
 | aten_converted | the same in the other format, with copies of dy and x |
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN, or by `mm` in place |
 | windows, windows_mm | one product over windows copied side by side, (k l C, P) |
+| row_windows | image by image, by `mm` in place: a product for each row of the filter, windows copied along that row |
 | across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
 | positions | a product for each position inside the filter, over any number of axes |
 | winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
@@ -28,6 +29,7 @@ from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
 
 _FEW_ROWS = 2048
+_WORTH_A_CALL = 1 << 23
 
 
 class BackwardWeight(NamedTuple):
@@ -52,17 +54,26 @@ class BackwardWeight(NamedTuple):
 
 def _rule(call: BackwardWeight) -> str:
     x, geometry = call.x, call.geometry
+    is_avx2 = onednn.ON_AVX2 and x.is_cpu
     if pointwise.suits(x, geometry) and format_of(call.dy) == torch.channels_last:
         # PyTorch's product of 16-bit numbers is as fast as oneDNN's, and needs no copy across.
-        return "product" if call.places <= _FEW_ROWS and not is_narrow(x) else "product_mm"
+        return "product" if call.places <= _FEW_ROWS and not is_narrow(x) and not is_avx2 else "product_mm"
     if geometry.rank not in RANKS_OF_TORCH:
         return "positions"
     # oneDNN's own gradient cannot use its vectors on one channel.
     grey = geometry.rank == 2 and x.shape[1] == 1 and format_of(call.dy) == torch.channels_last
     if grey and onednn.serves(x) and _has_windows_across(call):
         return "across_mm"
+    if is_avx2 and geometry.stride == (1, 1) and _has_row_windows(call) and _suits_row_windows(call):
+        return "row_windows"
     reads_much = suits_conversion(x, call.total, call.dy.numel())
     return "windows" if reads_much and onednn.serves(x) and _has_windows(call) else "aten"
+
+
+def _suits_row_windows(call: BackwardWeight) -> bool:
+    """Return whether each of its products is worth a call."""
+    row = call.total[0, :, 0].numel()
+    return math.prod(call.out) * row * call.total.shape[0] // call.geometry.groups >= _WORTH_A_CALL
 
 
 def _key(call: BackwardWeight) -> Key:
@@ -97,6 +108,23 @@ def _windows(call: BackwardWeight) -> None:
 def _windows_mm(call: BackwardWeight) -> None:
     rows = unfolded.windows_below(call.x, call.out, call.geometry)
     unfolded.add_filter_rows(call.total, torch.mm(pixel_rows(call.dy).t(), rows), call.beta)
+
+
+def _row_windows(call: BackwardWeight) -> None:
+    total = call.total.permute(0, 2, 3, 1)
+    # A total that is channels last is added to as it lies.
+    sums, beta = (total, call.beta) if total.is_contiguous() else (total.new_empty(total.shape), 0.0)
+    groups = call.geometry.groups
+    parts = sums.view(groups, -1, sums.shape[1], sums.shape[2] * sums.shape[3])
+    x, dy = call.x.unflatten(1, (groups, -1)), call.dy.permute(0, 2, 3, 1).unflatten(3, (groups, -1))
+    for image in range(x.shape[0]):
+        for group in range(groups):
+            left = dy[image, :, :, group].flatten(0, 1).t()
+            for row, seen in enumerate(unfolded.row_windows(x[image, group], call.out, call.geometry)):
+                parts[group, :, row].addmm_(left, seen, beta=beta)
+        beta = 1.0
+    if sums is not total:
+        unfolded.add(total, sums, call.beta)
 
 
 def _across(call: BackwardWeight) -> None:
@@ -154,6 +182,14 @@ def _has_windows_across(call: BackwardWeight) -> bool:
     return unfolded.serves(call.dy, call.x.shape[1], call.places, call.geometry)
 
 
+def _has_row_windows(call: BackwardWeight) -> bool:
+    # It adds up in the type of x.
+    if call.geometry.rank != 2 or call.x.numel() == 0 or call.places == 0 or is_narrow(call.x) or _is_pointwise(call):
+        return False
+    is_last = format_of(call.x) == format_of(call.dy) == torch.channels_last
+    return is_last and call.x[0].numel() * call.geometry.kernel[1] <= unfolded.MAX_COPY
+
+
 def _has_positions(call: BackwardWeight) -> bool:
     # It adds up in the type of x.
     return call.x.numel() <= unfolded.MAX_COPY and not is_narrow(call.x)
@@ -168,6 +204,7 @@ BACKWARD_WEIGHT = Operation(
         Candidate("product_mm", _is_pointwise, _product_mm),
         Candidate("windows", lambda call: _has_windows(call) and onednn.serves(call.x), _windows),
         Candidate("windows_mm", _has_windows, _windows_mm),
+        Candidate("row_windows", _has_row_windows, _row_windows),
         Candidate("across", lambda call: _has_windows_across(call) and onednn.serves(call.x), _across),
         Candidate("across_mm", _has_windows_across, _across_mm),
         Candidate("positions", _has_positions, _positions),

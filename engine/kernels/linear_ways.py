@@ -11,6 +11,8 @@ Shapes: x (M, K), weight (N, K), y and dy (M, N), bias (N).
 oneDNN keeps half a MiB for each shape of a product. Its time over that of PyTorch's own operator, float32, one core of
 an AMD EPYC: 0.9 for M = 2048, K = 512, N = 256, and with 2^25 multiplications for K and N down to 64; 1.0 for M = 128
 (2^24 multiplications); below that, with K and N from 128 to 800, mostly 1.0 to 1.2 for M = 64, 1.1 to 1.4 for M = 16.
+With AVX2 alone (family 25, model 1) 1.0 to 1.35 for M from 64 to 256, 0.9 to 1.1 with weights of 64 MiB and more: there
+only `exchanged` is used, whose time is 0.5 to 1.0 of that of `mm` for M from 4 to 32, and 1.0 to 2.4 below.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from mgcaffe.engine.kernels import onednn
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 
 _SMALL_BATCH = 64
+_FEW_ROWS = 4
 _LARGE_WEIGHT = 1 << 20
 _WORTH_A_PRIMITIVE = 1 << 24
 
@@ -77,13 +80,15 @@ def is_large(weight: torch.Tensor) -> bool:
 def _suits_onednn(x: torch.Tensor, weight: torch.Tensor) -> bool:
     """Return whether oneDNN makes the product, or the gradient of its x, in less time, by rule."""
     is_worth_it = is_large(weight) or x.shape[0] * weight.numel() > _WORTH_A_PRIMITIVE
-    return is_worth_it and onednn.serves(x)
+    return is_worth_it and not onednn.ON_AVX2 and onednn.serves(x)
 
 
 def _forward_rule(call: Forward) -> str:
-    if not _suits_onednn(call.x, call.weight):
-        return "mm"
-    return "exchanged" if call.x.shape[0] <= _SMALL_BATCH and is_large(call.weight) else "onednn"
+    rows = call.x.shape[0]
+    least = _FEW_ROWS if onednn.ON_AVX2 else 1
+    if least <= rows <= _SMALL_BATCH and is_large(call.weight) and onednn.serves(call.x):
+        return "exchanged"
+    return "onednn" if _suits_onednn(call.x, call.weight) else "mm"
 
 
 def _forward_key(call: Forward) -> Key:

@@ -7,7 +7,7 @@ Shapes: x (N, C, H, W), kernel (k, l), P = N H' W' places of the filter. The cop
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -34,6 +34,26 @@ def windows_below(x: torch.Tensor, out: Sequence[int], geometry: Geometry) -> to
     shape = (batch, *out, *geometry.kernel, channels)
     strides = (image, down * row, right * pixel, further_down * row, further_right * pixel, 1)
     return padded.as_strided(shape, strides).reshape(batch * math.prod(out), -1)
+
+
+def row_windows(image: torch.Tensor, out: Sequence[int], geometry: Geometry) -> Iterator[torch.Tensor]:
+    """Yield for each row of the filter what it meets in an image (C, H, W) that is channels last: (H' W', l C).
+
+    Windows are copied along the horizontal axis alone, and each row of the filter sees a view of that copy. With a
+    stride the lines that one row meets lie one behind the other.
+    """
+    above, before = geometry.pad
+    padded = torch.constant_pad_nd(image.permute(1, 2, 0), [0, 0, before, before, above, above]).contiguous()
+    height, width, channels = padded.shape
+    (down, right), (further_down, further_right) = geometry.stride, geometry.dilation
+    line = width * channels
+    lines = padded.new_empty(down, -(-height // down), out[1], geometry.kernel[1], channels)
+    for first in range(min(down, height)):
+        count = -(-(height - first) // down)
+        shape, strides = (count, *lines.shape[2:]), (down * line, right * channels, further_right * channels, 1)
+        lines[first, :count].copy_(padded[first:].as_strided(shape, strides))
+    for row in range(0, geometry.kernel[0] * further_down, further_down):
+        yield lines[row % down, row // down :][: out[0]].flatten(2).flatten(0, 1)
 
 
 def windows_across(x: torch.Tensor, out: Sequence[int], geometry: Geometry) -> torch.Tensor:

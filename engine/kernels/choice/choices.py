@@ -39,7 +39,7 @@ Records = dict[str, Measured]
 
 
 class Choices:
-    """Takes what the rules say: the choice depends on shapes, types and formats alone.
+    """Takes what the rules say: the choice depends on shapes, types, formats and the class of processor alone.
 
     Attributes:
         bound: by how much of the largest value a candidate that rounds more than the others may differ from the

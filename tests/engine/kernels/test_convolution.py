@@ -7,6 +7,7 @@ from torch.nn import functional
 from mgcaffe.engine.kernels import convolution, onednn, windows
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
+from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
 from mgcaffe.engine.kernels.formats import dense
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.parameter import Parameter
@@ -53,6 +54,29 @@ def test_rules_go_by_what_the_cache_holds(batch, channels, size, forward, data) 
     assert BACKWARD_DATA.by_rule(BackwardData(x, weight, (size, size), geometry)).name == data
     plain = torch.empty(batch, channels, size, size)
     assert FORWARD.by_rule(Forward(plain, weight, None, geometry, relu=False)).name == "aten"
+
+
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+@pytest.mark.parametrize(
+    ("channels", "outputs", "size", "kernel", "on_avx2", "otherwise"),
+    [
+        (64, 64, 56, "square", "row_windows", "aten"),
+        (512, 512, 7, "square", "row_windows", "windows"),
+        (16, 32, 28, "square", "aten", "aten"),  # too few channels for products
+        (256, 64, 14, "pixel", "product_mm", "product"),
+        (64, 64, 56, "pixel", "product_mm", "product_mm"),
+    ],
+)
+def test_rules_for_filters_gradients_go_by_the_class_of_processor(
+    channels, outputs, size, kernel, on_avx2, otherwise, monkeypatch
+):
+    last, geometry = torch.channels_last, GEOMETRIES[kernel]
+    x = torch.empty(8, channels, size, size).contiguous(memory_format=last)
+    dy = torch.empty(8, outputs, size, size).contiguous(memory_format=last)
+    call = BackwardWeight(torch.empty(outputs, channels, *geometry.kernel), 0.0, dy, x, geometry)
+    for is_avx2, name in ((True, on_avx2), (False, otherwise)):
+        monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
+        assert BACKWARD_WEIGHT.by_rule(call).name == name
 
 
 @pytest.mark.usefixtures("with_onednn")

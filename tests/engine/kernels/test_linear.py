@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import linear, onednn
+from mgcaffe.engine.kernels import linear, linear_ways, onednn
 from tests.support.layouts import random_input
 
 
@@ -13,6 +13,7 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
     if fast and not onednn.AVAILABLE:
         pytest.skip("this PyTorch has no oneDNN operators")
     monkeypatch.setattr(onednn, "AVAILABLE", fast)
+    monkeypatch.setattr(onednn, "ON_AVX2", False)  # there only products with a large weight are left to it
     x, weight = random_input((rows, inputs)), random_input((outputs, inputs), seed=2)
     addend, dy = random_input((outputs,), seed=3), random_input((rows, outputs), seed=4)
     expected = x @ weight.t() + (addend if bias else 0)
@@ -24,6 +25,26 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
     torch.testing.assert_close(total.double(), dy + x @ weight.t(), rtol=1e-4, atol=1e-3)
     dx = linear.backward_data(dy.float(), weight.float())
     torch.testing.assert_close(dx.double(), dy @ weight, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+@pytest.mark.parametrize(
+    ("rows", "inputs", "outputs", "on_avx2", "otherwise"),
+    [
+        (1, 1100, 1000, ("mm", "mm"), ("exchanged", "onednn")),
+        (16, 1100, 1000, ("exchanged", "mm"), ("exchanged", "onednn")),
+        (128, 1100, 1000, ("mm", "mm"), ("onednn", "onednn")),
+        (64, 800, 500, ("mm", "mm"), ("onednn", "onednn")),
+        (16, 800, 500, ("mm", "mm"), ("mm", "mm")),
+    ],
+)
+def test_rules_go_by_sizes_and_the_class_of_processor(monkeypatch, rows, inputs, outputs, on_avx2, otherwise) -> None:
+    x, dy, weight = torch.empty(rows, inputs), torch.empty(rows, outputs), torch.empty(outputs, inputs)
+    for is_avx2, names in ((True, on_avx2), (False, otherwise)):
+        monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
+        forward = linear_ways.FORWARD.by_rule(linear_ways.Forward(x, weight, None, False))
+        backward = linear_ways.BACKWARD_DATA.by_rule(linear_ways.BackwardData(dy, weight))
+        assert (forward.name, backward.name) == names
 
 
 def test_products_replace_or_add() -> None:

@@ -5,6 +5,7 @@ import torch
 
 from mgcaffe.engine.kernels import convolution, unfolded
 from mgcaffe.engine.kernels.choice.choices import Forced
+from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.parameter import Parameter
 
@@ -45,6 +46,27 @@ def test_gradient_is_pytorchs(geometry, channels_last_input, channels):
         torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4)
     by_rule = convolution.backward_weight(dy, x, weight.shape, geometry)
     torch.testing.assert_close(by_rule, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("geometry", [each for each in GEOMETRIES if each.kernel != (1, 1)], ids=str)
+@pytest.mark.parametrize("total_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_row_windows_add_to_a_total_of_any_format(geometry, total_format, beta):
+    last = torch.channels_last
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(3, 4, 11, 12, generator=generator).contiguous(memory_format=last)[:, :3]  # a view with gaps
+    total = torch.randn(4, 3, *geometry.kernel, generator=generator).contiguous(memory_format=total_format)
+    walk = geometry.stride, geometry.pad, geometry.dilation
+    out = geometry.output_size(x.shape[2:])
+    dy = torch.randn(3, 4, *out, generator=generator).contiguous(memory_format=last)
+    expected = beta * total + torch.nn.grad.conv2d_weight(x, total.shape, dy, *walk)
+    if beta == 0:
+        total.fill_(float("nan"))
+    call = BackwardWeight(total, beta, dy, x, geometry)
+    candidate = BACKWARD_WEIGHT.candidates["row_windows"]
+    assert candidate.serves(call)
+    candidate.run(call)
+    torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_folding_is_the_adjoint_of_unfolding():

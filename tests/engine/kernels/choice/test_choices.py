@@ -118,7 +118,7 @@ def results(layer, x, dy, passes=2):
 
 @pytest.mark.parametrize(
     "name",
-    ["aten", "aten_converted", "product_mm", "windows_mm", "folded_mm", "across_mm", "positions", "mm"]
+    ["aten", "aten_converted", "product_mm", "windows_mm", "folded_mm", "row_windows", "across_mm", "positions", "mm"]
     + [size.name for size in winograd.SIZES]
     + [winograd_tiles.NAME],
 )
