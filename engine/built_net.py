@@ -6,6 +6,7 @@ out in the arena and fills them, and works out which gradients are needed.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -115,7 +116,7 @@ class BuiltNet:
             phase=phase,
             dtype=dtype,
             device=self.device,
-            generator=torch.Generator(device=self.device),
+            stream=torch.Generator(device=self.device),
             seed=self.seed,
             shard=shard if shard is not None else Shard(),
             solver_ranks=solver_ranks,
@@ -294,7 +295,7 @@ class BuiltNet:
 
     def reseed(self, *numbers: int) -> None:
         """Restart the net's random stream from these numbers (say seed, rank and iteration)."""
-        self.context.generator.manual_seed(mix(*numbers))
+        self.context.restart_stream(functools.partial(mix, *numbers))
 
     def close(self) -> None:
         """Stop the data layers' threads and close their sources."""

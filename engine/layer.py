@@ -49,7 +49,7 @@ class LayerContext:
         phase: TRAIN (0) or TEST (1), of the net; a layer's own `phase` field wins for that layer.
         dtype: float32 or float64.
         device: where tensors live.
-        generator: the random stream of this net on `device`.
+        stream: the random stream of this net on `device`; layers draw from `generator`.
         seed: the number that data layers derive each record's own random numbers from.
         shard: this rank's part of every data source.
         sum_over_ranks: adds a number up over the ranks that train in step (loss divisors).
@@ -67,7 +67,7 @@ class LayerContext:
     phase: Phase = TRAIN
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    generator: torch.Generator = field(default_factory=torch.Generator)
+    stream: torch.Generator = field(default_factory=torch.Generator)
     seed: int = 0
     shard: Shard | TestShard = field(default_factory=Shard)
     sum_over_ranks: Callable[[float], float] = _one_rank
@@ -79,6 +79,19 @@ class LayerContext:
     choices: Choices = RULES
     precision: Precision = FLOAT32
     runs_again: bool = False
+    _restart: Callable[[], int] | None = field(default=None, repr=False)
+
+    @property
+    def generator(self) -> torch.Generator:
+        """The random stream, restarted where that is due: a pass of a net that draws nothing does not pay for it."""
+        if self._restart is not None:
+            self.stream.manual_seed(self._restart())
+            self._restart = None
+        return self.stream
+
+    def restart_stream(self, seed: Callable[[], int]) -> None:
+        """Let the random stream begin from what `seed` returns, which is called when it is next drawn from."""
+        self._restart = seed
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded, compute
-from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
-from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
+from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
+from mgcaffe.engine.kernels.convolution_forward import CACHED, FORWARD, Forward
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
-from mgcaffe.engine.kernels.formats import format_of, pixel_rows
+from mgcaffe.engine.kernels.formats import dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import widened
+from mgcaffe.engine.kernels.unfolded import add
 from mgcaffe.engine.parameter import Parameter
 
 _VECTOR = 16
@@ -74,6 +75,34 @@ def add_backward_weight(
     else:
         total = weight.diff
     add_rounded(choices, BACKWARD_WEIGHT, BackwardWeight(total, weight.beta(), dy, x, geometry), x.dtype)
+
+
+def backward(
+    weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices = RULES
+) -> torch.Tensor:
+    """Add the gradient of the weight to the parameter's, as `add_backward_weight`, and return dx.
+
+    Where both are `convolution_backward`'s and all fits into the cache, so that calls take much of the time, it is
+    called once: a step of cifar10_quick with a batch of one takes 0.95 of the time, with more images as long as before.
+    """
+    if _is_one_call(weight, dy, x, geometry, choices):
+        dx, gradient, _ = convolution_backward(dense(dy), dense(x), weight.data, geometry, [True, True, False])
+        add(weight.diff, gradient, weight.beta())
+        return dx.contiguous(memory_format=format_of(dy))
+    add_backward_weight(weight, dy, x, geometry, choices)
+    return backward_data(dy, weight.data, x.shape[2:], geometry, choices)
+
+
+def _is_one_call(weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices) -> bool:
+    if choices.measures or not dy.is_cpu or geometry.rank == 0:
+        return False
+    is_cached = x.numel() + dy.numel() + weight.data.numel() <= CACHED
+    is_alike = dy.dtype == weight.data.dtype == weight.diff.dtype and format_of(dy) == format_of(x)
+    if not (is_cached and is_alike):
+        return False
+    of_x = choices.candidate(BACKWARD_DATA, BackwardData(dy, weight.data, tuple(x.shape[2:]), geometry))
+    of_weight = choices.candidate(BACKWARD_WEIGHT, BackwardWeight(weight.diff, 0.0, dy, x, geometry))
+    return of_x is BACKWARD_DATA.candidates["aten"] and of_weight is BACKWARD_WEIGHT.candidates["aten"]
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[int], geometry: Geometry) -> torch.Tensor:

@@ -26,7 +26,8 @@ from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
 
 RANKS_OF_TORCH = (1, 2, 3)
-_CACHED = 1 << 18
+CACHED = 1 << 18
+"""How many values of float32 the second-level cache is taken to hold."""
 
 
 class Forward(NamedTuple):
@@ -75,7 +76,7 @@ def suits_conversion(x: torch.Tensor, weight: torch.Tensor, others: int) -> bool
 
 def favours_ordinary(filters: int, images: int) -> bool:
     """Return whether a convolution reads its filters more than its images, given how many values they have."""
-    return filters > max(_CACHED, images)
+    return filters > max(CACHED, images)
 
 
 def _rule(call: Forward) -> str:
@@ -86,7 +87,7 @@ def _rule(call: Forward) -> str:
         return "positions"
     # A ReLU's pass over what the cache holds takes no longer than what a call of oneDNN's operator costs more, 10 us.
     values = call.values
-    fuses = relu and geometry.rank == 2 and values > _CACHED and onednn.serves(x)
+    fuses = relu and geometry.rank == 2 and values > CACHED and onednn.serves(x)
     return ("onednn" if fuses else "aten") + ("_converted" if suits_conversion(x, weight, values) else "")
 
 

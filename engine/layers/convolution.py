@@ -136,6 +136,11 @@ class FilterLayer(Layer):
         """Return the gradient of a bottom of this spatial size; dy has one batch axis."""
         raise NotImplementedError
 
+    def both_gradients(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Add the filters' gradient and return the bottom's; dy and x have one batch axis."""
+        self.add_weight_gradient(dy, x)
+        return self.bottom_gradient(dy, x.shape[2:])
+
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the adjoints, bottom by bottom."""
         bottom_diffs: list[torch.Tensor | None] = []
@@ -143,9 +148,13 @@ class FilterLayer(Layer):
             x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
             self.add_bias_gradient(dy)
             dy = self.operand(dy)
-            if self.parameters[0].wanted:
+            dx = None
+            if want and self.parameters[0].wanted:
+                dx = self.both_gradients(dy, x)
+            elif want:
+                dx = self.bottom_gradient(dy, x.shape[2:])
+            elif self.parameters[0].wanted:
                 self.add_weight_gradient(dy, x)
-            dx = self.bottom_gradient(dy, x.shape[2:]) if want else None
             bottom_diffs.append(None if dx is None else self.all_batch_axes(dx, bottom))
         return bottom_diffs
 
@@ -203,6 +212,10 @@ class Convolution(FilterLayer):
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         """Return the convolution's own."""
         return convolution.backward_data(dy, self.parameters[0].data, size, self.geometry, self.context.choices)
+
+    def both_gradients(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return the convolution's own, of both."""
+        return convolution.backward(self.parameters[0], dy, x, self.geometry, self.context.choices)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
         """Return one filter's size for every value of the tops."""

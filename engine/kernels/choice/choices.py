@@ -44,13 +44,19 @@ class Choices:
     Attributes:
         bound: by how much of the largest value a candidate that rounds more than the others may differ from the
             rule's; with 0 there are none. What was measured under one bound does not count under another.
+        measures: every operation has to be run by itself, since it is measured.
     """
 
     bound = 0.0
+    measures = False
+
+    def candidate(self, operation: Operation, call: Any) -> Candidate:
+        """Return the candidate that computes the operation."""
+        return operation.by_rule(call)
 
     def run(self, operation: Operation, call: Any) -> Any:
         """Compute the operation."""
-        return operation.by_rule(call).run(call)
+        return self.candidate(operation, call).run(call)
 
     def text(self, operation: Operation, key: Key, call: Any) -> str:
         """Return what records call the operation with this call, whose key it is."""
@@ -109,16 +115,14 @@ class Recorded(Choices):
         self.records, self.bound = records, bound
         self._known: dict[tuple[Operation, Key], Candidate | None] = {}
 
-    def run(self, operation: Operation, call: Any) -> Any:
-        """Compute the operation."""
+    def candidate(self, operation: Operation, call: Any) -> Candidate:
+        """Return what was measured to be the fastest, or the rule's."""
         key = (operation, operation.key(call))
         try:
             candidate = self._known[key]
         except KeyError:
             candidate = self._known[key] = self._find(operation, key[1], call)
-        if candidate is None:
-            candidate = operation.by_rule(call)
-        return candidate.run(call)
+        return operation.by_rule(call) if candidate is None else candidate
 
     def _find(self, operation: Operation, key: Key, call: Any) -> Candidate | None:
         measured = self.records.get(self.text(operation, key, call))
@@ -139,11 +143,10 @@ class Forced(Choices):
         self.name = name
         self.used: set[str] = set()
 
-    def run(self, operation: Operation, call: Any) -> Any:
-        """Compute the operation."""
+    def candidate(self, operation: Operation, call: Any) -> Candidate:
+        """Return the candidate of that name, or the rule's."""
         candidate = operation.candidates.get(self.name)
         if candidate is None or not candidate.serves(call):
-            candidate = operation.by_rule(call)
-        else:
-            self.used.add(operation.name)
-        return candidate.run(call)
+            return operation.by_rule(call)
+        self.used.add(operation.name)
+        return candidate

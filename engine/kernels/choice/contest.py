@@ -46,6 +46,8 @@ class Contest(Choices):
         measured: how many contests were held.
     """
 
+    measures = True
+
     def __init__(self, records: Records, bound: float = 0.0) -> None:
         self.records, self.bound = records, bound
         self.layer = ""

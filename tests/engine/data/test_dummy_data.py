@@ -36,7 +36,7 @@ def test_constants_are_filled_once_others_every_time():
     layer = dummy(
         "a b c",
         'shape { dim: 50 } data_filler { value: 7 } data_filler { type: "gaussian" std: 2 } data_filler { value: 9 }',
-        generator=torch.Generator().manual_seed(1),
+        stream=torch.Generator().manual_seed(1),
     )
     first, second = layer.forward([]), layer.forward([])
     assert first[0] is second[0]

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from mgcaffe.engine.kernels import convolution, onednn, windows
-from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
+from mgcaffe.engine.kernels import convolution, convolution_data, convolution_weight, onednn, windows
+from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
 from mgcaffe.engine.kernels.formats import dense
@@ -77,6 +77,42 @@ def test_rules_for_filters_gradients_go_by_the_class_of_processor(
     for is_avx2, name in ((True, on_avx2), (False, otherwise)):
         monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
         assert BACKWARD_WEIGHT.by_rule(call).name == name
+
+
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+@pytest.mark.parametrize(("batch", "on_avx2"), [(1, "across_mm"), (16, "across_mm"), (64, "aten")])
+def test_windows_of_one_channel_are_copied_where_the_cache_holds_them_or_with_avx512(batch, on_avx2, monkeypatch):
+    x = torch.empty(batch, 1, 28, 28)
+    dy = torch.empty(batch, 20, 24, 24).contiguous(memory_format=torch.channels_last)
+    call = BackwardWeight(torch.empty(20, 1, 5, 5), 0.0, dy, x, Geometry((5, 5), (1, 1), (0, 0), (1, 1)))
+    for is_avx2, name in ((True, on_avx2), (False, "across_mm")):
+        monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
+        assert BACKWARD_WEIGHT.by_rule(call).name == name
+
+
+@pytest.mark.parametrize(("batch", "channels", "calls"), [(1, 6, 1), (64, 24, 2)])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_small_gradients_of_input_and_filters_come_from_one_call(batch, channels, calls, fresh, monkeypatch) -> None:
+    """They are those of two calls, and the filters' is added to what the parameter holds."""
+    geometry, called = GEOMETRIES["square"], []
+    weight = Parameter((8, channels, 3, 3))
+    weight.data, weight.diff, weight.fresh = torch.randn(weight.shape), torch.ones(weight.shape), fresh
+    x = torch.randn(batch, channels, 14, 14).contiguous(memory_format=torch.channels_last)
+    dy = torch.randn(batch, 8, 14, 14).contiguous(memory_format=torch.channels_last)
+    expected = convolution.backward_data(dy, weight.data, (14, 14), geometry)
+    of_weight = convolution.backward_weight(dy, x, weight.shape, geometry)
+
+    def counted(*arguments):
+        called.append(arguments[-1])
+        return convolution_backward(*arguments)
+
+    for module in (convolution, convolution_data, convolution_weight):
+        monkeypatch.setattr(module, "convolution_backward", counted)
+    dx = convolution.backward(weight, dy, x, geometry)
+    assert len(called) == calls
+    torch.testing.assert_close(dx, expected)
+    torch.testing.assert_close(weight.diff, of_weight if fresh else of_weight + 1, rtol=1e-5, atol=1e-4)
+    assert not weight.fresh
 
 
 @pytest.mark.usefixtures("with_onednn")
