@@ -8,24 +8,25 @@
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN or by PyTorch's `mm` |
 | folded, folded_mm | a product that gives each window's share of dx, then the sum of the shares |
 | positions | a product for each position inside the filter, over any number of axes |
-| winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
-| winograd_tiles_f45 | filters of 5 x 5 with still fewer, for small images with few channels (`winograd_tiles.py`) |
+| winograd_... | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd_candidates.py`) |
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import onednn, pointwise, unfolded, windows, winograd, winograd_tiles
+from mgcaffe.engine.kernels import onednn, pointwise, unfolded, windows, winograd_candidates
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
+from mgcaffe.engine.kernels.winograd import Size
 
 Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -108,25 +109,14 @@ def _positions(call: BackwardData) -> torch.Tensor:
     return dx.contiguous(memory_format=format_of(call.dy))
 
 
-def _winograd(size: winograd.Size) -> Candidate:
-    def serves(call: BackwardData) -> bool:
-        if not _pads_inside(call.geometry):
-            return False
-        exchanged = (call.shape[1], call.dy.shape[1] // call.geometry.groups, *call.geometry.kernel)
-        return winograd.serves(call.dy, exchanged, call.size, call.geometry, size)
-
-    def run(call: BackwardData) -> torch.Tensor:
-        return winograd.backward_data(call.dy, call.weight, call.geometry, size)
-
-    return Candidate(size.name, serves, run, rounds_more=True)
+def _seen(call: BackwardData) -> winograd_candidates.Seen:
+    exchanged = (call.shape[1], call.dy.shape[1] // call.geometry.groups, *call.geometry.kernel)
+    return call.dy, exchanged, call.size, call.geometry
 
 
-def _has_tiles(call: BackwardData) -> bool:
-    return winograd_tiles.serves(call.dy, call.weight.shape, call.dy.shape[2:], call.geometry)
-
-
-def _tiles(call: BackwardData) -> torch.Tensor:
-    return winograd_tiles.backward_data(call.dy, call.weight, call.size, call.geometry)
+def _winograd(call: BackwardData, way: ModuleType, size: Size) -> torch.Tensor:
+    dx: torch.Tensor = way.backward_data(call.dy, call.weight, call.geometry, size)
+    return dx
 
 
 def _mm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -194,8 +184,7 @@ BACKWARD_DATA = Operation(
         ),
         Candidate("folded_mm", _has_windows, lambda call: _folded(call, _mm)),
         Candidate("positions", _has_positions, _positions),
-        *map(_winograd, winograd.SIZES),
-        Candidate(winograd_tiles.NAME, _has_tiles, _tiles, rounds_more=True),
+        *winograd_candidates.candidates(_seen, _winograd),
     ],
     _rule,
     _key,

@@ -8,22 +8,23 @@
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN or by PyTorch's `mm` |
 | windows, windows_mm | one product over windows that are copied side by side |
 | positions | a product for each position inside the filter, over any number of axes |
-| winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
-| winograd_tiles_f45 | filters of 5 x 5 with still fewer, for small images with few channels (`winograd_tiles.py`) |
+| winograd_... | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd_candidates.py`) |
 """
 
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd, winograd_tiles
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd_candidates
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
+from mgcaffe.engine.kernels.winograd import Size
 
 RANKS_OF_TORCH = (1, 2, 3)
 CACHED = 1 << 18
@@ -139,21 +140,13 @@ def _positions(call: Forward) -> torch.Tensor:
     return _rectified(call, y.contiguous(memory_format=format_of(call.x)))
 
 
-def _winograd(size: winograd.Size) -> Candidate:
-    return Candidate(
-        size.name,
-        lambda call: winograd.serves(call.x, call.weight.shape, call.out, call.geometry, size),
-        lambda call: winograd.forward(call.x, call.weight, call.bias, call.geometry, size, call.relu),
-        rounds_more=True,
-    )
+def _seen(call: Forward) -> winograd_candidates.Seen:
+    return call.x, call.weight.shape, call.out, call.geometry
 
 
-def _has_tiles(call: Forward) -> bool:
-    return winograd_tiles.serves(call.x, call.weight.shape, call.out, call.geometry)
-
-
-def _tiles(call: Forward) -> torch.Tensor:
-    return winograd_tiles.forward(call.x, call.weight, call.bias, call.geometry, relu=call.relu)
+def _winograd(call: Forward, way: ModuleType, size: Size) -> torch.Tensor:
+    y: torch.Tensor = way.forward(call.x, call.weight, call.bias, call.geometry, size, call.relu)
+    return y
 
 
 def _rectified(call: Forward, y: torch.Tensor) -> torch.Tensor:
@@ -203,8 +196,7 @@ FORWARD = Operation(
         Candidate("windows", lambda call: _has_windows(call) and onednn.serves(call.x), _windows),
         Candidate("windows_mm", _has_windows, _windows_mm),
         Candidate("positions", _has_positions, _positions),
-        *map(_winograd, winograd.SIZES),
-        Candidate(winograd_tiles.NAME, _has_tiles, _tiles, rounds_more=True),
+        *winograd_candidates.candidates(_seen, _winograd),
     ],
     _rule,
     _key,

@@ -9,24 +9,25 @@
 | row_windows | image by image, by `mm` in place: a product for each row of the filter, windows copied along that row |
 | across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
 | positions | a product for each position inside the filter, over any number of axes |
-| winograd_f43, _f53, _f73, _f45 | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd.py`) |
-| winograd_tiles_f45 | filters of 5 x 5 with still fewer, for small images with few channels (`winograd_tiles.py`) |
+| winograd_... | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd_candidates.py`) |
 """
 
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd, winograd_tiles
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd_candidates
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_data import convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import CACHED, RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
+from mgcaffe.engine.kernels.winograd import Size
 
 _FEW_ROWS = 2048
 _WORTH_A_CALL = 1 << 23
@@ -150,22 +151,12 @@ def _positions(call: BackwardWeight) -> None:
     unfolded.add(call.total, gradient, call.beta)
 
 
-def _winograd(size: winograd.Size) -> Candidate:
-    def run(call: BackwardWeight) -> None:
-        unfolded.add(call.total, winograd.backward_weight(call.dy, call.x, call.geometry, size), call.beta)
-
-    def serves(call: BackwardWeight) -> bool:
-        return winograd.serves(call.x, call.total.shape, call.out, call.geometry, size)
-
-    return Candidate(size.name, serves, run, rounds_more=True)
+def _seen(call: BackwardWeight) -> winograd_candidates.Seen:
+    return call.x, call.total.shape, call.out, call.geometry
 
 
-def _has_tiles(call: BackwardWeight) -> bool:
-    return winograd_tiles.serves(call.x, call.total.shape, call.out, call.geometry)
-
-
-def _tiles(call: BackwardWeight) -> None:
-    unfolded.add(call.total, winograd_tiles.backward_weight(call.dy, call.x, call.geometry), call.beta)
+def _winograd(call: BackwardWeight, way: ModuleType, size: Size) -> None:
+    unfolded.add(call.total, way.backward_weight(call.dy, call.x, call.geometry, size), call.beta)
 
 
 def _runs_in_aten(call: BackwardWeight) -> bool:
@@ -214,8 +205,7 @@ BACKWARD_WEIGHT = Operation(
         Candidate("across", lambda call: _has_windows_across(call) and onednn.serves(call.x), _across),
         Candidate("across_mm", _has_windows_across, _across_mm),
         Candidate("positions", _has_positions, _positions),
-        *map(_winograd, winograd.SIZES),
-        Candidate(winograd_tiles.NAME, _has_tiles, _tiles, rounds_more=True),
+        *winograd_candidates.candidates(_seen, _winograd),
     ],
     _rule,
     _key,

@@ -70,13 +70,29 @@ def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry
         geometry: what has stride or dilation is not served.
         size: that of a tile.
     """
-    if geometry.rank != 2 or geometry.kernel[0] != size.rows or {*geometry.stride, *geometry.dilation} != {1}:
-        return False
-    if not x.is_cpu or x.dtype not in TYPES or x.numel() == 0 or format_of(x) != torch.channels_last:
+    if geometry.rank != 2 or geometry.kernel[0] != size.rows or not walks_plainly(x, geometry):
         return False
     channels, outputs = x.shape[1] // geometry.groups, filters[0] // geometry.groups
     copied = max(_Tiling(size, x.shape[3], channels, outputs, tuple(out)).values, _values(filters, size))
     return copied <= unfolded.MAX_COPY
+
+
+def walks_plainly(x: torch.Tensor, geometry: Geometry) -> bool:
+    """Return whether x is channels last, of one of `TYPES` and on a CPU, and the filters have no stride or dilation.
+
+    Pads have to be smaller than the filters, so that `turned` has none below 0.
+    """
+    if {*geometry.stride, *geometry.dilation} != {1} or any(
+        pad >= kernel for pad, kernel in zip(geometry.pad, geometry.kernel, strict=True)
+    ):
+        return False
+    return x.is_cpu and x.dtype in TYPES and x.numel() > 0 and format_of(x) == torch.channels_last
+
+
+def turned(geometry: Geometry) -> Geometry:
+    """Return the geometry of the forward convolution that gives the gradient for x."""
+    pad = tuple(kernel - 1 - pad for kernel, pad in zip(geometry.kernel, geometry.pad, strict=True))
+    return Geometry(geometry.kernel, geometry.stride, pad, geometry.dilation, geometry.groups)
 
 
 def forward(
@@ -97,9 +113,7 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
     exchanged = weight.unflatten(0, (geometry.groups, -1)).transpose(1, 2).flatten(0, 1)
     turning = torch.eye(geometry.kernel[1], dtype=dy.dtype).flip(0)
     filters = _transformed(exchanged, matrices(size, dy.dtype)[1].flip(1), turning)
-    pad = tuple(kernel - 1 - pad for kernel, pad in zip(geometry.kernel, geometry.pad, strict=True))
-    turned = Geometry(geometry.kernel, geometry.stride, pad, geometry.dilation, geometry.groups)
-    return _convolved(dy, filters, None, turned, size, False)
+    return _convolved(dy, filters, None, turned(geometry), size, False)
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:

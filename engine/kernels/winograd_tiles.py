@@ -1,47 +1,44 @@
 """Convolutions with fewer multiplications, by Winograd's filtering along both axes, in all three directions.
 
 F(m x m, r x r) makes tiles of m x m values of output with square filters of r rows from tiles of n x n values of
-input, n = m + r - 1, by n n multiplications instead of m m r r, so that F(4 x 4, 5 x 5) has 64 instead of 400:
+input, n = m + r - 1, by n n multiplications instead of m m r r: F(2 x 2, 3 x 3) takes 16 instead of 36, F(4 x 4, 3 x 3)
+36 instead of 144, and F(4 x 4, 5 x 5) 64 instead of 400:
 
-    y = A^T [(G w G^T) * (B^T x B)] A,    dx = B [(G w G^T) * (A dy A^T)] B^T,    dw = G^T [(A dy A^T) * (B^T x B)] G
+    y = A^T [(G w G^T) * (B^T x B)] A,    dw = G^T [(A dy A^T) * (B^T x B)] G
 
-Each transform is one product by the Kronecker product of a matrix of `winograd.py` with itself, and what stands between
-them n n products over the channels. They run at half a convolution's speed, so this is for small images with few
-channels that fill no vectors, which PyTorch's convolutions pad.
+with the matrices of `winograd.py`. The gradient for x is a forward convolution by filters turned round. What stands
+between the transforms are n n products over the channels.
 
-Shapes: x (N, C, H, W) channels last, weight (O, C, r, r), y and dy (N, O, H', W'), T = ceil(H' / m) ceil(W' / m) tiles.
-Images are computed in pieces that stay in the second-level cache, or one by one; of filters, and of an image, at most
-`unfolded.MAX_COPY` values are copied.
+Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
+ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of
+filters, and of an image, at most `unfolded.MAX_COPY` values are copied.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
 from mgcaffe.engine.kernels import unfolded, winograd
-from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.winograd import Size
 
-SIZE = Size(4, 5)
-NAME = f"winograd_tiles_f{SIZE.outputs}{SIZE.rows}"
-"""The candidates' name."""
+SIZES = (Size(2, 3), Size(4, 3), Size(4, 5))
+"""Those worth measuring."""
 
-CACHED = 1 << 18
-"""How many values (1 MiB of float32) a piece of the images copies, where one image does not copy more."""
+CACHED = 1 << 21
+"""How many values (8 MiB of float32) a piece of the images copies, where one image and the filters have fewer."""
 
 
 class _Tiling(NamedTuple):
-    """Images cut into tiles."""
+    """One group's images cut into tiles."""
 
     size: Size
     channels: int
     outputs: int
-    out: tuple[int, int]
+    out: tuple[int, ...]
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -60,23 +57,22 @@ class _Tiling(NamedTuple):
         points = self.size.points**2 * self.tiles[0] * self.tiles[1]
         return points * (self.channels + max(self.channels, self.outputs))
 
+    def pieces(self, batch: int) -> Iterator[slice]:
+        """Return pieces of the images; each reads all filters, so that it is larger where these are."""
+        filters = self.size.points**2 * self.channels * self.outputs
+        return winograd.pieces(batch, self.values, max(CACHED, filters))
 
-def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry: Geometry, size: Size = SIZE) -> bool:
-    """Return whether this x (or dy) can be convolved so.
 
-    Args:
-        x: (N, C, H, W); it has to be channels last, on a CPU.
-        filters: the shape of the filters.
-        out: the spatial size of y.
-        geometry: what has stride, dilation or groups is not served.
-        size: that of a tile.
-    """
-    square = geometry.kernel == (size.rows, size.rows) and geometry.groups == 1
-    if not square or {*geometry.stride, *geometry.dilation} != {1}:
+def name(size: Size) -> str:
+    """Return the name of the candidates of this size."""
+    return f"winograd_tiles_f{size.outputs}{size.rows}"
+
+
+def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry: Geometry, size: Size) -> bool:
+    """Return whether x (or dy) can be convolved so; the arguments are those of `winograd.serves`."""
+    if geometry.kernel != (size.rows, size.rows) or not winograd.walks_plainly(x, geometry):
         return False
-    if not x.is_cpu or x.dtype not in winograd.TYPES or x.numel() == 0 or format_of(x) != torch.channels_last:
-        return False
-    tiling = _Tiling(size, filters[1], filters[0], (out[0], out[1]))
+    tiling = _Tiling(size, x.shape[1] // geometry.groups, filters[0] // geometry.groups, tuple(out))
     return max(tiling.values, filters[0] * filters[1] * size.points**2) <= unfolded.MAX_COPY
 
 
@@ -85,60 +81,73 @@ def forward(
     weight: torch.Tensor,
     bias: torch.Tensor | None,
     geometry: Geometry,
-    size: Size = SIZE,
+    size: Size,
     relu: bool = False,
 ) -> torch.Tensor:
     """Return y = x * weight + bias, channels last, and with `relu` max(y, 0)."""
-    outputs, channels = weight.shape[:2]
-    rows, columns = geometry.output_size(x.shape[2:])
-    tiling = _Tiling(size, channels, outputs, (rows, columns))
-    m, (down, right) = size.outputs, tiling.tiles
-    _, _, back = _matrices(size, x.dtype)
-    filters = _filters(weight, size).transpose(1, 2)
-    y = x.new_empty(x.shape[0], down * m, right * m, outputs)
-    for images in winograd.pieces(x.shape[0], tiling.values, CACHED):
-        products = torch.bmm(_seen(x[images], tiling, geometry), filters)
-        if bias is not None:
-            # What is added at the point 1 of both axes comes to all values of y alike.
-            products[winograd.POINT_ONE * (size.points + 1)] += bias
-        tiles = torch.mm(back, products.view(size.points**2, -1)).view(m, m, -1, down, right, outputs)
-        y[images].view(-1, down, m, right, m, outputs).copy_(tiles.permute(2, 3, 0, 4, 1, 5))
-    y = y[:, :rows, :columns].permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
-    return y.clamp_(min=0) if relu else y
+    filters = _filters(weight, winograd.matrices(size, x.dtype)[1]).transpose(1, 2)
+    return _convolved(x, filters.chunk(geometry.groups, 2), bias, geometry, size, relu)
 
 
-def backward_data(
-    dy: torch.Tensor, weight: torch.Tensor, input_size: Sequence[int], geometry: Geometry, size: Size = SIZE
+def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
+    """Return dx, channels last: dy convolved by the filters turned round, inputs and outputs exchanged."""
+    filters = _filters(weight, winograd.matrices(size, dy.dtype)[1].flip(1))
+    return _convolved(dy, filters.chunk(geometry.groups, 1), None, winograd.turned(geometry), size, False)
+
+
+def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
+    """Return the gradient of the filters as a view (O, C / groups, r, r)."""
+    groups = geometry.groups
+    channels, outputs = x.shape[1] // groups, dy.shape[1] // groups
+    tiling = _Tiling(size, channels, outputs, tuple(dy.shape[2:]))
+    gradients = x.new_zeros(groups, size.points**2, channels, outputs)
+    for images in tiling.pieces(x.shape[0]):
+        by_group = zip(gradients, x[images].chunk(groups, 1), dy[images].chunk(groups, 1), strict=True)
+        for gradient, theirs, mine in by_group:
+            gradient.baddbmm_(_seen(theirs, tiling, geometry).transpose(1, 2), _given(mine, tiling))
+    filters = winograd.matrices(size, x.dtype)[1]
+    rows = torch.matmul(torch.kron(filters, filters).t(), gradients.flatten(2))
+    by_place = rows.view(groups, size.rows, size.rows, channels, outputs)
+    return by_place.permute(0, 4, 3, 1, 2).flatten(0, 1)
+
+
+def _convolved(
+    x: torch.Tensor,
+    filters: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    geometry: Geometry,
+    size: Size,
+    relu: bool,
 ) -> torch.Tensor:
-    """Return dx, channels last, for an input of this spatial size."""
-    outputs, channels = weight.shape[:2]
-    tiling = _Tiling(size, channels, outputs, (dy.shape[2], dy.shape[3]))
-    m, n, (down, right) = size.outputs, size.points, tiling.tiles
-    back, _, _ = _matrices(size, dy.dtype)
-    filters = _filters(weight, size)
-    dx = dy.new_zeros(dy.shape[0], *tiling.seen, channels)
-    for images in winograd.pieces(dy.shape[0], tiling.values, CACHED):
-        products = torch.bmm(_given(dy[images], tiling), filters)
-        tiles = torch.mm(back.t(), products.view(n * n, -1)).view(n, n, -1, down, right, channels)
-        for i in range(down):
-            for j in range(right):
-                dx[images, i * m : i * m + n, j * m : j * m + n] += tiles[:, :, :, i, j].permute(2, 0, 1, 3)
-    (above, before), (height, width) = geometry.pad, input_size
-    inside = dx[:, above : above + height, before : before + width]
-    return inside.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+    """Convolve by the transformed filters (n n, C, O) of each group."""
+    groups, (_, channels, outputs) = geometry.groups, filters[0].shape
+    out = geometry.output_size(x.shape[2:])
+    tiling = _Tiling(size, channels, outputs, out)
+    y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
+    biases = [None] * groups if bias is None else bias.chunk(groups)
+    for images in tiling.pieces(x.shape[0]):
+        by_group = zip(y[images].chunk(groups, 1), x[images].chunk(groups, 1), filters, biases, strict=True)
+        for mine, theirs, multiplied, added in by_group:
+            products = torch.bmm(_seen(theirs, tiling, geometry), multiplied)
+            if added is not None:
+                # What is added at the point 1 of both axes comes to all values of y alike.
+                products[winograd.POINT_ONE * (size.points + 1)] += added
+            _set(mine, _transformed(winograd.matrices(size, x.dtype)[2], products), tiling, relu)
+    return y
 
 
-def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size = SIZE) -> torch.Tensor:
-    """Return the gradient of the filters as a view (O, C, r, r)."""
-    channels, outputs = x.shape[1], dy.shape[1]
-    tiling = _Tiling(size, channels, outputs, (dy.shape[2], dy.shape[3]))
-    gradient = x.new_zeros(size.points**2, channels, outputs)
-    for images in winograd.pieces(x.shape[0], tiling.values, CACHED):
-        seen = _seen(x[images], tiling, geometry)
-        gradient.baddbmm_(seen.transpose(1, 2), _given(dy[images], tiling))
-    _, filters, _ = _matrices(size, x.dtype)
-    rows = torch.mm(filters.t(), gradient.view(size.points**2, -1))
-    return rows.view(size.rows, size.rows, channels, outputs).permute(3, 2, 0, 1)
+def _set(y: torch.Tensor, tiles: torch.Tensor, tiling: _Tiling, relu: bool) -> None:
+    """Set y to what is computed, (m m, N T, O): the values of one place in all tiles at a time."""
+    m = tiling.size.outputs
+    places = tiles.view(m, m, -1, *tiling.tiles, tiling.outputs).permute(0, 1, 2, 5, 3, 4)
+    for i in range(m):
+        for j in range(m):
+            part = y[:, :, i::m, j::m]
+            values = places[i, j, :, :, : part.shape[2], : part.shape[3]]
+            if relu:
+                torch.clamp_min(values, 0, out=part)
+            else:
+                part.copy_(values)
 
 
 def _seen(x: torch.Tensor, tiling: _Tiling, geometry: Geometry) -> torch.Tensor:
@@ -150,8 +159,8 @@ def _seen(x: torch.Tensor, tiling: _Tiling, geometry: Geometry) -> torch.Tensor:
     m, n, channels = tiling.size.outputs, tiling.size.points, tiling.channels
     line, image = width * channels, height * width * channels
     shape = (n, n, x.shape[0], *tiling.tiles, channels)
-    tiles = padded.as_strided(shape, (line, channels, image, m * line, m * channels, 1)).reshape(n * n, -1)
-    return torch.mm(_matrices(tiling.size, x.dtype)[0], tiles).view(n * n, -1, channels)
+    tiles = padded.as_strided(shape, (line, channels, image, m * line, m * channels, 1)).reshape(n * n, -1, channels)
+    return _transformed(winograd.matrices(tiling.size, x.dtype)[0], tiles)
 
 
 def _given(dy: torch.Tensor, tiling: _Tiling) -> torch.Tensor:
@@ -160,19 +169,19 @@ def _given(dy: torch.Tensor, tiling: _Tiling) -> torch.Tensor:
     beyond = [0, 0, 0, right * m - tiling.out[1], 0, down * m - tiling.out[0]]
     rows = dy.permute(0, 2, 3, 1)
     padded = torch.constant_pad_nd(rows, beyond) if any(beyond) else rows
-    tiles = padded.reshape(-1, down, m, right, m, outputs).permute(2, 4, 0, 1, 3, 5).reshape(m * m, -1)
-    return torch.mm(_matrices(tiling.size, dy.dtype)[2].t(), tiles).view(tiling.size.points**2, -1, outputs)
+    tiles = padded.reshape(-1, down, m, right, m, outputs).permute(2, 4, 0, 1, 3, 5).reshape(m * m, -1, outputs)
+    return _transformed(winograd.matrices(tiling.size, dy.dtype)[2].t(), tiles)
 
 
-def _filters(weight: torch.Tensor, size: Size) -> torch.Tensor:
-    """Return the transformed filters: (n n, O, C)."""
+def _transformed(matrix: torch.Tensor, tiles: torch.Tensor) -> torch.Tensor:
+    """Return `matrix` (k, l) applied along both axes of tiles (l l, P, C): (k k, P, C)."""
+    k, n = matrix.shape
+    down = torch.mm(matrix, tiles.reshape(n, -1)).view(k, n, -1)
+    return torch.bmm(matrix.expand(k, -1, -1), down).view(k * k, *tiles.shape[1:])
+
+
+def _filters(weight: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """Return the filters transformed by `matrix` (n, r) along both axes: (n n, O, C)."""
     outputs, channels = weight.shape[:2]
     rows = weight.reshape(outputs * channels, -1)
-    return torch.mm(_matrices(size, weight.dtype)[1], rows.t()).view(-1, outputs, channels)
-
-
-@functools.cache
-def _matrices(size: Size, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the matrices of `winograd.py` for both axes: (n n, n n), (n n, r r) and (m m, n n)."""
-    inputs, filters, outputs = (torch.kron(each, each) for each in winograd.matrices(size, dtype))
-    return inputs, filters, outputs
+    return torch.mm(torch.kron(matrix, matrix), rows.t()).view(-1, outputs, channels)

@@ -120,13 +120,13 @@ def results(layer, x, dy, passes=2):
     "name",
     ["aten", "aten_converted", "product_mm", "windows_mm", "folded_mm", "row_windows", "across_mm", "positions", "mm"]
     + [size.name for size in winograd.SIZES]
-    + [winograd_tiles.NAME],
+    + [winograd_tiles.name(size) for size in winograd_tiles.SIZES],
 )
 def test_gradients_are_the_differences(name):
     """In float64, for all candidates that serve it."""
     forced = Forced(name)
     cases = ("plain", "group", "five_rows") if name.startswith("winograd") else ("stride", "pixel_stride")
-    other = {"aten": CASES, "mm": ("product",), winograd_tiles.NAME: ("five_square",)}
+    other = {"aten": CASES, "mm": ("product",), "winograd_tiles_f45": ("five_square",)}
     for case in other.get(name, cases):
         layer, _ = make(case, torch.float64, forced, (1, 2, 4, 3))
         layer.backward = with_channels_last(layer.backward)
