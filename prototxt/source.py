@@ -6,7 +6,9 @@ the text that it came from; `NetSource`, `LayerSource` and `SolverSource` tie it
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from mgcaffe.errors import Location, PrototxtError
 from mgcaffe.prototxt.lexer import SourceText
@@ -113,12 +115,14 @@ class SolverSource(Source):
         param: the SolverParameter.
         inline_nets: the sources of the nets written inside it, by field name and index.
         upgrades: what was written in an old way, there too, and has been brought into today's.
+        given_elsewhere: where fields were given that the file does not have so, by path: in another file, or as a flag.
     """
 
     path: str
     param: SolverParameter
     inline_nets: dict[tuple[str, int], NetSource] = field(default_factory=dict)
     upgrades: list[str] = field(default_factory=list)
+    given_elsewhere: dict[str, Location] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.inline_nets:
@@ -128,6 +132,27 @@ class SolverSource(Source):
                 self._add_inline(name, 0, getattr(self.param, name))
         for index, net in enumerate(self.param.test_net_param):
             self._add_inline("test_net_param", index, net)
+
+    def note_changes(self, before: SolverParameter, place_of: Callable[[str], Location]) -> None:
+        """Note where the fields come from that have changed in `param` since it was `before`.
+
+        Args:
+            before: a copy made before the change.
+            place_of: the place of a field, given its path.
+        """
+        for path in _differing(before, self.param):
+            self.given_elsewhere[path] = place_of(path)
+
+    def locate(self, path: str, index: int = 0) -> Location:
+        """Say where a field was given, also where that was not in the file; of a message, every place."""
+        if path in self.given_elsewhere:
+            return self.given_elsewhere[path]
+        places = [str(place) for name, place in self.given_elsewhere.items() if name.startswith(f"{path}.")]
+        if not places:
+            return self.field(path, index)
+        if self.place.find(path) is not self.place:
+            places.insert(0, str(self.field(path)))
+        return Location(", ".join(dict.fromkeys(places)))
 
     def _add_inline(self, name: str, index: int, param: NetParameter) -> None:
         place = self.place.find(name, index)
@@ -140,3 +165,14 @@ class SolverSource(Source):
             KeyError: the solver has no such net.
         """
         return self.inline_nets[name, index]
+
+
+def _differing(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of the fields that a message has, and another of its type has not or with other values."""
+    for descriptor, value in after.ListFields():
+        name, old = descriptor.name, getattr(before, descriptor.name)
+        if hasattr(value, "ListFields"):
+            if old != value:
+                yield from _differing(old, value, f"{path}{name}.")
+        elif old != value or (not hasattr(value, "append") and not has_field(before, name)):
+            yield f"{path}{name}"

@@ -1,9 +1,9 @@
-"""Where a solver's fields stand in the user's file, for error messages."""
+"""Where a solver's fields were given, in the user's files or as flags, for error messages."""
 
 from __future__ import annotations
 
 from mgcaffe.errors import Location
-from mgcaffe.prototxt import Source
+from mgcaffe.prototxt import SolverSource, Source
 
 
 def locate(source: Source | None, field: str | None = None, index: int = 0) -> Location | None:
@@ -16,4 +16,6 @@ def locate(source: Source | None, field: str | None = None, index: int = 0) -> L
     """
     if source is None:
         return None
-    return source.field(field, index) if field else source.location
+    if not field:
+        return source.location
+    return source.locate(field, index) if isinstance(source, SolverSource) else source.field(field, index)

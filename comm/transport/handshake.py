@@ -15,14 +15,16 @@ from mgcaffe.errors import RankDisagreement
 
 _MAX_VALUE_LENGTH = 100
 _ABSENT = "(not stated)"
+_HINT = "give every rank the same files, flags and version"
 
 
-def handshake(communicator: Communicator, facts: Mapping[str, str]) -> None:
+def handshake(communicator: Communicator, facts: Mapping[str, str], hint: str = _HINT) -> None:
     """Compare the facts of all ranks; a collective call.
 
     Args:
         communicator: the ranks.
         facts: name to value, the most telling first. Values of several lines are compared line by line.
+        hint: what to do where they differ.
 
     Raises:
         RankDisagreement: on every rank, with the same message.
@@ -32,10 +34,10 @@ def handshake(communicator: Communicator, facts: Mapping[str, str]) -> None:
     if all(digests == everyones[0] for digests in everyones):
         return
     differing = _differing(everyones)
-    check_equal(communicator.allgather({name: facts.get(name, _ABSENT) for name in differing}))
+    check_equal(communicator.allgather({name: facts.get(name, _ABSENT) for name in differing}), hint)
 
 
-def check_equal(facts_of_ranks: Sequence[Mapping[str, str]]) -> None:
+def check_equal(facts_of_ranks: Sequence[Mapping[str, str]], hint: str = _HINT) -> None:
     """Make sure that all ranks have stated the same facts, given those of all ranks.
 
     Raises:
@@ -47,7 +49,7 @@ def check_equal(facts_of_ranks: Sequence[Mapping[str, str]]) -> None:
     details = "\n".join(_describe(name, [facts.get(name, _ABSENT) for facts in facts_of_ranks]) for name in differing)
     raise RankDisagreement(
         f"the {len(facts_of_ranks)} ranks were not given the same {_enumerate(differing)}:\n{details}",
-        hint="give every rank the same files, flags and version",
+        hint=hint,
     )
 
 

@@ -37,13 +37,18 @@ def share_by_name(layers: Sequence[Layer]) -> list[tuple[int, str, Parameter]]:
 
 
 def bind_shared(layers: Sequence[Layer]) -> None:
-    """Point the parameters that have an owner at the owner's values and gradient."""
+    """Point the parameters that have an owner at the owner's values and gradient.
+
+    Raises:
+        NetError: the owner's filters are another net's, which keeps them with channels last, and the shapes differ.
+    """
     for layer in layers:
         for parameter in layer.parameters:
             if parameter.owner is not None:
                 if isinstance(parameter, RowParameter):
                     parameter.share(parameter.owner)  # type: ignore[arg-type] # a RowParameter too
                 else:
+                    _check_order(layer, parameter, parameter.owner)
                     parameter.data = parameter.owner.data.view(parameter.shape)
                     parameter.diff = parameter.owner.diff.view(parameter.shape)
                 parameter.lr_mult, parameter.decay_mult = parameter.owner.lr_mult, parameter.owner.decay_mult
@@ -108,6 +113,20 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
     for field in ("lr_mult", "decay_mult"):
         _merge_multiplier(layer, what, field, spec, mine, owner)
     mine.owner = owner.owner or owner
+
+
+def _check_order(layer: Layer, mine: Parameter, owner: Parameter) -> None:
+    """Refuse to read values with channels last in another shape.
+
+    Only filters without a name are kept so, and within a net those share with no others.
+    """
+    if mine.shape != owner.shape and not owner.data.is_contiguous():
+        layer.fail(
+            f"cannot share parameter '{mine.name}' in two shapes, {_text(owner.shape)} and {_text(mine.shape)}: its"
+            " values are filters of another net, which keeps them with channels last",
+            "param",
+            hint=f'name these filters in that net too: param {{ name: "{mine.name}" }} keeps them in Caffe\'s order',
+        )
 
 
 def _merge_multiplier(layer: Layer, what: str, field: str, spec: ParamSpec, mine: Parameter, owner: Parameter) -> None:

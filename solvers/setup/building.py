@@ -235,15 +235,21 @@ def agree_on_shapes(net: Net, communicator: Communicator) -> None:
     if communicator.size == 1:
         return
     rows = [
-        f"layer '{piece.layer_name}': {piece.parameter.shape} at {piece.offset}, lr_mult {piece.lr_mult:g}, in memory"
-        f" as {piece.parameter.memory_format}"  # which a rank's device decides on, too
+        f"layer '{piece.layer_name}': {piece.parameter.shape} at {piece.offset}, lr_mult {piece.lr_mult:g}"
         for piece in net.arena.slices
     ]
+    orders = [f"layer '{piece.layer_name}': {piece.parameter.memory_format}" for piece in net.arena.slices]
     sources = [
         f"layer '{layer.name}': {layer.source_records} records of shapes {layer.reshape(())}"
         for layer in net.data_layers
     ]
     handshake(communicator, {"parameters": "\n".join(rows), "data sources": "\n".join(sources)})
+    handshake(
+        communicator,
+        {"order of parameters in memory": "\n".join(orders)},
+        hint="a GPU and a CPU keep filters in different orders: let every rank compute on a GPU, or all on the CPU"
+        " (solver_mode: CPU)",
+    )
 
 
 def divide_tables(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, DataError, UsageError
-from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_machine_flags, number_from, positive_float
+from mgcaffe.tools.flags.computing_flags import add_machine_flags
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, positive_float
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.table import format_table

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_OK, UsageError
-from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_model_flags, add_shape_flag, number_from, require
+from mgcaffe.tools.flags.net_flags import add_model_flags, add_shape_flag
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, require
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 

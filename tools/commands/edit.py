@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, NetError, UsageError
 from mgcaffe.errors.file_names import shown_name
-from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_shape_flag, number_from, positive_float, words_list
+from mgcaffe.tools.flags.net_flags import add_shape_flag
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, positive_float, words_list
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 

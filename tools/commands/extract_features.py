@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_OK, NetError, UsageError
 from mgcaffe.tools.datasets.command_line import check_backend, take_names
-from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_state_flags, number_from, words_list
+from mgcaffe.tools.flags.net_flags import add_state_flags
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, words_list
 from mgcaffe.tools.listeners.glog import log_line, start_logging
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session

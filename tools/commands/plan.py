@@ -14,16 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, Location, UsageError
 from mgcaffe.tools.commands.simulate import add_model_of_time_flags, add_network_flag, check_schedules, trace_line
-from mgcaffe.tools.flags.parsing import (
-    FlagParser,
-    Flags,
-    add_machine_flags,
-    add_model_flags,
-    add_precision_flag,
-    add_shape_flag,
-    number_from,
-    words_list,
-)
+from mgcaffe.tools.flags.computing_flags import add_machine_flags, add_precision_flag
+from mgcaffe.tools.flags.net_flags import add_model_flags, add_shape_flag
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, words_list
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.table import format_bytes, format_table

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, CommError, UsageError
-from mgcaffe.tools.flags.parsing import SCHEDULES, FlagParser, Flags, positive_float, require, words_list
+from mgcaffe.tools.flags.comm_flags import SCHEDULES
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, positive_float, require, words_list
 from mgcaffe.tools.flags.workers import worker_counts
 from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.scaling.flags import SCALING_FLAGS, add_scaling_flags, exchange_of, refuse_unused, syncs, training_of

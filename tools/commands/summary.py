@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError
-from mgcaffe.tools.flags.parsing import FlagParser, Flags, add_model_flags, add_shape_flag, require
+from mgcaffe.tools.flags.net_flags import add_model_flags, add_shape_flag
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, require
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 from mgcaffe.tools.table import format_bytes, format_shape, output_width, table_lines, wrap_text

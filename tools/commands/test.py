@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.engine.shard import TestShard
 from mgcaffe.errors import EXIT_OK
-from mgcaffe.tools.flags.parsing import (
-    FlagParser,
-    Flags,
-    add_machine_flags,
-    add_model_flags,
-    add_precision_flag,
-    number_from,
-    require,
-    words_list,
-)
+from mgcaffe.tools.flags.computing_flags import add_machine_flags, add_precision_flag
+from mgcaffe.tools.flags.net_flags import add_model_flags
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, require, words_list
 from mgcaffe.tools.listeners.glog import log_line, number, start_logging
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session

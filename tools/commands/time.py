@@ -14,17 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mgcaffe.errors import EXIT_OK, UsageError
-from mgcaffe.tools.flags.parsing import (
-    FlagParser,
-    Flags,
-    add_autotune_flag,
-    add_machine_flags,
-    add_model_flags,
-    add_precision_flag,
-    add_shape_flag,
-    number_from,
-    require,
-)
+from mgcaffe.tools.flags.computing_flags import add_autotune_flag, add_machine_flags, add_precision_flag
+from mgcaffe.tools.flags.net_flags import add_model_flags, add_shape_flag
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, require
 from mgcaffe.tools.listeners.glog import log_line, number
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session

@@ -5,21 +5,16 @@ from __future__ import annotations
 from argparse import SUPPRESS
 
 from mgcaffe.errors import UsageError
-from mgcaffe.tools.flags.data_flags import add_data_flags
-from mgcaffe.tools.flags.parsing import (
-    FlagParser,
-    Flags,
+from mgcaffe.tools.flags.comm_flags import add_comm_flags
+from mgcaffe.tools.flags.computing_flags import (
     add_autotune_flag,
-    add_comm_flags,
     add_machine_flags,
     add_precision_flag,
     add_recompute_flag,
     add_winograd_flag,
-    number_from,
-    require,
-    seconds,
-    words_list,
 )
+from mgcaffe.tools.flags.data_flags import add_data_flags
+from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, require, seconds, words_list
 from mgcaffe.tools.flags.snapshot_flags import add_snapshot_flags, is_auto
 from mgcaffe.tools.flags.sync_flags import add_sync_flags
 from mgcaffe.tools.flags.timeline_flags import add_timeline_flags

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mgcaffe.errors import PrototxtError
-from mgcaffe.prototxt import CommParameter, SolverParameter, read_solver_source
+from mgcaffe.prototxt import CommParameter, SolverParameter, SolverSource, read_solver_source
 from mgcaffe.tools.flags.parsing import Flags
 
 _FIRST_OF_OURS = 1000
@@ -50,28 +50,36 @@ _ENUMS: dict[str, Any] = {
 }
 
 
-def apply_comm_settings(solver: SolverParameter, path: str | Path, flags: Flags) -> None:
-    """Complete the solver's own fields from the file beside it, and `comm_param` from the flags.
+def apply_file_beside(source: SolverSource, path: str | Path, *, strict: bool) -> None:
+    """Complete the solver's own fields from the file beside it, if there is one.
 
     Args:
-        solver: the SolverParameter; changed in place.
+        source: the solver; its message is changed in place.
         path: the solver's file.
-        flags: those of `add_comm_flags`, and `strict`.
+        strict: refuse unknown fields.
 
     Raises:
         PrototxtError: the file beside the solver does not parse, or holds other fields.
     """
     beside = sidecar(Path(path))
-    if beside.is_file():
-        source = read_solver_source(beside, strict=flags.strict)
-        for field, _ in source.param.ListFields():
-            if field.number < _FIRST_OF_OURS:
-                raise PrototxtError(
-                    f"'{field.name}' has no place here: this file holds fields that Caffe lacks, such as comm_param",
-                    location=source.field(field.name),
-                    hint=f"it belongs into {path}",
-                )
-        solver.MergeFrom(source.param)
+    if not beside.is_file():
+        return
+    added = read_solver_source(beside, strict=strict)
+    for field, _ in added.param.ListFields():
+        if field.number < _FIRST_OF_OURS:
+            raise PrototxtError(
+                f"'{field.name}' has no place here: this file holds fields that Caffe lacks, such as comm_param",
+                location=added.field(field.name),
+                hint=f"it belongs into {path}",
+            )
+    before = SolverParameter()
+    before.CopyFrom(source.param)
+    source.param.MergeFrom(added.param)
+    source.note_changes(before, added.field)
+
+
+def apply_comm_flags(solver: SolverParameter, flags: Flags) -> None:
+    """Put the values of the flags of `add_comm_flags` into `comm_param` (the message is changed in place)."""
     for name, enum in _ENUMS.items():
         if getattr(flags, name):
             setattr(solver.comm_param, name, enum.Value(getattr(flags, name).upper()))

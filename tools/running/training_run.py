@@ -13,7 +13,7 @@ from mgcaffe.comm.replicas.roles import RoleGroups
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.environment import detect
-from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL
+from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL, Location
 from mgcaffe.prototxt import CommParameter, NanEffect, SolverParameter, print_text, read_solver_source
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.events import Event, Finished, SolverListener
@@ -28,7 +28,7 @@ from mgcaffe.tools.listeners.json_log import JsonLog
 from mgcaffe.tools.listeners.progress import ProgressListener
 from mgcaffe.tools.listeners.tensorboard import TensorBoardListener
 from mgcaffe.tools.listeners.trainer_warnings import TrainerWarnings
-from mgcaffe.tools.running.comm_settings import apply_comm_settings
+from mgcaffe.tools.running.comm_settings import apply_comm_flags, apply_file_beside
 from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.requeueing import requeue
@@ -136,8 +136,10 @@ class _Ending:
 def read_solver(flags: Flags, path: str) -> SolverSource:
     """Return the solver's file with what the flags change in it."""
     source = read_solver_source(path, strict=flags.strict)
-    solver = source.param
-    apply_comm_settings(solver, path, flags)
+    apply_file_beside(source, path, strict=flags.strict)
+    solver, without_flags = source.param, SolverParameter()
+    without_flags.CopyFrom(solver)
+    apply_comm_flags(solver, flags)
     apply_snapshot_flags(solver, flags)
     if flags.nan_effect:
         solver.nan_effect = NanEffect.Value(flags.nan_effect.upper())
@@ -160,6 +162,8 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
     if flags.stage:
         solver.train_state.stage.extend(flags.stage)
     apply_data_flags(solver, flags)
+    # Flags are called as the fields that they set.
+    source.note_changes(without_flags, lambda path: Location(f"--{path.rpartition('.')[2]}"))
     return source
 
 

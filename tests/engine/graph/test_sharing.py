@@ -161,3 +161,31 @@ def test_an_update_changes_both_uses_of_a_shared_parameter():
     assert shared.forward() != apart.forward()
     apart.parameters[0].data.mul_(2)
     assert shared.forward() == apart.forward()
+
+
+CONV = (
+    'layer {{ name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}" {first}'
+    " convolution_param {{ num_output: {n} kernel_size: 3 bias_term: false"
+    ' weight_filler {{ type: "gaussian" std: 0.3 }} }} }}\n'
+)
+
+
+def test_another_nets_filters_in_two_shapes_have_to_be_named_there_too():
+    data = inputs(x=(2, 4, 9, 9), y=(2, 8, 9, 9))
+    named = 'param { name: "w" share_mode: PERMISSIVE }'
+    both = (
+        data
+        + CONV.format(name="a", bottom="x", n=16, first=named)
+        + CONV.format(name="b", bottom="y", n=8, first=named)
+    )
+    float32 = {"dtype": torch.float32, "keep_blobs": False}
+    lender = make_net(data + CONV.format(name="a", bottom="x", n=16, first=""), **float32)
+    assert lender.layers[2].parameters[0].memory_format == torch.channels_last
+    with pytest.raises(NetError, match=r"parameter 'w' in two shapes, 16x4x3x3 and 8x8x3x3: .*'b'") as error:
+        make_net(both, phase=1, share_with=lender, **float32)
+    assert 'param { name: "w" }' in str(error.value)
+    lender = make_net(data + CONV.format(name="a", bottom="x", n=16, first='param { name: "w" }'), **float32)
+    borrower = make_net(both, phase=1, share_with=lender, **float32)
+    first, second = (borrower.layers[number].parameters[0].data for number in (2, 3))
+    assert torch.equal(first.reshape(-1), second.reshape(-1))
+    assert first.data_ptr() == second.data_ptr() == lender.layers[2].parameters[0].data.data_ptr()

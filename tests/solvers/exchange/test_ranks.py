@@ -244,8 +244,10 @@ def test_ranks_whose_parameters_lie_in_another_order_never_start(tmp_path):
                 solver.net.arena.slices[0].parameter.memory_format = torch.channels_last
             agree_on_shapes(solver.net, communicator)
 
-    with pytest.raises(RankDisagreement, match="in memory as torch"):
+    with pytest.raises(RankDisagreement, match="the same order of parameters in memory") as caught:
         run_ranks(2, rank)
+    assert "rank 1: layer 'ip1': torch.channels_last" in str(caught.value)
+    assert "or all on the CPU (solver_mode: CPU)" in str(caught.value)
 
 
 def test_ranks_whose_sources_differ_in_size_never_start(tmp_path):

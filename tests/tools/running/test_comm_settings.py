@@ -1,22 +1,45 @@
-"""Flags over the solver's own fields."""
+"""Flags, and the file beside the solver, over the solver's own fields."""
 
 import pytest
 
 from mgcaffe.prototxt import CommParameter, parse_solver
+from mgcaffe.solvers.source import locate
 from mgcaffe.tools.commands.train import parser
-from mgcaffe.tools.running.comm_settings import apply_comm_settings
+from mgcaffe.tools.running.comm_settings import apply_comm_flags
+from mgcaffe.tools.running.training_run import read_solver
 
 
 @pytest.mark.parametrize(
     ("words", "transport"), [([], "GLOO"), (["--transport=mpi"], "MPI"), (["--transport=nccl"], "NCCL")]
 )
-def test_the_flag_says_over_what_gradients_travel(tmp_path, words, transport):
+def test_the_flag_says_over_what_gradients_travel(words, transport):
     solver = parse_solver("comm_param { transport: GLOO }").param
-    apply_comm_settings(solver, tmp_path / "solver.prototxt", parser().parse([*words, "solver.prototxt"]))
+    apply_comm_flags(solver, parser().parse([*words, "solver.prototxt"]))
     assert CommParameter.Transport.Name(solver.comm_param.transport) == transport
 
 
-def test_auto_takes_back_what_the_solver_says(tmp_path):
+def test_auto_takes_back_what_the_solver_says():
     solver = parse_solver("comm_param { transport: GLOO }").param
-    apply_comm_settings(solver, tmp_path / "solver.prototxt", parser().parse(["--transport=auto", "solver.prototxt"]))
+    apply_comm_flags(solver, parser().parse(["--transport=auto", "solver.prototxt"]))
     assert not solver.comm_param.HasField("transport")
+
+
+def test_messages_name_the_file_or_the_flag_that_gave_a_value(tmp_path):
+    path, beside = tmp_path / "solver.prototxt", tmp_path / "solver.engine.prototxt"
+    path.write_text("momentum: 0.9\nmax_iter: 5 precision: 'bf16'\ncomm_param { bucket_mb: 2 sync_every: 8 }\n")
+    beside.write_text('snapshot_best: "loss"\ncomm_param { schedule: WFBP }\n')
+    words = ["--precision=bf16", "--max_iter=9", "--sync=ma", "--sync_every=4", "--stage=small"]
+    source = read_solver(parser().parse([str(path), *words]), str(path))
+    places = {
+        "momentum": f"{path}:1:1",
+        "precision": f"{path}:2:13",  # as the flag has it
+        "max_iter": "--max_iter",
+        "base_lr": f"{path}:1:1",
+        "snapshot_best": f"{beside}:1:1",
+        "train_state.stage": "--stage",
+        "comm_param.bucket_mb": f"{path}:3:14",
+        "comm_param.sync_every": "--sync_every",
+        "comm_param.schedule": f"{beside}:2:14",
+        "comm_param": f"{path}:3:1, {beside}:2:14, --sync, --sync_every",
+    }
+    assert {field: str(locate(source, field)) for field in places} == places
