@@ -134,6 +134,23 @@ def test_clipping_takes_the_sum_over_micro_batches(least_squares, tmp_path):
         np.testing.assert_allclose(start_of(solver)[0], w - step[:4], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("net_fields", "fields", "warned"),
+    [
+        ("force_backward: true", "clip_gradients: 0.5", True),
+        ("", "clip_gradients: 0.5", False),
+        ("force_backward: true", "", False),
+    ],
+)
+def test_a_clipping_norm_without_frozen_gradients_is_warned_about(net_fields, fields, warned, tmp_path):
+    net = net_fields + " " + data_layer(write_data(tmp_path), 5) + LEAST_SQUARES.replace("lr_mult: 2", "lr_mult: 0")
+    recorder = Recorder()
+    with make_solver(net, fields, tmp_path, recorder=recorder):
+        said = [event.text for event in recorder.of(Warned) if "clip_gradients" in event.text]
+    assert len(said) == warned
+    assert all("of 1 layers, the first is 'ip'" in text and "force_backward" in text for text in said)
+
+
 def test_events_come_in_order(tmp_path):
     listing = write_data(tmp_path)
     net = data_layer(listing, 5, "TRAIN") + data_layer(listing, 4, "TEST") + LEAST_SQUARES
