@@ -61,9 +61,9 @@ def _rule(call: BackwardWeight) -> str:
         return "product" if call.places <= _FEW_ROWS and not is_narrow(x) and not is_avx2 else "product_mm"
     if geometry.rank not in RANKS_OF_TORCH:
         return "positions"
-    # oneDNN's own gradient cannot use its vectors on one channel. With AVX2 alone a copy that leaves the cache costs more
-    # than that: copy and product took 0.48, 0.73, 0.91, 1.22 and 1.50 of its time in LeNet's first layer with 1, 8, 16,
-    # 32 and 64 images, on one core of an AMD EPYC (family 25, model 1).
+    # oneDNN's own gradient cannot use its vectors on one channel. With AVX2 alone a copy that leaves the cache costs
+    # more than that: copy and product took 0.48, 0.73, 0.91, 1.22 and 1.50 of its time in LeNet's first layer with 1,
+    # 8, 16, 32 and 64 images, on one core of an AMD EPYC (family 25, model 1).
     grey = geometry.rank == 2 and x.shape[1] == 1
     costly = is_avx2 and math.prod(geometry.kernel) * call.places > CACHED
     if grey and not costly and onednn.serves(x) and _has_windows_across(call):

@@ -97,8 +97,8 @@ def clipping_warnings(param: SolverParameter, net: Net, source: Source | None = 
         return []
     return [
         f"{locate(source, 'clip_gradients') or 'solver'}: the norm that clip_gradients limits leaves out parameters"
-        f" with lr_mult: 0 (of {len(frozen)} layers, the first is '{frozen[0]}'), which Caffe takes in with force_backward:"
-        " remove force_backward from the net, with which Caffe leaves them out too"
+        f" with lr_mult: 0 (of {len(frozen)} layers, the first is '{frozen[0]}'), which Caffe takes in with"
+        " force_backward: remove force_backward from the net, with which Caffe leaves them out too"
     ]
 
 
