@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,13 +20,13 @@ class Measured:
         rule: the candidate that the rule takes.
         chosen: the one to take.
         seconds: by candidate, how long it takes; those that were dropped early have what one run took.
-        errors: by candidate that disagrees with the rule's, by how much, relative to the largest value.
+        unfit: the candidates that failed, or disagreed with the rule's.
     """
 
     rule: str
     chosen: str
     seconds: Mapping[str, float]
-    errors: Mapping[str, float] = field(default_factory=dict)
+    unfit: frozenset[str] = frozenset()
 
     @property
     def saved_s(self) -> float:

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Contest(Choices):
-    """Computes by the rules, after measuring what it has not met before.
+    """Computes by the rules, after measuring what it has not met before, or before there was a candidate or this rule.
 
     Every candidate that serves runs twice; only once if that takes more than 5 times as long as the rule's. One that
     disagrees with the rule's is dropped with a warning, and so is, in silence, one that takes more than 1.5 times as
@@ -59,25 +59,33 @@ class Contest(Choices):
         text = self.text(operation, operation.key(call), call)
         if text not in self.met:
             self.met.append(text)
-        rule = operation.by_rule(call)
-        known = self.records.get(text)
-        chosen = operation.candidates.get(known.chosen) if known is not None else None
-        if known is None or known.rule != rule.name or chosen is None or (chosen.rounds_more and not self.bound):
+        if not self._is_known(operation, text, call):
             self.records[text] = self._measure(operation, text, call)
             self.measured += 1
-        return rule.run(call)
+        return operation.by_rule(call).run(call)
+
+    def _is_known(self, operation: Operation, text: str, call: Any) -> bool:
+        """Return whether a record was made with the rule and the candidates of today."""
+        known = self.records.get(text)
+        if known is None or known.rule != operation.by_rule(call).name:
+            return False
+        names = {each.name for each in self._taking_part(operation, call)}
+        return known.chosen in names and names <= known.seconds.keys() | known.unfit
+
+    def _taking_part(self, operation: Operation, call: Any) -> list[Candidate]:
+        return [each for each in operation.serving(call) if self.bound or not each.rounds_more]
 
     def _measure(self, operation: Operation, text: str, call: Any) -> Measured:
-        taking_part = (each for each in operation.serving(call) if self.bound or not each.rounds_more)
-        runs = {each.name: _Run(operation, each, call) for each in taking_part}
+        runs = {each.name: _Run(operation, each, call) for each in self._taking_part(operation, call)}
         rule = next(iter(runs))
         expected = runs[rule].first(apart=True)
         limit = _HOPELESS * runs[rule].seconds
-        errors: dict[str, float] = {}
+        unfit: set[str] = set()
         for name, run in list(runs.items())[1:]:
             try:
                 error = _distance(run.first(limit), expected)
             except RuntimeError as failure:  # PyTorch's own errors, among them a GPU's lack of memory
+                unfit.add(name)
                 del runs[name]
                 _log.warning(
                     "autotune: %s: candidate '%s' is not used, it fails: %s (%s)", self.layer, name, failure, text
@@ -85,7 +93,7 @@ class Contest(Choices):
                 continue
             rounds_more = operation.candidates[name].rounds_more
             if not error <= (min(_tolerance(expected), self.bound) if rounds_more else _tolerance(expected)):
-                errors[name] = error
+                unfit.add(name)
                 del runs[name]
                 _log.log(
                     logging.DEBUG if rounds_more else logging.WARNING,
@@ -106,7 +114,7 @@ class Contest(Choices):
                     seconds[name] = min(seconds[name], runs[name].again())
         fastest = min(kept, key=lambda name: seconds[name])
         is_better = seconds[fastest] < (1 - _MARGIN) * seconds[rule]
-        return Measured(rule, fastest if is_better else rule, seconds, errors)
+        return Measured(rule, fastest if is_better else rule, seconds, frozenset(unfit))
 
 
 class _Run:

@@ -1,7 +1,8 @@
 """The file that keeps what was measured, so that a later run measures nothing and computes the same bits.
 
     {"autotune": 1, "machine": {"processor": "AMD EPYC (family 25, model 17)", "pytorch": "2.13.0", "threads": 1, ...},
-     "operations": {"convolution forward: x 64x1x28x28 ...": {"rule": "aten", "chosen": "aten", "ms": {"aten": 1.05}}}}
+     "operations": {"convolution forward: x 64x1x28x28 ...": {"rule": "aten", "chosen": "aten", "ms": {"aten": 1.05},
+                                                               "unfit": ["winograd_f75"]}}}
 
 Times hold for one kind of processor (or GPU), PyTorch and number of threads; the file says which.
 """
@@ -106,7 +107,10 @@ def _measured(entry: Json) -> Measured:
     for name in (rule, chosen):
         if name not in seconds:
             entry.fail(f"{entry.path} names '{name}', which ms has no time of")
-    return Measured(rule, chosen, seconds)
+    unfit = entry.get("unfit")
+    return Measured(
+        rule, chosen, seconds, frozenset(each.text() for each in unfit.elements()) if unfit else frozenset()
+    )
 
 
 def write_records(path: Path, machine: Machine, records: Records) -> None:
@@ -126,4 +130,5 @@ def write_records(path: Path, machine: Machine, records: Records) -> None:
 
 def _entry(measured: Measured) -> dict[str, object]:
     times = {name: round(1e3 * seconds, 6) for name, seconds in measured.seconds.items()}
-    return {"rule": measured.rule, "chosen": measured.chosen, "ms": times}
+    entry: dict[str, object] = {"rule": measured.rule, "chosen": measured.chosen, "ms": times}
+    return entry | ({"unfit": sorted(measured.unfit)} if measured.unfit else {})

@@ -124,7 +124,7 @@ def test_all_ranks_take_rank_0s_choices_and_deterministic_takes_those_recorded(t
     chosen = [{text: each.chosen for text, each in choices.records.items()} for _, _, choices in results]
     assert chosen == [{text: each.chosen for text, each in records.items()}] * 2
     # A choice that nobody would measure shows that it is taken from the file.
-    write_records(file, here, {text: Measured(each.rule, _odd(text), {each.rule: 1.0, _odd(text): 1.0})
+    write_records(file, here, {text: Measured(each.rule, _odd(text), dict(each.seconds) | {_odd(text): 1.0})
                                for text, each in records.items()})  # fmt: skip
     content = file.read_bytes()
     for extra, note in (("", "measured 0 operations"), ("deterministic: true", "measures nothing (deterministic)")):
@@ -162,7 +162,7 @@ def test_convolutions_that_round_more_have_to_be_asked_for_and_ranks_agree_on_th
     forced = {}
     for text, each in bounded.items():
         name = "winograd_f45" if "winograd_f45" in each.seconds else "winograd_f43"
-        forced[text] = Measured(each.rule, name, dict(each.seconds) | {name: 1.0})
+        forced[text] = Measured(each.rule, name, dict(each.seconds) | {name: 1.0}, each.unfit - {name})
     write_records(file, here, read_records(file, here) | forced)
     for setting, expected in (("SAFE", {"winograd_f43", "winograd_f45"}), ("OFF", set())):
         for _, _, choices in train(tmp_path, f"{fields} winograd: {setting}", size=2, comm="deterministic: true"):

@@ -82,6 +82,26 @@ def test_what_is_known_is_not_measured_again(clock):
     assert again.measured == 1
 
 
+def test_what_was_measured_without_a_candidate_that_there_is_now_is_measured_again(clock):
+    candidates = [clock.candidate("rule", 1.0, doubled), clock.candidate("wrong", 0.1, lambda call: call.x)]
+    call = Call(torch.ones(3))
+    former = Contest({})
+    former.run(operation(candidates), call)
+    again = Contest(former.records)
+    again.run(operation(candidates), call)
+    assert again.measured == 0
+    with_new = operation([*candidates, clock.candidate("new", 0.5, doubled)])
+    again.run(with_new, call)
+    assert again.measured == 1
+    assert again.records["doubling: x 3"].chosen == "new"
+    again.run(with_new, call)
+    # One that is gone is not measured again while it was not the fastest.
+    again.run(operation([candidates[0], clock.candidate("new", 0.5, doubled)]), call)
+    assert again.measured == 1
+    again.run(operation(candidates), call)
+    assert again.measured == 2
+
+
 def test_one_that_is_far_behind_runs_twice_only_and_one_that_does_not_serve_never(clock):
     doubling = operation(
         [
@@ -120,7 +140,7 @@ def test_one_that_disagrees_is_dropped_loudly(clock, caplog, wrong):
     measured = contest.records["doubling: x 3"]
     assert measured.chosen == "rule"
     assert set(measured.seconds) == {"rule"}
-    assert set(measured.errors) == {"hasty"}
+    assert measured.unfit == {"hasty"}
     # What differs by rounding alone stays.
     close = operation(
         [clock.candidate("rule", 1.0, doubled), clock.candidate("near", 0.1, lambda call: call.x * 2.00001)]
@@ -158,7 +178,7 @@ def test_one_that_rounds_more_takes_part_where_a_bound_is_given_and_is_dropped_b
 def test_a_record_that_names_one_that_rounds_more_is_passed_over_without_a_bound(clock):
     rough = Candidate("rough", lambda call: True, lambda call: call.x * 3, rounds_more=True)
     doubling, call = operation([clock.candidate("rule", 1.0, doubled), rough]), Call(torch.arange(3.0))
-    edited = {"doubling: x 3": Measured("rule", "rough", {}, {})}
+    edited = {"doubling: x 3": Measured("rule", "rough", {"rule": 1.0, "rough": 0.1})}
     assert torch.equal(Recorded(edited).run(doubling, call), doubled(call))
     contest = Contest(edited)
     contest.run(doubling, call)

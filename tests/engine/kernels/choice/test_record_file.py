@@ -10,7 +10,7 @@ from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError
 HERE = Machine("some CPU", "2.13.0", 2)
 RECORDS = {
     "b: x 3": Measured("aten", "onednn", {"aten": 2e-3, "onednn": 1e-3}),
-    "a: x 2": Measured("mm", "mm", {"mm": 1e-6}),
+    "a: x 2": Measured("mm", "mm", {"mm": 1e-6}, frozenset({"onednn", "exchanged"})),
 }
 
 
