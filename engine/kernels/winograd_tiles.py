@@ -100,11 +100,12 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size:
     groups = geometry.groups
     channels, outputs = x.shape[1] // groups, dy.shape[1] // groups
     tiling = _Tiling(size, channels, outputs, tuple(dy.shape[2:]))
-    gradients = x.new_zeros(groups, size.points**2, channels, outputs)
-    for images in tiling.pieces(x.shape[0]):
+    gradients = x.new_empty(groups, size.points**2, channels, outputs)
+    for number, images in enumerate(tiling.pieces(x.shape[0])):
         by_group = zip(gradients, x[images].chunk(groups, 1), dy[images].chunk(groups, 1), strict=True)
         for gradient, theirs, mine in by_group:
-            gradient.baddbmm_(_seen(theirs, tiling, geometry).transpose(1, 2), _given(mine, tiling))
+            seen = _seen(theirs, tiling, geometry).transpose(1, 2)
+            gradient.baddbmm_(seen, _given(mine, tiling), beta=min(number, 1))
     filters = winograd.matrices(size, x.dtype)[1]
     rows = torch.matmul(torch.kron(filters, filters).t(), gradients.flatten(2))
     by_place = rows.view(groups, size.rows, size.rows, channels, outputs)
@@ -183,5 +184,5 @@ def _transformed(matrix: torch.Tensor, tiles: torch.Tensor) -> torch.Tensor:
 def _filters(weight: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     """Return the filters transformed by `matrix` (n, r) along both axes: (n n, O, C)."""
     outputs, channels = weight.shape[:2]
-    rows = weight.reshape(outputs * channels, -1)
-    return torch.mm(torch.kron(matrix, matrix), rows.t()).view(-1, outputs, channels)
+    by_place = weight.permute(2, 3, 0, 1).reshape(-1, outputs * channels)
+    return torch.mm(torch.kron(matrix, matrix), by_place).view(-1, outputs, channels)
