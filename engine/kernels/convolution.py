@@ -16,7 +16,7 @@ import torch
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded, compute
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import CACHED, FORWARD, Forward
-from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
+from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight, skips_pixels
 from mgcaffe.engine.kernels.formats import dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import widened
@@ -94,7 +94,7 @@ def backward(
 
 
 def _is_one_call(weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices) -> bool:
-    if choices.measures or not dy.is_cpu or geometry.rank == 0:
+    if choices.measures or not dy.is_cpu or geometry.rank == 0 or skips_pixels(x, geometry):
         return False
     is_cached = x.numel() + dy.numel() + weight.data.numel() <= CACHED
     is_alike = dy.dtype == weight.data.dtype == weight.diff.dtype and format_of(dy) == format_of(x)

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import ModuleType
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
 from mgcaffe.engine.kernels.winograd import Size
 
+_FEW_CHANNELS = 8
 _FEW_ROWS = 2048
 _WORTH_A_CALL = 1 << 23
 
@@ -85,13 +87,27 @@ def _key(call: BackwardWeight) -> Key:
     return x.shape, format_of(x), dy.shape, format_of(dy), call.geometry, x.dtype, x.device.type
 
 
+def skips_pixels(x: torch.Tensor, geometry: Geometry) -> bool:
+    """Return whether `convolution_backward` may see only those pixels of x that a filter of one pixel visits.
+
+    With a stride and fewer than 8 channels, channels last, oneDNN 3.12 (of PyTorch 2.13) writes beyond its memory when
+    it computes the filters' gradient on an AMD EPYC with AVX2: malloc finds its lists damaged later.
+    """
+    is_pixel = geometry.rank == 2 and geometry.kernel == (1, 1) and geometry.pad == (0, 0) and geometry.stride != (1, 1)
+    return is_pixel and x.is_cpu and x.shape[1] < _FEW_CHANNELS
+
+
 def _aten(call: BackwardWeight, dy: torch.Tensor, x: torch.Tensor) -> None:
+    geometry = call.geometry
+    if skips_pixels(x, geometry):
+        x = pointwise.visited(x, geometry).contiguous(memory_format=format_of(x))
+        geometry = replace(geometry, stride=(1, 1))
     if x.shape[1] == 1 and x.dim() == 4 and format_of(dy) == torch.channels_last:
         # One channel lies alike in both formats, but the strides of the ordinary one have oneDNN convert dy.
         x = x.squeeze(1).unsqueeze(-1).permute(0, 3, 1, 2)
     # The filters lend their shape only.
     weight = torch.empty_like(call.total, memory_format=format_of(x))  # in another format it would be copied
-    gradient = convolution_backward(dy, x, weight, call.geometry, [False, True, False])[1]
+    gradient = convolution_backward(dy, x, weight, geometry, [False, True, False])[1]
     unfolded.add(call.total, gradient, call.beta)
 
 

@@ -33,7 +33,8 @@ def windows_below(x: torch.Tensor, out: Sequence[int], geometry: Geometry) -> to
     pixel, row, image = channels, width * channels, height * width * channels
     shape = (batch, *out, *geometry.kernel, channels)
     strides = (image, down * row, right * pixel, further_down * row, further_right * pixel, 1)
-    return padded.as_strided(shape, strides).reshape(batch * math.prod(out), -1)
+    rows = padded.as_strided(shape, strides).reshape(batch * math.prod(out), -1)
+    return rows.contiguous()  # windows as wide as one image may still be a view, whose rows overlap: oneDNN refuses it
 
 
 def row_windows(image: torch.Tensor, out: Sequence[int], geometry: Geometry) -> Iterator[torch.Tensor]:

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional
 
 from mgcaffe.engine.kernels import convolution, convolution_data, convolution_weight, onednn, windows
+from mgcaffe.engine.kernels.choice.choices import Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
@@ -113,6 +114,30 @@ def test_small_gradients_of_input_and_filters_come_from_one_call(batch, channels
     torch.testing.assert_close(dx, expected)
     torch.testing.assert_close(weight.diff, of_weight if fresh else of_weight + 1, rtol=1e-5, atol=1e-4)
     assert not weight.fresh
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("channels", [1, 3, 7])
+@pytest.mark.parametrize("name", ["aten", "aten_converted"])
+def test_filters_of_one_pixel_on_few_channels_get_the_pixels_they_visit(name, channels, memory_format, monkeypatch):
+    """With the others, and a stride, oneDNN writes beyond its memory."""
+    given = []
+
+    def watched(dy, x, weight, geometry, wanted):
+        given.append((tuple(x.shape[2:]), geometry.stride, wanted[1]))
+        return convolution_backward(dy, x, weight, geometry, wanted)
+
+    for module in (convolution, convolution_data, convolution_weight):
+        monkeypatch.setattr(module, "convolution_backward", watched)
+    x = torch.randn(2, channels, 13, 12).contiguous(memory_format=memory_format)
+    dy = torch.randn(2, 8, 7, 4).contiguous(memory_format=memory_format)
+    weight = Parameter((8, channels, 1, 1))
+    weight.data, weight.diff = torch.randn(weight.shape), torch.zeros(weight.shape)
+    dx = convolution.backward(weight, dy, x, GEOMETRIES["pixel_stride"], Forced(name))
+    assert [each[:2] for each in given if each[2]] == [((7, 4), (1, 1))]
+    torch.testing.assert_close(dx, torch.nn.grad.conv2d_input(x.shape, weight.data, dy, (2, 3)))
+    expected = torch.nn.grad.conv2d_weight(x[:, :, ::2, ::3].contiguous(), weight.shape, dy)
+    torch.testing.assert_close(weight.diff, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.usefixtures("with_onednn")

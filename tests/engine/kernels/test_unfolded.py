@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import convolution, unfolded
+from mgcaffe.engine.kernels import convolution, onednn, unfolded
 from mgcaffe.engine.kernels.choice.choices import Forced
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
 from mgcaffe.engine.kernels.geometry import Geometry
@@ -46,6 +46,21 @@ def test_gradient_is_pytorchs(geometry, channels_last_input, channels):
         torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4)
     by_rule = convolution.backward_weight(dy, x, weight.shape, geometry)
     torch.testing.assert_close(by_rule, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_windows_as_wide_as_the_one_image_are_copied_too():
+    """Their rows overlap in memory, which oneDNN's products refuse."""
+    x = torch.randn(1, 4, 6, 3).contiguous(memory_format=torch.channels_last)
+    geometry = Geometry((3, 3), (1, 1), (0, 0), (1, 1))
+    rows = unfolded.windows_below(x, (4, 1), geometry)
+    assert rows.is_contiguous()
+    dy, shape = torch.randn(1, 5, 4, 1).contiguous(memory_format=torch.channels_last), torch.Size((5, 4, 3, 3))
+    assert dy.stride(1) == 1
+    expected = torch.nn.grad.conv2d_weight(x, shape, dy)
+    for name in ("windows_mm", *(["windows"] if onednn.AVAILABLE else [])):
+        found, was_used = weight_gradient(name, dy, x, torch.empty(shape), geometry)
+        assert was_used
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("geometry", [each for each in GEOMETRIES if each.kernel != (1, 1)], ids=str)
