@@ -99,8 +99,8 @@ class FlagParser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str]) -> Flags:
         """Read a command line.
 
-        Of the result, `words` is that line in one spelling, for those who hand it on, and `given` has the flag that gave
-        a value, by the value's name (`--best` gives `snapshot_best`).
+        Of the result, `words` is that line in one spelling, for those who hand it on, and `given` has the flag that
+        gave a value, by the value's name (`--best` gives `snapshot_best`).
 
         Raises:
             UsageError: an unknown flag (names the nearest one), a bad value, a stray word.

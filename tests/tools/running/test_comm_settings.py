@@ -70,6 +70,7 @@ def test_every_field_of_a_flag_is_found_under_the_flags_name(tmp_path):
     words = ["--schedule=wfbp", "--bucket_mb=3", "--deterministic", "--transport=mpi", "--nan_effect=skip",
              "--recompute=auto", "--winograd=safe", "--autotune=on", "--stage=a,b", "--bad_record=skip",
              "--bad_record_limit=3", "--debug_info", "--decoupled_weight_decay", "--row_wise_adagrad",
-             "--snapshot_errors=stop", "--snapshot_keep=2", "--snapshot_tables=whole", "--on_trainer_loss=continue"]  # fmt: skip
+             "--snapshot_errors=stop", "--snapshot_keep=2", "--snapshot_tables=whole",
+             "--on_trainer_loss=continue"]  # fmt: skip
     source = read_solver(parser().parse([str(path), *words]), str(path))
     assert {str(place) for place in source.given_elsewhere.values()} == {word.partition("=")[0] for word in words}
