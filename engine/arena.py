@@ -3,7 +3,7 @@
 The parameters that train come first, layer by layer, so that neighbouring layers' gradients are one
 contiguous slice: merging them for an all-reduce, or updating them, copies nothing. Behind them lie those that forward
 itself changes (BatchNorm's statistics), and then the frozen ones (lr_mult 0, as in a fine-tuned net's fixed layers),
-which no rank sends.
+which take no part in the exchange of gradients.
 
 Tables with row gradients (`RowParameter`) lie apart, those of one row length side by side: flat gradients and histories
 have no place for them, so nothing that is done to those costs anything for a table's rows.

@@ -70,6 +70,7 @@ class BuiltNet:
         inputs, outputs: names of the blobs made by Input layers, and of those that nothing reads (alphabetical).
         loss_weights: by blob name, without zeros.
         table_look_ups: looks up what lies in other processes; None where there is no such table.
+        is_trained: whether a solver updates its parameters, which says so here.
         before_forward, after_forward, before_backward, after_backward: functions that are called with the
             number of each layer that runs.
 
@@ -105,6 +106,7 @@ class BuiltNet:
         self.phase = phase
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         self.keep_blobs = keep_blobs
+        self.is_trained = False
         self._before_setup = before_setup
         self._place_tables = place_tables
         self.table_look_ups: TableLookUps | None = None

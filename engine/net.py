@@ -237,7 +237,17 @@ class Net(BuiltNet):
         return by_name.copy_message(self.layers, source, source.name or "the given net")
 
     def share_trained_layers_with(self, other: Net) -> None:
-        """Make the layers named as in `other` use that net's parameters (Caffe: ShareTrainedLayersWith)."""
+        """Make the layers named as in `other` use that net's parameters (Caffe: ShareTrainedLayersWith).
+
+        Raises:
+            NetError: a solver trains this net, or the layers' parameters differ.
+        """
+        if self.is_trained and other is not self:
+            raise NetError(
+                f"net '{self.name}' is trained by a solver, which would go on to update the weights that it has now, so"
+                " it cannot use another net's",
+                hint="let the other net use this one's weights, or copy its weights",
+            )
         sharing.bind_to_net(self.layers, {layer.name: layer for layer in reversed(other.layers)})
         sharing.bind_shared(self.layers)
 

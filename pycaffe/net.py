@@ -285,7 +285,7 @@ class Net:
         self.engine_net.copy_trained_layers(Path(weights))
 
     def share_with(self, other: Net) -> None:
-        """Make the layers named as in `other` use that net's learnable blobs."""
+        """Make the layers named as in `other` use that net's learnable blobs; not for the net that a solver trains."""
         write_back()
         self.engine_net.share_trained_layers_with(other.engine_net)
 

@@ -148,6 +148,8 @@ class BackwardPass:
             self._finish()
             return
         for index in came:
+            if self.is_finished:
+                return  # the rest came in later calls, such as those for another forward pass
             self.gradient_added(index)
 
     def lacks(self) -> list[str]:

@@ -25,7 +25,7 @@ from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
 from mgcaffe.solvers.serving.serving_trainer import serve_other_trainers
 from mgcaffe.solvers.setup.autotune import autotune
 from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights
-from mgcaffe.solvers.setup.checks import check_fields, clipping_warnings
+from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.hogwild import check_net_of_workers, check_workers
 from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.setup.recomputation import recompute
@@ -119,6 +119,8 @@ class BuiltSolver:
         """Make the parts that an iteration, a test and a snapshot go through."""
         param, net, ranks, rank = self.param, self.net, self.ranks, self.world.rank
         check_net_of_workers(param, source, net)
+        for each in nets.workers:
+            each.is_trained = True
         self._updater = Updater(param, net.arena, source)
         self._tables = nets.tables
         if self._tables is not None:
@@ -126,7 +128,7 @@ class BuiltSolver:
             assert net.table_look_ups is not None
             self._updater.update_elsewhere = net.table_look_ups.update
             serve_other_trainers(self._tables, param, net, self._updater, self._replicas.fail)
-        self._warn([*self._updater.warnings, *clipping_warnings(param, net, source)])
+        self._warn(self._updater.warnings)
         self._averaging = GradientAveraging(GradientBuffer.of_net(net), ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
         rates, workers = self._policy.rate, len(nets.workers)

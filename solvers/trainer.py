@@ -18,6 +18,7 @@ from mgcaffe.engine.data.stages import sum_stages
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
+from mgcaffe.solvers.exchange.gradient_buffer import frozen_gradients
 from mgcaffe.solvers.exchange.iteration_clock import IterationClock
 from mgcaffe.solvers.exchange.pending_update import PendingUpdate
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
@@ -103,6 +104,7 @@ class Trainer:
         self.observer: IterationObserver | None = None
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
+        self._frozen = frozen_gradients(param, net)
         self._rank = rank
         self._loss_scale = loss_scale
         self._scale = 1.0  # of the gradients that lie in the net
@@ -203,6 +205,7 @@ class Trainer:
         tables = [table.parameter for table in self.net.arena.tables]
         for values in (
             self.net.arena.diff[: self.net.arena.trainable],
+            *self._frozen,
             *(each.values for table in tables for each in table.gradients),
             *(look_ups.gradients() if look_ups is not None else ()),
         ):
@@ -249,7 +252,10 @@ class Trainer:
         The factor on the loss, which they contain, is divided out of them too.
         """
         began = time.perf_counter()
-        factor = clip_factor(self.net.arena, self._clip_gradients * self._scale) * self._take_factor()
+        for gradients in self._frozen:
+            self.averaging.average(gradients)
+        threshold = self._clip_gradients * self._scale
+        factor = clip_factor(self.net.arena, threshold, self._frozen) * self._take_factor()
         self.updater.apply(rate, iteration, factor)
         if self.observer is not None:
             self.observer.updated(began, time.perf_counter(), 0, self.net.arena.trainable)

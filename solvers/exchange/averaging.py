@@ -6,6 +6,8 @@ goes on meanwhile and nothing is computed twice. Which plan is in use does not c
 
 from __future__ import annotations
 
+import torch
+
 from mgcaffe.comm import CommReport, Communicator, MergedAllReduce, NoSynchronizer, Plan, Synchronizer
 from mgcaffe.comm.exchange.comm_report import OnGroup
 from mgcaffe.comm.planning.cost import AllReduceCosts
@@ -135,6 +137,12 @@ class GradientAveraging:
         if self._laps_wanted:
             self._stopwatch.lap()
         return self._report
+
+    def average(self, values: torch.Tensor) -> None:
+        """Replace values that no segment holds by their means over the ranks, at once; collective, after `wait`."""
+        if not self.is_alone:
+            self._communicator.allreduce(values)
+            values.div_(self._communicator.size)
 
     def defer(self, on_group: OnGroup) -> None:
         """Leave the rest to `wait_for_segment` and `finish`, which give its groups to `on_group`."""

@@ -9,6 +9,7 @@ import torch
 
 from mgcaffe.comm import Segment
 from mgcaffe.engine import Net
+from mgcaffe.prototxt import SolverParameter
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,13 @@ class GradientBuffer:
     def dtype(self) -> str:
         """The gradients' type, such as `float32`."""
         return str(self.flat.dtype).removeprefix("torch.")
+
+
+def frozen_gradients(param: SolverParameter, net: Net) -> list[torch.Tensor]:
+    """Return the gradients of frozen parameters, flat, where they count; else an empty list.
+
+    They do for the norm of clipping if the net sets `force_backward`: then Caffe computes them too, and ClipGradients
+    adds up all there are (net.cpp, sgd_solver.cpp). Statistics that forward changes have none.
+    """
+    values = net.arena.diff[net.arena.kept_together :]
+    return [values] if param.clip_gradients >= 0 and net.param.force_backward and values.numel() else []

@@ -27,6 +27,7 @@ from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.prototxt import NanEffect, SolverParameter
 from mgcaffe.solvers.events import Emit, LossScaleChanged, Warned
+from mgcaffe.solvers.exchange.gradient_buffer import frozen_gradients
 from mgcaffe.solvers.loss_scale import LossScale
 from mgcaffe.solvers.monitor.forward_state import ForwardState, InputState
 from mgcaffe.solvers.training_iteration import TrainingIteration
@@ -86,6 +87,7 @@ class FiniteCheck:
         self._is_explained = False
         self._before = ForwardState(net)
         self._sums: list[torch.Tensor] = []
+        self._frozen = frozen_gradients(param, net)
 
     def begin(self) -> None:
         """Remember what the forward pass of the iteration that begins will change."""
@@ -101,7 +103,7 @@ class FiniteCheck:
     def probe(self) -> float:
         """Return the sum of this rank's gradients: not finite if one of them is not."""
         rows = [each.values for table in self._tables() for each in table.gradients]
-        sums = [*self._sums, *_sums([*rows, *self._on_their_way()])]
+        sums = [*self._sums, *_sums([*rows, *self._on_their_way(), *self._frozen])]
         if self._communicator.size == 1:
             sums.append(self._net.arena.diff[: self._net.arena.trainable].sum())
         if not sums:
@@ -137,7 +139,7 @@ class FiniteCheck:
             return False
         gradients = [self._net.arena.diff[: self._net.arena.trainable]]
         gradients += [table.gradient_values() for table in self._tables()]
-        gradients += self._on_their_way()
+        gradients += [*self._on_their_way(), *self._frozen]
         is_finite = all(bool(torch.isfinite(each).all()) for each in gradients)
         # A sum of finite numbers can overflow.
         if math.isfinite(loss) and all(self._communicator.allgather(is_finite)):

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mgcaffe.engine.net import Net
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, check_names, has_field
 from mgcaffe.solvers.setup.unused_fields import unused_fields
@@ -78,28 +77,6 @@ def check_fields(param: SolverParameter, source: Source | None = None) -> list[s
                 hint=f"remove {name} to train without it",
             )
     return _warnings(param, source)
-
-
-def clipping_warnings(param: SolverParameter, net: Net, source: Source | None = None) -> list[str]:
-    """Warn of gradients that Caffe's norm of clipping has and ours lacks.
-
-    Under `force_backward` Caffe computes the gradients of frozen parameters too, and ClipGradients adds up all there
-    are (net.cpp, sgd_solver.cpp). Here those of frozen parameters are never sent, so no rank knows their mean.
-    """
-    if param.clip_gradients < 0 or not net.param.force_backward:
-        return []
-    frozen = [
-        layer.param.name
-        for layer in net.layers
-        if any(parameter.lr_mult == 0 and not parameter.measured for parameter in layer.parameters)
-    ]
-    if not frozen:
-        return []
-    return [
-        f"{locate(source, 'clip_gradients') or 'solver'}: the norm that clip_gradients limits leaves out parameters"
-        f" with lr_mult: 0 (of {len(frozen)} layers, the first is '{frozen[0]}'), which Caffe takes in with"
-        " force_backward: remove force_backward from the net, with which Caffe leaves them out too"
-    ]
 
 
 def _warnings(param: SolverParameter, source: Source | None) -> list[str]:

@@ -17,6 +17,7 @@ ms, one by one 0.4 ms.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -279,13 +280,18 @@ def _history_is_step(param: SolverParameter, name: str) -> bool:
     return name == "SGD" and not is_read and not is_another
 
 
-def clip_factor(arena: ParameterArena, threshold: float) -> float:
+def clip_factor(arena: ParameterArena, threshold: float, others: Sequence[torch.Tensor] = ()) -> float:
     """Compute the factor on the gradients with which their L2 norm stays within `threshold`.
 
     The norm is that of all trainable gradients together, summed up over iter_size micro-batches and before
     any weight decay (Caffe: ClipGradients). A negative threshold, or a norm within it, gives 1.
+
+    Args:
+        arena: the gradients.
+        threshold: the largest norm.
+        others: flat tensors of further gradients that count (`frozen_gradients`).
     """
     if threshold < 0 or not arena.trainable:
         return 1.0
-    norm = float(l2_norm(arena.diff[: arena.trainable]))
+    norm = math.hypot(*(float(l2_norm(each)) for each in (arena.diff[: arena.trainable], *others)))
     return threshold / norm if norm > threshold else 1.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mgcaffe.pycaffe as caffe
-from mgcaffe.errors import SolverError
+from mgcaffe.errors import NetError, SolverError
 from mgcaffe.solvers.update.rules import RULES
 from tests.support.pycaffe_nets import SIMPLE, write
 
@@ -177,3 +177,16 @@ def test_a_seed_makes_solvers_repeatable(solver_file):
         solver.step(2)
         weights.append(solver.net.params["ip"][0].data.copy())
     np.testing.assert_array_equal(weights[0], weights[1])
+
+
+def test_the_net_that_is_trained_lends_its_weights_and_borrows_none(tmp_path, solver_file):
+    solver, other = caffe.SGDSolver(solver_file), caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)
+    with pytest.raises(NetError, match=r"is trained by a solver, .* cannot use another net's"):
+        solver.net.share_with(other)
+    solver.net.share_with(solver.net)
+    other.share_with(solver.net)
+    solver.step(1)
+    solver.snapshot()
+    saved = caffe.Net(str(tmp_path / "net.prototxt"), str(tmp_path / "model_iter_1.caffemodel"), caffe.TRAIN)
+    for each in (other, saved):
+        np.testing.assert_array_equal(each.params["ip"][0].data, solver.net.params["ip"][0].data)

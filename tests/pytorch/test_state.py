@@ -116,6 +116,21 @@ def test_one_rank_alone_with_passes_that_do_not_go_through_it():
     model(batch(0, 0, 4, 6)).sum().backward()
 
 
+def test_one_rank_alone_with_several_forward_passes_before_their_backward_passes():
+    module = nn.Linear(6, 3)
+    model = MergedGradientParallel(module)
+    for _ in range(2):
+        inputs = [batch(0, number, 4, 6) for number in range(3)]
+        outputs = [model(each) for each in inputs]
+        module.zero_grad()
+        for number in (0, 2, 1):
+            outputs[number].sum().backward()
+        assert torch.allclose(module.weight.grad, torch.cat(inputs).sum(0).expand(3, 6), rtol=1e-5, atol=1e-5)
+    losses = [model(each).sum() for each in inputs]
+    sum(losses).backward()
+    model(inputs[0])
+
+
 def test_one_rank_alone_takes_its_hooks_along():
     module = mlp()
     model = MergedGradientParallel(module)

@@ -1,11 +1,14 @@
 """The solver on one rank: the arithmetic of a step, events, tests, weights, snapshots and resumes."""
 
+import contextlib
+
 import h5py
 import numpy as np
 import pytest
 import torch
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, NetError, SnapshotError, SolverError
+from mgcaffe.comm import run_ranks
+from mgcaffe.errors import EXIT_CANNOT_WRITE, NetError, NotFiniteError, SnapshotError, SolverError
 from mgcaffe.prototxt import NetParameter, SolverState, blob_array
 from mgcaffe.solvers.events import (
     Displayed,
@@ -134,21 +137,57 @@ def test_clipping_takes_the_sum_over_micro_batches(least_squares, tmp_path):
         np.testing.assert_allclose(start_of(solver)[0], w - step[:4], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("net_fields", "fields", "warned"),
-    [
-        ("force_backward: true", "clip_gradients: 0.5", True),
-        ("", "clip_gradients: 0.5", False),
-        ("force_backward: true", "", False),
-    ],
-)
-def test_a_clipping_norm_without_frozen_gradients_is_warned_about(net_fields, fields, warned, tmp_path):
-    net = net_fields + " " + data_layer(write_data(tmp_path), 5) + LEAST_SQUARES.replace("lr_mult: 2", "lr_mult: 0")
-    recorder = Recorder()
-    with make_solver(net, fields, tmp_path, recorder=recorder):
-        said = [event.text for event in recorder.of(Warned) if "clip_gradients" in event.text]
-    assert len(said) == warned
-    assert all("of 1 layers, the first is 'ip'" in text and "force_backward" in text for text in said)
+FROZEN = """
+layer { name: "fixed" type: "InnerProduct" bottom: "data" top: "fixed" param { lr_mult: 0 } param { lr_mult: 0 }
+  inner_product_param { num_output: 3 weight_filler { type: "gaussian" } } }
+"""
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("forces", [True, False])
+def test_gradients_of_frozen_parameters_count_for_clipping_where_backward_is_forced(size, forces, tmp_path):
+    listing = write_data(tmp_path)
+    net = "force_backward: true " * forces + data_layer(listing, 6 // size)
+    net += FROZEN + LEAST_SQUARES.replace('bottom: "data"', 'bottom: "fixed"')
+    fields = "clip_gradients: 0.5 iter_size: 2"
+
+    def rank(communicator):
+        with make_solver(net, fields, tmp_path, communicator=communicator if size > 1 else None) as solver:
+            fixed = next(layer for layer in solver.net.layers if layer.name == "fixed")
+            frozen = [each.data.numpy().copy() for each in fixed.parameters]
+            w, b = start_of(solver)
+            solver.step(1)
+            for before, after in zip(frozen, fixed.parameters, strict=True):
+                np.testing.assert_array_equal(before, after.data.numpy())
+            return frozen, w, b, *start_of(solver)
+
+    data, label = read(tmp_path)
+    results = run_ranks(size, rank)
+    (fixed_w, fixed_b), w, b, *_ = results[0]
+    gradient_w, gradient_b, gradient_fixed = np.zeros(3), 0.0, np.zeros((3, 5))
+    for start in (0, 6):
+        records = data[start : start + 6]
+        hidden = records @ fixed_w.T + fixed_b
+        error = (hidden @ w + b - label[start : start + 6]) / 6
+        gradient_w, gradient_b = gradient_w + hidden.T @ error, gradient_b + error.sum()
+        gradient_fixed += np.outer(w, error) @ np.column_stack([records, np.ones(6)])
+    rate = 0.05
+    squares = (gradient_w**2).sum() + gradient_b**2 + (gradient_fixed**2).sum() * forces
+    factor = 0.5 / np.sqrt(squares) / 2
+    assert factor < 0.5
+    for *_, after_w, after_b in results:
+        np.testing.assert_allclose(after_w, w - rate * factor * gradient_w, rtol=1e-6)
+        assert after_b == pytest.approx(b - 2 * rate * factor * gradient_b, rel=1e-6)
+
+
+def test_gradients_of_frozen_parameters_that_count_have_to_be_finite(tmp_path):
+    net = data_layer(write_data(tmp_path), 5) + FROZEN + LEAST_SQUARES.replace('bottom: "data"', 'bottom: "fixed"')
+    for forces in (False, True):
+        with make_solver("force_backward: true " * forces + net, "clip_gradients: 0.5", tmp_path) as solver:
+            arena = solver.net.arena
+            solver.net.after_backward.append(lambda _, arena=arena: arena.diff[arena.trainable :].fill_(float("inf")))
+            with pytest.raises(NotFiniteError) if forces else contextlib.nullcontext():
+                solver.step(1)
 
 
 def test_events_come_in_order(tmp_path):

@@ -58,6 +58,7 @@ class FlagParser(argparse.ArgumentParser):
         self._takes_value: dict[str, bool] = {"help": False, "h": False}
         self._settings: set[str] = set()
         self._short: dict[str, str] = {}
+        self._fields: dict[str, str] = {}
         self._path_flags = {subject} if subject else set()
 
     def flag(self, name: str, help_text: str, short: str = "", **options: Any) -> None:
@@ -78,12 +79,14 @@ class FlagParser(argparse.ArgumentParser):
         default = options.get("default")
         shown = f" (default: {default})" if default not in (None, "", (), []) else ""
         names = [f"-{short}", f"--{name}"] if short else [f"--{name}"]
-        self.add_argument(*names, help=help_text.replace("%", "%%") + shown, **options)
+        action = self.add_argument(*names, help=help_text.replace("%", "%%") + shown, **options)
+        self._fields[f"--{name}"] = action.dest
 
     def switch(self, name: str, help_text: str, **options: Any) -> None:
         """Add a flag that takes none."""
         self._takes_value[name] = False
-        self.add_argument(f"--{name}", help=help_text, **{"action": "store_true", **options})
+        action = self.add_argument(f"--{name}", help=help_text, **{"action": "store_true", **options})
+        self._fields[f"--{name}"] = action.dest
 
     def setting(self, name: str, help_text: str) -> None:
         """Add a switch of which `=false` means something too; None where it is not given."""
@@ -94,7 +97,10 @@ class FlagParser(argparse.ArgumentParser):
         )  # fmt: skip
 
     def parse(self, arguments: Sequence[str]) -> Flags:
-        """Read a command line; the result's `words` is that line in one spelling, for those who hand it on.
+        """Read a command line.
+
+        Of the result, `words` is that line in one spelling, for those who hand it on, and `given` has the flag that
+        gave a value, by the value's name (`--best` gives `snapshot_best`).
 
         Raises:
             UsageError: an unknown flag (names the nearest one), a bad value, a stray word.
@@ -103,6 +109,8 @@ class FlagParser(argparse.ArgumentParser):
         words, stray = self._normalised(list(arguments))
         flags = self.parse_args(words)
         flags.words = [*words, *stray]
+        names = [word.partition("=")[0] for word in words]
+        flags.given = {self._fields[name]: name for name in names if name in self._fields}
         if self._takes_files:
             flags.files = stray
         if self._takes_files or not stray:

@@ -189,7 +189,7 @@ def closing_lines(event: Finished, ranks: int, iterations: int) -> list[str]:
     if event.snapshot:
         lines.append(f"Snapshot: {event.snapshot} (go on with --snapshot={event.snapshot})")
     else:
-        lines.append("Snapshot: none was written")
+        lines.append("Snapshot: none was written in this run")
     return lines
 
 

@@ -28,7 +28,7 @@ OF_RANK_0 = frozenset({"json_log", "tensorboard", "progress", "stop_file", "requ
 """What rank 0 alone uses; another rank's is reported as having no effect."""
 
 _NOT_GIVEN = "(not given)"
-_NO_FLAGS = ("words", "files")
+_NO_FLAGS = ("words", "given", "files")
 
 
 @dataclass(frozen=True)

@@ -162,9 +162,13 @@ def read_solver(flags: Flags, path: str) -> SolverSource:
     if flags.stage:
         solver.train_state.stage.extend(flags.stage)
     apply_data_flags(solver, flags)
-    # Flags are called as the fields that they set.
-    source.note_changes(without_flags, lambda path: Location(f"--{path.rpartition('.')[2]}"))
+    source.note_changes(without_flags, lambda path: Location(_flag_of(path.rpartition(".")[2], flags)))
     return source
+
+
+def _flag_of(field: str, flags: Flags) -> str:
+    """Return the flag that set a field of the solver; most are called as their fields."""
+    return str(flags.given.get(field, f"--{field}"))
 
 
 def _shows_progress(flags: Flags) -> bool:

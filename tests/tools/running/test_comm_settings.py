@@ -43,3 +43,34 @@ def test_messages_name_the_file_or_the_flag_that_gave_a_value(tmp_path):
         "comm_param": f"{path}:3:1, {beside}:2:14, --sync, --sync_every",
     }
     assert {field: str(locate(source, field)) for field in places} == places
+
+
+@pytest.mark.parametrize(
+    ("word", "field"),
+    [
+        ("--best=loss", "snapshot_best"),
+        ("-best=loss", "snapshot_best"),
+        ("--snapshot_best=loss", "snapshot_best"),
+        ("--no_snapshot_background", "snapshot_background"),
+        ("--no-snapshot-background", "snapshot_background"),
+        ("--nohierarchical", "comm_param.hierarchical"),
+        ("--level=2", "train_state.level"),
+    ],
+)
+def test_messages_name_the_flag_as_it_was_given(tmp_path, word, field):
+    path = tmp_path / "solver.prototxt"
+    path.write_text("max_iter: 5\n")
+    name = word.partition("=")[0].lstrip("-").replace("-", "_").replace("nohier", "hier")
+    assert str(locate(read_solver(parser().parse([str(path), word]), str(path)), field)) == f"--{name}"
+
+
+def test_every_field_of_a_flag_is_found_under_the_flags_name(tmp_path):
+    path = tmp_path / "solver.prototxt"
+    path.write_text("max_iter: 5\n")
+    words = ["--schedule=wfbp", "--bucket_mb=3", "--deterministic", "--transport=mpi", "--nan_effect=skip",
+             "--recompute=auto", "--winograd=safe", "--autotune=on", "--stage=a,b", "--bad_record=skip",
+             "--bad_record_limit=3", "--debug_info", "--decoupled_weight_decay", "--row_wise_adagrad",
+             "--snapshot_errors=stop", "--snapshot_keep=2", "--snapshot_tables=whole",
+             "--on_trainer_loss=continue"]  # fmt: skip
+    source = read_solver(parser().parse([str(path), *words]), str(path))
+    assert {str(place) for place in source.given_elsewhere.values()} == {word.partition("=")[0] for word in words}
