@@ -1,6 +1,6 @@
 """What `MergedGradientParallel` adds to a step of one rank, where nothing is exchanged.
 
-    python benchmarks/pytorch_overhead.py [--rounds 30] [--batches 4 160]
+    python benchmarks/pytorch_overhead.py [--rounds 30] [--batches 4 160] [--sides ours ...]
 
 The deep perceptron of examples/pytorch (60 tensors) with batches of two sizes: one whose steps take about 20 ms, and
 one so small that the hooks are much of a step. The plain module takes turns with wrappers that have more to do: an
@@ -9,7 +9,7 @@ Python; ours; and DistributedDataParallel, without and with `gradient_as_bucket_
 module, for a turn: copies lie elsewhere in memory, which alone makes steps of some milliseconds differ by several per
 cent. Of a turn's eleven steps the first two do not count: caches are filled by another side then, and
 DistributedDataParallel makes its buckets anew. Reported are the median of a plain turn's mean step, and for each of the
-others the median of the differences to it within a round.
+others the median of the differences to it within a round, +- the standard error of their mean.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -32,6 +32,7 @@ from mgcaffe.pytorch import MergedGradientParallel
 from mgcaffe.pytorch.autograd_graph import accumulator_of
 from mgcaffe.tools.running.process import speed_up_memory
 
+PLAIN = "plain"
 BATCHES = (4, 160)
 _STEPS = 9
 _UNCOUNTED = 2
@@ -58,7 +59,7 @@ def with_empty_hooks(module: nn.Module) -> tuple[nn.Module, object]:
 
 
 SIDES: dict[str, Callable[[nn.Module], tuple[nn.Module, object]]] = {
-    "plain": lambda module: (module, None),
+    PLAIN: lambda module: (module, None),
     "empty hooks": with_empty_hooks,
     "ours": lambda module: (MergedGradientParallel(module), None),
     "DDP": lambda module: (DistributedDataParallel(module), None),
@@ -82,14 +83,13 @@ def take_turn(name: str, module: nn.Module, inputs: torch.Tensor) -> float:
     return took
 
 
-def measure(batch: int, rounds: int) -> dict[str, list[float]]:
+def measure(batch: int, rounds: int, names: Sequence[str]) -> dict[str, list[float]]:
     """Return the mean seconds of a step of each side's turns."""
     torch.manual_seed(0)
     module, inputs = DeepMlp(WIDTH), torch.randn(batch, WIDTH)
-    names = list(SIDES)
     taken: dict[str, list[float]] = {name: [] for name in names}
     for number in range(1 + rounds):
-        for name in names if number % 2 else reversed(names):
+        for name in names if number % 2 else names[::-1]:
             taken[name].append(take_turn(name, module, inputs))
     return {name: times[1:] for name, times in taken.items()}
 
@@ -99,20 +99,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--sides", nargs="+", choices=[name for name in SIDES if name != PLAIN], metavar="SIDE")
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error("--rounds: at least 2, of which the spread is computed")
     speed_up_memory()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    others = [name for name in SIDES if name != "plain"]
+    others = [name for name in SIDES if name != PLAIN and name in (options.sides or SIDES)]
     print(f"| batch | plain, ms | {' | '.join(f'{name}, ms more' for name in others)} |")
     print((2 + len(others)) * "|---" + "|")
     for batch in options.batches:
-        taken = measure(batch, options.rounds)
-        plain = statistics.median(taken["plain"])
+        taken = measure(batch, options.rounds, [PLAIN, *others])
+        plain = statistics.median(taken[PLAIN])
         cells = []
         for name in others:
-            more = statistics.median(a - b for a, b in zip(taken[name], taken["plain"], strict=True))
-            cells.append(f"{1e3 * more:.3f} ({more / plain:.1%})")
+            differences = [a - b for a, b in zip(taken[name], taken[PLAIN], strict=True)]
+            more, error = statistics.median(differences), statistics.stdev(differences) / len(differences) ** 0.5
+            cells.append(f"{1e3 * more:.3f} +- {1e3 * error:.3f} ({more / plain:.1%} +- {error / plain:.1%})")
         print(f"| {batch} | {1e3 * plain:.3f} | {' | '.join(cells)} |", flush=True)
     sys.stdout.flush()
     os._exit(0)  # DistributedDataParallel has no end of its own; its threads now and then abort the process
