@@ -19,6 +19,9 @@ over what the process had after its imports, or on a GPU what PyTorch's allocato
 The share is the operations of the products and convolutions of a step (by the direct methods) over its time and the
 best matrix product that was measured before the first side and after the last (benchmarks/machine_limit.py).
 
+With `--autotune` one more process measures the ways to compute before, as a first run does, and `ours` reads what it
+recorded: what measuring keeps of memory shall not count.
+
 Sides: `ours`; `ours_float32` (ours in float32, to see what a precision gives); `ours_rules` (ours without `--autotune`,
 to see what that gives); `eager` and `channels_last` (PyTorch
 autograd and torch.optim.SGD, the two memory formats); `compile` (torch.compile of the model; on a GPU channels last and
@@ -116,6 +119,14 @@ def _words(model: str, options: argparse.Namespace) -> list[str]:
     ]  # fmt: skip
 
 
+def measure_first(model: str, options: argparse.Namespace) -> None:
+    """Have a process of its own measure and record (`--autotune`): it keeps memory that later runs do without."""
+    try:
+        Worker("ours", model, options, same_malloc=False).kill()
+    except SideFailed as error:
+        print(f"{model}: measuring: {error}", file=sys.stderr)
+
+
 def compare(model: str, options: argparse.Namespace, flops: int, same_malloc: bool = False) -> list[dict[str, Any]]:
     """Run the sides in turns; one row a side. A side that fails is said to have, and left out.
 
@@ -126,6 +137,8 @@ def compare(model: str, options: argparse.Namespace, flops: int, same_malloc: bo
         same_malloc: PyTorch's sides get our allocator settings.
     """
     workers: dict[str, Worker] = {}
+    if options.autotune != "off" and "ours" in options.sides:
+        measure_first(model, options)
     try:
         for side in options.sides:
             try:
