@@ -1,7 +1,6 @@
 """The schedules against known answers, the authors' measured trace, and (optimal) all contiguous merges."""
 
 import csv
-import time
 
 import numpy
 import pytest
@@ -12,6 +11,7 @@ from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
 from mgcaffe.errors import CommError
+from tests.support.counted_lines import counted_lines
 from tests.support.paths import GOLDEN
 
 pytestmark = pytest.mark.slow
@@ -155,17 +155,12 @@ def jumpy(generator):
 
 @pytest.mark.parametrize("kind", ["affine", "jumpy"])
 @pytest.mark.parametrize("seconds_a_layer", [1e-5, 1e-4, 1e-3, 1e-2])
-def test_a_thousand_layers_are_planned_in_50_ms(seconds_a_layer, kind):
+def test_a_thousand_layers_are_planned_by_a_few_operations_on_arrays_a_layer(seconds_a_layer, kind):
     generator = numpy.random.default_rng(0)
     sizes = (generator.lognormal(10, 2, 1000).astype(int) + 1).tolist()
     times = generator.exponential(seconds_a_layer, 1000).tolist()
     cost = AffineCost(9e-4, 7e-10) if kind == "affine" else jumpy(generator)
-    took = []
-    for _ in range(5):
-        began = time.process_time()
-        plan("optimal", sizes, times, cost)
-        took.append(time.process_time() - began)
-    assert min(took) < 0.05  # 10 to 20 ms
+    assert counted_lines(lambda: plan("optimal", sizes, times, cost)) < 100 * 1000  # 25 to 56 a layer
 
 
 def test_threshold_closes_a_bucket_when_it_is_full():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from mgcaffe.tools.drawing.blocks import find_blocks
 from mgcaffe.tools.drawing.graph import build_graph
 from mgcaffe.tools.drawing.picture import DIRECTIONS, draw
 from mgcaffe.tools.drawing.reading import layers_of_message
+from tests.support.counted_lines import counted_lines
 from tests.support.drawn_nets import graph_of, layer
 from tests.support.paths import MODELS
 
@@ -163,16 +163,27 @@ def test_a_long_net_fills_a_page():
     assert 1 < plate.width / plate.height < 2
 
 
-@pytest.mark.slow
-def test_a_net_of_a_thousand_layers_is_laid_out_in_seconds():
+def long_net(groups):
+    """Return the graph of a net of four layers a group, each of which also reads the net's input."""
     text = layer("in", "Input")
     bottom = "in"
-    for number in range(250):
+    for number in range(groups):
         text += layer(f"a{number}", "Convolution", bottom) + layer(f"b{number}", "Convolution", bottom)
         text += layer(f"c{number}", "Pooling", f"b{number}")
         text += layer(f"d{number}", "Concat", f"a{number} c{number} in")
         bottom = f"d{number}"
-    graph = graph_of(text)
-    start = time.process_time()
+    return graph_of(text)
+
+
+@pytest.mark.slow
+def test_a_net_of_a_thousand_layers_is_laid_out():
+    graph = long_net(250)
     check_wires(draw(graph, find_blocks(graph), folded=False))
-    assert time.process_time() - start < 30
+
+
+def test_the_work_of_a_layout_grows_less_than_with_the_square_of_the_layers():
+    def work(groups):
+        graph = long_net(groups)
+        return counted_lines(lambda: draw(graph, find_blocks(graph), folded=False))
+
+    assert work(80) < 3 * work(40)
