@@ -22,6 +22,7 @@ GEOMETRIES = {
     "pixel_pad": Geometry((1, 1), (1, 1), (1, 1), (1, 1)),
     "pixel_group": Geometry((1, 1), (1, 1), (0, 0), (1, 1), 4),
     "square": Geometry((3, 3), (1, 1), (1, 1), (1, 1)),
+    "square_stride": Geometry((3, 3), (2, 2), (1, 1), (1, 1)),
     "uneven": Geometry((3, 2), (2, 1), (0, 1), (1, 2), 2),
 }
 
@@ -64,6 +65,8 @@ def test_rules_go_by_what_the_cache_holds(batch, channels, size, forward, data) 
         (64, 64, 56, "square", "row_windows", "aten"),
         (512, 512, 7, "square", "row_windows", "windows"),
         (16, 32, 28, "square", "aten", "aten"),  # too few channels for products
+        (128, 128, 56, "square_stride", "row_windows", "aten"),
+        (32, 256, 56, "square_stride", "aten", "aten"),  # rows too short
         (256, 64, 14, "pixel", "product_mm", "product"),
         (64, 64, 56, "pixel", "product_mm", "product_mm"),
     ],
@@ -73,7 +76,7 @@ def test_rules_for_filters_gradients_go_by_the_class_of_processor(
 ):
     last, geometry = torch.channels_last, GEOMETRIES[kernel]
     x = torch.empty(8, channels, size, size).contiguous(memory_format=last)
-    dy = torch.empty(8, outputs, size, size).contiguous(memory_format=last)
+    dy = torch.empty(8, outputs, *geometry.output_size((size, size))).contiguous(memory_format=last)
     call = BackwardWeight(torch.empty(outputs, channels, *geometry.kernel), 0.0, dy, x, geometry)
     for is_avx2, name in ((True, on_avx2), (False, otherwise)):
         monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
