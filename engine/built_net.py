@@ -60,6 +60,8 @@ class BuiltNet:
         before_setup: called with each layer before it is set up.
         place_tables: says which rows of the tables of EmbeddingBag layers lie in this process; None: all of them.
         precision: in how many bits products are computed; `precision.why_not` says whether the net can.
+        preferred_format: four-dimensional blobs have the format that trains fastest, and not the ordinary one, which
+            readers of blobs expect; None: where blobs are not kept.
 
     Attributes:
         layers: the layers in order, Splits included.
@@ -100,6 +102,7 @@ class BuiltNet:
         before_setup: Callable[[Layer], None] | None = None,
         place_tables: PlaceTables | None = None,
         precision: Precision = FLOAT32,
+        preferred_format: bool | None = None,
     ) -> None:
         self.param = param
         self.name: str = param.name
@@ -129,7 +132,7 @@ class BuiltNet:
         )
         if sum_over_ranks is not None:
             self.context.sum_over_ranks = sum_over_ranks
-        if not keep_blobs:
+        if (not keep_blobs) if preferred_format is None else preferred_format:
             types = (layer.type for layer in param.layer)
             self.context.memory_format = preferred_memory_format(types, self.device, dtype, precision)
         self.reseed(self.seed)

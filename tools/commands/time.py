@@ -1,7 +1,7 @@
 """`engine time`: how long each layer takes, forward and backward (Caffe: `caffe time`, in its lines).
 
-Layer by layer, so that each can be timed: training fuses neighbours and frees what is dead, and is somewhat
-faster. Where `--input_shape` gives the shape of a data source the net is fed noise instead, so no data is needed.
+Layer by layer, so that each can be timed: the blobs have training's memory format, but training fuses neighbours
+and frees what is dead, and is somewhat faster. Where `--input_shape` gives the shape of a data source the net is fed noise instead, so no data is needed.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def run(flags: Flags, session: Session) -> int:
     options["precision"] = pick_precision(flags.precision, **options)
     if flags.precision:
         log_line(f"Products are computed in {flags.precision}.")
-    net = build_net(flags, model, flags.phase, noise=True, **options)
+    net = build_net(flags, model, flags.phase, noise=True, preferred_format=True, **options)
     try:
         if flags.loads and not net.arena.tables:
             raise UsageError(

@@ -11,7 +11,7 @@ from mgcaffe.engine.data.stages import StageTotals
 from mgcaffe.solvers.tables.loads import read_loads
 from mgcaffe.tools import main
 from mgcaffe.tools.data_times import DataTimes
-from tests.support.datakit import encoded, images, write_lmdb
+from tests.support.datakit import datum, encoded, images, write_lmdb
 from tests.support.tablekit import table_net, write_table_data
 
 
@@ -83,6 +83,17 @@ def test_time_shows_each_layers_candidates_and_the_one_chosen(folder, capsys):
     )
     assert main.main(["time", "net.prototxt", *words, "--autotune=off"]) == 0
     assert "autotune" not in capsys.readouterr().err
+
+
+def test_time_measures_the_candidates_that_training_has(folder, capsys):
+    """Training's blobs are channels last; which candidates there are depends on that."""
+    write_lmdb(folder / "absent", [datum(each, number % 2) for number, each in enumerate(images(8, (3, 8, 8)))])
+    (folder / "solver.prototxt").write_text('net: "net.prototxt" max_iter: 1 base_lr: 0.1 lr_policy: "fixed"')
+    words = ["--threads=1", "--autotune=choices.json"]
+    assert main.main(["time", "net.prototxt", "--iterations=1", *words]) == 0
+    assert "autotune: measured 5 operations" in capsys.readouterr().err
+    assert main.main(["train", "solver.prototxt", *words]) == 0
+    assert "autotune: measured 0 operations" in capsys.readouterr().err
 
 
 def test_time_says_what_data_are_waited_for(folder, capsys):
