@@ -80,9 +80,9 @@ def _rule(call: BackwardWeight) -> str:
 def _suits_row_windows(call: BackwardWeight) -> bool:
     """Return whether each of its products is worth a call, and with a stride each copied row as well.
 
-    Lines of a strided copy lie apart, so short rows are copied slowly: row_windows took 0.51 to 0.66 of aten's time with
-    192 to 1536 values a row (3x3 with a stride of 2, ResNet-50's among them), 1.05 with 96, and 1.5 and 2.0 in the first
-    layers of AlexNet (33) and ResNet-50 (21), with 8 images on one core of an AMD EPYC (family 25, model 1).
+    Lines of a strided copy lie apart, so short rows are copied slowly: row_windows took 0.51 to 0.66 of aten's time
+    with 192 to 1536 values a row (3x3 with a stride of 2), 1.06 with 96, and 1.51 and 1.98 in the first layers of
+    AlexNet (33) and ResNet-50 (21), with 8 images on one core of an AMD EPYC (family 25, model 1).
     """
     row = call.total[0, :, 0].numel()
     if call.geometry.stride != (1, 1) and row < _LONG_ROW:

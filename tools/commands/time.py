@@ -1,7 +1,8 @@
 """`engine time`: how long each layer takes, forward and backward (Caffe: `caffe time`, in its lines).
 
 Layer by layer, so that each can be timed: the blobs have training's memory format, but training fuses neighbours
-and frees what is dead, and is somewhat faster. Where `--input_shape` gives the shape of a data source the net is fed noise instead, so no data is needed.
+and frees what is dead, and is somewhat faster. Where `--input_shape` gives the shape of a data source the net is fed
+noise instead, so no data is needed.
 """
 
 from __future__ import annotations
