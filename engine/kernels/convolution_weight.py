@@ -5,6 +5,8 @@
 | aten | `convolution_backward` in the formats of dy and x |
 | aten_converted | the same in the other format, with copies of dy and x |
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN, or by `mm` in place |
+| product_exchanged | the same by oneDNN with its sides exchanged |
+| images | a filter of one pixel: `convolution_backward` of pixels seen as many small images |
 | windows, windows_mm | one product over windows copied side by side, (k l C, P) |
 | row_windows | image by image, by `mm` in place: a product for each row of the filter, windows copied along that row |
 | across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
@@ -21,7 +23,15 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd_candidates
+from mgcaffe.engine.kernels import (
+    linear_ways,
+    onednn,
+    pixel_images,
+    pointwise,
+    unfolded,
+    windows,
+    winograd_candidates,
+)
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_data import convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import CACHED, RANKS_OF_TORCH, suits_conversion
@@ -125,6 +135,20 @@ def _product(call: BackwardWeight) -> None:
     unfolded.add(call.total.view(gradient.shape), gradient, call.beta)
 
 
+def _product_exchanged(call: BackwardWeight) -> None:
+    rows = pointwise.visited_rows(call.x, call.geometry)
+    gradient = onednn.linear(rows.t(), pixel_rows(call.dy).t()).t()
+    unfolded.add(call.total.view(gradient.shape), gradient, call.beta)
+
+
+def _images(call: BackwardWeight) -> None:
+    images = pixel_images.count(call.places)
+    rows = pixel_rows(call.dy), pointwise.visited_rows(call.x, call.geometry)
+    dy, x = (pixel_images.seen(each, images) for each in rows)
+    gradient = convolution_backward(dy, x, call.total, pixel_images.GEOMETRY, [False, True, False])[1]
+    unfolded.add(call.total, gradient, call.beta)
+
+
 def _product_mm(call: BackwardWeight) -> None:
     rows = pointwise.visited_rows(call.x, call.geometry)
     total = call.total.view(call.total.shape[0], rows.shape[1])
@@ -195,6 +219,15 @@ def _is_pointwise(call: BackwardWeight) -> bool:
     return pointwise.serves(call.x, call.geometry) and format_of(call.dy) == torch.channels_last
 
 
+def _can_exchange(call: BackwardWeight) -> bool:
+    # oneDNN packs the second operand anew; that the larger one is so is worth a gradient that has to be turned.
+    return _is_pointwise(call) and onednn.serves(call.x) and call.x.shape[1] < call.dy.shape[1]
+
+
+def _has_images(call: BackwardWeight) -> bool:
+    return _is_pointwise(call) and onednn.serves(call.x) and pixel_images.count(call.places) > 0
+
+
 def _has_windows(call: BackwardWeight) -> bool:
     return format_of(call.x) == torch.channels_last and not _is_pointwise(call) and _has_windows_across(call)
 
@@ -223,6 +256,8 @@ BACKWARD_WEIGHT = Operation(
         Candidate("aten_converted", _can_convert, lambda call: _aten(call, converted(call.dy), converted(call.x))),
         Candidate("product", lambda call: _is_pointwise(call) and onednn.serves(call.x), _product),
         Candidate("product_mm", _is_pointwise, _product_mm),
+        Candidate("product_exchanged", _can_exchange, _product_exchanged),
+        Candidate("images", _has_images, _images),
         Candidate("windows", lambda call: _has_windows(call) and onednn.serves(call.x), _windows),
         Candidate("windows_mm", _has_windows, _windows_mm),
         Candidate("row_windows", _has_row_windows, _row_windows),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -35,8 +35,11 @@ POINT_ONE = 1
 """The place of the point 1 among the points."""
 TYPES = (torch.float32, torch.float64)
 """What is served."""
+_LONG_LINE = 2048
 
 Matrix = list[list[Fraction]]
+Convolve = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
+"""Convolves an image along the horizontal axis by filters, and adds a bias."""
 
 
 class Size(NamedTuple):
@@ -104,31 +107,45 @@ def forward(
     relu: bool = False,
 ) -> torch.Tensor:
     """Return y = x * weight + bias, channels last, and with `relu` max(y, 0)."""
-    filters = _transformed(weight, matrices(size, x.dtype)[1], torch.eye(geometry.kernel[1], dtype=x.dtype))
-    return _convolved(x, filters, bias, geometry, size, relu)
+    filters = _transformed(weight, matrices(size, x.dtype)[1])
+    along = _along(geometry)
+
+    def convolve(image: torch.Tensor, filters: torch.Tensor, shift: torch.Tensor | None) -> torch.Tensor:
+        if onednn.serves(image):
+            return onednn.convolution(image, filters, shift, along)
+        walk = (along.stride, along.pad, along.dilation)
+        return torch.convolution(image, filters, shift, *walk, False, [0, 0], 1)
+
+    outputs = weight.shape[0] // geometry.groups
+    return _convolved(x, filters, outputs, bias, geometry, size, convolve, relu)
 
 
 def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
-    """Return dx, channels last: dy convolved by the filters turned round, inputs and outputs exchanged."""
-    exchanged = weight.unflatten(0, (geometry.groups, -1)).transpose(1, 2).flatten(0, 1)
-    turning = torch.eye(geometry.kernel[1], dtype=dy.dtype).flip(0)
-    filters = _transformed(exchanged, matrices(size, dy.dtype)[1].flip(1), turning)
-    return _convolved(dy, filters, None, turned(geometry), size, False)
+    """Return dx, channels last: dy convolved along the vertical axis by filters turned round."""
+    filters = _transformed(weight, matrices(size, dy.dtype)[1].flip(1))
+    inputs, back = weight.shape[1], turned(geometry)
+    width = back.output_size(dy.shape[2:])[1]
+
+    def convolve(image: torch.Tensor, filters: torch.Tensor, shift: torch.Tensor | None) -> torch.Tensor:
+        lent = image.new_empty(1, image.shape[2], width, inputs).permute(0, 3, 1, 2)
+        return _backward(image, lent, filters, geometry, [True, False, False])[0]
+
+    return _convolved(dy, filters, inputs, None, back, size, convolve, relu=False)
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
-    """Return the gradient of the filters as a view (O, C / groups, r, s)."""
+    """Return the gradient of the filters as a view (O, C / groups, r, s), which lies channels last."""
     groups = geometry.groups
     tiling = _Tiling(size, x.shape[3], x.shape[1] // groups, dy.shape[1] // groups, tuple(dy.shape[2:]))
-    gradients: list[torch.Tensor | None] = [None] * groups
-    for images in pieces(x.shape[0], tiling.values):
-        for group, (mine, theirs) in enumerate(_groups(x[images], dy[images], groups)):
-            gradient, sum_before = _gradients(theirs, mine, geometry, tiling), gradients[group]
-            gradients[group] = gradient if sum_before is None else sum_before.add_(gradient)
-    gradient = torch.cat([each for each in gradients if each is not None], 1)
-    filters = matrices(size, x.dtype)[1]
-    rows = torch.mm(filters.t(), gradient.view(size.points, -1))
-    return rows.view(size.rows, groups * tiling.outputs, tiling.channels, -1).permute(1, 2, 0, 3)
+    outputs, columns, channels = groups * tiling.outputs, geometry.kernel[1], tiling.channels
+    gradients = x.new_empty(outputs, size.points, columns, channels)
+    for number, images in enumerate(pieces(x.shape[0], tiling.values)):
+        by_group = zip(gradients.chunk(groups), _groups(x[images], dy[images], groups), strict=True)
+        for sums, (mine, theirs) in by_group:
+            _add_gradients(sums, theirs, mine, geometry, tiling, is_first=number == 0)
+    filters = matrices(size, x.dtype)[1].t()
+    rows = torch.bmm(filters.expand(outputs, -1, -1), gradients.flatten(2))
+    return rows.view(outputs, size.rows, columns, channels).permute(0, 3, 1, 2)
 
 
 class _Tiling(NamedTuple):
@@ -159,10 +176,17 @@ def _values(filters: Sequence[int], size: Size) -> int:
 
 
 def _convolved(
-    x: torch.Tensor, filters: torch.Tensor, bias: torch.Tensor | None, geometry: Geometry, size: Size, relu: bool
+    x: torch.Tensor,
+    filters: torch.Tensor,
+    outputs: int,
+    bias: torch.Tensor | None,
+    geometry: Geometry,
+    size: Size,
+    convolve: Convolve,
+    relu: bool,
 ) -> torch.Tensor:
-    """Convolve by transformed filters (n, groups O, C, 1, s)."""
-    groups, outputs = geometry.groups, filters.shape[1] // geometry.groups
+    """Convolve by transformed filters of all groups, (n, groups ..., ..., 1, s), so that a group has `outputs`."""
+    groups = geometry.groups
     out = geometry.output_size(x.shape[2:])
     tiling = _Tiling(size, x.shape[3], x.shape[1] // groups, outputs, out)
     y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
@@ -170,7 +194,8 @@ def _convolved(
     biases = [None] * groups if bias is None else bias.chunk(groups)
     for images in pieces(x.shape[0], tiling.values):
         for group, (mine, theirs) in enumerate(_groups(x[images], y[images], groups)):
-            _convolve_piece(theirs, mine, by_group[group], biases[group], geometry, tiling, relu)
+            above = geometry.pad[0]
+            _convolve_piece(theirs, mine, by_group[group], biases[group], above, tiling, convolve, relu)
     return y
 
 
@@ -179,56 +204,91 @@ def _convolve_piece(
     x: torch.Tensor,
     filters: Sequence[torch.Tensor],
     bias: torch.Tensor | None,
-    geometry: Geometry,
+    above: int,
     tiling: _Tiling,
+    convolve: Convolve,
     relu: bool,
 ) -> None:
-    """Set y, (N, O, H', W') of one group and a piece of the images; filters (O, C, 1, s) for each point."""
+    """Set y, (N, O, H', W') of one group and a piece of the images; filters one for each point."""
     size = tiling.size
     inputs, _, outputs = matrices(size, x.dtype)
-    seen = _images(torch.mm(inputs, _tiles(x, tiling, size.points, geometry.pad[0])), tiling.width, tiling.channels)
+    seen = _images(_transformed_rows(x, inputs, tiling, above), tiling.width, tiling.channels)
     tiles = x.shape[0] * tiling.tiles
     products = x.new_empty(size.points, tiles, tiling.out[1], tiling.outputs)
     for point, (image, product) in enumerate(zip(seen, products.permute(0, 3, 1, 2).unbind(), strict=True)):
         # What is added at the point 1 comes to all rows of y alike.
-        shift = bias if point == POINT_ONE else None
-        product.copy_(_convolve(image, filters[point], shift, geometry.pad[1])[0])
+        product.copy_(convolve(image, filters[point], bias if point == POINT_ONE else None)[0])
     by_tile = products.view(size.points, tiles, -1).transpose(0, 1)
+    place = y.permute(0, 2, 3, 1)
+    if place.is_contiguous() and tiling.out[0] % size.outputs == 0:
+        torch.bmm(outputs.expand(tiles, -1, -1), by_tile, out=place.view(tiles, size.outputs, -1))
+        if relu:
+            y.clamp_(min=0)
+        return
     computed = torch.bmm(outputs.expand(tiles, -1, -1), by_tile)
-    rows = computed.view(x.shape[0], -1, tiling.out[1], tiling.outputs)[:, : tiling.out[0]].permute(0, 3, 1, 2)
+    rows = computed.view(x.shape[0], -1, tiling.out[1], tiling.outputs)[:, : tiling.out[0]]
     if relu:
-        torch.clamp_min(rows, 0, out=y)
+        torch.clamp_min(rows, 0, out=place)
     else:
-        y.copy_(rows)
+        place.copy_(rows)
 
 
-def _gradients(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, tiling: _Tiling) -> torch.Tensor:
-    """Return the gradients of transformed filters, (n, O, C, 1, s), that one group and a piece of the images give."""
+def _add_gradients(
+    sums: torch.Tensor, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, tiling: _Tiling, is_first: bool
+) -> None:
+    """Add the gradients of transformed filters, (O, n, s, C), that one group and a piece of the images give."""
     size = tiling.size
     inputs, _, outputs = matrices(size, x.dtype)
-    seen = _images(torch.mm(inputs, _tiles(x, tiling, size.points, geometry.pad[0])), tiling.width, tiling.channels)
-    given = _images(torch.mm(outputs.t(), _tiles(dy, tiling, size.outputs, 0)), tiling.out[1], tiling.outputs)
-    lent = x.new_empty(tiling.outputs, tiling.channels, 1, geometry.kernel[1])
+    seen = _images(_transformed_rows(x, inputs, tiling, geometry.pad[0]), tiling.width, tiling.channels)
+    given = _images(_transformed_rows(dy, outputs.t(), tiling, 0), tiling.out[1], tiling.outputs)
+    lent = x.new_empty(tiling.outputs, 1, geometry.kernel[1], tiling.channels).permute(0, 3, 1, 2)
+    for mine, theirs, total in zip(given, seen, sums.unbind(1), strict=True):
+        gradient = _backward(mine, theirs, lent, geometry, [False, True, False])[1]
+        unfolded.add(total, gradient[:, :, 0].transpose(1, 2), 0.0 if is_first else 1.0)
+
+
+def _along(geometry: Geometry) -> Geometry:
+    """Return the walk along the horizontal axis."""
+    return Geometry((1, geometry.kernel[1]), (1, 1), (0, geometry.pad[1]), (1, 1))
+
+
+def _backward(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, geometry: Geometry, wanted: list[bool]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return PyTorch's gradients of a convolution along the horizontal axis, those that are wanted."""
     pad = [0, geometry.pad[1]]
-    return torch.stack([
-        torch.ops.aten.convolution_backward(
-            mine, theirs, lent, None, [1, 1], pad, [1, 1], False, [0, 0], 1, [False, True, False]
-        )[1]
-        for mine, theirs in zip(given, seen, strict=True)
-    ])  # fmt: skip
+    gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = torch.ops.aten.convolution_backward(
+        dy, x, weight, None, [1, 1], pad, [1, 1], False, [0, 0], 1, wanted
+    )
+    return gradients
 
 
-def _convolve(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, pad: int) -> torch.Tensor:
-    """Convolve along the horizontal axis."""
-    along = Geometry((1, weight.shape[3]), (1, 1), (0, pad), (1, 1))
-    if onednn.serves(x):
-        return onednn.convolution(x, weight, bias, along)
-    return torch.convolution(x, weight, bias, along.stride, along.pad, along.dilation, False, [0, 0], 1)
+def _transformed_rows(x: torch.Tensor, matrix: torch.Tensor, tiling: _Tiling, above: int) -> torch.Tensor:
+    """Return `matrix` (n, rows) over the rows of all tiles, (n, N T W C); x is zero outside.
+
+    Args:
+        x: (N, C, H, W).
+        matrix: for each row of a tile a column.
+        tiling: says where tiles begin.
+        above: how many rows before x the first tile does.
+    """
+    x = x.permute(0, 2, 3, 1)
+    batch, height, width, channels = x.shape
+    step, line, (points, rows) = tiling.size.outputs, width * channels, matrix.shape
+    if line < _LONG_LINE or not x.is_contiguous():
+        return torch.mm(matrix, _tiles(x, tiling, rows, above))
+    transformed = x.new_empty(points, batch, tiling.tiles, line)
+    lines = x.view(batch, height, line)
+    for tile in range(tiling.tiles):
+        top = tile * step - above
+        first, end = max(top, 0), min(top + rows, height)
+        met = matrix[:, first - top : end - top].expand(batch, -1, -1)
+        torch.bmm(met, lines[:, first:end], out=transformed[:, :, tile].transpose(0, 1))
+    return transformed.view(points, -1)
 
 
 def _tiles(x: torch.Tensor, tiling: _Tiling, rows: int, above: int) -> torch.Tensor:
-    """Return (rows, N T W C): the rows of all tiles, zero outside x, which begins `above` rows after the first tile."""
-    x = x.permute(0, 2, 3, 1)
+    """Return (rows, N T W C): the rows of all tiles of x, (N, H, W, C), zero outside; see `_transformed_rows`."""
     batch, height, width, channels = x.shape
     step, line = tiling.size.outputs, width * channels
     high = tiling.tiles * step + rows - step
@@ -263,12 +323,12 @@ def pieces(batch: int, values: int, limit: int | None = None) -> Iterator[slice]
     return (slice(first, first + each) for first in range(0, batch, each))
 
 
-def _transformed(weight: torch.Tensor, matrix: torch.Tensor, across: torch.Tensor) -> torch.Tensor:
-    """Return (n, O, C, 1, s): `matrix` over the filters' rows and `across` over their columns."""
+def _transformed(weight: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """Return `matrix` (n, r) over the filters' rows as a view (n, O, C, 1, s), each filter of it channels last."""
     outputs, channels, rows, columns = weight.shape
-    filters = weight.reshape(outputs * channels, rows * columns)
-    transformed = torch.mm(torch.kron(matrix, across), filters.t())
-    return transformed.view(-1, columns, outputs, channels).permute(0, 2, 3, 1).unsqueeze(3)
+    by_row = weight.permute(0, 2, 3, 1).reshape(outputs, rows, columns * channels)
+    transformed = torch.bmm(matrix.expand(outputs, -1, -1), by_row)
+    return transformed.view(outputs, -1, columns, channels).permute(1, 0, 3, 2).unsqueeze(3)
 
 
 @functools.cache
