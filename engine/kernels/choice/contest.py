@@ -62,7 +62,7 @@ class Contest(Choices):
         if not self._is_known(operation, text, call):
             self.records[text] = self._measure(operation, text, call)
             self.measured += 1
-        return operation.by_rule(call).run(call)
+        return operation.candidates[self.records[text].chosen].run(call)
 
     def _is_known(self, operation: Operation, text: str, call: Any) -> bool:
         """Return whether a record was made with the rule and the candidates of today."""
