@@ -71,15 +71,20 @@ def _rule(call: BackwardWeight) -> str:
     is_avx2 = onednn.ON_AVX2 and x.is_cpu
     if pointwise.suits(x, geometry) and format_of(call.dy) == torch.channels_last:
         # PyTorch's product of 16-bit numbers is as fast as oneDNN's, and needs no copy across.
-        return "product" if call.places <= _FEW_ROWS and not is_narrow(x) and not is_avx2 else "product_mm"
+        if is_narrow(x) or is_avx2:
+            return "product_mm"
+        if call.places <= _FEW_ROWS:
+            return "product"
+        return "images" if _has_images(call) else "product_mm"
     if geometry.rank not in RANKS_OF_TORCH:
         return "positions"
-    # oneDNN's own gradient cannot use its vectors on one channel. With AVX2 alone a copy that leaves the cache costs
-    # more than that: copy and product took 0.48, 0.73, 0.91, 1.22 and 1.50 of its time in LeNet's first layer with 1,
-    # 8, 16, 32 and 64 images, on one core of an AMD EPYC (family 25, model 1).
+    # oneDNN's own gradient cannot use its vectors on one channel, but a copy that leaves the cache costs more. Copy and
+    # product took 0.48, 0.73, 0.91, 1.22 and 1.50 of its time in LeNet's first layer with 1, 8, 16, 32 and 64 images on
+    # one core of an AMD EPYC with AVX2 (family 25, model 1), and 0.50, 1.19, 1.46, 1.70 and 1.84 on one with AVX-512
+    # (family 26, model 2).
     grey = geometry.rank == 2 and x.shape[1] == 1
-    costly = is_avx2 and math.prod(geometry.kernel) * call.places > CACHED
-    if grey and not costly and onednn.serves(x) and _has_windows_across(call):
+    is_cached = math.prod(geometry.kernel) * call.places <= CACHED
+    if grey and is_cached and onednn.serves(x) and _has_windows_across(call):
         return "across_mm"
     if is_avx2 and _has_row_windows(call) and _suits_row_windows(call):
         return "row_windows"

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Contest(Choices):
-    """Computes by the rules, after measuring what it has not met before, or before there was a candidate or this rule.
+    """Computes as chosen, after measuring what it has not met before, or before there was a candidate or this rule.
 
     Every candidate that serves runs twice; only once if that takes more than 5 times as long as the rule's. One that
     disagrees with the rule's is dropped with a warning, and so is, in silence, one that takes more than 1.5 times as

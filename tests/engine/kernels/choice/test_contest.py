@@ -77,7 +77,8 @@ def test_what_is_known_is_not_measured_again(clock):
     again.run(doubling, Call(torch.ones(3)))
     assert again.measured == 0
     assert again.met == ["doubling: x 3"]
-    assert clock.runs == {**runs, "rule": runs["rule"] + 1}
+    # What the net will not use leaves no primitive in a library's cache.
+    assert clock.runs == {**runs, "other": runs["other"] + 1}
     again.run(doubling, Call(torch.ones(4)))
     assert again.measured == 1
 
