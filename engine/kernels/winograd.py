@@ -35,7 +35,8 @@ POINT_ONE = 1
 """The place of the point 1 among the points."""
 TYPES = (torch.float32, torch.float64)
 """What is served."""
-_LONG_LINE = 2048
+LONG_LINE = 2048
+"""From how many values of a line on (W C) tiles are transformed where they lie, and not copied before."""
 
 Matrix = list[list[Fraction]]
 Convolve = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
@@ -275,7 +276,7 @@ def _transformed_rows(x: torch.Tensor, matrix: torch.Tensor, tiling: _Tiling, ab
     x = x.permute(0, 2, 3, 1)
     batch, height, width, channels = x.shape
     step, line, (points, rows) = tiling.size.outputs, width * channels, matrix.shape
-    if line < _LONG_LINE or not x.is_contiguous():
+    if line < LONG_LINE or not x.is_contiguous():
         return torch.mm(matrix, _tiles(x, tiling, rows, above))
     transformed = x.new_empty(points, batch, tiling.tiles, line)
     lines = x.view(batch, height, line)

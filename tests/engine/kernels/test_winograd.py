@@ -1,5 +1,7 @@
 """Convolutions by Winograd's filtering, against PyTorch in float64: pieces, borders, groups, and their rounding."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -37,6 +39,7 @@ def by_winograd(x, weight, bias, dy, geometry, size):
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize(("height", "width", "pad", "across", "groups"), [
     (11, 7, (1, 1), 3, 1), (9, 6, (0, 0), 3, 2), (5, 6, (2, 0), 1, 3), (1, 4, (2, 2), 5, 1), (16, 1, (2, 1), 2, 1),
+    (12, 3, (2, 1), 3, 1),  # whole tiles
 ])  # fmt: skip
 def test_all_directions_are_pytorchs(monkeypatch, name, height, width, pad, across, groups):
     size = SIZES[name]
@@ -44,8 +47,9 @@ def test_all_directions_are_pytorchs(monkeypatch, name, height, width, pad, acro
     x, weight, bias = random((5, 6, height, width), 1), random((6, 6 // groups, size.rows, across), 2), random((6,), 3)
     expected, dy, dx, dw = by_pytorch(x, weight, bias, geometry)
     assert winograd.serves(x, weight.shape, expected.shape[2:], geometry, size)
-    for most in (unfolded.MAX_COPY, 1):  # all images at a time, or one by one
-        monkeypatch.setattr(unfolded, "MAX_COPY", most)
+    for most, long_line in itertools.product((unfolded.MAX_COPY, 1), (winograd.LONG_LINE, 1)):
+        monkeypatch.setattr(unfolded, "MAX_COPY", most)  # all images at a time, or one by one
+        monkeypatch.setattr(winograd, "LONG_LINE", long_line)  # tiles copied, or seen where they are
         found = by_winograd(x, weight, bias, dy, geometry, size)
         assert found[0].is_contiguous(memory_format=torch.channels_last)
         for one, other in zip(found, (expected, dx, dw), strict=True):
