@@ -26,7 +26,7 @@ from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_con
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
-from mgcaffe.engine.kernels.winograd import Size
+from mgcaffe.engine.kernels.winograd_matrices import Size
 
 Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

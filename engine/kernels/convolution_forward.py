@@ -24,7 +24,7 @@ from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
-from mgcaffe.engine.kernels.winograd import Size
+from mgcaffe.engine.kernels.winograd_matrices import Size
 
 RANKS_OF_TORCH = (1, 2, 3)
 CACHED = 1 << 18

@@ -38,7 +38,7 @@ from mgcaffe.engine.kernels.convolution_forward import CACHED, RANKS_OF_TORCH, s
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
-from mgcaffe.engine.kernels.winograd import Size
+from mgcaffe.engine.kernels.winograd_matrices import Size
 
 _FEW_CHANNELS = 8
 _FEW_ROWS = 2048

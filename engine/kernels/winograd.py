@@ -6,9 +6,8 @@ horizontal axis instead of m r:
     y = A^T [(G w) * (B^T x)],    dw = G^T [(A dy) * (B^T x)]
 
 so that F(4, 3) has half the multiplications, F(5, 3) 15 / 7, F(7, 3) 21 / 9 and F(4, 5) 20 / 8 of a part. The
-gradient for x is a forward convolution by filters turned round. The matrices evaluate polynomials at n - 1 points and
-at infinity (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4); the points are small
-fractions by which rounding grows little, found by trying all sets, and all entries are computed as fractions.
+gradient for x is along the vertical axis a forward convolution by filters turned round, along the horizontal one
+PyTorch's own. `winograd_matrices.py` has the matrices.
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, s), y and dy (N, O, H', W'), T = ceil(H' / m) tiles.
 Groups are computed one by one, and images in pieces, so that at most `unfolded.MAX_COPY` values are copied of images,
@@ -17,10 +16,8 @@ and of filters.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 import torch
@@ -28,36 +25,15 @@ import torch
 from mgcaffe.engine.kernels import onednn, unfolded
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.winograd_matrices import POINT_ONE, Size, matrices
 
-_POINTS = tuple(map(Fraction, ("0", "1", "-1", "1/2", "-2", "-1/2", "2")))
-_EIGHT_POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-3/4", "2/3", "-1/3", "-3")))
-POINT_ONE = 1
-"""The place of the point 1 among the points."""
 TYPES = (torch.float32, torch.float64)
 """What is served."""
 LONG_LINE = 2048
 """From how many values of a line on (W C) tiles are transformed where they lie, and not copied before."""
 
-Matrix = list[list[Fraction]]
 Convolve = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 """Convolves an image along the horizontal axis by filters, and adds a bias."""
-
-
-class Size(NamedTuple):
-    """F(m, r): `outputs` (m) rows are computed at a time, by filters of `rows` (r) rows."""
-
-    outputs: int
-    rows: int
-
-    @property
-    def points(self) -> int:
-        """How many convolutions along the horizontal axis it takes (n)."""
-        return self.outputs + self.rows - 1
-
-    @property
-    def name(self) -> str:
-        """The candidates' name."""
-        return f"winograd_f{self.outputs}{self.rows}"
 
 
 SIZES = (Size(4, 3), Size(5, 3), Size(7, 3), Size(4, 5))
@@ -330,33 +306,3 @@ def _transformed(weight: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     by_row = weight.permute(0, 2, 3, 1).reshape(outputs, rows, columns * channels)
     transformed = torch.bmm(matrix.expand(outputs, -1, -1), by_row)
     return transformed.view(outputs, -1, columns, channels).permute(1, 0, 3, 2).unsqueeze(3)
-
-
-@functools.cache
-def matrices(size: Size, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return B^T (n, n), G (n, r) and A^T (m, n)."""
-    finite = _POINTS[: size.points - 1] if size.points <= len(_POINTS) + 1 else _EIGHT_POINTS[: size.points - 1]
-    inputs: Matrix = []
-    filters: Matrix = []
-    for one in finite:
-        others = [other for other in finite if other != one]
-        scale = math.prod((one - other for other in others), start=Fraction(1))
-        inputs.append([*_coefficients(others), Fraction(0)])
-        filters.append([one**power / scale for power in range(size.rows)])
-    inputs.append(_coefficients(finite))
-    filters.append([Fraction(power == size.rows - 1) for power in range(size.rows)])
-    outputs = [[*(one**row for one in finite), Fraction(row == size.outputs - 1)] for row in range(size.outputs)]
-    return _tensor(inputs, dtype), _tensor(filters, dtype), _tensor(outputs, dtype)
-
-
-def _coefficients(roots: Sequence[Fraction]) -> list[Fraction]:
-    """Return the coefficients of the polynomial that has these roots, the constant first."""
-    polynomial = [Fraction(1)]
-    for root in roots:
-        raised, scaled = [Fraction(0), *polynomial], [*(-root * value for value in polynomial), Fraction(0)]
-        polynomial = [one + other for one, other in zip(raised, scaled, strict=True)]
-    return polynomial
-
-
-def _tensor(matrix: Matrix, dtype: torch.dtype) -> torch.Tensor:
-    return torch.tensor([[float(value) for value in row] for row in matrix], dtype=dtype)

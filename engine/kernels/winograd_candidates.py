@@ -17,7 +17,7 @@ import torch
 from mgcaffe.engine.kernels import winograd, winograd_tiles
 from mgcaffe.engine.kernels.choice.operation import Candidate
 from mgcaffe.engine.kernels.geometry import Geometry
-from mgcaffe.engine.kernels.winograd import Size
+from mgcaffe.engine.kernels.winograd_matrices import Size
 
 Seen = tuple[torch.Tensor, Sequence[int], Sequence[int], Geometry]
 """What is convolved, the shape of the filters and the spatial size of the result, and the geometry."""

@@ -6,8 +6,8 @@ input, n = m + r - 1, by n n multiplications instead of m m r r: F(2 x 2, 3 x 3)
 
     y = A^T [(G w G^T) * (B^T x B)] A,    dw = G^T [(A dy A^T) * (B^T x B)] G
 
-with the matrices of `winograd.py`. The gradient for x is a forward convolution by filters turned round. What stands
-between the transforms are n n products over the channels.
+with the matrices of `winograd_matrices.py`. The gradient for x is a forward convolution by filters turned round. What
+stands between the transforms are n n products over the channels.
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of
@@ -23,7 +23,7 @@ import torch
 
 from mgcaffe.engine.kernels import unfolded, winograd
 from mgcaffe.engine.kernels.geometry import Geometry
-from mgcaffe.engine.kernels.winograd import Size
+from mgcaffe.engine.kernels.winograd_matrices import POINT_ONE, Size, matrices
 
 SIZES = (Size(2, 3), Size(4, 3), Size(4, 5))
 """Those worth measuring."""
@@ -85,13 +85,13 @@ def forward(
     relu: bool = False,
 ) -> torch.Tensor:
     """Return y = x * weight + bias, channels last, and with `relu` max(y, 0)."""
-    filters = _filters(weight, winograd.matrices(size, x.dtype)[1]).transpose(1, 2)
+    filters = _filters(weight, matrices(size, x.dtype)[1]).transpose(1, 2)
     return _convolved(x, filters.chunk(geometry.groups, 2), bias, geometry, size, relu)
 
 
 def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
     """Return dx, channels last: dy convolved by the filters turned round, inputs and outputs exchanged."""
-    filters = _filters(weight, winograd.matrices(size, dy.dtype)[1].flip(1))
+    filters = _filters(weight, matrices(size, dy.dtype)[1].flip(1))
     return _convolved(dy, filters.chunk(geometry.groups, 1), None, winograd.turned(geometry), size, False)
 
 
@@ -106,7 +106,7 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size:
         for gradient, theirs, mine in by_group:
             seen = _seen(theirs, tiling, geometry).transpose(1, 2)
             gradient.baddbmm_(seen, _given(mine, tiling), beta=min(number, 1))
-    filters = winograd.matrices(size, x.dtype)[1]
+    filters = matrices(size, x.dtype)[1]
     rows = torch.matmul(torch.kron(filters, filters).t(), gradients.flatten(2))
     by_place = rows.view(groups, size.rows, size.rows, channels, outputs)
     return by_place.permute(0, 4, 3, 1, 2).flatten(0, 1)
@@ -132,8 +132,8 @@ def _convolved(
             products = torch.bmm(_seen(theirs, tiling, geometry), multiplied)
             if added is not None:
                 # What is added at the point 1 of both axes comes to all values of y alike.
-                products[winograd.POINT_ONE * (size.points + 1)] += added
-            _set(mine, _transformed(winograd.matrices(size, x.dtype)[2], products), tiling, relu)
+                products[POINT_ONE * (size.points + 1)] += added
+            _set(mine, _transformed(matrices(size, x.dtype)[2], products), tiling, relu)
     return y
 
 
@@ -161,7 +161,7 @@ def _seen(x: torch.Tensor, tiling: _Tiling, geometry: Geometry) -> torch.Tensor:
     line, image = width * channels, height * width * channels
     shape = (n, n, x.shape[0], *tiling.tiles, channels)
     tiles = padded.as_strided(shape, (line, channels, image, m * line, m * channels, 1)).reshape(n * n, -1, channels)
-    return _transformed(winograd.matrices(tiling.size, x.dtype)[0], tiles)
+    return _transformed(matrices(tiling.size, x.dtype)[0], tiles)
 
 
 def _given(dy: torch.Tensor, tiling: _Tiling) -> torch.Tensor:
@@ -171,7 +171,7 @@ def _given(dy: torch.Tensor, tiling: _Tiling) -> torch.Tensor:
     rows = dy.permute(0, 2, 3, 1)
     padded = torch.constant_pad_nd(rows, beyond) if any(beyond) else rows
     tiles = padded.reshape(-1, down, m, right, m, outputs).permute(2, 4, 0, 1, 3, 5).reshape(m * m, -1, outputs)
-    return _transformed(winograd.matrices(tiling.size, dy.dtype)[2].t(), tiles)
+    return _transformed(matrices(tiling.size, dy.dtype)[2].t(), tiles)
 
 
 def _transformed(matrix: torch.Tensor, tiles: torch.Tensor) -> torch.Tensor:
