@@ -26,7 +26,6 @@ import torch
 from mgcaffe.engine.kernels import (
     linear_ways,
     onednn,
-    pixel_images,
     pointwise,
     unfolded,
     windows,
@@ -81,9 +80,9 @@ def _rule(call: BackwardWeight) -> str:
     # oneDNN's own gradient cannot use its vectors on one channel, but a copy that leaves the cache costs more. Copy and
     # product took 0.48, 0.73, 0.91, 1.22 and 1.50 of its time in LeNet's first layer with 1, 8, 16, 32 and 64 images on
     # one core of an AMD EPYC with AVX2 (family 25, model 1), and 0.50, 1.19, 1.46, 1.70 and 1.84 on one with AVX-512
-    # (family 26, model 2).
+    # (family 26, model 2), where it took 0.90 with 4.
     grey = geometry.rank == 2 and x.shape[1] == 1
-    is_cached = math.prod(geometry.kernel) * call.places <= CACHED
+    is_cached = math.prod(geometry.kernel) * call.places <= (CACHED if is_avx2 else CACHED // 4)
     if grey and is_cached and onednn.serves(x) and _has_windows_across(call):
         return "across_mm"
     if is_avx2 and _has_row_windows(call) and _suits_row_windows(call):
@@ -147,10 +146,10 @@ def _product_exchanged(call: BackwardWeight) -> None:
 
 
 def _images(call: BackwardWeight) -> None:
-    images = pixel_images.count(call.places)
+    images = pointwise.count_images(call.places)
     rows = pixel_rows(call.dy), pointwise.visited_rows(call.x, call.geometry)
-    dy, x = (pixel_images.seen(each, images) for each in rows)
-    gradient = convolution_backward(dy, x, call.total, pixel_images.GEOMETRY, [False, True, False])[1]
+    dy, x = (pointwise.as_images(each, images) for each in rows)
+    gradient = convolution_backward(dy, x, call.total, pointwise.PLAIN, [False, True, False])[1]
     unfolded.add(call.total, gradient, call.beta)
 
 
@@ -230,7 +229,7 @@ def _can_exchange(call: BackwardWeight) -> bool:
 
 
 def _has_images(call: BackwardWeight) -> bool:
-    return _is_pointwise(call) and onednn.serves(call.x) and pixel_images.count(call.places) > 0
+    return _is_pointwise(call) and onednn.serves(call.x) and pointwise.count_images(call.places) > 0
 
 
 def _has_windows(call: BackwardWeight) -> bool:

@@ -21,14 +21,15 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import onednn
+from mgcaffe.engine.kernels import onednn, unfolded
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 
 _SMALL_BATCH = 64
 _FEW_ROWS = 4
 _LARGE_WEIGHT = 1 << 20
 _WORTH_A_PRIMITIVE = 1 << 24
-_PIECE = 1 << 20
+PIECE = 1 << 20
+"""How many values of a gradient oneDNN makes at a time."""
 
 
 class Forward(NamedTuple):
@@ -159,13 +160,9 @@ def _add_key(call: AddProduct) -> Key:
 
 def _add_onednn(call: AddProduct) -> None:
     right = call.right.t()
-    rows = max(1, _PIECE // call.total.shape[1])
+    rows = max(1, PIECE // call.total.shape[1])
     for total, left in zip(call.total.split(rows), call.left.t().split(rows), strict=True):
-        gradient = onednn.linear(left, right)
-        if call.beta:
-            total.add_(gradient)
-        else:
-            total.copy_(gradient)
+        unfolded.add(total, onednn.linear(left, right), call.beta)
 
 
 ADD_PRODUCT = Operation(

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import torch
 
@@ -26,14 +25,12 @@ from mgcaffe.engine.kernels import onednn, unfolded
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.winograd_matrices import POINT_ONE, Size, matrices
+from mgcaffe.engine.kernels.winograd_rows import Tiling, as_images, pieces, transformed_rows
 
 TYPES = (torch.float32, torch.float64)
 """What is served."""
-LONG_LINE = 2048
-"""From how many values of a line on (W C) tiles are transformed where they lie, and not copied before."""
-
 Convolve = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
-"""Convolves an image along the horizontal axis by filters, and adds a bias."""
+"""Convolves an image along the horizontal axis by the filters of one point, and adds a bias if there is one."""
 
 
 SIZES = (Size(4, 3), Size(5, 3), Size(7, 3), Size(4, 5))
@@ -53,7 +50,7 @@ def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry
     if geometry.rank != 2 or geometry.kernel[0] != size.rows or not walks_plainly(x, geometry):
         return False
     channels, outputs = x.shape[1] // geometry.groups, filters[0] // geometry.groups
-    copied = max(_Tiling(size, x.shape[3], channels, outputs, tuple(out)).values, _values(filters, size))
+    copied = max(Tiling(size, x.shape[3], channels, outputs, tuple(out)).values, _values(filters, size))
     return copied <= unfolded.MAX_COPY
 
 
@@ -87,11 +84,11 @@ def forward(
     filters = _transformed(weight, matrices(size, x.dtype)[1])
     along = _along(geometry)
 
-    def convolve(image: torch.Tensor, filters: torch.Tensor, shift: torch.Tensor | None) -> torch.Tensor:
+    def convolve(image: torch.Tensor, of_point: torch.Tensor, added: torch.Tensor | None) -> torch.Tensor:
         if onednn.serves(image):
-            return onednn.convolution(image, filters, shift, along)
+            return onednn.convolution(image, of_point, added, along)
         walk = (along.stride, along.pad, along.dilation)
-        return torch.convolution(image, filters, shift, *walk, False, [0, 0], 1)
+        return torch.convolution(image, of_point, added, *walk, False, [0, 0], 1)
 
     outputs = weight.shape[0] // geometry.groups
     return _convolved(x, filters, outputs, bias, geometry, size, convolve, relu)
@@ -103,9 +100,10 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
     inputs, back = weight.shape[1], turned(geometry)
     width = back.output_size(dy.shape[2:])[1]
 
-    def convolve(image: torch.Tensor, filters: torch.Tensor, shift: torch.Tensor | None) -> torch.Tensor:
+    def convolve(image: torch.Tensor, of_point: torch.Tensor, added: torch.Tensor | None) -> torch.Tensor:
+        assert added is None
         lent = image.new_empty(1, image.shape[2], width, inputs).permute(0, 3, 1, 2)
-        return _backward(image, lent, filters, geometry, [True, False, False])[0]
+        return _backward(image, lent, of_point, geometry, [True, False, False])[0]
 
     return _convolved(dy, filters, inputs, None, back, size, convolve, relu=False)
 
@@ -113,7 +111,7 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
     """Return the gradient of the filters as a view (O, C / groups, r, s), which lies channels last."""
     groups = geometry.groups
-    tiling = _Tiling(size, x.shape[3], x.shape[1] // groups, dy.shape[1] // groups, tuple(dy.shape[2:]))
+    tiling = Tiling(size, x.shape[3], x.shape[1] // groups, dy.shape[1] // groups, tuple(dy.shape[2:]))
     outputs, columns, channels = groups * tiling.outputs, geometry.kernel[1], tiling.channels
     gradients = x.new_empty(outputs, size.points, columns, channels)
     for number, images in enumerate(pieces(x.shape[0], tiling.values)):
@@ -123,28 +121,6 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size:
     filters = matrices(size, x.dtype)[1].t()
     rows = torch.bmm(filters.expand(outputs, -1, -1), gradients.flatten(2))
     return rows.view(outputs, size.rows, columns, channels).permute(0, 3, 1, 2)
-
-
-class _Tiling(NamedTuple):
-    """One group's images cut into tiles."""
-
-    size: Size
-    width: int
-    channels: int
-    outputs: int
-    out: tuple[int, ...]
-
-    @property
-    def tiles(self) -> int:
-        """Tiles one below the other."""
-        return -(-self.out[0] // self.size.outputs)
-
-    @property
-    def values(self) -> int:
-        """The most that is copied of one image at a time: the tiles of x, and those before them or of y."""
-        inputs = self.size.points * self.width * self.channels
-        outputs = (self.size.points + self.size.outputs) * self.out[1] * self.outputs
-        return self.tiles * (inputs + max(inputs, outputs))
 
 
 def _values(filters: Sequence[int], size: Size) -> int:
@@ -162,10 +138,10 @@ def _convolved(
     convolve: Convolve,
     relu: bool,
 ) -> torch.Tensor:
-    """Convolve by transformed filters of all groups, (n, groups ..., ..., 1, s), so that a group has `outputs`."""
+    """Convolve by transformed filters (n, O, C / groups, 1, s), O of the weight, so that each group makes `outputs`."""
     groups = geometry.groups
     out = geometry.output_size(x.shape[2:])
-    tiling = _Tiling(size, x.shape[3], x.shape[1] // groups, outputs, out)
+    tiling = Tiling(size, x.shape[3], x.shape[1] // groups, outputs, out)
     y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
     by_group = [part.unbind() for part in filters.chunk(groups, 1)]
     biases = [None] * groups if bias is None else bias.chunk(groups)
@@ -182,14 +158,14 @@ def _convolve_piece(
     filters: Sequence[torch.Tensor],
     bias: torch.Tensor | None,
     above: int,
-    tiling: _Tiling,
+    tiling: Tiling,
     convolve: Convolve,
     relu: bool,
 ) -> None:
     """Set y, (N, O, H', W') of one group and a piece of the images; filters one for each point."""
     size = tiling.size
     inputs, _, outputs = matrices(size, x.dtype)
-    seen = _images(_transformed_rows(x, inputs, tiling, above), tiling.width, tiling.channels)
+    seen = as_images(transformed_rows(x, inputs, tiling, above), tiling.width, tiling.channels)
     tiles = x.shape[0] * tiling.tiles
     products = x.new_empty(size.points, tiles, tiling.out[1], tiling.outputs)
     for point, (image, product) in enumerate(zip(seen, products.permute(0, 3, 1, 2).unbind(), strict=True)):
@@ -211,13 +187,13 @@ def _convolve_piece(
 
 
 def _add_gradients(
-    sums: torch.Tensor, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, tiling: _Tiling, is_first: bool
+    sums: torch.Tensor, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, tiling: Tiling, is_first: bool
 ) -> None:
     """Add the gradients of transformed filters, (O, n, s, C), that one group and a piece of the images give."""
     size = tiling.size
     inputs, _, outputs = matrices(size, x.dtype)
-    seen = _images(_transformed_rows(x, inputs, tiling, geometry.pad[0]), tiling.width, tiling.channels)
-    given = _images(_transformed_rows(dy, outputs.t(), tiling, 0), tiling.out[1], tiling.outputs)
+    seen = as_images(transformed_rows(x, inputs, tiling, geometry.pad[0]), tiling.width, tiling.channels)
+    given = as_images(transformed_rows(dy, outputs.t(), tiling, 0), tiling.out[1], tiling.outputs)
     lent = x.new_empty(tiling.outputs, 1, geometry.kernel[1], tiling.channels).permute(0, 3, 1, 2)
     for mine, theirs, total in zip(given, seen, sums.unbind(1), strict=True):
         gradient = _backward(mine, theirs, lent, geometry, [False, True, False])[1]
@@ -233,71 +209,16 @@ def _backward(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, geometry: Geometry, wanted: list[bool]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return PyTorch's gradients of a convolution along the horizontal axis, those that are wanted."""
-    pad = [0, geometry.pad[1]]
+    along = _along(geometry)
     gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = torch.ops.aten.convolution_backward(
-        dy, x, weight, None, [1, 1], pad, [1, 1], False, [0, 0], 1, wanted
+        dy, x, weight, None, along.stride, along.pad, along.dilation, False, [0, 0], 1, wanted
     )
     return gradients
-
-
-def _transformed_rows(x: torch.Tensor, matrix: torch.Tensor, tiling: _Tiling, above: int) -> torch.Tensor:
-    """Return `matrix` (n, rows) over the rows of all tiles, (n, N T W C); x is zero outside.
-
-    Args:
-        x: (N, C, H, W).
-        matrix: for each row of a tile a column.
-        tiling: says where tiles begin.
-        above: how many rows before x the first tile does.
-    """
-    x = x.permute(0, 2, 3, 1)
-    batch, height, width, channels = x.shape
-    step, line, (points, rows) = tiling.size.outputs, width * channels, matrix.shape
-    if line < LONG_LINE or not x.is_contiguous():
-        return torch.mm(matrix, _tiles(x, tiling, rows, above))
-    transformed = x.new_empty(points, batch, tiling.tiles, line)
-    lines = x.view(batch, height, line)
-    for tile in range(tiling.tiles):
-        top = tile * step - above
-        first, end = max(top, 0), min(top + rows, height)
-        met = matrix[:, first - top : end - top].expand(batch, -1, -1)
-        torch.bmm(met, lines[:, first:end], out=transformed[:, :, tile].transpose(0, 1))
-    return transformed.view(points, -1)
-
-
-def _tiles(x: torch.Tensor, tiling: _Tiling, rows: int, above: int) -> torch.Tensor:
-    """Return (rows, N T W C): the rows of all tiles of x, (N, H, W, C), zero outside; see `_transformed_rows`."""
-    batch, height, width, channels = x.shape
-    step, line = tiling.size.outputs, width * channels
-    high = tiling.tiles * step + rows - step
-    padded = x.new_empty(batch, high, width, channels)
-    padded[:, :above].zero_()
-    padded[:, above : above + height] = x
-    padded[:, above + height :].zero_()
-    tiles = padded.as_strided((rows, batch, tiling.tiles, line), (line, high * line, step * line, 1))
-    return tiles.reshape(rows, -1)
-
-
-def _images(tiles: torch.Tensor, width: int, channels: int) -> Sequence[torch.Tensor]:
-    """Return tiles as one high image for each row: (1, C, N T, W), channels last."""
-    return tiles.view(tiles.shape[0], 1, -1, width, channels).permute(0, 1, 4, 2, 3).unbind()
 
 
 def _groups(x: torch.Tensor, y: torch.Tensor, groups: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Return the views of each group's channels."""
     return zip(x.chunk(groups, 1), y.chunk(groups, 1), strict=True)
-
-
-def pieces(batch: int, values: int, limit: int | None = None) -> Iterator[slice]:
-    """Return even pieces of a batch, where one image copies so many values.
-
-    Args:
-        batch: how many images there are.
-        values: what one copies.
-        limit: what a piece copies at most, if that is more than one image; default: `MAX_COPY`.
-    """
-    most = max(1, (unfolded.MAX_COPY if limit is None else limit) // values)
-    each = -(-batch // -(-batch // most))
-    return (slice(first, first + each) for first in range(0, batch, each))
 
 
 def _transformed(weight: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:

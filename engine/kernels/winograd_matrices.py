@@ -31,7 +31,7 @@ class Size(NamedTuple):
 
     @property
     def points(self) -> int:
-        """How many convolutions along the horizontal axis it takes (n)."""
+        """How many rows of input it takes (n), and how many products."""
         return self.outputs + self.rows - 1
 
     @property

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import unfolded, winograd
+from mgcaffe.engine.kernels import unfolded, winograd, winograd_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.winograd_matrices import POINT_ONE, Size, matrices
 
@@ -60,7 +60,7 @@ class _Tiling(NamedTuple):
     def pieces(self, batch: int) -> Iterator[slice]:
         """Return pieces of the images; each reads all filters, so that it is larger where these are."""
         filters = self.size.points**2 * self.channels * self.outputs
-        return winograd.pieces(batch, self.values, max(CACHED, filters))
+        return winograd_rows.pieces(batch, self.values, max(CACHED, filters))
 
 
 def name(size: Size) -> str:

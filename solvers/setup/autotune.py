@@ -5,9 +5,9 @@ Rank 0 measures, or reads what an earlier run measured, and all ranks take its c
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
     contest = Contest(records, bound)
     began = time.perf_counter()
-    layers = _apart(lambda: tune(net, contest))
+    layers = _tune(net, contest)
     seconds = time.perf_counter() - began
     mine = [records[text] for layer in layers for text in layer.operations]
     faster = [each for each in mine if each.chosen != each.rule]
@@ -121,19 +121,34 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
     return Tuning(records, layers, summary)
 
 
-def _apart(work: Callable[[], Sequence[LayerOperations]]) -> Sequence[LayerOperations]:
-    """Work in a thread of its own, since malloc takes a thread's memory from another heap than the net's.
+def _tune(net: Net, contest: Contest) -> list[LayerOperations]:
+    """Hold the contest, on a CPU in a thread of its own.
 
-    What is freed between the tensors that candidates need would be used for the net's, with gaps; ResNet-50's peak was
-    5 % higher.
+    glibc's malloc gives a thread a heap of its own. In the net's heap, what candidates have freed lies between what
+    stays, such as oneDNN's primitives; ResNet-50's tensors, laid into these gaps, had a peak 5 % higher.
     """
+    if net.device.type != "cpu":
+        return tune(net, contest)
+    layers: list[LayerOperations] = []
+    failures: list[BaseException] = []
 
-    def with_threads() -> Sequence[LayerOperations]:
-        torch.get_num_threads()  # takes over how many threads compute
-        return work()
+    def work() -> None:
+        try:
+            torch.get_num_threads()  # takes over how many threads compute
+            layers.extend(tune(net, contest))
+        except BaseException as failure:
+            failures.append(failure)
 
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="autotune") as executor:
-        return executor.submit(with_threads).result()
+    thread = threading.Thread(target=work, name="autotune", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:  # Ctrl-C, or another signal's exception
+        contest.stopped = True
+        raise
+    if failures:
+        raise failures[0]
+    return layers
 
 
 def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Records:

@@ -44,6 +44,7 @@ class Contest(Choices):
         layer: what warnings call the layer that is running, set by the caller.
         met: the texts of what was asked for since the caller last cleared it, in order.
         measured: how many contests were held.
+        stopped: set by another thread, whose user waits no longer: the next operation raises KeyboardInterrupt.
     """
 
     measures = True
@@ -53,9 +54,12 @@ class Contest(Choices):
         self.layer = ""
         self.met: list[str] = []
         self.measured = 0
+        self.stopped = False
 
     def run(self, operation: Operation, call: Any) -> Any:
         """Compute the operation; measure its candidates if this kind of arguments is new."""
+        if self.stopped:
+            raise KeyboardInterrupt
         text = self.text(operation, operation.key(call), call)
         if text not in self.met:
             self.met.append(text)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from mgcaffe.engine.kernels import convolution, convolution_data, convolution_weight, onednn, windows
+from mgcaffe.engine.kernels import convolution, convolution_data, convolution_weight, onednn, pointwise, windows
 from mgcaffe.engine.kernels.choice.choices import Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
@@ -84,12 +84,25 @@ def test_rules_for_filters_gradients_go_by_the_class_of_processor(
 
 
 @pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
-@pytest.mark.parametrize(("batch", "name"), [(1, "across_mm"), (16, "across_mm"), (64, "aten")])
-def test_windows_of_one_channel_are_copied_where_the_cache_holds_them(batch, name):
+@pytest.mark.parametrize(
+    ("batch", "on_avx2", "otherwise"),
+    [(1, "across_mm", "across_mm"), (16, "across_mm", "aten"), (64, "aten", "aten")],
+)
+def test_windows_of_one_channel_are_copied_where_a_cache_holds_them(batch, on_avx2, otherwise, monkeypatch):
     x = torch.empty(batch, 1, 28, 28)
     dy = torch.empty(batch, 20, 24, 24).contiguous(memory_format=torch.channels_last)
     call = BackwardWeight(torch.empty(20, 1, 5, 5), 0.0, dy, x, Geometry((5, 5), (1, 1), (0, 0), (1, 1)))
-    assert BACKWARD_WEIGHT.by_rule(call).name == name
+    for is_avx2, name in ((True, on_avx2), (False, otherwise)):
+        monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
+        assert BACKWARD_WEIGHT.by_rule(call).name == name
+
+
+@pytest.mark.parametrize(
+    ("pixels", "images"), [(25088, 98), (6272, 28), (1568, 16), (1024, 16), (1023, 0), (2053, 0), (2062, 0), (0, 0)]
+)
+def test_pixels_are_seen_as_sixteen_images_or_more_of_sixty_four_pixels_or_more(pixels, images):
+    """Primes, and twice a prime, are not divided; of the sizes that can be, one near 256 is taken."""
+    assert pointwise.count_images(pixels) == images
 
 
 @pytest.mark.parametrize(("batch", "channels", "calls"), [(1, 6, 1), (64, 24, 2)])

@@ -54,3 +54,15 @@ def test_products_replace_or_add() -> None:
     torch.testing.assert_close(total, left.t() @ right)
     linear.add_product(total, left, right, 1.0)
     torch.testing.assert_close(total, 2 * left.t() @ right)
+
+
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+@pytest.mark.parametrize("rows_of_a_piece", [1, 3, 100])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_gradients_made_in_pieces_are_those_made_at_once(rows_of_a_piece, beta, monkeypatch):
+    monkeypatch.setattr(linear_ways, "PIECE", rows_of_a_piece * 11)
+    left, right = random_input((5, 7)), random_input((5, 11), seed=2)
+    total = random_input((7, 11), seed=3).float() if beta else torch.full((7, 11), float("nan"))
+    expected = left.t() @ right + (total if beta else 0)
+    linear_ways.ADD_PRODUCT.candidates["onednn"].run(linear_ways.AddProduct(total, beta, left.float(), right.float()))
+    torch.testing.assert_close(total.double(), expected.double(), rtol=1e-5, atol=1e-5)

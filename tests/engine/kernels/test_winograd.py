@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import unfolded, winograd
+from mgcaffe.engine.kernels import unfolded, winograd, winograd_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 
 SIZES = {size.name: size for size in winograd.SIZES}
@@ -47,9 +47,9 @@ def test_all_directions_are_pytorchs(monkeypatch, name, height, width, pad, acro
     x, weight, bias = random((5, 6, height, width), 1), random((6, 6 // groups, size.rows, across), 2), random((6,), 3)
     expected, dy, dx, dw = by_pytorch(x, weight, bias, geometry)
     assert winograd.serves(x, weight.shape, expected.shape[2:], geometry, size)
-    for most, long_line in itertools.product((unfolded.MAX_COPY, 1), (winograd.LONG_LINE, 1)):
+    for most, long_line in itertools.product((unfolded.MAX_COPY, 1), (winograd_rows.LONG_LINE, 1)):
         monkeypatch.setattr(unfolded, "MAX_COPY", most)  # all images at a time, or one by one
-        monkeypatch.setattr(winograd, "LONG_LINE", long_line)  # tiles copied, or seen where they are
+        monkeypatch.setattr(winograd_rows, "LONG_LINE", long_line)  # tiles copied, or seen where they are
         found = by_winograd(x, weight, bias, dy, geometry, size)
         assert found[0].is_contiguous(memory_format=torch.channels_last)
         for one, other in zip(found, (expected, dx, dw), strict=True):

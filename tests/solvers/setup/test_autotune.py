@@ -1,17 +1,20 @@
 """`autotune`: measured once, the same on all ranks, and never in the way of training."""
 
 import json
+import threading
+import time
 
 import h5py
 import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.engine.kernels import convolution_data, convolution_forward, convolution_weight, linear_ways
+from mgcaffe.engine.kernels import convolution_data, convolution_forward, convolution_weight, linear_ways, pointwise
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recorded
 from mgcaffe.engine.kernels.choice.record_file import Machine, read_records, write_records
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError
 from mgcaffe.solvers.events import Noted, Warned
+from mgcaffe.solvers.setup import autotune
 from tests.support.solverkit import Recorder, data_layer, make_solver, weights_of
 
 OPERATIONS = [
@@ -182,7 +185,7 @@ def test_deterministic_without_a_record_follows_the_rules(tmp_path):
 
 def test_a_bad_file_in_the_cache_is_said_once_and_replaced(tmp_path, cache):
     file = Machine.here(torch.device("cpu")).default_file()
-    for content in ("{", json.dumps({"autotune": 1, "machine": {"processor": "old", "pytorch": "1", "threads": 1}})):
+    for content in ("{", json.dumps({"autotune": 2, "machine": {"processor": "old", "pytorch": "1", "threads": 1}})):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
         ((_, recorder, _),) = train(tmp_path, 'autotune: "on"')
@@ -212,7 +215,8 @@ def test_a_file_given_by_name_that_cannot_be_used_stops_the_run(tmp_path):
     assert caught.value.exit_code == EXIT_CANNOT_WRITE
 
 
-def test_two_ranks_equal_one_by_every_candidate(tmp_path):
+def test_two_ranks_equal_one_by_every_candidate(tmp_path, monkeypatch):
+    monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)  # or `images` would not serve so small a net
     names = sorted({name for operation in OPERATIONS for name in operation.candidates})
     listing = write_images(tmp_path)
 
@@ -236,3 +240,40 @@ def test_two_ranks_equal_one_by_every_candidate(tmp_path):
     for name in names:
         assert torch.equal(two[name], other[name]), name
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-5)
+
+
+def test_candidates_are_measured_in_a_thread_with_as_many_threads_whose_errors_are_raised(tmp_path, monkeypatch):
+    """malloc gives that one another heap than the net's."""
+    seen = []
+
+    def watched(net, contest):
+        seen.append((threading.current_thread().name, torch.get_num_threads()))
+        raise ValueError("a layer that fails")
+
+    monkeypatch.setattr(autotune, "tune", watched)
+    with pytest.raises(ValueError, match="a layer that fails"):
+        train(tmp_path, 'autotune: "on"')
+    assert seen == [("autotune", torch.get_num_threads())]
+
+
+def test_an_interrupted_measurement_is_not_waited_for(tmp_path, monkeypatch):
+    contests, begun = [], threading.Event()
+
+    def endless(net, contest):
+        contests.append(contest)
+        begun.set()
+        while not contest.stopped:
+            time.sleep(0.01)
+
+    def interrupted(thread, timeout=None):
+        assert begun.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(autotune, "tune", endless)
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, 'autotune: "on"')
+    (contest,) = contests
+    call = convolution_forward.Forward(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 1, 1), None, pointwise.PLAIN, False)
+    with pytest.raises(KeyboardInterrupt):
+        contest.run(convolution_forward.FORWARD, call)

@@ -10,6 +10,7 @@ from mgcaffe.engine.kernels import (
     convolution_weight,
     linear_ways,
     onednn,
+    pointwise,
     winograd,
     winograd_tiles,
 )
@@ -49,6 +50,12 @@ SHAPE = (2, 2, 5, 6)
 def used():
     """What was forced in this file's tests, by operation and candidate."""
     return set()
+
+
+@pytest.fixture(autouse=True)
+def small_images(monkeypatch):
+    """Let `images` serve layers as small as those here."""
+    monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)
 
 
 def make(case, dtype, choices, shape=SHAPE):
