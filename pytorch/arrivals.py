@@ -41,6 +41,10 @@ class Arrivals:
             self._ids, self._numbers = ids, [self._index[each] for each in ids]
         return self._numbers
 
+    def forget(self) -> None:
+        """Forget those that came."""
+        self._came.clear()
+
     def close(self) -> None:
         """Take no more note of gradients; harmless when repeated."""
         self._remove()

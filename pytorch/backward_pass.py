@@ -82,7 +82,7 @@ class BackwardPass:
         self.unused = frozenset(unused)
         for index in self.unused:
             self._left[index] = 0
-        self._missing = sum(left > 0 for left in self._left)
+        self._missing = len(self._left) - self._left.count(0)
         self._lock = threading.RLock()
         self._outputs: set[int] = set()
         self._outputs_left: set[int] = set()
@@ -213,7 +213,7 @@ class BackwardPass:
             return
         self._begin()
         self.is_finished = True
-        lacking = [index for index, left in enumerate(self._left) if left]
+        lacking = [index for index, left in enumerate(self._left) if left] if self._missing else []
         self.lacking = tuple(index for index in lacking if not (self._counts_additions and self.added[index]))
         self._receiver.end_pass(self)
 

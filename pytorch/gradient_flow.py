@@ -135,7 +135,7 @@ class GradientFlow:
         if averages:
             tensors = list(find_tensors(output))
             if self._arrivals is not None:
-                self._arrivals.take()
+                self._arrivals.forget()
                 # Without tensors no call of backward() can be seen to reach them; and `on_group` is called in time
                 # also where a pass does not reach them.
                 if not tensors or self.on_group is not None:
