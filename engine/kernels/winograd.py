@@ -25,13 +25,12 @@ from mgcaffe.engine.kernels import onednn, unfolded
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.winograd_matrices import POINT_ONE, Size, matrices
-from mgcaffe.engine.kernels.winograd_rows import Tiling, as_images, pieces, transformed_rows
+from mgcaffe.engine.kernels.winograd_rows import Tiling, as_high_images, pieces, transformed_rows
 
 TYPES = (torch.float32, torch.float64)
 """What is served."""
 Convolve = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 """Convolves an image along the horizontal axis by the filters of one point, and adds a bias if there is one."""
-
 
 SIZES = (Size(4, 3), Size(5, 3), Size(7, 3), Size(4, 5))
 """Those worth measuring; on the shapes of five nets others were slower than one of these, or hardly faster."""
@@ -165,7 +164,7 @@ def _convolve_piece(
     """Set y, (N, O, H', W') of one group and a piece of the images; filters one for each point."""
     size = tiling.size
     inputs, _, outputs = matrices(size, x.dtype)
-    seen = as_images(transformed_rows(x, inputs, tiling, above), tiling.width, tiling.channels)
+    seen = as_high_images(transformed_rows(x, inputs, tiling, above), tiling.width, tiling.channels)
     tiles = x.shape[0] * tiling.tiles
     products = x.new_empty(size.points, tiles, tiling.out[1], tiling.outputs)
     for point, (image, product) in enumerate(zip(seen, products.permute(0, 3, 1, 2).unbind(), strict=True)):
@@ -192,8 +191,8 @@ def _add_gradients(
     """Add the gradients of transformed filters, (O, n, s, C), that one group and a piece of the images give."""
     size = tiling.size
     inputs, _, outputs = matrices(size, x.dtype)
-    seen = as_images(transformed_rows(x, inputs, tiling, geometry.pad[0]), tiling.width, tiling.channels)
-    given = as_images(transformed_rows(dy, outputs.t(), tiling, 0), tiling.out[1], tiling.outputs)
+    seen = as_high_images(transformed_rows(x, inputs, tiling, geometry.pad[0]), tiling.width, tiling.channels)
+    given = as_high_images(transformed_rows(dy, outputs.t(), tiling, 0), tiling.out[1], tiling.outputs)
     lent = x.new_empty(tiling.outputs, 1, geometry.kernel[1], tiling.channels).permute(0, 3, 1, 2)
     for mine, theirs, total in zip(given, seen, sums.unbind(1), strict=True):
         gradient = _backward(mine, theirs, lent, geometry, [False, True, False])[1]

@@ -76,7 +76,7 @@ def _tiles(x: torch.Tensor, tiling: Tiling, rows: int, above: int) -> torch.Tens
     return tiles.reshape(rows, -1)
 
 
-def as_images(tiles: torch.Tensor, width: int, channels: int) -> Sequence[torch.Tensor]:
+def as_high_images(tiles: torch.Tensor, width: int, channels: int) -> Sequence[torch.Tensor]:
     """Return tiles as one high image for each row: (1, C, N T, W), channels last."""
     return tiles.view(tiles.shape[0], 1, -1, width, channels).permute(0, 1, 4, 2, 3).unbind()
 
