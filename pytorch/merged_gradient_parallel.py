@@ -146,9 +146,10 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
             CommError: parameters got no gradient in the backward pass before.
             UsageError: the module was moved or converted after it was wrapped.
         """
-        self._before_forward()
         if torch.compiler.is_compiling():  # which cannot go on behind an exception
-            return self._after_forward(self.module(*inputs, **keywords))
+            _before_forward(self)
+            return _after_forward(self, self.module(*inputs, **keywords))
+        self._before_forward()
         try:
             output = self.module(*inputs, **keywords)
         except BaseException as error:
@@ -255,28 +256,31 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
 
     # -- forward ---------------------------------------------------------------------------------------------
 
-    @_disable_dynamo
     def _before_forward(self) -> None:
+        joins = self._join_config.enable
         if torch.is_grad_enabled():
             note_pass(self._ranks)
-        if torch.is_grad_enabled() and self.require_backward_grad_sync:
-            self._flow.check()
-        Join.notify_join_context(self)
-        if not (self._will_broadcast() or self._join_config.enable):
+            if self.require_backward_grad_sync:
+                self._flow.check()
+        if joins:
+            Join.notify_join_context(self)
+        if not (joins or self._will_broadcast()):
             return
         with naming_causes(self._ranks):
             if self._will_broadcast():
-                root = highest_rank(self._ranks, True) if self._join_config.enable else 0
+                root = highest_rank(self._ranks, True) if joins else 0
                 self._state.broadcast_buffers(self._ranks, root)
-            if self._join_config.enable:
+            if joins:
                 sync = self.require_backward_grad_sync
                 _, self._flow.alive = agree_on_averaging(self._ranks, has_inputs=True, averages=sync)
 
-    @_disable_dynamo
     def _after_forward(self, output: Any) -> Any:
-        self._broadcasts_next = torch.is_grad_enabled() and self.require_backward_grad_sync
-        if torch.is_grad_enabled():
-            self._flow.expect_pass(output, averages=self.require_backward_grad_sync)
+        learns = torch.is_grad_enabled()
+        averages = learns and self.require_backward_grad_sync
+        if self._broadcasts_next != averages:  # to set an attribute of a module takes time
+            self._broadcasts_next = averages
+        if learns:
+            self._flow.expect_pass(output, averages=averages)
         return output
 
     def _will_broadcast(self) -> bool:
@@ -289,3 +293,9 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
             self._listener(event)
         elif self._ranks.rank == 0:
             log_event(event)
+
+
+# For code that is being compiled, which calls these as they are. Elsewhere each wrapper would take as long as what it
+# wraps.
+_before_forward = _disable_dynamo(MergedGradientParallel._before_forward)
+_after_forward = _disable_dynamo(MergedGradientParallel._after_forward)

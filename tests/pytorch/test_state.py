@@ -12,7 +12,7 @@ from torch import nn
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import CommError, RankDisagreement, UsageError
 from mgcaffe.pytorch import MergedGradientParallel
-from tests.support.ddp_models import GPT, Branches, Checkpointed, batch, cnn, mlp
+from tests.support.ddp_models import GPT, Branches, Checkpointed, Outputs, batch, cnn, mlp
 
 
 def test_the_state_is_the_modules_own_also_inside_another_module():
@@ -138,6 +138,46 @@ def test_one_rank_alone_takes_its_hooks_along():
     del model
     gc.collect()
     assert not any(each._post_accumulate_grad_hooks for each in module.parameters())
+
+
+B_LACKS = r"2 parameters got no gradient .* on rank 0: 'b.weight', 'b.bias'"
+
+
+def total(outputs):
+    return outputs["a"].sum() + outputs["b"][0].sum()
+
+
+def test_one_rank_alone_trains_on_after_the_module_was_converted():
+    module = Outputs()
+    model = MergedGradientParallel(module)
+    total(model(batch(0, 0, 4, 6))).backward()
+    module.double()
+    total(model(batch(0, 0, 4, 6).double())).backward()
+    model(batch(0, 0, 4, 6).double())["a"].sum().backward()
+    with pytest.raises(CommError, match=B_LACKS):
+        model(batch(0, 0, 4, 6).double())
+    model = MergedGradientParallel(module, static_graph=True)
+    module.float()
+    with pytest.raises(UsageError, match=r"parameter 'a.weight' is torch.float32 on cpu now, and was torch.float64"):
+        model(batch(0, 0, 4, 6))
+
+
+@pytest.mark.filterwarnings("ignore:torch._dynamo hit config.recompile_limit")
+def test_one_rank_alone_is_compiled_and_runs_on_beyond_the_limit_of_recompilation():
+    module = Outputs()
+    compiled = torch.compile(MergedGradientParallel(module), backend="eager", dynamic=False)
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for size in range(1, 7):
+            found = []
+            for model in (compiled, module):
+                module.zero_grad()
+                total(model(batch(0, size, size, 6))).backward()
+                found.append([each.grad for each in module.parameters()])
+            assert all(torch.equal(*each) for each in zip(*found, strict=True))
+        compiled(batch(0, 0, 7, 6))["a"].sum().backward()
+        with pytest.raises(CommError, match=B_LACKS):
+            compiled(batch(0, 0, 7, 6))
+    torch._dynamo.reset()
 
 
 def test_a_forward_pass_without_a_backward_pass_is_forgotten():
