@@ -9,9 +9,9 @@
     python benchmarks/step.py --device cuda --precision tf32 --models resnet50 --batch 256
 
 Every side runs in a process of its own, which computes only while its turn lasts: rounds go through the sides
-one after the other, so that whatever else the machine does hits all alike. A step is forward, backward and update
-with momentum and weight decay on the same batch; the first steps warm up and do not count. Reported are the
-median time by the clock and of processor time (which other programs on the machine disturb less), each with its
+one after the other, so that whatever else the machine does hits all alike. A turn has as many steps as make 0.1 s, at
+least one, and one before that does not count where a turn has several: steps of training follow each other. A step is
+forward, backward and update with momentum and weight decay on the same batch. Reported are the median time by the clock and of processor time (which other programs on the machine disturb less), each with its
 ratio to the better PyTorch eager side (below 1: faster; the median over rounds of the ratio within a round), the
 share of the machine's arithmetic that the step reaches, and the peak of memory during the steps: resident memory
 over what the process had after its imports, or on a GPU what PyTorch's allocator gave out.
@@ -93,9 +93,9 @@ class Worker:
             raise SideFailed(f"{self.side}: ended with code {self.process.wait()}") from None
         return self._read()
 
-    def step(self) -> tuple[float, float]:
-        """Return the seconds of one step: by the clock, and of processor time."""
-        wall, cpu = self._send("step")
+    def take_turn(self) -> tuple[float, float]:
+        """Return the mean seconds of a step in a turn: by the clock, and of processor time."""
+        wall, cpu = self._send("turn")
         return wall, cpu
 
     def end(self) -> float:
@@ -151,7 +151,7 @@ def compare(model: str, options: argparse.Namespace, flops: int, same_malloc: bo
         cpu_times: dict[str, list[float]] = {side: [] for side in workers}
         for _ in range(options.rounds):
             for side, worker in workers.items():
-                wall, cpu = worker.step()
+                wall, cpu = worker.take_turn()
                 times[side].append(wall)
                 cpu_times[side].append(cpu)
         peaks = {side: worker.end() for side, worker in workers.items()}
@@ -237,7 +237,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--winograd", choices=("off", "safe", "fast"), default="off", help="ours: the field `winograd`")
     parser.add_argument("--batch", type=int, help="images in a batch; default: each model's own")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=11, help="counted steps a side")
+    parser.add_argument("--rounds", type=int, default=11, help="turns a side")
     parser.add_argument(
         "--same_malloc", action="store_true", help="a second table: PyTorch with our allocator settings"
     )

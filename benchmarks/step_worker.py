@@ -1,4 +1,4 @@
-"""One side of benchmarks/step.py: a process that builds its net, then makes a step for every line it is sent."""
+"""One side of benchmarks/step.py: a process that builds its net, then takes a turn for every line it is sent."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ OURS = {
     "recompute": "auto",
 }  # sides that the engine computes, with the solver's field `recompute`
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
+TURN_S = 0.1
+_SPIN_S = 0.02
 
 
 def memory_kib(field: str) -> int:
@@ -135,8 +137,35 @@ def flops_of_step(model: str, batch: int) -> int:
     return int(counter.get_total_flops())
 
 
+def steps_of_turn(seconds: float) -> int:
+    """Return how many steps of so many seconds a turn has."""
+    return max(1, round(TURN_S / seconds))
+
+
+def take_turn(step: Callable[[], object], wait: Callable[[], None], steps: int) -> tuple[float, float]:
+    """Return the mean seconds of a step in a turn: by the clock, and of processor time.
+
+    Other sides have filled the caches, and their idle OpenMP threads spin for some milliseconds. Training steps follow
+    each other, so the first one does not count, unless a turn has no other.
+
+    Args:
+        step: makes a step.
+        wait: returns once the step has ended.
+        steps: how many count.
+    """
+    time.sleep(_SPIN_S)
+    if steps > 1:
+        step()
+    wait()
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+        step()
+    wait()
+    return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps
+
+
 def serve(options: argparse.Namespace) -> None:
-    """Build the side, then run one step for every line."""
+    """Build the side, then take a turn for every line."""
     is_ours = options.side in OURS
     ours_malloc = is_ours or options.same_malloc
     if ours_malloc:
@@ -163,10 +192,11 @@ def serve(options: argparse.Namespace) -> None:
         map_blocks()
         step()
         keep_blocks()
-    for _ in range(3):
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+    for _ in range(2):
         step()
+    steps = steps_of_turn(take_turn(step, wait, 1)[0])
     if on_gpu:
-        torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     else:
         reset_peak()
@@ -174,11 +204,7 @@ def serve(options: argparse.Namespace) -> None:
     for line in sys.stdin:
         if line.strip() == "end":
             break
-        start, cpu = time.perf_counter(), time.process_time()
-        step()
-        if on_gpu:
-            torch.cuda.synchronize()
-        print(json.dumps([time.perf_counter() - start, time.process_time() - cpu]), flush=True)
+        print(json.dumps(take_turn(step, wait, steps)), flush=True)
     peak = torch.cuda.max_memory_allocated() / 1024 if on_gpu else memory_kib("VmHWM") - base
     print(json.dumps({"peak_kib": peak}), flush=True)
 

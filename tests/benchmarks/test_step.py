@@ -45,6 +45,24 @@ def test_both_sides_make_steps():
     assert eager() > eager()
 
 
+def test_a_turn_has_several_short_steps_of_which_the_first_does_not_count(monkeypatch):
+    assert [step_worker.steps_of_turn(seconds) for seconds in (0.008, 0.04, 0.08, 3.0)] == [12, 2, 1, 1]
+    now, events = [0.0], []
+
+    def one_step():
+        now[0] += 1.0 if "step" in events else 100.0
+        events.append("step")
+
+    monkeypatch.setattr(step_worker.time, "sleep", lambda _: events.append("sleep"))
+    monkeypatch.setattr(step_worker.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(step_worker.time, "process_time", lambda: 2 * now[0])
+    assert step_worker.take_turn(one_step, lambda: None, 4) == (1.0, 2.0)
+    assert events == ["sleep"] + 5 * ["step"]
+    events.clear()
+    assert step_worker.take_turn(one_step, lambda: events.append("wait"), 1) == (100.0, 200.0)
+    assert events == ["sleep", "wait", "step", "wait"]
+
+
 def test_a_table_shows_the_share_of_the_best_product(capsys):
     row = {
         "model": "lenet",
