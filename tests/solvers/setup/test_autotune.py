@@ -242,8 +242,19 @@ def test_two_ranks_equal_one_by_every_candidate(tmp_path, monkeypatch):
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-5)
 
 
-def test_candidates_are_measured_in_a_thread_with_as_many_threads_whose_errors_are_raised(tmp_path, monkeypatch):
-    """malloc gives that one another heap than the net's."""
+@pytest.fixture
+def threads_before():
+    count = torch.get_num_threads()
+    yield count
+    torch.set_num_threads(count)
+
+
+@pytest.mark.parametrize(("threads", "name"), [(1, "autotune"), (2, "MainThread")])
+def test_one_thread_measures_beside_the_main_thread_and_errors_are_raised(
+    tmp_path, monkeypatch, threads_before, threads, name
+):
+    """malloc gives another thread a heap of its own, and OpenMP one more thread where there are several."""
+    torch.set_num_threads(threads)
     seen = []
 
     def watched(net, contest):
@@ -253,10 +264,11 @@ def test_candidates_are_measured_in_a_thread_with_as_many_threads_whose_errors_a
     monkeypatch.setattr(autotune, "tune", watched)
     with pytest.raises(ValueError, match="a layer that fails"):
         train(tmp_path, 'autotune: "on"')
-    assert seen == [("autotune", torch.get_num_threads())]
+    assert seen == [(name, threads)]
 
 
-def test_an_interrupted_measurement_is_not_waited_for(tmp_path, monkeypatch):
+def test_an_interrupted_measurement_is_not_waited_for(tmp_path, monkeypatch, threads_before):
+    torch.set_num_threads(1)
     contests, begun = [], threading.Event()
 
     def endless(net, contest):
