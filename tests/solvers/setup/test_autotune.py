@@ -249,7 +249,7 @@ def threads_before():
     torch.set_num_threads(count)
 
 
-@pytest.mark.parametrize(("threads", "name"), [(1, "autotune"), (2, "MainThread")])
+@pytest.mark.parametrize(("threads", "name"), [(1, "autotune"), (2, "rank 0")])
 def test_one_thread_measures_beside_the_main_thread_and_errors_are_raised(
     tmp_path, monkeypatch, threads_before, threads, name
 ):
