@@ -7,7 +7,8 @@
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN, or by `mm` in place |
 | product_exchanged | the same by oneDNN with its sides exchanged |
 | images | a filter of one pixel: `convolution_backward` of pixels seen as many small images |
-| windows, windows_mm | one product over windows copied side by side, (k l C, P) |
+| windows | a product for each row of the filter over windows copied side by side, (l C, P) |
+| windows_mm | one product over all of these windows, (k l C, P) |
 | row_windows | image by image, by `mm` in place: a product for each row of the filter, windows copied along that row |
 | across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
 | positions | a product for each position inside the filter, over any number of axes |
@@ -160,8 +161,12 @@ def _product_mm(call: BackwardWeight) -> None:
 
 
 def _windows(call: BackwardWeight) -> None:
-    rows = unfolded.windows_below(call.x, call.out, call.geometry)
-    unfolded.add_filter_rows(call.total, onednn.linear(pixel_rows(call.dy).t(), rows.t()), call.beta)
+    # One product takes 0.92 to 0.97 of the time, but all of the windows, their copy in oneDNN's order and the gradient
+    # at once: ResNet-50's peak, which is where this is taken, was 908 MiB by it and is 886.
+    left, (outputs, channels, _, columns) = pixel_rows(call.dy).t(), call.total.shape
+    for row, seen in enumerate(unfolded.windows_by_row(call.x, call.out, call.geometry)):
+        gradient = onednn.linear(left, seen.t()).view(outputs, columns, channels)
+        unfolded.add(call.total[:, :, row], gradient.transpose(1, 2), call.beta)
 
 
 def _windows_mm(call: BackwardWeight) -> None:

@@ -27,14 +27,27 @@ def serves(x: torch.Tensor, channels: int, places: int, geometry: Geometry) -> b
 
 def windows_below(x: torch.Tensor, out: Sequence[int], geometry: Geometry) -> torch.Tensor:
     """Return one row a place, (P, k l C): the windows of an x that is channels last."""
-    padded = _padded(x, geometry).permute(0, 2, 3, 1).contiguous()
-    batch, height, width, channels = padded.shape
+    return _windows_below(_padded(x, geometry), out, geometry, range(geometry.kernel[0]))
+
+
+def windows_by_row(x: torch.Tensor, out: Sequence[int], geometry: Geometry) -> Iterator[torch.Tensor]:
+    """Yield for each row of the filter its part of `windows_below`, (P, l C)."""
+    padded = _padded(x, geometry)
+    for row in range(geometry.kernel[0]):
+        yield _windows_below(padded, out, geometry, range(row, row + 1))
+
+
+def _windows_below(x: torch.Tensor, out: Sequence[int], geometry: Geometry, rows: range) -> torch.Tensor:
+    """Return what these rows of the filter see of a padded x, (P, rows l C)."""
+    pixels = x.permute(0, 2, 3, 1).contiguous()
+    batch, height, width, channels = pixels.shape
     (down, right), (further_down, further_right) = geometry.stride, geometry.dilation
     pixel, row, image = channels, width * channels, height * width * channels
-    shape = (batch, *out, *geometry.kernel, channels)
+    shape = (batch, *out, len(rows), geometry.kernel[1], channels)
     strides = (image, down * row, right * pixel, further_down * row, further_right * pixel, 1)
-    rows = padded.as_strided(shape, strides).reshape(batch * math.prod(out), -1)
-    return rows.contiguous()  # windows as wide as one image may still be a view, whose rows overlap: oneDNN refuses it
+    first = pixels.storage_offset() + rows.start * further_down * row
+    seen = pixels.as_strided(shape, strides, first).reshape(batch * math.prod(out), -1)
+    return seen.contiguous()  # windows as wide as one image may still be a view, whose rows overlap: oneDNN refuses it
 
 
 def row_windows(image: torch.Tensor, out: Sequence[int], geometry: Geometry) -> Iterator[torch.Tensor]:
