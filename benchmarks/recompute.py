@@ -3,7 +3,7 @@
     python benchmarks/recompute.py                            # ResNet-50, GoogLeNet and AlexNet, one thread
     python benchmarks/recompute.py --models resnet50 --rounds 15
 
-Each side is a process of its own (`step_worker.py`, as for benchmarks/step.py), and they step in turns. The peak is
+Each side is a process of its own (`step_worker.py`, as for benchmarks/step.py), and they take turns. The peak is
 resident memory during the steps over what the process had after its imports. A net's weights, their gradients and
 their history are there either way; the last columns show the peak without them: values, gradients between layers, and
 what the operations need meanwhile.
@@ -37,7 +37,7 @@ def compare(model: str, options: argparse.Namespace) -> str:
         times: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
         for _ in range(options.rounds):
             for side, worker in workers.items():
-                times[side].append(worker.step())
+                times[side].append(worker.take_turn())
         plain, again = (worker.end() for worker in workers.values())
     finally:
         for worker in workers.values():
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(BATCHES), default=["resnet50", "googlenet", "alexnet"])
     parser.add_argument("--batch", type=int, help="images in a batch; default: each model's own")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=7, help="counted steps a side")
+    parser.add_argument("--rounds", type=int, default=7, help="turns a side")
     options = parser.parse_args()
     options.device, options.precision, options.start_limit = "cpu", "float32", None
     options.autotune = options.winograd = "off"

@@ -11,10 +11,11 @@
 Every side runs in a process of its own, which computes only while its turn lasts: rounds go through the sides
 one after the other, so that whatever else the machine does hits all alike. A turn has as many steps as make 0.1 s, at
 least one, and one before that does not count where a turn has several: steps of training follow each other. A step is
-forward, backward and update with momentum and weight decay on the same batch. Reported are the median time by the clock and of processor time (which other programs on the machine disturb less), each with its
-ratio to the better PyTorch eager side (below 1: faster; the median over rounds of the ratio within a round), the
-share of the machine's arithmetic that the step reaches, and the peak of memory during the steps: resident memory
-over what the process had after its imports, or on a GPU what PyTorch's allocator gave out.
+forward, backward and update with momentum and weight decay on the same batch. Reported are the median time by the clock
+and of processor time (which other programs on the machine disturb less), each with its ratio to the better PyTorch
+eager side (below 1: faster; the median over rounds of the ratio within a round), the share of the machine's arithmetic
+that the step reaches, and the peak of memory during the steps: resident memory over what the process had after its
+imports, or on a GPU what PyTorch's allocator gave out.
 
 The share is the operations of the products and convolutions of a step (by the direct methods) over its time and the
 best matrix product that was measured before the first side and after the last (benchmarks/machine_limit.py).

@@ -113,7 +113,7 @@ class GradientFlow:
 
         Raises:
             CommError: parameters got no gradient.
-            UsageError: a parameter was moved or converted.
+            UsageError: a parameter was moved or converted, and autograd does not note gradients itself.
         """
         last = self._pass
         if last is not None and not last.is_finished:
@@ -129,6 +129,9 @@ class GradientFlow:
         Args:
             output: what it returned.
             averages: whether its backward pass averages gradients.
+
+        Raises:
+            UsageError: gradients are heard of one by one from now on, and a parameter was moved or converted before.
         """
         for handle in self._handles:
             handle.remove()
@@ -141,6 +144,7 @@ class GradientFlow:
                 # Without tensors no call of backward() can be seen to reach them; and `on_group` is called in time
                 # also where a pass does not reach them.
                 if not tensors or self.on_group is not None:
+                    self._placement.check()
                     self._arrivals.close()
                     self._arrivals = None
                     self._hear_each()

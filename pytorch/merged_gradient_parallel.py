@@ -144,7 +144,8 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
 
         Raises:
             CommError: parameters got no gradient in the backward pass before.
-            UsageError: the module was moved or converted after it was wrapped.
+            UsageError: the module was moved or converted after it was wrapped, and gradients are laid out or heard of
+                one by one.
         """
         if torch.compiler.is_compiling():  # which cannot go on behind an exception
             _before_forward(self)
@@ -295,7 +296,6 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
             log_event(event)
 
 
-# For code that is being compiled, which calls these as they are. Elsewhere each wrapper would take as long as what it
-# wraps.
+# For compiled code, which must not trace into them. Elsewhere each wrapper would cost as much as what it wraps.
 _before_forward = _disable_dynamo(MergedGradientParallel._before_forward)
 _after_forward = _disable_dynamo(MergedGradientParallel._after_forward)

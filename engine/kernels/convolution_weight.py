@@ -161,8 +161,8 @@ def _product_mm(call: BackwardWeight) -> None:
 
 
 def _windows(call: BackwardWeight) -> None:
-    # One product takes 0.92 to 0.97 of the time, but all of the windows, their copy in oneDNN's order and the gradient
-    # at once: ResNet-50's peak, which is where this is taken, was 908 MiB by it and is 886.
+    # One product takes 0.92 to 0.97 of the time, but needs memory for all windows, for oneDNN's copy of them and for
+    # the whole gradient at once. In ResNet-50 this is the peak: 908 MiB with one product, 886 so.
     left, (outputs, channels, _, columns) = pixel_rows(call.dy).t(), call.total.shape
     for row, seen in enumerate(unfolded.windows_by_row(call.x, call.out, call.geometry)):
         gradient = onednn.linear(left, seen.t()).view(outputs, columns, channels)

@@ -42,10 +42,10 @@ def _windows_below(x: torch.Tensor, out: Sequence[int], geometry: Geometry, rows
     pixels = x.permute(0, 2, 3, 1).contiguous()
     batch, height, width, channels = pixels.shape
     (down, right), (further_down, further_right) = geometry.stride, geometry.dilation
-    pixel, row, image = channels, width * channels, height * width * channels
+    pixel, line, image = channels, width * channels, height * width * channels
     shape = (batch, *out, len(rows), geometry.kernel[1], channels)
-    strides = (image, down * row, right * pixel, further_down * row, further_right * pixel, 1)
-    first = pixels.storage_offset() + rows.start * further_down * row
+    strides = (image, down * line, right * pixel, further_down * line, further_right * pixel, 1)
+    first = pixels.storage_offset() + rows.start * further_down * line
     seen = pixels.as_strided(shape, strides, first).reshape(batch * math.prod(out), -1)
     return seen.contiguous()  # windows as wide as one image may still be a view, whose rows overlap: oneDNN refuses it
 

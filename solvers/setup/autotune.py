@@ -122,13 +122,13 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
 
 
 def _tune(net: Net, contest: Contest) -> list[LayerOperations]:
-    """Hold the contest, where a CPU computes with one thread in a thread of its own.
+    """Hold the contest; on a CPU with one computing thread, in a thread of its own.
 
     glibc's malloc gives a thread a heap of its own. In the net's heap, what candidates have freed lies between what
     stays, such as oneDNN's primitives; ResNet-50's tensors, laid into these gaps, had a peak 5 % higher.
 
-    With several threads OpenMP would have more of them than there are cores, and put each to sleep at once where it
-    waits for others: Winograd's convolutions, which have many short parts, took up to three times as long.
+    With several there would be more OpenMP threads than cores then, which sleep whenever they wait for each other:
+    Winograd's convolutions, which have many short parts, took up to three times as long. So these gaps are accepted.
     """
     if net.device.type != "cpu" or torch.get_num_threads() > 1:
         return tune(net, contest)

@@ -1,7 +1,10 @@
 """What benchmarks/step.py refuses, and what its sides compute."""
 
+from types import SimpleNamespace
+
 import machine_limit
 import pytest
+import recompute
 import step
 import step_worker
 
@@ -53,14 +56,34 @@ def test_a_turn_has_several_short_steps_of_which_the_first_does_not_count(monkey
         now[0] += 1.0 if "step" in events else 100.0
         events.append("step")
 
-    monkeypatch.setattr(step_worker.time, "sleep", lambda _: events.append("sleep"))
-    monkeypatch.setattr(step_worker.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(step_worker.time, "process_time", lambda: 2 * now[0])
+    clock = SimpleNamespace(
+        sleep=lambda _: events.append("sleep"), perf_counter=lambda: now[0], process_time=lambda: 2 * now[0]
+    )
+    monkeypatch.setattr(step_worker, "time", clock)
     assert step_worker.take_turn(one_step, lambda: None, 4) == (1.0, 2.0)
     assert events == ["sleep"] + 5 * ["step"]
     events.clear()
     assert step_worker.take_turn(one_step, lambda: events.append("wait"), 1) == (100.0, 200.0)
     assert events == ["sleep", "wait", "step", "wait"]
+
+
+def test_recomputing_is_compared_turn_by_turn(monkeypatch):
+    class Side:
+        def __init__(self, side, *_, **__):
+            self.seconds = {"ours": 1.0, "recompute": 1.5}[side]
+
+        def take_turn(self):
+            return self.seconds, 2 * self.seconds
+
+        def end(self):
+            return 100.0 / self.seconds
+
+        def kill(self):
+            pass
+
+    monkeypatch.setattr(recompute, "Worker", Side)
+    row = recompute.compare("lenet", SimpleNamespace(rounds=2, batch=4))
+    assert row.startswith("| lenet | 4 | 1000.0 | 1500.0 | 1.500 | 1.500 | 100 | 67 | 0.667 |")
 
 
 def test_a_table_shows_the_share_of_the_best_product(capsys):

@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import CommError, RankDisagreement, UsageError
@@ -164,20 +165,36 @@ def test_one_rank_alone_trains_on_after_the_module_was_converted():
 
 @pytest.mark.filterwarnings("ignore:torch._dynamo hit config.recompile_limit")
 def test_one_rank_alone_is_compiled_and_runs_on_beyond_the_limit_of_recompilation():
-    module = Outputs()
-    compiled = torch.compile(MergedGradientParallel(module), backend="eager", dynamic=False)
-    with torch._dynamo.config.patch(recompile_limit=2):
-        for size in range(1, 7):
-            found = []
-            for model in (compiled, module):
-                module.zero_grad()
-                total(model(batch(0, size, size, 6))).backward()
-                found.append([each.grad for each in module.parameters()])
-            assert all(torch.equal(*each) for each in zip(*found, strict=True))
-        compiled(batch(0, 0, 7, 6))["a"].sum().backward()
-        with pytest.raises(CommError, match=B_LACKS):
-            compiled(batch(0, 0, 7, 6))
     torch._dynamo.reset()
+    module, counter = Outputs(), CompileCounter()
+    compiled = torch.compile(MergedGradientParallel(module), backend=counter, dynamic=False)
+    try:
+        with torch._dynamo.config.patch(recompile_limit=2):
+            for size in range(1, 7):
+                found = []
+                for model in (compiled, module):
+                    module.zero_grad()
+                    total(model(batch(0, size, size, 6))).backward()
+                    found.append([each.grad for each in module.parameters()])
+                assert all(torch.equal(*each) for each in zip(*found, strict=True))
+            assert 0 < counter.frame_count < 6
+            compiled(batch(0, 0, 7, 6))["a"].sum().backward()
+            with pytest.raises(CommError, match=B_LACKS):
+                compiled(batch(0, 0, 7, 6))
+    finally:
+        torch._dynamo.reset()
+
+
+def test_one_rank_alone_refuses_a_converted_module_where_gradients_are_heard_of_one_by_one():
+    module = mlp()
+    model = MergedGradientParallel(module, on_group=lambda parameters: None)
+    module.double()
+    with pytest.raises(UsageError, match=r"is torch.float64 on cpu now, and was torch.float32"):
+        model(batch(0, 0, 4, 20).double())
+    model = MergedGradientParallel(hiding := Hiding(6, 3))
+    hiding.double()
+    with pytest.raises(UsageError, match=r"parameter 'weight' is torch.float64 on cpu now"):
+        model(batch(0, 0, 4, 6).double())
 
 
 def test_a_forward_pass_without_a_backward_pass_is_forgotten():

@@ -40,8 +40,8 @@ class PoolingMethod:
         return False
 
     @staticmethod
-    def place_bytes(input_size: Sequence[int], window: Window) -> int:
-        """Return the size of a place that backward needs for each value of the top; 0: it needs none."""
+    def place_bytes(count: int, input_size: Sequence[int], window: Window) -> int:
+        """Return the bytes of a place that backward needs for each of `count` values of the top; 0: it needs none."""
         return 0
 
     def forward(self, x: torch.Tensor, window: Window, keep: bool) -> tuple[list[torch.Tensor], Any]:
@@ -59,14 +59,14 @@ class MaxPooling(PoolingMethod):
     has_mask = True
 
     @staticmethod
-    def place_bytes(input_size: Sequence[int], window: Window) -> int:
-        """Return the size of a number of a pixel."""
-        return pooling.places_type(input_size, window).itemsize
+    def place_bytes(count: int, input_size: Sequence[int], window: Window) -> int:
+        """Return the bytes of a place."""
+        return pooling.places_type(count, input_size, window).itemsize
 
     def forward(self, x: torch.Tensor, window: Window, keep: bool) -> tuple[list[torch.Tensor], Any]:
         """Keep the places of the maxima."""
         y, places = pooling.max_forward(x, window)
-        kept = places.to(pooling.places_type(x.shape[2:], window)) if keep else None
+        kept = places.to(pooling.places_type(places.numel(), x.shape[2:], window)) if keep else None
         saved = (x.shape, format_of(x), kept)
         if len(self.layer.param.top) < 2:
             return [y], saved
@@ -97,8 +97,8 @@ class StochasticPooling(PoolingMethod):
     takes_pad = False
 
     @staticmethod
-    def place_bytes(input_size: Sequence[int], window: Window) -> int:
-        """Return the size of a 64-bit number."""
+    def place_bytes(count: int, input_size: Sequence[int], window: Window) -> int:
+        """Return the bytes of a place."""
         return 8
 
     @staticmethod

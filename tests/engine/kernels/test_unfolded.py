@@ -66,10 +66,11 @@ def test_windows_as_wide_as_the_one_image_are_copied_too():
 @pytest.mark.parametrize("geometry", [each for each in GEOMETRIES if each.kernel != (1, 1)], ids=str)
 @pytest.mark.parametrize("total_format", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("beta", [0.0, 1.0])
-def test_row_windows_add_to_a_total_of_any_format(geometry, total_format, beta):
+@pytest.mark.parametrize("name", ["row_windows", *(["windows"] if onednn.AVAILABLE else [])])
+def test_windows_of_a_row_add_to_a_total_of_any_format(geometry, total_format, beta, name):
     last = torch.channels_last
     generator = torch.Generator().manual_seed(1)
-    x = torch.randn(3, 4, 11, 12, generator=generator).contiguous(memory_format=last)[:, :3]  # a view with gaps
+    x = torch.randn(4, 4, 11, 12, generator=generator).contiguous(memory_format=last)[1:, :3]  # a view with gaps
     total = torch.randn(4, 3, *geometry.kernel, generator=generator).contiguous(memory_format=total_format)
     walk = geometry.stride, geometry.pad, geometry.dilation
     out = geometry.output_size(x.shape[2:])
@@ -78,10 +79,18 @@ def test_row_windows_add_to_a_total_of_any_format(geometry, total_format, beta):
     if beta == 0:
         total.fill_(float("nan"))
     call = BackwardWeight(total, beta, dy, x, geometry)
-    candidate = BACKWARD_WEIGHT.candidates["row_windows"]
+    candidate = BACKWARD_WEIGHT.candidates[name]
     assert candidate.serves(call)
     candidate.run(call)
     torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+def test_windows_by_row_are_those_of_all_rows_also_in_a_part_of_a_batch(geometry):
+    x = torch.randn(4, 3, 11, 12).contiguous(memory_format=torch.channels_last)[2:]
+    out = geometry.output_size(x.shape[2:])
+    parts = torch.cat(list(unfolded.windows_by_row(x, out, geometry)), 1)
+    assert torch.equal(parts, unfolded.windows_below(x.clone(memory_format=torch.preserve_format), out, geometry))
 
 
 def test_folding_is_the_adjoint_of_unfolding():

@@ -107,16 +107,17 @@ def test_global_pooling_follows_the_bottoms_size(pool, layout) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "fields", "kind"),
+    ("batch", "size", "fields", "kind"),
     [
-        ((128, 256), "kernel_size: 2 stride: 2", torch.int16),
-        ((129, 256), "kernel_size: 2 stride: 2", torch.int32),
-        ((128, 256), "kernel_size: 2 stride: 2 pad: 1", torch.int16),
-        ((128, 255), "kernel_size: 3 stride: 2 pad: 2", torch.int32),  # PyTorch pools an image that was padded before
+        (64, (128, 256), "kernel_size: 2 stride: 2", torch.int16),
+        (63, (128, 256), "kernel_size: 2 stride: 2", torch.int64),  # few
+        (64, (129, 256), "kernel_size: 2 stride: 2", torch.int32),
+        (64, (128, 256), "kernel_size: 2 stride: 2 pad: 1", torch.int16),
+        (64, (128, 255), "kernel_size: 3 stride: 2 pad: 2", torch.int32),  # padded before PyTorch pools it
     ],
 )
-def test_places_of_maxima_are_as_small_as_the_image_allows(size, fields, kind) -> None:
-    x = torch.zeros(1, 2, *size)
+def test_many_places_of_maxima_are_kept_as_small_as_the_image_allows(batch, size, fields, kind) -> None:
+    x = torch.zeros(batch, 2, *size)
     x[0, 1, -1, -1] = 1.0
     layer, (shape,) = make_layer(text(fields), [tuple(x.shape)])
     assert layer.others_bytes([shape]) == math.prod(shape) * kind.itemsize

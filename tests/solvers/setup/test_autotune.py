@@ -185,7 +185,7 @@ def test_deterministic_without_a_record_follows_the_rules(tmp_path):
 
 def test_a_bad_file_in_the_cache_is_said_once_and_replaced(tmp_path, cache):
     file = Machine.here(torch.device("cpu")).default_file()
-    for content in ("{", json.dumps({"autotune": 2, "machine": {"processor": "old", "pytorch": "1", "threads": 1}})):
+    for content in ("{", json.dumps({"autotune": 3, "machine": {"processor": "old", "pytorch": "1", "threads": 1}})):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
         ((_, recorder, _),) = train(tmp_path, 'autotune: "on"')
@@ -250,10 +250,10 @@ def threads_before():
 
 
 @pytest.mark.parametrize(("threads", "name"), [(1, "autotune"), (2, "rank 0")])
-def test_one_thread_measures_beside_the_main_thread_and_errors_are_raised(
+def test_candidates_are_measured_in_the_thread_that_suits_and_errors_are_raised(
     tmp_path, monkeypatch, threads_before, threads, name
 ):
-    """malloc gives another thread a heap of its own, and OpenMP one more thread where there are several."""
+    """In another thread malloc has a heap of its own, but OpenMP would have more threads than there are cores."""
     torch.set_num_threads(threads)
     seen = []
 
