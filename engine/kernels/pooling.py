@@ -14,8 +14,6 @@ import torch
 
 from mgcaffe.engine.kernels.formats import format_of
 
-_MANY_PLACES = 1 << 20
-
 Pair = tuple[int, int]
 
 
@@ -62,22 +60,6 @@ class Window:
         return [self.pad[1], behind[1], self.pad[0], behind[0]]
 
 
-def places_type(count: int, input_size: Sequence[int], window: Window) -> torch.dtype:
-    """Return the type in which so many places of maxima are kept, which lie in an image of this size.
-
-    Many are kept in the smallest type that holds them: GoogLeNet's peak of memory is 7 % lower by that, and its step
-    takes as long. Few stay in the cache, where the conversion would take 7 % of the layer's time.
-    """
-    if count < _MANY_PLACES:
-        return torch.int64
-    rows, columns = input_size
-    if not window.fits_torch(input_size):
-        left, right, above, below = window.margins(input_size)
-        rows, columns = rows + above + below, columns + left + right
-    types = (torch.int16, torch.int32, torch.int64)
-    return next(each for each in types if rows * columns - 1 <= torch.iinfo(each).max)
-
-
 def max_forward(x: torch.Tensor, window: Window) -> tuple[torch.Tensor, torch.Tensor]:
     """Each window's maximum, and the places of the maxima for `max_backward`. The first of equals wins.
 
@@ -105,15 +87,7 @@ def max_backward(
     memory_format: torch.memory_format,
     window: Window,
 ) -> torch.Tensor:
-    """Return the gradient of the input: each window's gradient goes to the place of its maximum.
-
-    Args:
-        dy: the gradient of what `max_forward` returned.
-        places: the places that it returned, in any type that holds them.
-        input_shape: of x.
-        memory_format: of the gradient of x.
-        window: as for `max_forward`.
-    """
+    """Return the gradient of the input: each window's gradient goes to the place of its maximum."""
     dy = dy.contiguous(memory_format=memory_format)  # PyTorch takes five times as long with two formats
     size = input_shape[2:]
     fits = window.fits_torch(size)
@@ -123,7 +97,7 @@ def max_backward(
     pad, ceil = (window.pad, window.ceil) if fits else ((0, 0), False)
     # The operator asks the input for its shape and format only, and the result has both.
     torch.ops.aten.max_pool2d_with_indices_backward.grad_input(
-        dy, dx, window.kernel, window.stride, pad, [1, 1], ceil, places.long(), grad_input=dx
+        dy, dx, window.kernel, window.stride, pad, [1, 1], ceil, places, grad_input=dx
     )
     return dx if fits else torch.constant_pad_nd(dx, [-margin for margin in margins])
 

@@ -137,13 +137,11 @@ class Pooling(Layer):
         if min(out) < 1:
             where = self._field_of("kernel_size", out.index(min(out)))
             self.fail(f"kernel {kernel} does not fit the bottom, of shape {shape}", where)
-        self.input_size = shape[2:]
         return [(*shape[:2], *out)] * max(len(self.param.top), 1)
 
     def others_bytes(self, top_shapes: Sequence[Shape]) -> int:
-        """Return the size of the places."""
-        count = math.prod(top_shapes[0])
-        return count * self.method.place_bytes(count, self.input_size, self.window)
+        """Return the size of the places, which are 64-bit numbers."""
+        return math.prod(top_shapes[0]) * self.method.place_bytes
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Pool; keep what the method's backward needs."""

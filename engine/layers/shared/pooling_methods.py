@@ -5,7 +5,7 @@ A method keeps nothing itself: what its backward needs, `forward` returns beside
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -26,10 +26,12 @@ class PoolingMethod:
     Attributes:
         takes_pad: the windows may reach beyond the image.
         has_mask: there may be a second top.
+        place_bytes: of a place that backward needs for each value of the top; 0: it needs none.
     """
 
     takes_pad: ClassVar[bool] = True
     has_mask: ClassVar[bool] = False
+    place_bytes: ClassVar[int] = 0
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
@@ -38,11 +40,6 @@ class PoolingMethod:
     def reads_bottom(phase: Phase) -> bool:
         """Return whether backward needs the bottom's values."""
         return False
-
-    @staticmethod
-    def place_bytes(count: int, input_size: Sequence[int], window: Window) -> int:
-        """Return the bytes of a place that backward needs for each of `count` values of the top; 0: it needs none."""
-        return 0
 
     def forward(self, x: torch.Tensor, window: Window, keep: bool) -> tuple[list[torch.Tensor], Any]:
         """Return the tops of x (N, C, H, W), and what backward needs; `keep`: backward follows."""
@@ -57,17 +54,12 @@ class MaxPooling(PoolingMethod):
     """The maximum; its place in the second top."""
 
     has_mask = True
-
-    @staticmethod
-    def place_bytes(count: int, input_size: Sequence[int], window: Window) -> int:
-        """Return the bytes of a place."""
-        return pooling.places_type(count, input_size, window).itemsize
+    place_bytes = 8
 
     def forward(self, x: torch.Tensor, window: Window, keep: bool) -> tuple[list[torch.Tensor], Any]:
         """Keep the places of the maxima."""
         y, places = pooling.max_forward(x, window)
-        kept = places.to(pooling.places_type(places.numel(), x.shape[2:], window)) if keep else None
-        saved = (x.shape, format_of(x), kept)
+        saved = (x.shape, format_of(x), places if keep else None)
         if len(self.layer.param.top) < 2:
             return [y], saved
         return [y, pooling.mask_of(places, x.shape[2:], window).to(y.dtype)], saved
@@ -95,11 +87,7 @@ class StochasticPooling(PoolingMethod):
     """A pixel drawn by its value in training, the mean weighted by the values in a test."""
 
     takes_pad = False
-
-    @staticmethod
-    def place_bytes(count: int, input_size: Sequence[int], window: Window) -> int:
-        """Return the bytes of a place."""
-        return 8
+    place_bytes = 8
 
     @staticmethod
     def reads_bottom(phase: Phase) -> bool:

@@ -106,27 +106,6 @@ def test_global_pooling_follows_the_bottoms_size(pool, layout) -> None:
     torch.testing.assert_close(y, x.amax((2, 3), True) if pool == "MAX" else x.mean((2, 3), keepdim=True))
 
 
-@pytest.mark.parametrize(
-    ("batch", "size", "fields", "kind"),
-    [
-        (64, (128, 256), "kernel_size: 2 stride: 2", torch.int16),
-        (63, (128, 256), "kernel_size: 2 stride: 2", torch.int64),  # few
-        (64, (129, 256), "kernel_size: 2 stride: 2", torch.int32),
-        (64, (128, 256), "kernel_size: 2 stride: 2 pad: 1", torch.int16),
-        (64, (128, 255), "kernel_size: 3 stride: 2 pad: 2", torch.int32),  # padded before PyTorch pools it
-    ],
-)
-def test_many_places_of_maxima_are_kept_as_small_as_the_image_allows(batch, size, fields, kind) -> None:
-    x = torch.zeros(batch, 2, *size)
-    x[0, 1, -1, -1] = 1.0
-    layer, (shape,) = make_layer(text(fields), [tuple(x.shape)])
-    assert layer.others_bytes([shape]) == math.prod(shape) * kind.itemsize
-    (y,), (dx,) = forward_backward(layer, [x], [torch.ones(shape)])
-    assert y[0, 1].max() == 1.0 and dx[0, 1, -1, -1] == (y[0, 1] == 1.0).sum()
-    kept = [each for each in layer.saved if isinstance(each, torch.Tensor)]
-    assert [each.dtype for each in kept] == [kind] and dx.sum() == math.prod(shape)
-
-
 @pytest.mark.parametrize("pool", ["MAX", "AVE"])
 def test_formats_are_kept(pool) -> None:
     for fields in ("kernel_size: 3 stride: 2", "global_pooling: true"):
