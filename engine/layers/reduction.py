@@ -41,6 +41,7 @@ class Reduction(Layer):
         axis = self.canonical_axis(param.axis, len(self.shape), "reduction_param.axis")
         self.stays, summed = self.shape[:axis], self.shape[axis:]
         self.summed_axes = tuple(range(axis, len(self.shape)))
+        self.spread_shape = (*self.stays, *[1] * len(summed))
         self.factor: float = param.coeff / max(1, math.prod(summed)) if self.operation == MEAN else param.coeff
         return [self.stays]
 
@@ -52,13 +53,15 @@ class Reduction(Layer):
             x = x.abs()
         elif self.operation == SUMSQ:
             x = x.square()
-        return [x.sum(self.summed_axes).mul_(self.factor)]
+        y = x.sum(self.summed_axes)
+        return [y if self.factor == 1 else y.mul_(self.factor)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Spread every number over what it was computed from."""
         if not wanted[0]:
             return [None]
-        dy = (top_diffs[0] * self.factor).reshape(*self.stays, *[1] * len(self.summed_axes))
+        dy = top_diffs[0] if self.factor == 1 else top_diffs[0] * self.factor
+        dy = dy.reshape(self.spread_shape)
         if self.operation == ASUM:
             return [self.saved.sign().mul_(dy)]
         if self.operation == SUMSQ:
