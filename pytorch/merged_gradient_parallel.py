@@ -144,8 +144,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
 
         Raises:
             CommError: parameters got no gradient in the backward pass before.
-            UsageError: the module was moved or converted after it was wrapped, and gradients are laid out or heard of
-                one by one.
+            UsageError: the module was moved or converted after it was wrapped (docs/pytorch.md: where it may not be).
         """
         if torch.compiler.is_compiling():  # which cannot go on behind an exception
             _before_forward(self)
