@@ -24,7 +24,7 @@ OURS = {
     "recompute": "auto",
 }  # sides that the engine computes, with the solver's field `recompute`
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
-TURN_S = 0.1
+_TURN_S = 0.1
 _SPIN_S = 0.02
 
 
@@ -139,7 +139,7 @@ def flops_of_step(model: str, batch: int) -> int:
 
 def steps_of_turn(seconds: float) -> int:
     """Return how many steps of so many seconds a turn has."""
-    return max(1, round(TURN_S / seconds))
+    return max(1, round(_TURN_S / seconds))
 
 
 def take_turn(step: Callable[[], object], wait: Callable[[], None], steps: int) -> tuple[float, float]:

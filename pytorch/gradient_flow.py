@@ -120,7 +120,7 @@ class GradientFlow:
             last.take_arrivals()
             if last.has_begun and not last.is_finished:
                 raise last.failure()
-        if self._arrivals is None:  # where nothing is laid out, they may be
+        if self._arrivals is None:  # else nothing is laid out for types and devices, and hooks stay with the parameters
             self._placement.check()
 
     def expect_pass(self, output: Any, *, averages: bool) -> None:

@@ -27,19 +27,23 @@ def serves(x: torch.Tensor, channels: int, places: int, geometry: Geometry) -> b
 
 def windows_below(x: torch.Tensor, out: Sequence[int], geometry: Geometry) -> torch.Tensor:
     """Return one row a place, (P, k l C): the windows of an x that is channels last."""
-    return _windows_below(_padded(x, geometry), out, geometry, range(geometry.kernel[0]))
+    return _windows_below(_pixels(x, geometry), out, geometry, range(geometry.kernel[0]))
 
 
 def windows_by_row(x: torch.Tensor, out: Sequence[int], geometry: Geometry) -> Iterator[torch.Tensor]:
     """Yield for each row of the filter its part of `windows_below`, (P, l C)."""
-    padded = _padded(x, geometry)
+    pixels = _pixels(x, geometry)
     for row in range(geometry.kernel[0]):
-        yield _windows_below(padded, out, geometry, range(row, row + 1))
+        yield _windows_below(pixels, out, geometry, range(row, row + 1))
 
 
-def _windows_below(x: torch.Tensor, out: Sequence[int], geometry: Geometry, rows: range) -> torch.Tensor:
-    """Return what these rows of the filter see of a padded x, (P, rows l C)."""
-    pixels = x.permute(0, 2, 3, 1).contiguous()
+def _pixels(x: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+    """Return x with its padding, (N, H, W, C) without gaps."""
+    return _padded(x, geometry).permute(0, 2, 3, 1).contiguous()
+
+
+def _windows_below(pixels: torch.Tensor, out: Sequence[int], geometry: Geometry, rows: range) -> torch.Tensor:
+    """Return what these rows of the filter see of `_pixels`, (P, rows l C)."""
     batch, height, width, channels = pixels.shape
     (down, right), (further_down, further_right) = geometry.stride, geometry.dilation
     pixel, line, image = channels, width * channels, height * width * channels
