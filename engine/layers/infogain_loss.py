@@ -93,24 +93,21 @@ class InfogainLoss(NormalizedLoss):
         return [(), scores] if len(self.param.top) > 1 else [()]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep the probabilities, the class numbers, H and Z."""
+        """Keep the probabilities, each label's row of H, and Z."""
         scores, given = bottoms[:2]
         shape, axis = scores.shape, self.axis
         index, valid = labels.read_labels(self, given, shape, axis, self.ignore_label)
         matrix = (bottoms[2] if self.matrix is None else self.matrix).reshape(self.classes, self.classes)
         probabilities = torch.softmax(scores, axis)
-        losses = probabilities.clamp(min=MIN_PROBABILITY).log_().mul_(self._weights(matrix, index))
+        weights = matrix[index.squeeze(axis)].movedim(-1, axis)  # H[label, k] in the scores' shape
+        losses = probabilities.clamp(min=MIN_PROBABILITY).log_().mul_(weights)
         if valid is not None:
             losses.masked_fill_(~valid, 0)
         divisor = self.divisor(math.prod(shape[:axis]), math.prod(shape[axis + 1 :]), valid)
         if self.backward_follows:
-            self.saved = (probabilities, index, valid, matrix, divisor)
+            self.saved = (probabilities, weights, valid, divisor)
         loss = losses.sum().div_(-divisor)
         return [loss, probabilities] if len(self.param.top) > 1 else [loss]
-
-    def _weights(self, matrix: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        """H[label, k] in the scores' shape."""
-        return matrix[index.squeeze(self.axis)].movedim(-1, self.axis)
 
     def differentiable(self, bottom: int) -> bool:
         """Nothing flows to labels or H."""
@@ -121,9 +118,9 @@ class InfogainLoss(NormalizedLoss):
         nothing = [None] * (len(wanted) - 1)
         if not wanted[0]:
             return [None, *nothing]
-        probabilities, index, valid, matrix, divisor = self.saved
+        probabilities, weights, valid, divisor = self.saved
         scale = top_diffs[0] / divisor
         if valid is not None:
             scale = scale * valid
-        diff = probabilities * matrix.sum(1)[index]
-        return [diff.sub_(self._weights(matrix, index)).mul_(scale), *nothing]
+        diff = probabilities * weights.sum(self.axis, keepdim=True)
+        return [diff.sub_(weights).mul_(scale), *nothing]
