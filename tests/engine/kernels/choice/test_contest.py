@@ -103,7 +103,7 @@ def test_what_was_measured_without_a_candidate_that_there_is_now_is_measured_aga
     assert again.measured == 2
 
 
-def test_one_that_is_far_behind_runs_twice_only_and_one_that_does_not_serve_never(clock):
+def test_one_that_is_far_behind_runs_once_more_only_and_one_that_does_not_serve_never(clock):
     doubling = operation(
         [
             clock.candidate("slow", 1.6, doubled),
@@ -113,9 +113,23 @@ def test_one_that_is_far_behind_runs_twice_only_and_one_that_does_not_serve_neve
     )
     contest = Contest({})
     contest.run(doubling, Call(torch.ones(3)))
-    assert clock.runs["slow"] == 2
+    assert clock.runs["slow"] == 3
     assert "unfit" not in clock.runs
     assert set(contest.records["doubling: x 3"].seconds) == {"slow", "rule"}
+
+
+def test_one_that_another_program_slows_down_once_takes_part(clock):
+    disturbed = clock.candidate("disturbed", 0.5, doubled)
+
+    def run(call):
+        if clock.runs.get("disturbed") == 1:  # the run that counts first
+            clock.now += 3
+        return disturbed.run(call)
+
+    doubling = operation([clock.candidate("rule", 1.0, doubled), Candidate("disturbed", disturbed.serves, run)])
+    contest = Contest({})
+    contest.run(doubling, Call(torch.ones(3)))
+    assert contest.records["doubling: x 3"].chosen == "disturbed"
 
 
 def test_one_that_is_hopeless_runs_once(clock):
