@@ -76,13 +76,13 @@ class InnerProduct(Layer):
         weight = self.parameters[0]
         if len(self.parameters) > 1 and self.parameters[1].wanted:
             self.parameters[1].accumulate_sum(widened(dy))
-        dy = self._operand(dy)
         if weight.wanted:
-            left, right = (x, dy) if self.transpose else (dy, x)
+            # This product does not read the weight, so it is in 16 bits over few rows as well.
+            left, right = map(self.context.precision.narrow, (x, dy) if self.transpose else (dy, x))
             linear.add_product(weight.diff, left, right, weight.beta(), self.context.choices)
         if not wanted[0]:
             return [None]
-        return [linear.backward_data(dy, self._weight(), self.context.choices).view(bottom_shape)]
+        return [linear.backward_data(self._operand(dy), self._weight(), self.context.choices).view(bottom_shape)]
 
     def _operand(self, x: torch.Tensor) -> torch.Tensor:
         """Return x, or dy, as the products take it.

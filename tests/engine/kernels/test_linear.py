@@ -31,11 +31,11 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
 @pytest.mark.parametrize(
     ("rows", "inputs", "outputs", "on_avx2", "otherwise"),
     [
-        (1, 1100, 1000, ("mm", "mm"), ("exchanged", "onednn")),
-        (16, 1100, 1000, ("exchanged", "mm"), ("exchanged", "onednn")),
-        (128, 1100, 1000, ("mm", "mm"), ("onednn", "onednn")),
-        (64, 800, 500, ("mm", "mm"), ("onednn", "onednn")),
-        (16, 800, 500, ("mm", "mm"), ("mm", "mm")),
+        (1, 1100, 1000, ("mm", "mm", "mm"), ("exchanged", "onednn", "mm")),
+        (16, 1100, 1000, ("exchanged", "mm", "mm"), ("exchanged", "onednn", "onednn")),
+        (128, 1100, 1000, ("mm", "mm", "mm"), ("onednn", "onednn", "onednn")),
+        (64, 800, 500, ("mm", "mm", "mm"), ("onednn", "onednn", "onednn")),
+        (16, 800, 500, ("mm", "mm", "mm"), ("mm", "mm", "mm")),
     ],
 )
 def test_rules_go_by_sizes_and_the_class_of_processor(monkeypatch, rows, inputs, outputs, on_avx2, otherwise) -> None:
@@ -44,7 +44,10 @@ def test_rules_go_by_sizes_and_the_class_of_processor(monkeypatch, rows, inputs,
         monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
         forward = linear_ways.FORWARD.by_rule(linear_ways.Forward(x, weight, None, False))
         backward = linear_ways.BACKWARD_DATA.by_rule(linear_ways.BackwardData(dy, weight))
-        assert (forward.name, backward.name) == names
+        gradient = linear_ways.ADD_PRODUCT.by_rule(linear_ways.AddProduct(weight, 0.0, dy, x))
+        assert (forward.name, backward.name, gradient.name) == names
+        narrow = linear_ways.AddProduct(weight, 0.0, dy.bfloat16(), x.bfloat16())
+        assert linear_ways.ADD_PRODUCT.by_rule(narrow).name == "mm"
 
 
 def test_products_replace_or_add() -> None:
@@ -66,3 +69,17 @@ def test_gradients_made_in_pieces_are_those_made_at_once(rows_of_a_piece, beta, 
     expected = left.t() @ right + (total if beta else 0)
     linear_ways.ADD_PRODUCT.candidates["onednn"].run(linear_ways.AddProduct(total, beta, left.float(), right.float()))
     torch.testing.assert_close(total.double(), expected.double(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_a_gradient_from_16_bits_is_rounded_once_piece_by_piece_and_added_in_float32(dtype, beta, monkeypatch):
+    left, right = random_input((5, 7)).to(dtype), random_input((5, 11), seed=2).to(dtype)
+    total = random_input((7, 11), seed=3).float() if beta else torch.full((7, 11), float("nan"))
+    expected = (left.float().t() @ right.float()).to(dtype).float() + (total if beta else 0)
+    shapes, empty_like = [], torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lambda like, **how: shapes.append(like.shape) or empty_like(like, **how))
+    monkeypatch.setattr(linear_ways, "PIECE", 3 * 11)
+    linear.add_product(total, left, right, beta)
+    assert shapes == [(3, 11), (3, 11), (1, 11)]
+    torch.testing.assert_close(total, expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
