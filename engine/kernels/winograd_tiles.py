@@ -6,8 +6,8 @@ input, n = m + r - 1, by n n multiplications instead of m m r r: F(2 x 2, 3 x 3)
 
     y = A^T [(G w G^T) * (B^T x B)] A,    dw = G^T [(A dy A^T) * (B^T x B)] G
 
-with the matrices of `winograd_matrices.py`. The gradient for x is a forward convolution by filters turned round. What
-stands between the transforms are n n products over the channels.
+with the matrices of `winograd_matrices.py`. What stands between the transforms are n n products over the channels. The
+gradient for x is the adjoint, the sum of B [(G w G^T) * (A dy A^T)] B^T over tiles, which overlap as those of x do.
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of
@@ -85,14 +85,36 @@ def forward(
     relu: bool = False,
 ) -> torch.Tensor:
     """Return y = x * weight + bias, channels last, and with `relu` max(y, 0)."""
-    filters = _filters(weight, matrices(size, x.dtype)[1]).transpose(1, 2)
-    return _convolved(x, filters.chunk(geometry.groups, 2), bias, geometry, size, relu)
+    filters = _filters(weight, matrices(size, x.dtype)[1]).transpose(1, 2).chunk(geometry.groups, 2)
+    groups, (_, channels, outputs) = geometry.groups, filters[0].shape
+    out = geometry.output_size(x.shape[2:])
+    tiling = _Tiling(size, channels, outputs, out)
+    y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
+    biases = [None] * groups if bias is None else bias.chunk(groups)
+    for images in tiling.pieces(x.shape[0]):
+        by_group = zip(y[images].chunk(groups, 1), x[images].chunk(groups, 1), filters, biases, strict=True)
+        for mine, theirs, multiplied, added in by_group:
+            products = torch.bmm(_seen(theirs, tiling, geometry), multiplied)
+            if added is not None:
+                # What is added at the point 1 of both axes comes to all values of y alike.
+                products[POINT_ONE * (size.points + 1)] += added
+            _set(mine, _transformed(matrices(size, x.dtype)[2], products), tiling, relu)
+    return y
 
 
 def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
-    """Return dx, channels last: dy convolved by the filters turned round, inputs and outputs exchanged."""
-    filters = _filters(weight, matrices(size, dy.dtype)[1].flip(1))
-    return _convolved(dy, filters.chunk(geometry.groups, 1), None, winograd.turned(geometry), size, False)
+    """Return dx, channels last."""
+    inputs, of_filters, _ = matrices(size, dy.dtype)
+    groups, (outputs, channels) = geometry.groups, weight.shape[:2]
+    tiling = _Tiling(size, channels, outputs // groups, tuple(dy.shape[2:]))
+    filters = _filters(weight, of_filters).chunk(groups, 1)
+    dx = dy.new_empty(dy.shape[0], *geometry.transposed_size(dy.shape[2:]), groups * channels).permute(0, 3, 1, 2)
+    for images in tiling.pieces(dy.shape[0]):
+        by_group = zip(dx[images].chunk(groups, 1), dy[images].chunk(groups, 1), filters, strict=True)
+        for theirs, mine, multiplied in by_group:
+            products = torch.bmm(_given(mine, tiling), multiplied)
+            _fold(theirs, _transformed(inputs.t(), products), tiling, geometry)
+    return dx
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
@@ -112,31 +134,6 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size:
     return by_place.permute(0, 4, 3, 1, 2).flatten(0, 1)
 
 
-def _convolved(
-    x: torch.Tensor,
-    filters: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    geometry: Geometry,
-    size: Size,
-    relu: bool,
-) -> torch.Tensor:
-    """Convolve by the transformed filters (n n, C, O) of each group."""
-    groups, (_, channels, outputs) = geometry.groups, filters[0].shape
-    out = geometry.output_size(x.shape[2:])
-    tiling = _Tiling(size, channels, outputs, out)
-    y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
-    biases = [None] * groups if bias is None else bias.chunk(groups)
-    for images in tiling.pieces(x.shape[0]):
-        by_group = zip(y[images].chunk(groups, 1), x[images].chunk(groups, 1), filters, biases, strict=True)
-        for mine, theirs, multiplied, added in by_group:
-            products = torch.bmm(_seen(theirs, tiling, geometry), multiplied)
-            if added is not None:
-                # What is added at the point 1 of both axes comes to all values of y alike.
-                products[POINT_ONE * (size.points + 1)] += added
-            _set(mine, _transformed(matrices(size, x.dtype)[2], products), tiling, relu)
-    return y
-
-
 def _set(y: torch.Tensor, tiles: torch.Tensor, tiling: _Tiling, relu: bool) -> None:
     """Set y to what is computed, (m m, N T, O): the values of one place in all tiles at a time."""
     m = tiling.size.outputs
@@ -149,6 +146,24 @@ def _set(y: torch.Tensor, tiles: torch.Tensor, tiling: _Tiling, relu: bool) -> N
                 torch.clamp_min(values, 0, out=part)
             else:
                 part.copy_(values)
+
+
+def _fold(x: torch.Tensor, tiles: torch.Tensor, tiling: _Tiling, geometry: Geometry) -> None:
+    """Set x to the sums of overlapping tiles (n n, N T, C), which begin m rows and columns apart.
+
+    A tile is cut into blocks of m x m values, the last ones smaller; blocks of one place in their tiles do not overlap.
+    """
+    (batch, channels, height, width), (down, right) = x.shape, tiling.tiles
+    m, n = tiling.size.outputs, tiling.size.points
+    by_place = tiles.view(n, n, batch, down, right, channels).permute(2, 3, 0, 4, 1, 5)
+    places = range(-(-n // m))
+    sums = x.new_zeros(batch, down + places[-1], m, right + places[-1], m, channels)
+    for i in places:
+        for j in places:
+            block = by_place[:, :, i * m : (i + 1) * m, :, j * m : (j + 1) * m]
+            sums[:, i : i + down, : block.shape[2], j : j + right, : block.shape[4]] += block
+    (above, before), whole = geometry.pad, sums.flatten(3, 4).flatten(1, 2)
+    x.copy_(whole[:, above : above + height, before : before + width].permute(0, 3, 1, 2))
 
 
 def _seen(x: torch.Tensor, tiling: _Tiling, geometry: Geometry) -> torch.Tensor:
