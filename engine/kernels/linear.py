@@ -11,6 +11,7 @@ import torch
 from mgcaffe.engine.kernels import linear_ways, onednn
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded, compute
 from mgcaffe.engine.kernels.linear_ways import ADD_PRODUCT, BACKWARD_DATA, FORWARD, AddProduct, BackwardData, Forward
+from mgcaffe.engine.kernels.precision import needs_float32
 
 
 def forward(
@@ -49,8 +50,8 @@ def add_product(
     pieces that a cache holds: 0.78 of the time for AlexNet's first inner product, 16 rows in bf16, without a tensor of
     72 MiB.
     """
-    if total.dtype == left.dtype:
-        choices.run(ADD_PRODUCT, AddProduct(total, beta, left, right))
+    if total.dtype == left.dtype or needs_float32(left):  # in pieces, operands would be widened for each of them
+        add_rounded(choices, ADD_PRODUCT, AddProduct(total, beta, left, right), left.dtype)
         return
     rows = linear_ways.rows_of_piece(total)
     for part, columns in zip(total.split(rows), left.split(rows, 1), strict=True):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import linear, linear_ways, onednn
+from mgcaffe.engine.kernels import linear, linear_ways, onednn, precision
 from tests.support.layouts import random_input
 
 
@@ -71,15 +71,19 @@ def test_gradients_made_in_pieces_are_those_made_at_once(rows_of_a_piece, beta, 
     torch.testing.assert_close(total.double(), expected.double(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("has_instructions", [True, False])
 @pytest.mark.parametrize("beta", [0.0, 1.0])
-def test_a_gradient_from_16_bits_is_rounded_once_piece_by_piece_and_added_in_float32(dtype, beta, monkeypatch):
-    left, right = random_input((5, 7)).to(dtype), random_input((5, 11), seed=2).to(dtype)
+def test_a_gradient_from_16_bits_is_rounded_once_piece_by_piece_and_added_in_float32(
+    has_instructions, beta, monkeypatch
+):
+    monkeypatch.setattr(precision, "_processor_flags", lambda: {"avx512_bf16"} if has_instructions else set())
+    left, right = random_input((5, 7)).bfloat16(), random_input((5, 11), seed=2).bfloat16()
     total = random_input((7, 11), seed=3).float() if beta else torch.full((7, 11), float("nan"))
-    expected = (left.float().t() @ right.float()).to(dtype).float() + (total if beta else 0)
+    expected = (left.float().t() @ right.float()).bfloat16().float() + (total if beta else 0)
     shapes, empty_like = [], torch.empty_like
     monkeypatch.setattr(torch, "empty_like", lambda like, **how: shapes.append(like.shape) or empty_like(like, **how))
     monkeypatch.setattr(linear_ways, "PIECE", 3 * 11)
     linear.add_product(total, left, right, beta)
-    assert shapes == [(3, 11), (3, 11), (1, 11)]
-    torch.testing.assert_close(total, expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+    # Without instructions the operands would be widened anew for each piece.
+    assert shapes == ([(3, 11), (3, 11), (1, 11)] if has_instructions else [(7, 11)])
+    torch.testing.assert_close(total, expected, rtol=2 * torch.finfo(torch.bfloat16).eps, atol=1e-6)
