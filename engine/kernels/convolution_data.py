@@ -114,6 +114,10 @@ def _seen(call: BackwardData) -> winograd_candidates.Seen:
     return call.dy, exchanged, call.size, call.geometry
 
 
+def _seen_by_tiles(call: BackwardData) -> winograd_candidates.Seen:
+    return call.dy, call.weight.shape, tuple(call.dy.shape[2:]), call.geometry
+
+
 def _winograd(call: BackwardData, way: ModuleType, size: Size) -> torch.Tensor:
     dx: torch.Tensor = way.backward_data(call.dy, call.weight, call.geometry, size)
     return dx
@@ -184,7 +188,7 @@ BACKWARD_DATA = Operation(
         ),
         Candidate("folded_mm", _has_windows, lambda call: _folded(call, _mm)),
         Candidate("positions", _has_positions, _positions),
-        *winograd_candidates.candidates(_seen, _winograd),
+        *winograd_candidates.candidates(_seen, _winograd, _seen_by_tiles),
     ],
     _rule,
     _key,

@@ -46,13 +46,16 @@ def add_product(
 ) -> None:
     """Total = beta total + left^T right, in place; with beta 0 what `total` held does not matter.
 
-    Both left and right have one type; where total has another, the product is rounded to it before it is added, in
-    pieces that a cache holds: 0.78 of the time for AlexNet's first inner product, 16 rows in bf16, without a tensor of
-    72 MiB.
+    Both left and right have one type; where total has another, the product is rounded to it before it is added. On a
+    CPU that happens in pieces that a cache holds: for a weight of 4096 x 9216 in bf16, on an AMD EPYC (family 26, model
+    2), it takes 0.78 of the time of one piece with 16 rows and as long with 64, and no second tensor of that size.
     """
-    if total.dtype == left.dtype or needs_float32(left):  # in pieces, operands would be widened for each of them
-        add_rounded(choices, ADD_PRODUCT, AddProduct(total, beta, left, right), left.dtype)
+    dtype = left.dtype
+    if total.dtype == dtype or not total.is_cpu:
+        add_rounded(choices, ADD_PRODUCT, AddProduct(total, beta, left, right), dtype)
         return
+    if needs_float32(left):
+        left, right = left.float(), right.float()  # once, not for each piece
     rows = linear_ways.rows_of_piece(total)
     for part, columns in zip(total.split(rows), left.split(rows, 1), strict=True):
-        add_rounded(choices, ADD_PRODUCT, AddProduct(part, beta, columns, right), left.dtype)
+        add_rounded(choices, ADD_PRODUCT, AddProduct(part, beta, columns, right), dtype)

@@ -161,9 +161,10 @@ BACKWARD_DATA = Operation(
 
 
 def _add_rule(call: AddProduct) -> str:
-    # Of 16-bit numbers `mm` is as fast as oneDNN's product; of one row it only copies.
-    few = is_narrow(call.left) or len(call.left) == 1
-    return "mm" if few or not _suits_onednn(call.left, call.total) else "onednn"
+    # Of 16-bit numbers `mm` is as fast as oneDNN's product; of one row it writes each value straight into its place.
+    if is_narrow(call.left) or len(call.left) == 1:
+        return "mm"
+    return "onednn" if _suits_onednn(call.left, call.total) else "mm"
 
 
 def _add_key(call: AddProduct) -> Key:

@@ -20,19 +20,26 @@ from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.winograd_matrices import Size
 
 Seen = tuple[torch.Tensor, Sequence[int], Sequence[int], Geometry]
-"""What is convolved, the shape of the filters and the spatial size of the result, and the geometry."""
+"""What is convolved, the shape of the filters, the spatial size of the result (by tiles: of y), and the geometry."""
 
 
-def candidates(seen: Callable[[Any], Seen], run: Callable[[Any, ModuleType, Size], Any]) -> list[Candidate]:
+def candidates(
+    seen: Callable[[Any], Seen],
+    run: Callable[[Any, ModuleType, Size], Any],
+    seen_by_tiles: Callable[[Any], Seen] | None = None,
+) -> list[Candidate]:
     """Return the candidates of one direction.
 
     Args:
         seen: what `serves` of the modules asks about a call, but for the size.
         run: computes a call by one of the two modules, whose functions have the same names and arguments.
+        seen_by_tiles: what `winograd_tiles.serves` asks, if that is something else.
     """
-    ways = [(winograd, size, size.name) for size in winograd.SIZES]
-    ways += [(winograd_tiles, size, winograd_tiles.name(size)) for size in winograd_tiles.SIZES]
-    return [_candidate(name, module, size, seen, run) for module, size, name in ways]
+    by_tiles = seen if seen_by_tiles is None else seen_by_tiles
+    ways = [_candidate(size.name, winograd, size, seen, run) for size in winograd.SIZES]
+    return ways + [
+        _candidate(winograd_tiles.name(size), winograd_tiles, size, by_tiles, run) for size in winograd_tiles.SIZES
+    ]
 
 
 def _candidate(

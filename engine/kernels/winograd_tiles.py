@@ -69,10 +69,18 @@ def name(size: Size) -> str:
 
 
 def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry: Geometry, size: Size) -> bool:
-    """Return whether x (or dy) can be convolved so; the arguments are those of `winograd.serves`."""
+    """Return whether x (or dy) can be convolved so.
+
+    Args:
+        x: (N, C, H, W); it has to be channels last, on a CPU. For the gradient of x dy, (N, O, H', W').
+        filters: their shape, (O, C / groups, r, r), in all directions.
+        out: the spatial size of y, in all directions.
+        geometry: what has stride or dilation is not served.
+        size: that of a tile.
+    """
     if geometry.kernel != (size.rows, size.rows) or not winograd.walks_plainly(x, geometry):
         return False
-    tiling = _Tiling(size, x.shape[1] // geometry.groups, filters[0] // geometry.groups, tuple(out))
+    tiling = _Tiling(size, filters[1], filters[0] // geometry.groups, tuple(out))
     return max(tiling.values, filters[0] * filters[1] * size.points**2) <= unfolded.MAX_COPY
 
 

@@ -43,6 +43,7 @@ class InfogainLoss(NormalizedLoss):
 
     bottoms = between(2, 3)
     tops = between(1, 2)
+    keeps_bottoms = False
     matrix: torch.Tensor | None = None
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
@@ -60,7 +61,6 @@ class InfogainLoss(NormalizedLoss):
             )
         if not given:
             self.matrix = self._read(source)
-        self.keeps_bottoms = given
         self.keeps_tops = len(self.param.top) > 1
 
     def _read(self, source: str) -> torch.Tensor:

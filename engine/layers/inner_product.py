@@ -63,14 +63,14 @@ class InnerProduct(Layer):
         bottom = bottoms[0]
         rows = bottom.reshape(math.prod(bottom.shape[: self.axis]), self.inputs)
         operand = self._operand(rows)
-        self.saved = (operand, bottom.shape) if self.backward_follows else None
+        self.saved = (operand if len(rows) >= _MANY_ROWS else rows, bottom.shape) if self.backward_follows else None
         bias = self.parameters[1].data if len(self.parameters) > 1 else None
         x = self.forward_operand(rows, operand)
         y = linear.forward(x, self._weight(), bias, choices=self.context.choices)
         return [y.view(*bottom.shape[: self.axis], self.outputs)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Add the weight's gradient in place, without a tensor of its own."""
+        """Add the weight's gradient in its place, of which at most a piece has a tensor of its own."""
         x, bottom_shape = self.saved
         dy = top_diffs[0].reshape(len(x), self.outputs)
         weight = self.parameters[0]
@@ -85,7 +85,7 @@ class InnerProduct(Layer):
         return [linear.backward_data(self._operand(dy), self._weight(), self.context.choices).view(bottom_shape)]
 
     def _operand(self, x: torch.Tensor) -> torch.Tensor:
-        """Return x, or dy, as the products take it.
+        """Return x, or dy, as the products with the weight take it.
 
         Over few rows, reading the weight takes most of the time, and rounding it first would take longer than it saves.
         """

@@ -19,7 +19,8 @@ class Measured:
     Attributes:
         rule: the candidate that the rule takes.
         chosen: the one to take.
-        seconds: by candidate, how long it takes; those that were dropped early have what one run took.
+        seconds: by candidate, how long it takes; those that were dropped early have what the faster one of
+            two runs took, or the only one.
         unfit: the candidates that failed, or disagreed with the rule's.
     """
 

@@ -80,10 +80,13 @@ def test_a_gradient_from_16_bits_is_rounded_once_piece_by_piece_and_added_in_flo
     left, right = random_input((5, 7)).bfloat16(), random_input((5, 11), seed=2).bfloat16()
     total = random_input((7, 11), seed=3).float() if beta else torch.full((7, 11), float("nan"))
     expected = (left.float().t() @ right.float()).bfloat16().float() + (total if beta else 0)
-    shapes, empty_like = [], torch.empty_like
-    monkeypatch.setattr(torch, "empty_like", lambda like, **how: shapes.append(like.shape) or empty_like(like, **how))
+    made, empty_like = [], torch.empty_like
+    monkeypatch.setattr(
+        torch, "empty_like", lambda like, dtype: made.append((like.shape, dtype)) or empty_like(like, dtype=dtype)
+    )
     monkeypatch.setattr(linear_ways, "PIECE", 3 * 11)
     linear.add_product(total, left, right, beta)
-    # Without instructions the operands would be widened anew for each piece.
-    assert shapes == ([(3, 11), (3, 11), (1, 11)] if has_instructions else [(7, 11)])
+    assert made == [((rows, 11), torch.bfloat16) for rows in (3, 3, 1)]
     torch.testing.assert_close(total, expected, rtol=2 * torch.finfo(torch.bfloat16).eps, atol=1e-6)
+    if not beta:
+        assert torch.equal(total, total.bfloat16().float())

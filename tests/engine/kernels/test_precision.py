@@ -220,25 +220,6 @@ def test_over_four_spatial_axes_products_stay_in_float32():
     assert layer.forward([drawn((1, 2, 3, 3, 3, 3), 1)])[0].dtype == torch.float32
 
 
-@pytest.mark.parametrize("transpose", ["false", "true"])
-def test_an_inner_product_over_few_rows_stays_in_float32_but_for_the_weights_gradient(transpose):
-    layer, _ = make_layer(
-        "name: 'l' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param { num_output: 5 "
-        f"transpose: {transpose} weight_filler {{ type: 'gaussian' }} }}",
-        [(4, 6)],
-        context=LayerContext(precision=BF16),
-    )
-    x, dy = drawn((4, 6), 1, narrow=False), drawn((4, 5), 2, narrow=False)
-    tops, diffs = forward_backward(layer, [x], [dy.clone()])
-    weight = layer.parameters[0]
-    filters = weight.data.t() if transpose == "true" else weight.data
-    torch.testing.assert_close(tops[0], x @ filters.t())
-    torch.testing.assert_close(diffs[0], dy @ filters)
-    rounded = (dy.bfloat16().float().t() @ x.bfloat16().float()).bfloat16().float()
-    torch.testing.assert_close(weight.diff, rounded.t() if transpose == "true" else rounded, rtol=2 * UNIT, atol=1e-6)
-    assert torch.equal(weight.diff, weight.diff.bfloat16().float())
-
-
 def eltwise(*coefficients):
     bottoms = " ".join(f"bottom: 'x{number}'" for number in range(len(coefficients)))
     fields = " ".join(f"coeff: {each}" for each in coefficients)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from mgcaffe.engine.kernels import winograd_tiles
+from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.geometry import Geometry
 
 SIZES = {winograd_tiles.name(size): size for size in winograd_tiles.SIZES}
@@ -35,10 +36,14 @@ def by_tiles(x, weight, bias, dy, geometry, size):
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize(
     ("height", "width", "pad", "groups"),
-    [(12, 12, (0, 0), 1), (9, 6, (2, 2), 2), (1, 5, (2, 0), 1), (5, 11, (0, 2), 3), (13, 7, (1, 1), 1)],
-)
+    [
+        (12, 12, (0, 0), 1), (9, 6, (2, 2), 2), (1, 5, (2, 0), 1), (5, 11, (0, 2), 3), (13, 7, (1, 1), 1),
+        (4, 3, (4, 3), 2),
+    ],
+)  # fmt: skip
 def test_all_directions_are_pytorchs(monkeypatch, name, height, width, pad, groups):
     size = SIZES[name]
+    pad = tuple(min(each, size.rows - 1) for each in pad)
     pad = (max(pad[0], (size.rows - height + 1) // 2), pad[1])  # at least one row of output
     geometry = Geometry((size.rows, size.rows), (1, 1), pad, (1, 1), groups)
     shape = (12, 6 // groups, size.rows, size.rows)
@@ -79,7 +84,7 @@ def test_what_is_not_served():
     size = SIZES["winograd_tiles_f45"]
     x, out = random((1, 4, 8, 8), 1), (8, 8)
 
-    def serves(x=x, filters=(4, 4, 5, 5), geometry=((5, 5), (1, 1), (2, 2), (1, 1))):
+    def serves(x=x, filters=(4, 4, 5, 5), out=out, geometry=((5, 5), (1, 1), (2, 2), (1, 1))):
         return winograd_tiles.serves(x, filters, out, Geometry(*geometry), size)
 
     assert serves()
@@ -92,5 +97,20 @@ def test_what_is_not_served():
         ((5, 5), (1, 1), (2, 5), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1)), ((5,), (1,), (2,), (1,)),
     ):  # fmt: skip
         assert not serves(geometry=other)
-    # More than 16 MiB for the filters.
+    # More than 16 MiB for the filters, or for the tiles of y before and after.
     assert not serves(filters=(1024, 128, 5, 5))
+    assert serves(filters=(4, 256, 5, 5), out=(40, 40))
+    assert not serves(filters=(4, 256, 5, 5), out=(48, 48))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "channels", "pad", "most"), [(2, 256, 1, 60), (256, 2, 1, 84), (64, 64, 0, 120), (64, 64, 2, 120)]
+)
+def test_the_gradient_for_x_is_served_by_the_tiles_of_dy(outputs, channels, pad, most):
+    """16 MiB are 227 tiles to 256 channels, 451 from 256 to 2, and 910 from 64 to 64."""
+    geometry = Geometry((3, 3), (1, 1), (pad, pad), (1, 1))
+    weight = torch.empty(outputs, channels, 3, 3)
+    for length, is_served in ((most, True), (most + 8, False)):
+        dy = torch.empty(1, outputs, length, length).contiguous(memory_format=torch.channels_last)
+        call = BackwardData(dy, weight, geometry.transposed_size((length, length)), geometry)
+        assert BACKWARD_DATA.candidates["winograd_tiles_f43"].serves(call) == is_served

@@ -99,7 +99,18 @@ def test_the_matrix_can_come_from_a_file(tmp_path):
     (expected,), right = forward_backward(infogain(), [x, labels, matrix.view(5, 5)], [ONE])
     assert loss == expected
     assert torch.equal(diffs[0], right[0])
+
+
+def test_backward_reads_no_bottom():
+    layer, x, labels, matrix = infogain(), random_input(SHAPE), labels_for(), random_input((1, 1, 5, 5), seed=9)
     assert not layer.keeps_bottoms
+    (expected,) = forward_backward(layer, [x, labels, matrix], [ONE])[1][:1]
+    again = infogain()
+    bottoms = [x.clone(), labels.clone(), matrix.clone()]
+    again.forward(bottoms)
+    for bottom in bottoms:
+        bottom.fill_(float("nan"))
+    assert torch.equal(again.backward([ONE], [True, False, False])[0], expected)
 
 
 def test_a_file_that_is_missing_or_no_blob_is_named(tmp_path):

@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from mgcaffe.engine.kernels.precision import BF16
+from mgcaffe.engine.layer import LayerContext
 from mgcaffe.errors import NetError
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input
@@ -95,3 +97,22 @@ def test_the_inputs_cannot_change() -> None:
     assert layer.reshape([(5, 4, 3)]) == [(5, 2)]
     with pytest.raises(NetError, match="needs 12 inputs"):
         layer.reshape([(2, 3, 5)])
+
+
+@pytest.mark.parametrize("is_narrow", [False, True])
+@pytest.mark.parametrize("transpose", ["false", "true"])
+def test_over_few_rows_products_with_the_weight_stay_in_float32_in_bf16(transpose, is_narrow) -> None:
+    fields = f"num_output: 5 bias_term: false transpose: {transpose}"
+    layer, _ = make_layer(text(fields), [(4, 6)], context=LayerContext(precision=BF16))
+    x, dy = random_input((4, 6)).float(), random_input((4, 5), seed=2).float()
+    if is_narrow:
+        x = x.bfloat16()
+    tops, diffs = forward_backward(layer, [x], [dy.clone()])
+    assert layer.saved[0].data_ptr() == x.data_ptr()  # a widened copy would stay beside it
+    weight = layer.parameters[0]
+    filters = weight.data.t() if transpose == "true" else weight.data
+    torch.testing.assert_close(tops[0], x.float() @ filters.t())
+    torch.testing.assert_close(diffs[0], dy @ filters)
+    rounded = (dy.bfloat16().float().t() @ x.bfloat16().float()).bfloat16().float()
+    torch.testing.assert_close(weight.diff, rounded.t() if transpose == "true" else rounded, rtol=2**-6, atol=1e-6)
+    assert torch.equal(weight.diff, weight.diff.bfloat16().float())
