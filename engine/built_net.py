@@ -16,7 +16,7 @@ from mgcaffe.engine import fillers, registry
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.checks import sizes, unused_fields
-from mgcaffe.engine.graph import fusion, lifetimes, needs, rules, sharing, table_look_ups
+from mgcaffe.engine.graph import fused_residual, fusion, lifetimes, needs, rules, sharing, table_look_ups
 from mgcaffe.engine.graph.gradients import GradientStore
 from mgcaffe.engine.graph.initial_values import fill, mix
 from mgcaffe.engine.graph.node import Node, connect
@@ -181,9 +181,13 @@ class BuiltNet:
             if weight
         }
 
-    def _plan_memory(self) -> None:
-        """Decide what may be overwritten, and in a net that frees its blobs, what runs as one and what dies when."""
-        self._steps = self.nodes if self.keep_blobs else fusion.fuse(self.nodes)
+    def _plan_memory(self, *, makes_again: bool = True) -> None:
+        """Decide what may be overwritten, and in a net that frees its blobs, what runs as one and what dies when.
+
+        Args:
+            makes_again: whether the ends of residual blocks may be made again in backward.
+        """
+        self._steps = self.nodes if self.keep_blobs else fusion.fuse(self.nodes, makes_again=makes_again)
         # Over what really runs: a fused layer keeps other blobs than its members would.
         lifetimes.decide_overwrites(self._steps, freeing=not self.keep_blobs)
         if self.keep_blobs:
@@ -292,6 +296,11 @@ class BuiltNet:
         """
         if self.keep_blobs:
             raise NetError(f"recompute: net '{self.name}' keeps all its blobs", hint="build it with keep_blobs=False")
+        # What a segment computes again cannot be made again by itself.
+        fused_residual.keep_bottoms(self.layers)
+        for node in self.nodes:
+            node.dead.clear()
+        self._plan_memory(makes_again=False)
         found = Recomputer(self._steps, self.dtype.itemsize).make(setting)
         self._segments = {node: segment for segment in found.segments for node in segment.steps}
         held = {node: numbers for segment in found.segments for node, numbers in segment.held.items()}

@@ -102,12 +102,18 @@ def _choosing(net: Net, choices: Choices) -> Iterator[None]:
 
 @contextmanager
 def _lent(layer: Layer, members: Sequence[Layer]) -> Iterator[None]:
-    """Give the layer gradients of its own for a while, and random values in the place of parameters that are zero."""
+    """Give the layer gradients of its own for a while, and random values in the place of parameters that are zero.
+
+    It keeps its bottom, as long as the layer that could make it again does not run.
+    """
     layers = [layer, *(each for each in members if each is not layer)]
     parameters = [each for one in members for each in one.parameters]
     values = [(each.data, each.diff, each.fresh) for each in parameters]
     states = [(each.saved, each.may_overwrite_top_diff) for each in layers]
+    makers = [(each, each.make_bottom) for each in members if isinstance(each, FilterLayer)]
     try:
+        for filters, _ in makers:
+            filters.make_bottom = None
         for number, parameter in enumerate(parameters):
             # Zeros would hide differences; a weight of many megabytes is not doubled without need. A variance that is
             # random may be negative.
@@ -122,6 +128,8 @@ def _lent(layer: Layer, members: Sequence[Layer]) -> Iterator[None]:
             parameter.data, parameter.diff, parameter.fresh = data, diff, fresh
         for each, (saved, may_overwrite) in zip(layers, states, strict=True):
             each.saved, each.may_overwrite_top_diff = saved, may_overwrite
+        for filters, make_bottom in makers:
+            filters.make_bottom = make_bottom
 
 
 def _run(node: Node, net: Net) -> None:

@@ -40,7 +40,7 @@ class BatchNormScale(FusedLayer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep the bottom, the statistics and, with a ReLU, the top."""
         x = bottoms[0]
-        factor, bias = self._factor_and_bias()
+        factor, bias = self.factor_and_bias()
         if self.norm.use_global:
             return [self._with_stored_statistics(widened(x), factor, bias)]
         y, statistics = batch_norm.forward(x, factor, bias, self.norm.eps, relu=self.relu)
@@ -50,7 +50,8 @@ class BatchNormScale(FusedLayer):
             self.saved = (x, y if keeps_top else None, statistics.mean, statistics.inverse_std)
         return [y]
 
-    def _factor_and_bias(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def factor_and_bias(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the Scale's parameters."""
         return self.scale.parameters[0].data, None if self.scale.bias is None else self.scale.bias.data
 
     def _with_stored_statistics(self, x: torch.Tensor, factor: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -63,7 +64,7 @@ class BatchNormScale(FusedLayer):
         y: torch.Tensor | None
         x, y, mean, inverse_std = self.saved
         if y is None:
-            y = batch_norm.normalize(x, *self._factor_and_bias(), mean, inverse_std, self.relu)
+            y = batch_norm.normalize(x, *self.factor_and_bias(), mean, inverse_std, self.relu)
             self.saved = (x, y, mean, inverse_std)
         return y
 

@@ -2,7 +2,8 @@
 
 A training net (one that frees its blobs) runs Convolution + ReLU and BatchNorm + Scale (+ ReLU) in one pass over memory
 each, the latter with the Convolution that reads it (`fused_normalization.py`), InnerProduct + ReLU as one step,
-and neighbouring EmbeddingBags by one look-up (`fused_bags.py`). The layers stay in the net's list with their names and
+the end of a residual block so that it need not be kept (`fused_residual.py`), and neighbouring EmbeddingBags by one
+look-up (`fused_bags.py`). The layers stay in the net's list with their names and
 parameters; only the blobs between them never exist. The arithmetic is that of the single layers, to rounding.
 """
 
@@ -12,9 +13,11 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.graph.fused_bags import EmbeddingBags, bags_of
 from mgcaffe.engine.graph.fused_layer import FusedLayer, through_relu
 from mgcaffe.engine.graph.fused_normalization import BatchNormScale, NormalizedConvolution
+from mgcaffe.engine.graph.fused_residual import residual_of
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
@@ -85,18 +88,27 @@ class InnerProductReLU(FusedLayer):
         self.product.release()
 
 
-def fuse(nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes to run, in order: those given, with neighbours that can run as one replaced by one node."""
+def fuse(nodes: Sequence[Node], *, makes_again: bool = True) -> list[Node]:
+    """Return the nodes to run, in order: those given, with neighbours that can run as one replaced by one node.
+
+    Args:
+        nodes: the net's.
+        makes_again: whether the ends of residual blocks may be made again in backward (`fused_residual.py`).
+    """
     readers: dict[int, int] = {}
     for node in nodes:
         for blob in node.bottoms:
             readers[id(blob)] = readers.get(id(blob), 0) + 1
     steps: list[Node] = []
+    dropped: set[Blob] = set()
     index = 0
     while index < len(nodes):
         length = _fusible(nodes, index, readers)
+        is_normalized = length == 2 and isinstance(nodes[index].layer, BatchNorm)
+        residual = residual_of(nodes, index, dropped) if makes_again and is_normalized else None
+        length = 4 if residual is not None else length
         members = nodes[index : index + length]
-        steps.append(nodes[index] if length == 1 else _merge(members))
+        steps.append(nodes[index] if length == 1 else _merge(members, residual))
         index += length
         layer = steps[-1].layer
         if isinstance(layer, BatchNormScale):
@@ -186,10 +198,12 @@ _CHAINS: dict[type[Layer], type[FusedLayer]] = {
 }
 
 
-def _merge(members: Sequence[Node]) -> Node:
+def _merge(members: Sequence[Node], residual: Node | None = None) -> Node:
     first, last = members[0], members[-1]
-    layer: FusedLayer
-    if isinstance(first.layer, EmbeddingBag):
+    layer: Layer
+    if residual is not None:
+        layer, merged = residual.layer, residual
+    elif isinstance(first.layer, EmbeddingBag):
         layer, merged = _side_by_side(members)
     else:
         kind = next(kind for type_, kind in _CHAINS.items() if isinstance(first.layer, type_))

@@ -15,8 +15,10 @@ from mgcaffe.engine.kernels.formats import pixel_rows
 from mgcaffe.engine.kernels.precision import is_narrow
 
 _PIECE = 1 << 18
-_MANY_CHANNELS = 64
-_LARGE = 1 << 17
+MANY_CHANNELS = 64
+"""How many channels are worth vectors of their own."""
+LARGE = 1 << 17
+"""How many values are worth pieces."""
 
 
 class Statistics(NamedTuple):
@@ -56,7 +58,7 @@ def forward(
 def suits_pieces(x: torch.Tensor) -> bool:
     """Return whether `normalize` runs over x in pieces that stay in a core's cache from one operation to the next."""
     rows = x.is_cpu and not is_narrow(x) and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
-    return rows and x.shape[1] >= _MANY_CHANNELS and x.numel() >= _LARGE
+    return rows and x.shape[1] >= MANY_CHANNELS and x.numel() >= LARGE
 
 
 def normalize(

@@ -15,7 +15,7 @@ No differences from Caffe. (Caffe: base_conv_layer.cpp, conv_layer.cpp.)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -38,6 +38,7 @@ class FilterLayer(Layer):
     """What Convolution and Deconvolution share: fields, parameters, shapes, bias.
 
     Attributes:
+        make_bottom: set by the net where forward need not keep its bottom: returns it in backward.
         geometry: kernel, stride, pad, dilation and groups.
         channel_axis: the axis of the bottoms that holds the channels.
         channels, outputs: how many channels the bottoms and the tops have.
@@ -49,6 +50,7 @@ class FilterLayer(Layer):
     one_top_per_bottom = True
     takes_narrow = True
 
+    make_bottom: Callable[[], torch.Tensor] | None = None
     geometry: Geometry
     channel_axis: int
     channels: int
@@ -144,7 +146,8 @@ class FilterLayer(Layer):
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the adjoints, bottom by bottom."""
         bottom_diffs: list[torch.Tensor | None] = []
-        for top_diff, bottom, want in zip(top_diffs, self.saved, wanted, strict=True):
+        bottoms = self.saved if self.make_bottom is None else [self.make_bottom()]
+        for top_diff, bottom, want in zip(top_diffs, bottoms, wanted, strict=True):
             x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
             self.add_bias_gradient(dy)
             dy = self.operand(dy)
@@ -195,7 +198,7 @@ class Convolution(FilterLayer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute one convolution per bottom; keep the bottoms."""
         operands = [self.operand(x) for x in bottoms]
-        self.saved = operands if self.backward_follows else None
+        self.saved = operands if self.backward_follows and self.make_bottom is None else None
         forward = map(self.forward_operand, bottoms, operands)
         tops = (self.convolve(self.one_batch_axis(x)) for x in forward)
         return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
