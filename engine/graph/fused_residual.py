@@ -4,7 +4,7 @@
 
 Convolutions that read y need it once more in backward. Where the shortcut is kept anyway, by the ReLU that made it, y
 is made again then, from x and the shortcut, in a few passes over memory and with the same bits. So every other block's
-y is not kept: in ResNet-50 seven of sixteen, 70 of 900 MiB with 8 images.
+y is not kept: in ResNet-50 seven of sixteen, 70 MiB with 8 images.
 """
 
 from __future__ import annotations
