@@ -5,7 +5,7 @@ import torch
 
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.tuning import tune
-from tests.support.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net, net_with_images
 
 LARGE, SMALL = (8, 64, 18, 18), (2, 64, 5, 5)
 NORM = """
@@ -30,10 +30,7 @@ def text_of(shape, middle=CONVOLUTION, top="y", channels=3):
 
 def run(text, shape, **options):
     """Return a net after a pass forward, its loss, and after one backward all gradients and statistics."""
-    net = make_net(text, dtype=torch.float32, **options)
-    values = torch.randn(shape, generator=torch.Generator().manual_seed(5)) * 2 + 1
-    net.layers[0].values = [values.contiguous(memory_format=torch.channels_last)]
-    net.clear_param_diffs()
+    net = net_with_images(text, shape, **options)
     loss = net.forward()
     saved = {type(step.layer).__name__: step.layer.saved for step in net.steps}
     net.backward()

@@ -8,7 +8,7 @@ from mgcaffe.engine.graph.memory_plan import plan_memory
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.kernels.precision import BF16
 from mgcaffe.engine.tuning import tune
-from tests.support.netkit import inputs, make_net
+from tests.support.netkit import inputs, make_net, net_with_images
 
 LARGE, SMALL, NARROW = (2, 64, 32, 32), (2, 64, 8, 8), (8, 32, 32, 32)
 NORM = """
@@ -53,10 +53,7 @@ def text_of(shape, blocks=4, behind="", **options):
 
 def run(text, shape, **options):
     """Return a net, what its steps keep between the passes, its loss, and all gradients and statistics."""
-    net = make_net(text, dtype=torch.float32, **options)
-    values = torch.randn(shape, generator=torch.Generator().manual_seed(5)) * 2 + 1
-    net.layers[0].values = [values.contiguous(memory_format=torch.channels_last)]
-    net.clear_param_diffs()
+    net = net_with_images(text, shape, **options)
     loss = net.forward()
     saved = [(type(step.layer).__name__, step.layer.saved) for step in net.steps]
     net.backward()
