@@ -298,8 +298,6 @@ class BuiltNet:
             raise NetError(f"recompute: net '{self.name}' keeps all its blobs", hint="build it with keep_blobs=False")
         # What a segment computes again cannot be made again by itself.
         fused_residual.keep_bottoms(self.layers)
-        for node in self.nodes:
-            node.dead.clear()
         self._plan_memory(makes_again=False)
         found = Recomputer(self._steps, self.dtype.itemsize).make(setting)
         self._segments = {node: segment for segment in found.segments for node in segment.steps}

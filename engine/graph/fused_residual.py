@@ -17,7 +17,7 @@ import torch
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.graph.fused_layer import FusedLayer, through_relu
 from mgcaffe.engine.graph.fused_normalization import BatchNormScale
-from mgcaffe.engine.graph.node import Node
+from mgcaffe.engine.graph.node import Node, readers_of
 from mgcaffe.engine.kernels import batch_norm
 from mgcaffe.engine.kernels.precision import FLOAT32
 from mgcaffe.engine.layer import Layer
@@ -60,7 +60,7 @@ class ResidualSum(FusedLayer):
             # As in forward, so that all bits are the same; from the statistics alone it would round otherwise.
             y, _ = batch_norm.forward(kept[0], *self.normalization.factor_and_bias(), self.normalization.norm.eps)
             self.saved = (kept, shortcut, y.add_(shortcut).relu_())
-        return self.saved[2]  # type: ignore[no-any-return]
+        return y
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the ReLU's mask, then the normalization's gradients; the shortcut gets the gradient of the sum."""
@@ -132,18 +132,10 @@ def _suits(norm: Node) -> bool:
 
 def _readers(nodes: Sequence[Node], maker: Node) -> list[Node]:
     """Return the nodes that read the value that a node puts into its top, also by a Split."""
-    top, found = maker.tops[0], []
-    for node in nodes[maker.index + 1 :]:
-        if top in node.bottoms:
-            found += _readers_of_split(nodes, node) if isinstance(node.layer, Split) else [node]
-        if top in node.tops:
-            break
+    found: list[Node] = []
+    for node in readers_of(nodes, maker):
+        found += readers_of(nodes, node) if isinstance(node.layer, Split) else [node]
     return found
-
-
-def _readers_of_split(nodes: Sequence[Node], split: Node) -> list[Node]:
-    tops = set(split.tops)
-    return [node for node in nodes[split.index + 1 :] if tops.intersection(node.bottoms)]
 
 
 def _is_convolution(nodes: Sequence[Node], node: Node) -> bool:

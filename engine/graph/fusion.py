@@ -18,7 +18,7 @@ from mgcaffe.engine.graph.fused_bags import EmbeddingBags, bags_of
 from mgcaffe.engine.graph.fused_layer import FusedLayer, through_relu
 from mgcaffe.engine.graph.fused_normalization import BatchNormScale, NormalizedConvolution
 from mgcaffe.engine.graph.fused_residual import residual_of
-from mgcaffe.engine.graph.node import Node
+from mgcaffe.engine.graph.node import Node, readers_of
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
@@ -112,7 +112,7 @@ def fuse(nodes: Sequence[Node], *, makes_again: bool = True) -> list[Node]:
         index += length
         layer = steps[-1].layer
         if isinstance(layer, BatchNormScale):
-            layer.top_is_kept = any(map(_keeps, _readers(nodes, index - 1)))
+            layer.top_is_kept = any(map(_keeps, readers_of(nodes, nodes[index - 1])))
     return steps
 
 
@@ -147,24 +147,13 @@ def _convolution_follows(nodes: Sequence[Node], index: int) -> bool:
     if not isinstance(layer, Convolution) or len(following.bottoms) != 1 or layer.channel_axis != 1:
         return False
     plain = not any(node.loss_weights) and node.needs_backward == following.needs_backward == following.wants[0]
-    return plain and _readers(nodes, index) == [following] and not _relu_reads(nodes, index + 1)
+    return plain and readers_of(nodes, node) == [following] and not _relu_reads(nodes, index + 1)
 
 
 def _relu_reads(nodes: Sequence[Node], index: int) -> bool:
     """Return whether the next node is a ReLU that reads what this one makes."""
     following = nodes[index + 1] if index + 1 < len(nodes) else None
     return following is not None and isinstance(following.layer, ReLU) and following.bottoms == nodes[index].tops
-
-
-def _readers(nodes: Sequence[Node], index: int) -> list[Node]:
-    """Return the nodes that read the value which a node puts into its top."""
-    top, found = nodes[index].tops[0], []
-    for node in nodes[index + 1 :]:
-        if top in node.bottoms:
-            found.append(node)
-        if top in node.tops:
-            break
-    return found
 
 
 def _keeps(node: Node) -> bool:

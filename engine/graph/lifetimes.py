@@ -19,6 +19,7 @@ def find_dead(nodes: Sequence[Node], kept: Collection[str]) -> None:
     """Set `dead` of every node: the blobs that no later one reads and that are not in `kept`."""
     last: dict[Blob, Node] = {}
     for node in nodes:
+        node.dead.clear()
         for blob in [*node.bottoms, *node.tops]:
             last[blob] = node
     for blob, node in last.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mgcaffe.engine.blob import Blob
@@ -51,6 +51,17 @@ class Node:
     def in_place(self) -> bool:
         """Whether top 0 is bottom 0."""
         return bool(self.bottoms and self.tops and self.bottoms[0] is self.tops[0])
+
+
+def readers_of(nodes: Sequence[Node], maker: Node) -> list[Node]:
+    """Return the nodes that read what one of a net's nodes puts into its tops, before another one writes there."""
+    found: list[Node] = []
+    tops = set(maker.tops)
+    for node in nodes[maker.index + 1 :]:
+        if not tops.isdisjoint(node.bottoms):
+            found.append(node)
+        tops.difference_update(node.tops)
+    return found
 
 
 def connect(index: int, spec: LayerSpec, layer: Layer, blobs: dict[str, Blob]) -> Node:
