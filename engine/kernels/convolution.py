@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels import winograd_tiles
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded, compute
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import CACHED, FORWARD, Forward
@@ -84,25 +85,37 @@ def backward(
 
     Where both are `convolution_backward`'s and all fits into the cache, so that calls take much of the time, it is
     called once: a step of cifar10_quick with a batch of one takes 0.95 of the time, with more images as long as before.
+    Where both are Winograd's over tiles of one size, dy is transformed once, with the same bits.
     """
-    if _is_one_call(weight, dy, x, geometry, choices):
+    of_both = _candidates_of_both(weight, dy, x, geometry, choices)
+    if of_both == ("aten", "aten") and _is_cached(weight, dy, x):
         dx, gradient, _ = convolution_backward(dense(dy), dense(x), weight.data, geometry, [True, True, False])
         add(weight.diff, gradient, weight.beta())
         return dx.contiguous(memory_format=format_of(dy))
+    for size in winograd_tiles.SIZES:
+        if of_both == (winograd_tiles.name(size),) * 2:
+            dx, gradient = winograd_tiles.backward(dy, x, weight.data, geometry, size)
+            add(weight.diff, gradient, weight.beta())
+            return dx
     add_backward_weight(weight, dy, x, geometry, choices)
     return backward_data(dy, weight.data, x.shape[2:], geometry, choices)
 
 
-def _is_one_call(weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices) -> bool:
+def _candidates_of_both(
+    weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices
+) -> tuple[str, str] | None:
+    """Return the names of the candidates for dx and for the weight's gradient; None where they cannot run as one."""
     if choices.measures or not dy.is_cpu or geometry.rank == 0 or skips_pixels(x, geometry):
-        return False
-    is_cached = x.numel() + dy.numel() + weight.data.numel() <= CACHED
-    is_alike = dy.dtype == weight.data.dtype == weight.diff.dtype and format_of(dy) == format_of(x)
-    if not (is_cached and is_alike):
-        return False
+        return None
+    if not (dy.dtype == weight.data.dtype == weight.diff.dtype and format_of(dy) == format_of(x)):
+        return None
     of_x = choices.candidate(BACKWARD_DATA, BackwardData(dy, weight.data, tuple(x.shape[2:]), geometry))
     of_weight = choices.candidate(BACKWARD_WEIGHT, BackwardWeight(weight.diff, 0.0, dy, x, geometry))
-    return of_x is BACKWARD_DATA.candidates["aten"] and of_weight is BACKWARD_WEIGHT.candidates["aten"]
+    return of_x.name, of_weight.name
+
+
+def _is_cached(weight: Parameter, dy: torch.Tensor, x: torch.Tensor) -> bool:
+    return x.numel() + dy.numel() + weight.data.numel() <= CACHED
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[int], geometry: Geometry) -> torch.Tensor:

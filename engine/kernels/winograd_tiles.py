@@ -8,6 +8,8 @@ input, n = m + r - 1, by n n multiplications instead of m m r r: F(2 x 2, 3 x 3)
 
 with the matrices of `winograd_matrices.py`. What stands between the transforms are n n products over the channels. The
 gradient for x is the adjoint, the sum of B [(G w G^T) * (A dy A^T)] B^T over tiles, which overlap as those of x do.
+Sums over tiles round more than all else: with many points those over 64 tiles or fewer are made apart, which leaves
+half of the rounding.
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of
@@ -30,6 +32,8 @@ SIZES = (Size(2, 3), Size(4, 3), Size(4, 5))
 
 CACHED = 1 << 21
 """How many values (8 MiB of float32) a piece of the images copies, where one image and the filters have fewer."""
+
+_MANY_POINTS, _FEW_TILES = 6, range(64, 7, -1)
 
 
 class _Tiling(NamedTuple):
@@ -106,54 +110,122 @@ def forward(
             if added is not None:
                 # What is added at the point 1 of both axes comes to all values of y alike.
                 products[POINT_ONE * (size.points + 1)] += added
-            _set(mine, _transformed(matrices(size, x.dtype)[2], products), tiling, relu)
+            _set(mine, products, tiling, relu)
     return y
 
 
 def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
     """Return dx, channels last."""
-    inputs, of_filters, _ = matrices(size, dy.dtype)
-    groups, (outputs, channels) = geometry.groups, weight.shape[:2]
-    tiling = _Tiling(size, channels, outputs // groups, tuple(dy.shape[2:]))
-    filters = _filters(weight, of_filters).chunk(groups, 1)
-    dx = dy.new_empty(dy.shape[0], *geometry.transposed_size(dy.shape[2:]), groups * channels).permute(0, 3, 1, 2)
-    for images in tiling.pieces(dy.shape[0]):
-        by_group = zip(dx[images].chunk(groups, 1), dy[images].chunk(groups, 1), filters, strict=True)
-        for theirs, mine, multiplied in by_group:
-            products = torch.bmm(_given(mine, tiling), multiplied)
-            _fold(theirs, _transformed(inputs.t(), products), tiling, geometry)
-    return dx
+    data = _Data(dy, weight, geometry, size)
+    _transform(dy, data.tiling, geometry.groups, [data])
+    return data.dx
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
     """Return the gradient of the filters as a view (O, C / groups, r, r)."""
-    groups = geometry.groups
-    channels, outputs = x.shape[1] // groups, dy.shape[1] // groups
-    tiling = _Tiling(size, channels, outputs, tuple(dy.shape[2:]))
-    gradients = x.new_empty(groups, size.points**2, channels, outputs)
-    for number, images in enumerate(tiling.pieces(x.shape[0])):
-        by_group = zip(gradients, x[images].chunk(groups, 1), dy[images].chunk(groups, 1), strict=True)
-        for gradient, theirs, mine in by_group:
-            seen = _seen(theirs, tiling, geometry).transpose(1, 2)
-            gradient.baddbmm_(seen, _given(mine, tiling), beta=min(number, 1))
-    filters = matrices(size, x.dtype)[1]
-    rows = torch.matmul(torch.kron(filters, filters).t(), gradients.flatten(2))
-    by_place = rows.view(groups, size.rows, size.rows, channels, outputs)
-    return by_place.permute(0, 4, 3, 1, 2).flatten(0, 1)
+    filters = _Filters(dy, x, geometry, size)
+    _transform(dy, filters.tiling, geometry.groups, [filters])
+    return filters.gradient()
 
 
-def _set(y: torch.Tensor, tiles: torch.Tensor, tiling: _Tiling, relu: bool) -> None:
-    """Set y to what is computed, (m m, N T, O): the values of one place in all tiles at a time."""
-    m = tiling.size.outputs
-    places = tiles.view(m, m, -1, *tiling.tiles, tiling.outputs).permute(0, 1, 2, 5, 3, 4)
-    for i in range(m):
-        for j in range(m):
-            part = y[:, :, i::m, j::m]
-            values = places[i, j, :, :, : part.shape[2], : part.shape[3]]
-            if relu:
-                torch.clamp_min(values, 0, out=part)
-            else:
-                part.copy_(values)
+def backward(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what the two above do, to the bit: dx and the gradient of the filters. dy is transformed once."""
+    data, filters = _Data(dy, weight, geometry, size), _Filters(dy, x, geometry, size)
+    _transform(dy, data.tiling, geometry.groups, [filters, data])
+    return data.dx, filters.gradient()
+
+
+class _Data:
+    """The gradient of x, made from transformed tiles of dy.
+
+    Attributes:
+        tiling: how images are cut.
+        dx: what has been made of it.
+    """
+
+    def __init__(self, dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> None:
+        groups, (outputs, channels) = geometry.groups, weight.shape[:2]
+        self.tiling = _Tiling(size, channels, outputs // groups, tuple(dy.shape[2:]))
+        image = geometry.transposed_size(dy.shape[2:])
+        self.dx = dy.new_empty(dy.shape[0], *image, groups * channels).permute(0, 3, 1, 2)
+        self._geometry, self._back = geometry, matrices(size, dy.dtype)[0].t()
+        self._by_group = _filters(weight, matrices(size, dy.dtype)[1]).chunk(groups, 1)
+
+    def take(self, images: slice, group: int, given: torch.Tensor) -> None:
+        """Make the part that these images and this group have."""
+        products = torch.bmm(given, self._by_group[group])
+        part = self.dx[images].chunk(self._geometry.groups, 1)[group]
+        _fold(part, _transformed(self._back, products), self.tiling, self._geometry)
+
+
+class _Filters:
+    """The gradient of the filters, summed up from transformed tiles of dy.
+
+    Attributes:
+        tiling: how images are cut.
+    """
+
+    def __init__(self, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> None:
+        groups = geometry.groups
+        channels, outputs = x.shape[1] // groups, dy.shape[1] // groups
+        self.tiling = _Tiling(size, channels, outputs, tuple(dy.shape[2:]))
+        self._x, self._geometry = x, geometry
+        self._sums = x.new_empty(groups, size.points**2, channels, outputs)
+
+    def take(self, images: slice, group: int, given: torch.Tensor) -> None:
+        """Add what these images give to this group's sums."""
+        x = self._x[images].chunk(self._geometry.groups, 1)[group]
+        seen = _seen(x, self.tiling, self._geometry)
+        beta, sums = min(images.start, 1), self._sums[group]
+        parts = self._count_parts(seen.shape[1], sums.numel())
+        if parts == 1:
+            sums.baddbmm_(seen.transpose(1, 2), given, beta=beta)
+            return
+        seen, given = (each.view(each.shape[0] * parts, -1, each.shape[2]) for each in (seen, given))
+        products = torch.bmm(seen.transpose(1, 2), given)
+        unfolded.add(sums, products.view(sums.shape[0], parts, *sums.shape[1:]).sum(1), float(beta))
+
+    def _count_parts(self, tiles: int, values: int) -> int:
+        """Return how many sums over tiles, each of so many values, are made apart."""
+        if self.tiling.size.points <= _MANY_POINTS:
+            return 1
+        parts = (tiles // few for few in _FEW_TILES if tiles % few == 0)
+        return next((count for count in parts if count * values <= unfolded.MAX_COPY), 1)
+
+    def gradient(self) -> torch.Tensor:
+        """Return the gradient as a view (O, C / groups, r, r)."""
+        size, (groups, _, channels, outputs) = self.tiling.size, self._sums.shape
+        filters = matrices(size, self._sums.dtype)[1]
+        rows = torch.matmul(torch.kron(filters, filters).t(), self._sums.flatten(2))
+        by_place = rows.view(groups, size.rows, size.rows, channels, outputs)
+        return by_place.permute(0, 4, 3, 1, 2).flatten(0, 1)
+
+
+def _transform(dy: torch.Tensor, tiling: _Tiling, groups: int, takers: Sequence[_Data | _Filters]) -> None:
+    """Transform the tiles of dy, a piece of the images and a group at a time, and hand them on."""
+    for images in tiling.pieces(dy.shape[0]):
+        for group, mine in enumerate(dy[images].chunk(groups, 1)):
+            given = _given(mine, tiling)
+            for taker in takers:
+                taker.take(images, group, given)
+
+
+def _set(y: torch.Tensor, products: torch.Tensor, tiling: _Tiling, relu: bool) -> None:
+    """Set y to what its transformed tiles, (n n, N T, O), give: the columns of one place in all tiles at a time."""
+    m, n = tiling.size.outputs, tiling.size.points
+    matrix, (down, right) = matrices(tiling.size, y.dtype)[2], tiling.tiles
+    lines = products.view(n, -1, right * tiling.outputs).transpose(0, 1)
+    rows = torch.bmm(matrix.expand(lines.shape[0], -1, -1), lines)
+    columns = torch.mm(matrix, rows.view(n, -1)).view(m, y.shape[0], down * m, right, tiling.outputs)
+    for place, column in enumerate(columns.permute(0, 1, 4, 2, 3)):
+        part = y[:, :, :, place::m]
+        values = column[:, :, : part.shape[2], : part.shape[3]]
+        if relu:
+            torch.clamp_min(values, 0, out=part)
+        else:
+            part.copy_(values)
 
 
 def _fold(x: torch.Tensor, tiles: torch.Tensor, tiling: _Tiling, geometry: Geometry) -> None:

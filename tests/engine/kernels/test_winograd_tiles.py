@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import winograd_tiles
+from mgcaffe.engine.kernels import convolution, winograd_tiles
+from mgcaffe.engine.kernels.choice.choices import Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.parameter import Parameter
 
 SIZES = {winograd_tiles.name(size): size for size in winograd_tiles.SIZES}
 
@@ -78,6 +80,43 @@ def test_rounding_on_a_layer_of_real_size(name):
     found = by_tiles(x.float(), weight.float(), None, dy.float(), geometry, size)
     for one, other, limit in zip(found, (expected, dx, dw), ROUNDING[name], strict=True):
         assert (one.double() - other).abs().max() <= 1e-6 * limit * other.abs().max()
+
+
+def test_few_tiles_are_summed_up_at_a_time_where_there_are_many_points():
+    """Sums of 784 tiles: four times LeNet's; with 5x5 filters three fifths of the rounding of one sum."""
+    name = "winograd_tiles_f45"
+    x, dy = random((16, 8, 28, 28), 1), random((16, 8, 28, 28), 2)
+    geometry = Geometry((5, 5), (1, 1), (2, 2), (1, 1))
+    expected = torch.nn.grad.conv2d_weight(x, (8, 8, 5, 5), dy, padding=2)
+    found = winograd_tiles.backward_weight(dy.float(), x.float(), geometry, SIZES[name])
+    assert (found.double() - expected).abs().max() <= 8e-6 * expected.abs().max()
+
+
+@pytest.mark.parametrize("most", [winograd_tiles.CACHED, 1])
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_both_gradients_at_once_are_those_made_apart(monkeypatch, name, groups, most):
+    """With the same bits, and from one transformation of dy for each piece of the images and each group."""
+    monkeypatch.setattr(winograd_tiles, "CACHED", most)
+    size, made = SIZES[name], []
+    transform = winograd_tiles._given
+    monkeypatch.setattr(winograd_tiles, "_given", lambda *args: made.append(1) or transform(*args))
+    geometry = Geometry((size.rows, size.rows), (1, 1), (1, 1), (1, 1), groups)
+    x, dy = random((3, 4, 9, 8), 1).float(), random((3, 6, *geometry.output_size((9, 8))), 2).float()
+    weight, results = Parameter((6, 4 // groups, size.rows, size.rows)), []
+    weight.data = random(weight.shape, 3).float()
+    for apart in (False, True):
+        weight.diff, weight.fresh = torch.zeros_like(weight.data), True
+        made.clear()
+        if apart:
+            convolution.add_backward_weight(weight, dy, x, geometry, Forced(name))
+            dx = convolution.backward_data(dy, weight.data, (9, 8), geometry, Forced(name))
+        else:
+            dx = convolution.backward(weight, dy, x, geometry, Forced(name))
+        results.append((dx, weight.diff, len(made)))
+    (dx, dw, once), (dx_apart, dw_apart, twice) = results
+    assert torch.equal(dx, dx_apart) and torch.equal(dw, dw_apart)
+    assert once == groups * (3 if most == 1 else 1) and twice == 2 * once
 
 
 def test_what_is_not_served():
