@@ -28,6 +28,7 @@ from mgcaffe.engine.kernels import (
     linear_ways,
     onednn,
     pointwise,
+    processor,
     unfolded,
     windows,
     winograd_candidates,
@@ -68,10 +69,10 @@ class BackwardWeight(NamedTuple):
 
 def _rule(call: BackwardWeight) -> str:
     x, geometry = call.x, call.geometry
-    is_avx2 = onednn.ON_AVX2 and x.is_cpu
+    is_avx2 = processor.ON_AVX2 and x.is_cpu
     if pointwise.suits(x, geometry) and format_of(call.dy) == torch.channels_last:
         # PyTorch's product of 16-bit numbers is as fast as oneDNN's, and needs no copy across.
-        if is_narrow(x) or is_avx2:
+        if is_narrow(x) or processor.FAST_MM:
             return "product_mm"
         if call.places <= _FEW_ROWS:
             return "product"

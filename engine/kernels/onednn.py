@@ -30,14 +30,6 @@ TYPES = _types()
 """What the operators compute with on this processor."""
 
 
-ON_AVX2 = torch.backends.cpu.get_cpu_capability() == "AVX2"
-"""Whether PyTorch computes with AVX2 and not with AVX-512, which rules ask.
-
-There its `mm` is about as fast as oneDNN's products, and oneDNN's gradients for filters reach half of that rate. The
-memory format of blobs and parameters does not depend on it, since ranks may run on different processors.
-"""
-
-
 def serves(tensor: torch.Tensor) -> bool:
     """Return whether the tensor is of one of `TYPES` on the CPU, holds something, and the operators exist."""
     return AVAILABLE and tensor.dtype in TYPES and tensor.is_cpu and tensor.numel() > 0

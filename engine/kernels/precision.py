@@ -19,12 +19,12 @@ gradients.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
+
+from mgcaffe.engine.kernels import processor
 
 _NARROW = (torch.bfloat16, torch.float16)
 _INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # the last is ARM's
@@ -99,22 +99,7 @@ def needs_float32(x: torch.Tensor) -> bool:
 
 def _has_products(operands: torch.dtype) -> bool:
     """Return whether the CPU has instructions for products of such operands of 16 bits that add up in float32."""
-    return operands == torch.bfloat16 and not _INSTRUCTIONS.isdisjoint(_processor_flags())
-
-
-@functools.cache
-def _processor_flags() -> frozenset[str]:
-    """Return what the kernel says that the processor can do; nothing where it says nothing."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(
-        word
-        for line in lines
-        if line.lower().startswith(("flags", "features"))
-        for word in line.partition(":")[2].split()
-    )
+    return operands == torch.bfloat16 and not _INSTRUCTIONS.isdisjoint(processor.flags())
 
 
 def set_gpu_products(precision: Precision) -> None:

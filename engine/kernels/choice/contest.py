@@ -80,6 +80,8 @@ class Contest(Choices):
         return [each for each in operation.serving(call) if self.bound or not each.rounds_more]
 
     def _measure(self, operation: Operation, text: str, call: Any) -> Measured:
+        if operation.accumulates and not call.beta:
+            call.total.zero_()  # or its pages would come from the kernel in the first run of a candidate
         runs = {each.name: _Run(operation, each, call) for each in self._taking_part(operation, call)}
         rule = next(iter(runs))
         expected = runs[rule].first(apart=True)
@@ -140,7 +142,7 @@ class _Run:
             apart: a sum goes into a tensor of its own, as it does where the caller's total holds something.
         """
         if self._accumulates and (apart or self._call.beta):
-            self._call = self._call._replace(total=torch.empty_like(self._call.total), beta=0.0)
+            self._call = self._call._replace(total=torch.zeros_like(self._call.total), beta=0.0)
         for _ in range(2):
             began = _now(self._call)
             computed = self._run(self._call)

@@ -1,6 +1,6 @@
 """The file that keeps what was measured, so that a later run measures nothing and computes the same bits.
 
-    {"autotune": 4, "machine": {"processor": "AMD EPYC (family 25, model 17)", "pytorch": "2.13.0", "threads": 1, ...},
+    {"autotune": 5, "machine": {"processor": "AMD EPYC (family 25, model 17)", "pytorch": "2.13.0", "threads": 1, ...},
      "operations": {"convolution forward: x 64x1x28x28 ...": {"rule": "aten", "chosen": "aten", "ms": {"aten": 1.05},
                                                                "unfit": ["winograd_f75"]}}}
 
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from mgcaffe.engine.kernels import processor
 from mgcaffe.engine.kernels.choice.choices import Measured, Records
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, Location
 from mgcaffe.errors.checked_json import Json, parse_json
@@ -26,7 +27,6 @@ from mgcaffe.prototxt.whole_files import write_whole
 _VERSION = 5
 _COMPLAINT = "this is no record of measured candidates"
 _HINT = "give --autotune the name of a new file, and the candidates are measured and written to it"
-_CPU_FIELDS = {"model name": "", "cpu family": "family", "model": "model"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Machine:
     @classmethod
     def here(cls, device: torch.device) -> Machine:
         """Return this one, with the threads that PyTorch is set to now."""
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor.name()
         return cls(name, str(torch.__version__), torch.get_num_threads())
 
     def default_file(self) -> Path:
@@ -55,20 +55,6 @@ class Machine:
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:12]
         name = re.sub(r"[^A-Za-z0-9]+", "-", self.processor).strip("-").lower()[:40]
         return Path(root, "mgcaffe", "autotune", f"{name}-{self.threads}-threads-{digest}.json")
-
-
-def _processor() -> str:
-    """Return the CPU's model as the kernel calls it; virtual machines often hide all but family and model."""
-    found: dict[str, str] = {}
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() in _CPU_FIELDS:
-                found.setdefault(name.strip(), value.strip())
-    except OSError:
-        pass
-    numbers = ", ".join(f"{label} {found[name]}" for name, label in _CPU_FIELDS.items() if label and name in found)
-    return f"{found.get('model name', os.uname().machine)}{f' ({numbers})' if numbers else ''}"
 
 
 def read_records(path: Path, machine: Machine) -> Records:

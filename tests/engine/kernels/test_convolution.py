@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from mgcaffe.engine.kernels import convolution, convolution_data, convolution_weight, onednn, pointwise, windows
+from mgcaffe.engine.kernels import (
+    convolution,
+    convolution_data,
+    convolution_weight,
+    onednn,
+    pointwise,
+    processor,
+    windows,
+)
 from mgcaffe.engine.kernels.choice.choices import Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
@@ -78,8 +86,10 @@ def test_rules_for_filters_gradients_go_by_the_class_of_processor(
     x = torch.empty(8, channels, size, size).contiguous(memory_format=last)
     dy = torch.empty(8, outputs, *geometry.output_size((size, size))).contiguous(memory_format=last)
     call = BackwardWeight(torch.empty(outputs, channels, *geometry.kernel), 0.0, dy, x, geometry)
-    for is_avx2, name in ((True, on_avx2), (False, otherwise)):
-        monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
+    products = "product_mm" if kernel == "pixel" else otherwise
+    for is_avx2, is_fast, name in ((True, True, on_avx2), (False, True, products), (False, False, otherwise)):
+        monkeypatch.setattr(processor, "ON_AVX2", is_avx2)
+        monkeypatch.setattr(processor, "FAST_MM", is_fast)
         assert BACKWARD_WEIGHT.by_rule(call).name == name
 
 
@@ -93,7 +103,7 @@ def test_windows_of_one_channel_are_copied_where_a_cache_holds_them(batch, on_av
     dy = torch.empty(batch, 20, 24, 24).contiguous(memory_format=torch.channels_last)
     call = BackwardWeight(torch.empty(20, 1, 5, 5), 0.0, dy, x, Geometry((5, 5), (1, 1), (0, 0), (1, 1)))
     for is_avx2, name in ((True, on_avx2), (False, otherwise)):
-        monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
+        monkeypatch.setattr(processor, "ON_AVX2", is_avx2)
         assert BACKWARD_WEIGHT.by_rule(call).name == name
 
 

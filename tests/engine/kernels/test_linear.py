@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import linear, linear_ways, onednn, precision
+from mgcaffe.engine.kernels import linear, linear_ways, onednn, processor
 from tests.support.layouts import random_input
 
 
@@ -13,7 +13,7 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
     if fast and not onednn.AVAILABLE:
         pytest.skip("this PyTorch has no oneDNN operators")
     monkeypatch.setattr(onednn, "AVAILABLE", fast)
-    monkeypatch.setattr(onednn, "ON_AVX2", False)  # there only products with a large weight are left to it
+    monkeypatch.setattr(processor, "FAST_MM", False)  # there only products with a large weight are left to it
     x, weight = random_input((rows, inputs)), random_input((outputs, inputs), seed=2)
     addend, dy = random_input((outputs,), seed=3), random_input((rows, outputs), seed=4)
     expected = x @ weight.t() + (addend if bias else 0)
@@ -29,25 +29,41 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
 
 @pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
 @pytest.mark.parametrize(
-    ("rows", "inputs", "outputs", "on_avx2", "otherwise"),
+    ("rows", "inputs", "outputs", "by_fast_mm", "of_x_on_intels", "otherwise"),
     [
-        (1, 1100, 1000, ("mm", "mm", "mm"), ("exchanged", "onednn", "mm")),
-        (16, 1100, 1000, ("exchanged", "mm", "mm"), ("exchanged", "onednn", "onednn")),
-        (128, 1100, 1000, ("mm", "mm", "mm"), ("onednn", "onednn", "onednn")),
-        (64, 800, 500, ("mm", "mm", "mm"), ("onednn", "onednn", "onednn")),
-        (16, 800, 500, ("mm", "mm", "mm"), ("mm", "mm", "mm")),
+        (1, 1100, 1000, ("mm", "mm", "mm"), "mm", ("exchanged", "onednn", "mm")),
+        (16, 1100, 1000, ("exchanged", "mm", "mm"), "blocks", ("exchanged", "onednn", "onednn")),
+        (128, 1100, 1000, ("mm", "mm", "mm"), "blocks", ("onednn", "onednn", "onednn")),
+        (64, 800, 500, ("mm", "mm", "mm"), "mm", ("onednn", "onednn", "onednn")),
+        (16, 800, 500, ("mm", "mm", "mm"), "mm", ("mm", "mm", "mm")),
     ],
 )
-def test_rules_go_by_sizes_and_the_class_of_processor(monkeypatch, rows, inputs, outputs, on_avx2, otherwise) -> None:
+def test_rules_go_by_sizes_and_the_class_of_processor(
+    monkeypatch, rows, inputs, outputs, by_fast_mm, of_x_on_intels, otherwise
+) -> None:
     x, dy, weight = torch.empty(rows, inputs), torch.empty(rows, outputs), torch.empty(outputs, inputs)
-    for is_avx2, names in ((True, on_avx2), (False, otherwise)):
-        monkeypatch.setattr(onednn, "ON_AVX2", is_avx2)
+    on_intels = (by_fast_mm[0], of_x_on_intels, by_fast_mm[2])
+    for is_avx2, is_fast, names in ((True, True, by_fast_mm), (False, True, on_intels), (False, False, otherwise)):
+        monkeypatch.setattr(processor, "ON_AVX2", is_avx2)
+        monkeypatch.setattr(processor, "FAST_MM", is_fast)
         forward = linear_ways.FORWARD.by_rule(linear_ways.Forward(x, weight, None, False))
         backward = linear_ways.BACKWARD_DATA.by_rule(linear_ways.BackwardData(dy, weight))
         gradient = linear_ways.ADD_PRODUCT.by_rule(linear_ways.AddProduct(weight, 0.0, dy, x))
         assert (forward.name, backward.name, gradient.name) == names
         narrow = linear_ways.AddProduct(weight, 0.0, dy.bfloat16(), x.bfloat16())
         assert linear_ways.ADD_PRODUCT.by_rule(narrow).name == "mm"
+
+
+@pytest.mark.parametrize("block", [1, 12, 100])
+def test_gradients_for_x_as_sums_over_blocks_are_those_of_one_product(monkeypatch, block) -> None:
+    monkeypatch.setattr(linear_ways, "BLOCK", block)
+    candidate = linear_ways.BACKWARD_DATA.candidates["blocks"]
+    dy, weight = random_input((3, 7)), random_input((7, 5), seed=2)
+    call = linear_ways.BackwardData(dy, weight)
+    assert candidate.serves(call) == (block < 35)
+    torch.testing.assert_close(candidate.run(call), dy @ weight)
+    assert not candidate.serves(linear_ways.BackwardData(dy.bfloat16(), weight.bfloat16()))  # sums would be rounded
+    assert not candidate.serves(linear_ways.BackwardData(dy, weight.t().contiguous().t()))
 
 
 def test_products_replace_or_add() -> None:
@@ -76,7 +92,7 @@ def test_gradients_made_in_pieces_are_those_made_at_once(rows_of_a_piece, beta, 
 def test_a_gradient_from_16_bits_is_rounded_once_piece_by_piece_and_added_in_float32(
     has_instructions, beta, monkeypatch
 ):
-    monkeypatch.setattr(precision, "_processor_flags", lambda: {"avx512_bf16"} if has_instructions else set())
+    monkeypatch.setattr(processor, "flags", lambda: {"avx512_bf16"} if has_instructions else set())
     left, right = random_input((5, 7)).bfloat16(), random_input((5, 11), seed=2).bfloat16()
     total = random_input((7, 11), seed=3).float() if beta else torch.full((7, 11), float("nan"))
     expected = (left.float().t() @ right.float()).bfloat16().float() + (total if beta else 0)

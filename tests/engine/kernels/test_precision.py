@@ -9,7 +9,7 @@ the two, and u^2 S, below 3 u S in all.
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import precision as precision_module
+from mgcaffe.engine.kernels import processor
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices, Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA
 from mgcaffe.engine.kernels.convolution_forward import FORWARD
@@ -57,7 +57,7 @@ PROCESSORS = {"instructions": "avx2 avx512f avx512_bf16", "no_instructions": "av
 
 
 def set_processor(monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
-    monkeypatch.setattr(precision_module, "_processor_flags", lambda: frozenset(flags.split()))
+    monkeypatch.setattr(processor, "flags", lambda: frozenset(flags.split()))
 
 
 def drawn(shape, seed, *, narrow=True, memory_format=torch.contiguous_format):

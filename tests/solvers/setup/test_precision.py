@@ -129,7 +129,7 @@ def test_a_processor_that_is_slow_at_it_is_warned_of(tmp_path, monkeypatch):
 
 
 def test_autotune_measures_products_of_16_bits_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr("mgcaffe.engine.kernels.precision._processor_flags", lambda: {"avx512_bf16"})
+    monkeypatch.setattr("mgcaffe.engine.kernels.processor.flags", lambda: {"avx512_bf16"})
     file = tmp_path / "choices.json"
     train(tmp_path, f'precision: "bf16" autotune: "{file}"', steps=1)
     narrow = [text for text in json.loads(file.read_text())["operations"] if "bfloat16" in text]

@@ -53,9 +53,10 @@ def used():
 
 
 @pytest.fixture(autouse=True)
-def small_images(monkeypatch):
-    """Let `images` serve layers as small as those here."""
+def small_layers(monkeypatch):
+    """Let `images` and `blocks` serve layers as small as those here."""
     monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)
+    monkeypatch.setattr(linear_ways, "BLOCK", 100)
 
 
 def make(case, dtype, choices, shape=SHAPE):

@@ -226,3 +226,16 @@ def test_sums_are_measured_apart_from_the_caller_s_total(clock):
         contest.run(adding, AddingCall(total, beta, torch.full((3,), 4.0)))
         assert torch.equal(total, torch.full((3,), expected))
     assert contest.records["doubling: x 3"].chosen == "other"
+
+
+def test_no_candidate_is_the_first_to_write_to_a_total(clock):
+    """It would be timed with the kernel's work for every new page, and could be taken for hopeless."""
+    seen = []
+
+    def add(call):
+        seen.append(call.total.clone())
+        call.total.copy_(call.x)
+
+    adding = operation([clock.candidate("rule", 1.0, add), clock.candidate("other", 0.5, add)], accumulates=True)
+    Contest({}).run(adding, AddingCall(torch.full((3,), float("nan")), 0.0, torch.ones(3)))
+    assert torch.stack(seen).isfinite().all()
