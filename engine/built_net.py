@@ -127,6 +127,7 @@ class BuiltNet:
             solver_ranks=solver_ranks,
             input_shapes=input_shapes,
             outline=outline,
+            frees_blobs=not keep_blobs,
             divides_tables=place_tables is not None,
             precision=precision,
         )

@@ -43,7 +43,8 @@ class ConvolutionReLU(FusedLayer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep bottom and top."""
         x = self.convolution.operand(bottoms[0])
-        y = self.convolution.convolve(self.convolution.forward_operand(bottoms[0], x), relu=True)
+        operand = self.convolution.forward_operand(bottoms[0], x)
+        y = self.convolution.convolve(operand, relu=True, keeps=self.backward_follows)
         self.saved = (x, y) if self.backward_follows else None
         return [y]
 
@@ -55,6 +56,11 @@ class ConvolutionReLU(FusedLayer):
         diffs = self.convolution.backward([dy], wanted)
         self.convolution.release()
         return diffs
+
+    def release(self) -> None:
+        """Drop what the convolution kept as well."""
+        super().release()
+        self.convolution.release()
 
 
 class InnerProductReLU(FusedLayer):

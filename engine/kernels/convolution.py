@@ -22,6 +22,7 @@ from mgcaffe.engine.kernels.formats import dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.kernels.unfolded import add
+from mgcaffe.engine.kernels.winograd_tiles import Tiles
 from mgcaffe.engine.parameter import Parameter
 
 _VECTOR = 16
@@ -35,14 +36,18 @@ def forward(
     geometry: Geometry,
     relu: bool = False,
     choices: Choices = RULES,
+    kept: Tiles | None = None,
 ) -> torch.Tensor:
-    """y = x * weight + bias, and with `relu` max(y, 0) in the same pass over memory."""
+    """y = x * weight + bias, and with `relu` max(y, 0) in the same pass over memory.
+
+    `kept` is for the weight's gradient: what is made of x on the way, where that is little.
+    """
     y: torch.Tensor
     weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
     if geometry.rank == 0:
         y = compute(choices, FORWARD, Forward(x[..., None], weight[..., None], bias, _one_axis(geometry), relu))
         return y.squeeze(-1)
-    y = compute(choices, FORWARD, Forward(x, weight, bias, geometry, relu))
+    y = compute(choices, FORWARD, Forward(x, weight, bias, geometry, relu, kept))
     return y
 
 
@@ -65,21 +70,32 @@ def backward_data(
 
 
 def add_backward_weight(
-    weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices = RULES
+    weight: Parameter,
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    geometry: Geometry,
+    choices: Choices = RULES,
+    kept: Tiles | None = None,
 ) -> None:
     """Add the gradient of the weight to the parameter's, in place where that saves a tensor.
 
-    Both dy and x have one type; where the parameter has another, the gradient is rounded to it before it is added.
+    `kept` is what `forward` kept of x. Both dy and x have one type; where the parameter has another, the gradient is
+    rounded to it before it is added.
     """
     if geometry.rank == 0:
         total, dy, x, geometry = weight.diff[..., None], dy[..., None], x[..., None], _one_axis(geometry)
     else:
         total = weight.diff
-    add_rounded(choices, BACKWARD_WEIGHT, BackwardWeight(total, weight.beta(), dy, x, geometry), x.dtype)
+    add_rounded(choices, BACKWARD_WEIGHT, BackwardWeight(total, weight.beta(), dy, x, geometry, kept), x.dtype)
 
 
 def backward(
-    weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices = RULES
+    weight: Parameter,
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    geometry: Geometry,
+    choices: Choices = RULES,
+    kept: Tiles | None = None,
 ) -> torch.Tensor:
     """Add the gradient of the weight to the parameter's, as `add_backward_weight`, and return dx.
 
@@ -94,10 +110,10 @@ def backward(
         return dx.contiguous(memory_format=format_of(dy))
     for size in winograd_tiles.SIZES:
         if of_both == (winograd_tiles.name(size),) * 2:
-            dx, gradient = winograd_tiles.backward(dy, x, weight.data, geometry, size)
+            dx, gradient = winograd_tiles.backward(dy, x, weight.data, geometry, size, kept)
             add(weight.diff, gradient, weight.beta())
             return dx
-    add_backward_weight(weight, dy, x, geometry, choices)
+    add_backward_weight(weight, dy, x, geometry, choices, kept)
     return backward_data(dy, weight.data, x.shape[2:], geometry, choices)
 
 

@@ -19,12 +19,21 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd_candidates
+from mgcaffe.engine.kernels import (
+    linear_ways,
+    onednn,
+    pointwise,
+    unfolded,
+    windows,
+    winograd_candidates,
+    winograd_tiles,
+)
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
 from mgcaffe.engine.kernels.winograd_matrices import Size
+from mgcaffe.engine.kernels.winograd_tiles import Tiles
 
 RANKS_OF_TORCH = (1, 2, 3)
 CACHED = 1 << 18
@@ -32,13 +41,17 @@ CACHED = 1 << 18
 
 
 class Forward(NamedTuple):
-    """What a convolution is computed from: y = x * weight + bias, and with `relu` max(y, 0)."""
+    """What a convolution is computed from: y = x * weight + bias, and with `relu` max(y, 0).
+
+    `kept` is to take what is made of x on the way, for the weight's gradient.
+    """
 
     x: torch.Tensor
     weight: torch.Tensor
     bias: torch.Tensor | None
     geometry: Geometry
     relu: bool
+    kept: Tiles | None = None
 
     @property
     def out(self) -> tuple[int, ...]:
@@ -81,7 +94,7 @@ def favours_ordinary(filters: int, images: int) -> bool:
 
 
 def _rule(call: Forward) -> str:
-    x, weight, _, geometry, relu = call
+    x, weight, _, geometry, relu, _ = call
     if pointwise.suits(x, geometry):
         return "product"
     if geometry.rank not in RANKS_OF_TORCH:
@@ -93,7 +106,7 @@ def _rule(call: Forward) -> str:
 
 
 def _key(call: Forward) -> Key:
-    x, weight, bias, geometry, relu = call
+    x, weight, bias, geometry, relu, _ = call
     return x.shape, format_of(x), weight.shape, geometry, bias is not None, relu, x.dtype, x.device.type
 
 
@@ -145,7 +158,8 @@ def _seen(call: Forward) -> winograd_candidates.Seen:
 
 
 def _winograd(call: Forward, way: ModuleType, size: Size) -> torch.Tensor:
-    y: torch.Tensor = way.forward(call.x, call.weight, call.bias, call.geometry, size, call.relu)
+    kept = {"kept": call.kept} if way is winograd_tiles else {}
+    y: torch.Tensor = way.forward(call.x, call.weight, call.bias, call.geometry, size, call.relu, **kept)
     return y
 
 

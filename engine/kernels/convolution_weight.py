@@ -32,6 +32,7 @@ from mgcaffe.engine.kernels import (
     unfolded,
     windows,
     winograd_candidates,
+    winograd_tiles,
 )
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_data import convolution_backward
@@ -40,6 +41,7 @@ from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_ro
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
 from mgcaffe.engine.kernels.winograd_matrices import Size
+from mgcaffe.engine.kernels.winograd_tiles import Tiles
 
 _FEW_CHANNELS = 8
 _FEW_ROWS = 2048
@@ -48,13 +50,17 @@ _LONG_ROW = 128
 
 
 class BackwardWeight(NamedTuple):
-    """Total, the filters' gradient, becomes beta total + what x and dy give; beta 0 replaces what it held."""
+    """Total, the filters' gradient, becomes beta total + what x and dy give; beta 0 replaces what it held.
+
+    `kept` is what the forward pass kept of x.
+    """
 
     total: torch.Tensor
     beta: float
     dy: torch.Tensor
     x: torch.Tensor
     geometry: Geometry
+    kept: Tiles | None = None
 
     @property
     def out(self) -> tuple[int, ...]:
@@ -214,7 +220,8 @@ def _seen(call: BackwardWeight) -> winograd_candidates.Seen:
 
 
 def _winograd(call: BackwardWeight, way: ModuleType, size: Size) -> None:
-    unfolded.add(call.total, way.backward_weight(call.dy, call.x, call.geometry, size), call.beta)
+    kept = {"kept": call.kept} if way is winograd_tiles else {}
+    unfolded.add(call.total, way.backward_weight(call.dy, call.x, call.geometry, size, **kept), call.beta)
 
 
 def _runs_in_aten(call: BackwardWeight) -> bool:

@@ -33,6 +33,9 @@ SIZES = (Size(2, 3), Size(4, 3), Size(4, 5))
 CACHED = 1 << 21
 """How many values (8 MiB of float32) a piece of the images copies, where one image and the filters have fewer."""
 
+KEPT = 1 << 19
+"""How many values of transformed tiles a forward pass keeps at most."""
+
 _MANY_POINTS, _FEW_TILES = 6, range(64, 7, -1)
 
 
@@ -61,10 +64,27 @@ class _Tiling(NamedTuple):
         points = self.size.points**2 * self.tiles[0] * self.tiles[1]
         return points * (self.channels + max(self.channels, self.outputs))
 
+    def seen_values(self, batch: int) -> int:
+        """Return how many values the transformed tiles of so many images have."""
+        return batch * self.tiles[0] * self.tiles[1] * self.size.points**2 * self.channels
+
     def pieces(self, batch: int) -> Iterator[slice]:
         """Return pieces of the images; each reads all filters, so that it is larger where these are."""
         filters = self.size.points**2 * self.channels * self.outputs
         return winograd_rows.pieces(batch, self.values, max(CACHED, filters))
+
+
+class Tiles:
+    """The transformed tiles of x, which a forward pass keeps for the filters' gradient where they are few.
+
+    Attributes:
+        size: that of the tiles; None: there are none.
+        seen: those of each piece of the images and each group, in order.
+    """
+
+    def __init__(self) -> None:
+        self.size: Size | None = None
+        self.seen: list[torch.Tensor] = []
 
 
 def name(size: Size) -> str:
@@ -95,18 +115,24 @@ def forward(
     geometry: Geometry,
     size: Size,
     relu: bool = False,
+    kept: Tiles | None = None,
 ) -> torch.Tensor:
-    """Return y = x * weight + bias, channels last, and with `relu` max(y, 0)."""
+    """Return y = x * weight + bias, channels last, and with `relu` max(y, 0); keep the tiles of x if they are few."""
     filters = _filters(weight, matrices(size, x.dtype)[1]).transpose(1, 2).chunk(geometry.groups, 2)
     groups, (_, channels, outputs) = geometry.groups, filters[0].shape
     out = geometry.output_size(x.shape[2:])
     tiling = _Tiling(size, channels, outputs, out)
     y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
     biases = [None] * groups if bias is None else bias.chunk(groups)
+    if kept is not None and groups * tiling.seen_values(x.shape[0]) <= KEPT:
+        kept.size = size
     for images in tiling.pieces(x.shape[0]):
         by_group = zip(y[images].chunk(groups, 1), x[images].chunk(groups, 1), filters, biases, strict=True)
         for mine, theirs, multiplied, added in by_group:
-            products = torch.bmm(_seen(theirs, tiling, geometry), multiplied)
+            seen = _seen(theirs, tiling, geometry)
+            if kept is not None and kept.size is not None:
+                kept.seen.append(seen)
+            products = torch.bmm(seen, multiplied)
             if added is not None:
                 # What is added at the point 1 of both axes comes to all values of y alike.
                 products[POINT_ONE * (size.points + 1)] += added
@@ -121,18 +147,25 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
     return data.dx
 
 
-def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
-    """Return the gradient of the filters as a view (O, C / groups, r, r)."""
-    filters = _Filters(dy, x, geometry, size)
+def backward_weight(
+    dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size, kept: Tiles | None = None
+) -> torch.Tensor:
+    """Return the gradient of the filters as a view (O, C / groups, r, r); `kept` is what forward kept of x."""
+    filters = _Filters(dy, x, geometry, size, kept)
     _transform(dy, filters.tiling, geometry.groups, [filters])
     return filters.gradient()
 
 
 def backward(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    geometry: Geometry,
+    size: Size,
+    kept: Tiles | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what the two above do, to the bit: dx and the gradient of the filters. dy is transformed once."""
-    data, filters = _Data(dy, weight, geometry, size), _Filters(dy, x, geometry, size)
+    data, filters = _Data(dy, weight, geometry, size), _Filters(dy, x, geometry, size, kept)
     _transform(dy, data.tiling, geometry.groups, [filters, data])
     return data.dx, filters.gradient()
 
@@ -167,17 +200,21 @@ class _Filters:
         tiling: how images are cut.
     """
 
-    def __init__(self, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> None:
+    def __init__(self, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size, kept: Tiles | None) -> None:
         groups = geometry.groups
         channels, outputs = x.shape[1] // groups, dy.shape[1] // groups
         self.tiling = _Tiling(size, channels, outputs, tuple(dy.shape[2:]))
         self._x, self._geometry = x, geometry
+        self._kept = iter(kept.seen) if kept is not None and kept.size == size else None
         self._sums = x.new_empty(groups, size.points**2, channels, outputs)
 
     def take(self, images: slice, group: int, given: torch.Tensor) -> None:
         """Add what these images give to this group's sums."""
-        x = self._x[images].chunk(self._geometry.groups, 1)[group]
-        seen = _seen(x, self.tiling, self._geometry)
+        if self._kept is None:
+            x = self._x[images].chunk(self._geometry.groups, 1)[group]
+            seen = _seen(x, self.tiling, self._geometry)
+        else:
+            seen = next(self._kept)
         beta, sums = min(images.start, 1), self._sums[group]
         parts = self._count_parts(seen.shape[1], sums.numel())
         if parts == 1:

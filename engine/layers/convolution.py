@@ -23,6 +23,7 @@ from mgcaffe.engine.kernels import convolution
 from mgcaffe.engine.kernels.convolution_forward import favours_ordinary
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import widened
+from mgcaffe.engine.kernels.winograd_tiles import Tiles
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields
 from mgcaffe.engine.layers.shared.geometry import read_geometry
@@ -185,7 +186,13 @@ class FilterLayer(Layer):
 
 @register("Convolution")
 class Convolution(FilterLayer):
-    """The layer; see the module's text."""
+    """The layer; see the module's text.
+
+    Attributes:
+        tiles: what forward made of its bottom on the way, kept for the filters' gradient.
+    """
+
+    tiles: Tiles | None = None
 
     def weight_shape(self) -> Shape:
         """(num_output, C / group, kernel...)."""
@@ -198,19 +205,30 @@ class Convolution(FilterLayer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute one convolution per bottom; keep the bottoms."""
         operands = [self.operand(x) for x in bottoms]
-        self.saved = operands if self.backward_follows and self.make_bottom is None else None
+        keeps = self.backward_follows and self.make_bottom is None
+        self.saved = operands if keeps else None
         forward = map(self.forward_operand, bottoms, operands)
-        tops = (self.convolve(self.one_batch_axis(x)) for x in forward)
+        tops = (self.convolve(self.one_batch_axis(x), keeps=keeps) for x in forward)
         return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
 
-    def convolve(self, x: torch.Tensor, relu: bool = False) -> torch.Tensor:
-        """Return the top for an operand with one batch axis, and with `relu` what is positive of it."""
+    def convolve(self, x: torch.Tensor, relu: bool = False, *, keeps: bool = False) -> torch.Tensor:
+        """Return the top for an operand with one batch axis, and with `relu` what is positive of it.
+
+        `keeps`: backward follows, with the same operand.
+        """
         weight, choices = self.parameters[0].data, self.context.choices
-        return convolution.forward(x, weight, self.bias, self.geometry, relu, choices)
+        keeps = keeps and self.context.frees_blobs and len(self.param.bottom) == 1 and self.parameters[0].wanted
+        self.tiles = Tiles() if keeps else None
+        return convolution.forward(x, weight, self.bias, self.geometry, relu, choices, self.tiles)
+
+    def release(self) -> None:
+        """Drop the tiles as well."""
+        super().release()
+        self.tiles = None
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
         """Return the convolution's own."""
-        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry, self.context.choices)
+        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry, self.context.choices, self.tiles)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         """Return the convolution's own."""
@@ -218,7 +236,7 @@ class Convolution(FilterLayer):
 
     def both_gradients(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return the convolution's own, of both."""
-        return convolution.backward(self.parameters[0], dy, x, self.geometry, self.context.choices)
+        return convolution.backward(self.parameters[0], dy, x, self.geometry, self.context.choices, self.tiles)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
         """Return one filter's size for every value of the tops."""

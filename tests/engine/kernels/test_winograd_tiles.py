@@ -119,6 +119,53 @@ def test_both_gradients_at_once_are_those_made_apart(monkeypatch, name, groups, 
     assert once == groups * (3 if most == 1 else 1) and twice == 2 * once
 
 
+@pytest.mark.parametrize("most", [winograd_tiles.CACHED, 1])
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("of_both", [False, True])
+def test_tiles_that_forward_keeps_give_the_same_gradient(monkeypatch, name, groups, most, of_both):
+    """They are transformed once, also where they come in pieces."""
+    monkeypatch.setattr(winograd_tiles, "CACHED", most)
+    size, made = SIZES[name], []
+    transform = winograd_tiles._seen
+    monkeypatch.setattr(winograd_tiles, "_seen", lambda *args: made.append(1) or transform(*args))
+    geometry = Geometry((size.rows, size.rows), (1, 1), (1, 1), (1, 1), groups)
+    x, weight = random((3, 4, 9, 8), 1).float(), random((6, 4 // groups, size.rows, size.rows), 2).float()
+    dy = random((3, 6, *geometry.output_size((9, 8))), 3).float()
+    expected = winograd_tiles.backward_weight(dy, x, geometry, size)
+    made.clear()
+    kept = winograd_tiles.Tiles()
+    winograd_tiles.forward(x, weight, None, geometry, size, kept=kept)
+    found = (
+        winograd_tiles.backward(dy, x, weight, geometry, size, kept)[1]
+        if of_both
+        else winograd_tiles.backward_weight(dy, x, geometry, size, kept)
+    )
+    assert torch.equal(found, expected)
+    assert len(made) == len(kept.seen) == groups * (3 if most == 1 else 1)
+
+
+def test_kept_tiles_of_another_size_are_passed_over():
+    small, large = SIZES["winograd_tiles_f23"], SIZES["winograd_tiles_f43"]
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1))
+    x, weight, dy = random((3, 4, 9, 8), 1), random((6, 4, 3, 3), 2), random((3, 6, 9, 8), 3)
+    kept = winograd_tiles.Tiles()
+    winograd_tiles.forward(x, weight, None, geometry, large, kept=kept)
+    found = winograd_tiles.backward_weight(dy, x, geometry, small, kept)
+    assert torch.equal(found, winograd_tiles.backward_weight(dy, x, geometry, small))
+
+
+def test_many_tiles_are_not_kept(monkeypatch):
+    """Three images of 6 tiles with 36 values for each of 4 channels are 2592 values."""
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1), 2)
+    x, weight = random((3, 4, 9, 8), 1), random((6, 2, 3, 3), 2)
+    for most, count in ((2592, 2), (2591, 0)):
+        monkeypatch.setattr(winograd_tiles, "KEPT", most)
+        kept = winograd_tiles.Tiles()
+        winograd_tiles.forward(x, weight, None, geometry, SIZES["winograd_tiles_f43"], kept=kept)
+        assert len(kept.seen) == count
+
+
 def test_what_is_not_served():
     size = SIZES["winograd_tiles_f45"]
     x, out = random((1, 4, 8, 8), 1), (8, 8)

@@ -216,7 +216,8 @@ def test_a_file_given_by_name_that_cannot_be_used_stops_the_run(tmp_path):
 
 
 def test_two_ranks_equal_one_by_every_candidate(tmp_path, monkeypatch):
-    monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)  # or `images` would not serve so small a net
+    monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)  # or `images` would not serve so small a net,
+    monkeypatch.setattr(linear_ways, "BLOCK", 1)  # nor `blocks`
     names = sorted({name for operation in OPERATIONS for name in operation.candidates})
     listing = write_images(tmp_path)
 
