@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels import winograd_tiles
+from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded, compute
-from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
+from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_forward import CACHED, FORWARD, Forward
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight, skips_pixels
 from mgcaffe.engine.kernels.formats import dense, format_of, pixel_rows

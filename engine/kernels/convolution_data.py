@@ -21,6 +21,7 @@ from typing import NamedTuple
 import torch
 
 from mgcaffe.engine.kernels import onednn, pointwise, unfolded, windows, winograd_candidates
+from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows, pixel_rows
@@ -63,18 +64,6 @@ def _aten(call: BackwardData, dy: torch.Tensor) -> torch.Tensor:
     x = torch.empty(call.shape, dtype=dy.dtype, device=dy.device, memory_format=format_of(dy))
     dx = convolution_backward(dy, x, call.weight, call.geometry, [True, False, False])[0]
     return dx.contiguous(memory_format=format_of(call.dy))
-
-
-def convolution_backward(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, geometry: Geometry, wanted: list[bool]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return PyTorch's gradients of x, weight and bias, those that are wanted."""
-    walk = (geometry.stride, geometry.pad, geometry.dilation)
-    no_pad = [0] * geometry.rank
-    gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = torch.ops.aten.convolution_backward(
-        dy, x, weight, None, *walk, False, no_pad, geometry.groups, wanted
-    )
-    return gradients
 
 
 def _flipped(call: BackwardData, dy: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,7 @@ from mgcaffe.engine.kernels import (
     winograd_candidates,
     winograd_tiles,
 )
+from mgcaffe.engine.kernels.aten import convolve
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
@@ -111,9 +112,7 @@ def _key(call: Forward) -> Key:
 
 
 def _aten(call: Forward, x: torch.Tensor) -> torch.Tensor:
-    geometry = call.geometry
-    walk = (geometry.stride, geometry.pad, geometry.dilation)
-    y = torch.convolution(x, call.weight, call.bias, *walk, False, [0] * geometry.rank, geometry.groups)
+    y = convolve(x, call.weight, call.bias, call.geometry)
     return _rectified(call, y.contiguous(memory_format=format_of(call.x)))
 
 

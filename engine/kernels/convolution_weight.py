@@ -34,8 +34,8 @@ from mgcaffe.engine.kernels import (
     winograd_candidates,
     winograd_tiles,
 )
+from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
-from mgcaffe.engine.kernels.convolution_data import convolution_backward
 from mgcaffe.engine.kernels.convolution_forward import CACHED, RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from mgcaffe.engine.kernels import onednn, unfolded
+from mgcaffe.engine.kernels import aten, onednn, unfolded
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.winograd_matrices import POINT_ONE, Size, matrices
@@ -86,8 +86,7 @@ def forward(
     def convolve(image: torch.Tensor, of_point: torch.Tensor, added: torch.Tensor | None) -> torch.Tensor:
         if onednn.serves(image):
             return onednn.convolution(image, of_point, added, along)
-        walk = (along.stride, along.pad, along.dilation)
-        return torch.convolution(image, of_point, added, *walk, False, [0, 0], 1)
+        return aten.convolve(image, of_point, added, along)
 
     outputs = weight.shape[0] // geometry.groups
     return _convolved(x, filters, outputs, bias, geometry, size, convolve, relu)
@@ -97,12 +96,12 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
     """Return dx, channels last: dy convolved along the vertical axis by filters turned round."""
     filters = _transformed(weight, matrices(size, dy.dtype)[1].flip(1))
     inputs, back = weight.shape[1], turned(geometry)
-    width = back.output_size(dy.shape[2:])[1]
+    width, along = back.output_size(dy.shape[2:])[1], _along(geometry)
 
     def convolve(image: torch.Tensor, of_point: torch.Tensor, added: torch.Tensor | None) -> torch.Tensor:
         assert added is None
         lent = image.new_empty(1, image.shape[2], width, inputs).permute(0, 3, 1, 2)
-        return _backward(image, lent, of_point, geometry, [True, False, False])[0]
+        return aten.convolution_backward(image, lent, of_point, along, [True, False, False])[0]
 
     return _convolved(dy, filters, inputs, None, back, size, convolve, relu=False)
 
@@ -194,25 +193,15 @@ def _add_gradients(
     seen = as_high_images(transformed_rows(x, inputs, tiling, geometry.pad[0]), tiling.width, tiling.channels)
     given = as_high_images(transformed_rows(dy, outputs.t(), tiling, 0), tiling.out[1], tiling.outputs)
     lent = x.new_empty(tiling.outputs, 1, geometry.kernel[1], tiling.channels).permute(0, 3, 1, 2)
+    along = _along(geometry)
     for mine, theirs, total in zip(given, seen, sums.unbind(1), strict=True):
-        gradient = _backward(mine, theirs, lent, geometry, [False, True, False])[1]
+        gradient = aten.convolution_backward(mine, theirs, lent, along, [False, True, False])[1]
         unfolded.add(total, gradient[:, :, 0].transpose(1, 2), 0.0 if is_first else 1.0)
 
 
 def _along(geometry: Geometry) -> Geometry:
     """Return the walk along the horizontal axis."""
     return Geometry((1, geometry.kernel[1]), (1, 1), (0, geometry.pad[1]), (1, 1))
-
-
-def _backward(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, geometry: Geometry, wanted: list[bool]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return PyTorch's gradients of a convolution along the horizontal axis, those that are wanted."""
-    along = _along(geometry)
-    gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = torch.ops.aten.convolution_backward(
-        dy, x, weight, None, along.stride, along.pad, along.dilation, False, [0, 0], 1, wanted
-    )
-    return gradients
 
 
 def _groups(x: torch.Tensor, y: torch.Tensor, groups: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

@@ -13,8 +13,9 @@ from mgcaffe.engine.kernels import (
     processor,
     windows,
 )
+from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.choice.choices import Forced
-from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData, convolution_backward
+from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
 from mgcaffe.engine.kernels.formats import dense
