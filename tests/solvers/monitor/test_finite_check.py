@@ -56,6 +56,22 @@ def test_an_infinite_gradient_behind_a_finite_loss_is_found(tmp_path):
         assert torch.equal(weights_of(solver), before)
 
 
+def test_an_infinite_gradient_of_a_layer_that_runs_fused_is_named(tmp_path):
+    """BatchNorm, Scale and ReLU run as one; the Scale's sums of gradients that are finite one by one overflow."""
+    net = """
+    layer { name: "norm" type: "BatchNorm" bottom: "data" top: "norm" }
+    layer { name: "scale" type: "Scale" bottom: "norm" top: "norm"
+      scale_param { filler { type: "constant" value: 1e-10 } bias_term: true
+        bias_filler { type: "constant" value: 1e-10 } } }
+    layer { name: "relu" type: "ReLU" bottom: "norm" top: "norm" }
+    layer { name: "loss" type: "Reduction" bottom: "norm" top: "loss" loss_weight: 2e38 }
+    """
+    with make_solver(data_layer(write_data(tmp_path), BATCH) + net, "", tmp_path, dtype=torch.float32) as solver:
+        assert "BatchNormScale" in [type(step.layer).__name__ for step in solver.net.steps]
+        with pytest.raises(NotFiniteError, match=r"the gradient of parameter \d, made by layer 'scale' \(Scale\)"):
+            solver.step(1)
+
+
 def test_weights_that_are_bad_from_the_start_are_named(tmp_path):
     with make_solver(data_layer(write_data(tmp_path), BATCH) + LEAST_SQUARES, "", tmp_path) as solver:
         solver.net.parameters[0].data[0, 0] = float("inf")
