@@ -61,7 +61,7 @@ class LayerContext:
         precision: in how many bits products are computed.
         runs_again: set by the net while it computes values a second time in a pass (`graph/recomputation.py`): forward
             then leaves its parameters as they are.
-        frees_blobs: each blob is freed after its last reader, so that nobody changes one between forward and backward.
+        frees_blobs: each blob is freed after its last reader; nobody is to change one between forward and backward.
         divides_tables: the rows of tables are divided among processes, so one may be larger than this machine's memory.
     """
 

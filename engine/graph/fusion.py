@@ -44,7 +44,7 @@ class ConvolutionReLU(FusedLayer):
         """Keep bottom and top."""
         x = self.convolution.operand(bottoms[0])
         operand = self.convolution.forward_operand(bottoms[0], x)
-        y = self.convolution.convolve(operand, relu=True, keeps=self.backward_follows)
+        y = self.convolution.convolve(operand, relu=True, keeps=self.backward_follows and operand is x)
         self.saved = (x, y) if self.backward_follows else None
         return [y]
 

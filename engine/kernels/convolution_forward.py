@@ -26,7 +26,6 @@ from mgcaffe.engine.kernels import (
     unfolded,
     windows,
     winograd_candidates,
-    winograd_tiles,
 )
 from mgcaffe.engine.kernels.aten import convolve
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
@@ -44,7 +43,7 @@ CACHED = 1 << 18
 class Forward(NamedTuple):
     """What a convolution is computed from: y = x * weight + bias, and with `relu` max(y, 0).
 
-    `kept` is to take what is made of x on the way, for the weight's gradient.
+    `kept`, if it is given, takes the transformed tiles of x for the weight's gradient, where there are few.
     """
 
     x: torch.Tensor
@@ -157,8 +156,7 @@ def _seen(call: Forward) -> winograd_candidates.Seen:
 
 
 def _winograd(call: Forward, way: ModuleType, size: Size) -> torch.Tensor:
-    kept = {"kept": call.kept} if way is winograd_tiles else {}
-    y: torch.Tensor = way.forward(call.x, call.weight, call.bias, call.geometry, size, call.relu, **kept)
+    y: torch.Tensor = way.forward(call.x, call.weight, call.bias, call.geometry, size, call.relu, call.kept)
     return y
 
 

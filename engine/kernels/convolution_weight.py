@@ -32,7 +32,6 @@ from mgcaffe.engine.kernels import (
     unfolded,
     windows,
     winograd_candidates,
-    winograd_tiles,
 )
 from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
@@ -52,7 +51,7 @@ _LONG_ROW = 128
 class BackwardWeight(NamedTuple):
     """Total, the filters' gradient, becomes beta total + what x and dy give; beta 0 replaces what it held.
 
-    `kept` is what the forward pass kept of x.
+    `kept` holds the transformed tiles of x that the forward pass kept, if it did.
     """
 
     total: torch.Tensor
@@ -220,8 +219,8 @@ def _seen(call: BackwardWeight) -> winograd_candidates.Seen:
 
 
 def _winograd(call: BackwardWeight, way: ModuleType, size: Size) -> None:
-    kept = {"kept": call.kept} if way is winograd_tiles else {}
-    unfolded.add(call.total, way.backward_weight(call.dy, call.x, call.geometry, size, **kept), call.beta)
+    gradient = way.backward_weight(call.dy, call.x, call.geometry, size, call.kept)
+    unfolded.add(call.total, gradient, call.beta)
 
 
 def _runs_in_aten(call: BackwardWeight) -> bool:

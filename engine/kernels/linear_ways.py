@@ -7,7 +7,7 @@ Shapes: x (M, K), weight (N, K), y and dy (M, N), bias (N).
 | mm | PyTorch's `mm` or `addmm`, a gradient straight into its place |
 | onednn | oneDNN's own operator; a gradient is made in pieces of 4 MiB, which are then added |
 | exchanged | the same with its sides exchanged: a large weight is read as it lies, not packed anew |
-| blocks | dx by `mm`, as a sum over blocks of 1 MiB of the weight's rows, which a cache holds while they are packed |
+| blocks | dx by `mm`, as a sum over blocks of the weight's rows that a cache holds (1 MiB of float32) |
 
 oneDNN keeps half a MiB for each shape of a product. Its time over that of PyTorch's own operator, float32, one core of
 an AMD EPYC: 0.9 for M = 2048, K = 512, N = 256, and with 2^25 multiplications for K and N down to 64; 1.0 for M = 128
@@ -95,12 +95,17 @@ def is_large(weight: torch.Tensor) -> bool:
 def _suits_onednn(x: torch.Tensor, weight: torch.Tensor) -> bool:
     """Return whether oneDNN makes the product, or the gradient of its x, in less time, by rule."""
     is_worth_it = is_large(weight) or x.shape[0] * weight.numel() > _WORTH_A_PRIMITIVE
-    return is_worth_it and not processor.FAST_MM and onednn.serves(x)
+    return is_worth_it and not _has_fast_mm(x) and onednn.serves(x)
+
+
+def _has_fast_mm(x: torch.Tensor) -> bool:
+    # Products of 16 bits are other operators, which were not measured on Intel's processors.
+    return processor.ON_AVX2 or (processor.FAST_MM and not is_narrow(x))
 
 
 def _forward_rule(call: Forward) -> str:
     rows = call.x.shape[0]
-    least = _FEW_ROWS if processor.FAST_MM else 1
+    least = _FEW_ROWS if _has_fast_mm(call.x) else 1
     if least <= rows <= _SMALL_BATCH and is_large(call.weight) and onednn.serves(call.x):
         return "exchanged"
     return "onednn" if _suits_onednn(call.x, call.weight) else "mm"
@@ -145,10 +150,10 @@ FORWARD = Operation(
 
 
 def _data_rule(call: BackwardData) -> str:
-    # On the Xeon `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, 0.9 to 1.2 otherwise.
-    is_intels = processor.FAST_MM and not processor.ON_AVX2
-    if is_intels and _ROWS_OF_BLOCKS[0] <= call.dy.shape[0] <= _ROWS_OF_BLOCKS[1] and is_large(call.weight):
-        return "blocks" if _has_blocks(call) else "mm"
+    # On the Xeon named above `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, else 0.8 to 1.2.
+    is_intels, (least, most) = processor.FAST_MM and not processor.ON_AVX2, _ROWS_OF_BLOCKS
+    if is_intels and least <= call.dy.shape[0] <= most and is_large(call.weight) and _has_blocks(call):
+        return "blocks"
     return "onednn" if _suits_onednn(call.dy, call.weight) else "mm"
 
 

@@ -1,4 +1,4 @@
-"""What the kernel says of this processor, and the classes of processors that rules tell apart.
+"""What the operating system says of this processor, and the classes of processors that rules tell apart.
 
 Fields and flags are those of /proc/cpuinfo; where there is none, nothing is known.
 """
@@ -17,7 +17,7 @@ _OF_MODEL = {"cpu family": "family", "model": "model"}
 
 @functools.cache
 def fields() -> Mapping[str, str]:
-    """Return the fields of the first processor, by name in small letters."""
+    """Return the fields of the first processor."""
     found: dict[str, str] = {}
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -26,14 +26,15 @@ def fields() -> Mapping[str, str]:
     for line in lines:
         name, colon, value = line.partition(":")
         if colon:
-            found.setdefault(name.strip().lower(), value.strip())
+            found.setdefault(name.strip(), value.strip())
     return found
 
 
+@functools.cache
 def flags() -> frozenset[str]:
-    """Return what the processor can do; "features" is what ARM's kernels call it."""
+    """Return what the processor can do; Linux calls it "Features" on ARM."""
     known = fields()
-    return frozenset(f"{known.get('flags', '')} {known.get('features', '')}".split())
+    return frozenset(f"{known.get('flags', '')} {known.get('Features', '')}".split())
 
 
 def name() -> str:
@@ -44,21 +45,23 @@ def name() -> str:
 
 
 def multiplies_fast(known: Mapping[str, str], capability: str, has_mkl: bool) -> bool:
-    """Return whether PyTorch's `mm` is about as fast as oneDNN's products, or faster.
+    """Return whether PyTorch's `mm` is about as fast as oneDNN's products in float32, or faster.
 
     Args:
         known: the processor's fields.
         capability: what PyTorch computes with, as `torch.backends.cpu.get_cpu_capability` calls it.
         has_mkl: whether its BLAS is Intel's, which is fast with AVX-512 on Intel's processors alone.
     """
-    return capability == "AVX2" or (has_mkl and known.get("vendor_id") == "GenuineIntel")
+    if capability != "AVX512":
+        return capability == "AVX2"
+    return has_mkl and known.get("vendor_id") == "GenuineIntel"
 
 
 ON_AVX2 = torch.backends.cpu.get_cpu_capability() == "AVX2"
-"""Whether PyTorch computes with AVX2 and not with AVX-512, where oneDNN's gradients for filters are slow.
+"""Whether PyTorch computes with AVX2 and not with AVX-512: oneDNN's gradients for filters are slow with it.
 
-The memory format of blobs and parameters does not depend on it, nor on the next: ranks may run on different processors.
+The memory format of blobs and parameters depends neither on it nor on FAST_MM: ranks may run on different processors.
 """
 
 FAST_MM = multiplies_fast(fields(), torch.backends.cpu.get_cpu_capability(), torch.backends.mkl.is_available())
-"""Whether rules leave products to `mm` where there is no other reason for oneDNN's."""
+"""Whether rules leave products of float32 to `mm` where there is no other reason for oneDNN's."""

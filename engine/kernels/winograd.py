@@ -78,8 +78,9 @@ def forward(
     geometry: Geometry,
     size: Size,
     relu: bool = False,
+    kept: object = None,
 ) -> torch.Tensor:
-    """Return y = x * weight + bias, channels last, and with `relu` max(y, 0)."""
+    """Return y = x * weight + bias, channels last, and with `relu` max(y, 0). Nothing is kept."""
     filters = _transformed(weight, matrices(size, x.dtype)[1])
     along = _along(geometry)
 
@@ -106,7 +107,9 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
     return _convolved(dy, filters, inputs, None, back, size, convolve, relu=False)
 
 
-def backward_weight(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
+def backward_weight(
+    dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size, kept: object = None
+) -> torch.Tensor:
     """Return the gradient of the filters as a view (O, C / groups, r, s), which lies channels last."""
     groups = geometry.groups
     tiling = Tiling(size, x.shape[3], x.shape[1] // groups, dy.shape[1] // groups, tuple(dy.shape[2:]))

@@ -8,12 +8,12 @@ input, n = m + r - 1, by n n multiplications instead of m m r r: F(2 x 2, 3 x 3)
 
 with the matrices of `winograd_matrices.py`. What stands between the transforms are n n products over the channels. The
 gradient for x is the adjoint, the sum of B [(G w G^T) * (A dy A^T)] B^T over tiles, which overlap as those of x do.
-Sums over tiles round more than all else: with many points those over 64 tiles or fewer are made apart, which leaves
-half of the rounding.
+Sums over tiles round more than all else. With 5x5 filters they are made in parts of 8 to 64 tiles where such a number
+divides that of the tiles, which leaves half of the rounding.
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
-ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of
-filters, and of an image, at most `unfolded.MAX_COPY` values are copied.
+ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of an
+image, of filters and of parts of sums at most `unfolded.MAX_COPY` values each are there at a time.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ CACHED = 1 << 21
 """How many values (8 MiB of float32) a piece of the images copies, where one image and the filters have fewer."""
 
 KEPT = 1 << 19
-"""How many values of transformed tiles a forward pass keeps at most."""
+"""How many values of transformed tiles a forward pass keeps at most (2 MiB of float32)."""
 
-_MANY_POINTS, _FEW_TILES = 6, range(64, 7, -1)
+_MOST_POINTS_OF_ONE_SUM, _TILES_OF_A_SUM = 6, range(64, 7, -1)
 
 
 class _Tiling(NamedTuple):
@@ -124,19 +124,21 @@ def forward(
     tiling = _Tiling(size, channels, outputs, out)
     y = x.new_empty(x.shape[0], *out, groups * outputs).permute(0, 3, 1, 2)
     biases = [None] * groups if bias is None else bias.chunk(groups)
-    if kept is not None and groups * tiling.seen_values(x.shape[0]) <= KEPT:
-        kept.size = size
+    seen_tiles: list[torch.Tensor] = []
+    keeps = kept is not None and groups * tiling.seen_values(x.shape[0]) <= KEPT
     for images in tiling.pieces(x.shape[0]):
         by_group = zip(y[images].chunk(groups, 1), x[images].chunk(groups, 1), filters, biases, strict=True)
         for mine, theirs, multiplied, added in by_group:
             seen = _seen(theirs, tiling, geometry)
-            if kept is not None and kept.size is not None:
-                kept.seen.append(seen)
+            if keeps:
+                seen_tiles.append(seen)
             products = torch.bmm(seen, multiplied)
             if added is not None:
                 # What is added at the point 1 of both axes comes to all values of y alike.
                 products[POINT_ONE * (size.points + 1)] += added
             _set(mine, products, tiling, relu)
+    if kept is not None:
+        kept.size, kept.seen = (size, seen_tiles) if keeps else (None, [])
     return y
 
 
@@ -154,6 +156,11 @@ def backward_weight(
     filters = _Filters(dy, x, geometry, size, kept)
     _transform(dy, filters.tiling, geometry.groups, [filters])
     return filters.gradient()
+
+
+def suits_both(weight: torch.Tensor, size: Size) -> bool:
+    """Return whether `backward` is worth its memory: sums and transformed filters are there at the same time."""
+    return weight.numel() // size.rows**2 * size.points**2 <= unfolded.MAX_COPY // 2
 
 
 def backward(
@@ -221,14 +228,17 @@ class _Filters:
             sums.baddbmm_(seen.transpose(1, 2), given, beta=beta)
             return
         seen, given = (each.view(each.shape[0] * parts, -1, each.shape[2]) for each in (seen, given))
-        products = torch.bmm(seen.transpose(1, 2), given)
-        unfolded.add(sums, products.view(sums.shape[0], parts, *sums.shape[1:]).sum(1), float(beta))
+        products = torch.bmm(seen.transpose(1, 2), given).view(sums.shape[0], parts, *sums.shape[1:])
+        if beta:
+            sums += products.sum(1)
+        else:
+            torch.sum(products, 1, out=sums)
 
     def _count_parts(self, tiles: int, values: int) -> int:
         """Return how many sums over tiles, each of so many values, are made apart."""
-        if self.tiling.size.points <= _MANY_POINTS:
+        if self.tiling.size.points <= _MOST_POINTS_OF_ONE_SUM:
             return 1
-        parts = (tiles // few for few in _FEW_TILES if tiles % few == 0)
+        parts = (tiles // few for few in _TILES_OF_A_SUM if tiles % few == 0)
         return next((count for count in parts if count * values <= unfolded.MAX_COPY), 1)
 
     def gradient(self) -> torch.Tensor:

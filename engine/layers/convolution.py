@@ -189,7 +189,7 @@ class Convolution(FilterLayer):
     """The layer; see the module's text.
 
     Attributes:
-        tiles: what forward made of its bottom on the way, kept for the filters' gradient.
+        tiles: the transformed tiles of the bottom, kept for the filters' gradient where there are few.
     """
 
     tiles: Tiles | None = None
@@ -207,8 +207,11 @@ class Convolution(FilterLayer):
         operands = [self.operand(x) for x in bottoms]
         keeps = self.backward_follows and self.make_bottom is None
         self.saved = operands if keeps else None
-        forward = map(self.forward_operand, bottoms, operands)
-        tops = (self.convolve(self.one_batch_axis(x), keeps=keeps) for x in forward)
+        forward = [*map(self.forward_operand, bottoms, operands)]
+        tops = (
+            self.convolve(self.one_batch_axis(x), keeps=keeps and x is operand)
+            for x, operand in zip(forward, operands, strict=True)
+        )
         return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
 
     def convolve(self, x: torch.Tensor, relu: bool = False, *, keeps: bool = False) -> torch.Tensor:
@@ -217,8 +220,9 @@ class Convolution(FilterLayer):
         `keeps`: backward follows, with the same operand.
         """
         weight, choices = self.parameters[0].data, self.context.choices
-        keeps = keeps and self.context.frees_blobs and len(self.param.bottom) == 1 and self.parameters[0].wanted
-        self.tiles = Tiles() if keeps else None
+        # What is measured is each direction by itself.
+        keeps = keeps and self.context.frees_blobs and not choices.measures
+        self.tiles = Tiles() if keeps and len(self.param.bottom) == 1 and self.parameters[0].wanted else None
         return convolution.forward(x, weight, self.bias, self.geometry, relu, choices, self.tiles)
 
     def release(self) -> None:

@@ -250,16 +250,16 @@ class _Tracer:
 
     def _backward_done(self, index: int) -> None:
         for member in reversed(self._members(index)):
-            layer = self._net.nodes[member].layer
-            for number, parameter in enumerate(layer.parameters):
+            node = self._net.nodes[member]
+            place = f"layer '{node.layer.name}' ({node.layer.type})"
+            for number, parameter in enumerate(node.layer.parameters):
                 if parameter.wanted:
-                    place = f"layer '{layer.name}' ({layer.type})"
                     self._look(parameter.gradient_values(), f"the gradient of parameter {number}, made by {place}")
-        node = self._net.nodes[index]
-        for blob in node.bottoms:
-            if blob.diff is not None:
-                place = f"layer '{node.layer.name}' ({node.layer.type})"
-                self._look(blob.diff, f"the gradient of blob '{blob.name}', made by {place}")
+            if member != index:
+                continue
+            for blob in node.bottoms:
+                if blob.diff is not None:
+                    self._look(blob.diff, f"the gradient of blob '{blob.name}', made by {place}")
 
     def _members(self, index: int) -> list[int]:
         return next((step.members for step in self._net.steps if step.index == index), [index])

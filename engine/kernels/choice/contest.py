@@ -81,7 +81,7 @@ class Contest(Choices):
 
     def _measure(self, operation: Operation, text: str, call: Any) -> Measured:
         if operation.accumulates and not call.beta:
-            call.total.zero_()  # or its pages would come from the kernel in the first run of a candidate
+            call.total.zero_()  # or the operating system would give it its pages in the first run of a candidate
         runs = {each.name: _Run(operation, each, call) for each in self._taking_part(operation, call)}
         rule = next(iter(runs))
         expected = runs[rule].first(apart=True)

@@ -33,7 +33,9 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
     [
         (1, 1100, 1000, ("mm", "mm", "mm"), "mm", ("exchanged", "onednn", "mm")),
         (16, 1100, 1000, ("exchanged", "mm", "mm"), "blocks", ("exchanged", "onednn", "onednn")),
+        (15, 1100, 1000, ("exchanged", "mm", "mm"), "mm", ("exchanged", "onednn", "onednn")),
         (128, 1100, 1000, ("mm", "mm", "mm"), "blocks", ("onednn", "onednn", "onednn")),
+        (129, 1100, 1000, ("mm", "mm", "mm"), "mm", ("onednn", "onednn", "onednn")),
         (64, 800, 500, ("mm", "mm", "mm"), "mm", ("onednn", "onednn", "onednn")),
         (16, 800, 500, ("mm", "mm", "mm"), "mm", ("mm", "mm", "mm")),
     ],

@@ -28,11 +28,15 @@ def cpuinfo(monkeypatch):
             return text
 
         monkeypatch.setattr(processor.Path, "read_text", read)
+        clear()
+
+    def clear():
         processor.fields.cache_clear()
+        processor.flags.cache_clear()
 
     yield set_text
     monkeypatch.undo()
-    processor.fields.cache_clear()
+    clear()
 
 
 def test_the_first_processor_is_described(cpuinfo):
@@ -60,6 +64,7 @@ def test_nothing_is_known_without_the_file(cpuinfo):
         ("GenuineIntel", "AVX512", False, False),
         ("AuthenticAMD", "AVX512", True, False),
         ("AuthenticAMD", "AVX2", True, True),
+        ("GenuineIntel", "DEFAULT", True, False),
     ],
 )
 def test_mm_is_fast_with_avx2_and_with_mkl_on_intels_processors(vendor, capability, has_mkl, expected):

@@ -1,11 +1,17 @@
 """Convolutions keep the transformed tiles of their bottoms from forward to backward, and not longer."""
 
+import logging
+
 import pytest
 import torch
 
+from mgcaffe.engine.graph.fused_normalization import NormalizedConvolution
 from mgcaffe.engine.kernels import winograd_tiles
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced
+from mgcaffe.engine.kernels.choice.contest import Contest
+from mgcaffe.engine.kernels.precision import BF16
 from mgcaffe.engine.layers.convolution import Convolution
+from mgcaffe.engine.tuning import tune
 from mgcaffe.prototxt import TEST
 from tests.support.netkit import inputs, net_with_images
 
@@ -77,3 +83,41 @@ def test_nets_whose_blobs_a_user_may_change_and_those_without_backward_keep_none
     net.forward()
     assert len(transformed) == 2
     assert kept(net) == [None, None]
+
+
+def test_what_another_layer_makes_again_is_kept_in_no_form(transformed):
+    """Behind BatchNorm, Scale and ReLU the second convolution's bottom is made again in backward."""
+    between = """layer { name: "norm" type: "BatchNorm" bottom: "c1" top: "n" }
+    layer { name: "scale" type: "Scale" bottom: "n" top: "n" scale_param { bias_term: true } }
+    layer { name: "relu" type: "ReLU" bottom: "n" top: "n" }
+    """
+    text = inputs(x=(2, 3, 8, 8), t=(2, 1)) + CONVOLUTION % ("one", "x", "c1", "") + between
+    net = net_with_images(text + CONVOLUTION % ("two", "n", "c2", "") + LOSS, (2, 3, 8, 8), keep_blobs=False)
+    assert any(isinstance(step.layer, NormalizedConvolution) for step in net.steps)
+    net.context.choices = Forced("winograd_tiles_f43")
+    net.forward()
+    assert [tiles is None for tiles in kept(net)] == [False, True]
+    assert len(transformed) == 2
+    net.backward()
+    assert len(transformed) == 3
+
+
+@pytest.mark.parametrize("after", ["", RELU])
+def test_a_last_product_whose_operand_is_not_rounded_keeps_none(after):
+    """It reads its bottom in float32, and its gradient is made from what is rounded."""
+    net = make(after, precision=BF16)
+    for layer in net.layers:
+        if isinstance(layer, Convolution):
+            layer.is_last_product = True
+    net.forward()
+    assert kept(net) == [None, None]
+
+
+def test_measuring_keeps_none_and_finds_no_candidate_unfit(transformed, caplog):
+    net, contest = make(choices=RULES), Contest({}, bound=1e-4)
+    with caplog.at_level(logging.WARNING):
+        tune(net, contest)
+    assert transformed
+    assert caplog.text == ""
+    assert kept(net) == [None, None]
+    assert all(not record.unfit for record in contest.records.values())
