@@ -102,8 +102,7 @@ def backward(
 
     Where both are `convolution_backward`'s and all fits into the cache, so that calls take much of the time, it is
     called once: a step of cifar10_quick with a batch of one takes 0.95 of the time, with more images as long as before.
-    Where both are Winograd's over tiles of one size, and the filters not large, dy is transformed once, with the same
-    bits.
+    Where both are Winograd's over tiles of one size, dy is transformed once, with the same bits.
     """
     of_both = _candidates_of_both(weight, dy, x, geometry, choices)
     if of_both == ("aten", "aten") and _is_cached(weight, dy, x):
@@ -111,7 +110,7 @@ def backward(
         add(weight.diff, gradient, weight.beta())
         return dx.contiguous(memory_format=format_of(dy))
     for size in winograd_tiles.SIZES:
-        if of_both == (winograd_tiles.name(size),) * 2 and winograd_tiles.suits_both(weight.data, size):
+        if of_both == (winograd_tiles.name(size),) * 2:
             dx, gradient = winograd_tiles.backward(dy, x, weight.data, geometry, size, kept)
             add(weight.diff, gradient, weight.beta())
             return dx

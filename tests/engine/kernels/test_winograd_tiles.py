@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import convolution, unfolded, winograd_tiles
+from mgcaffe.engine.kernels import convolution, winograd_grid, winograd_tiles
 from mgcaffe.engine.kernels.choice.choices import Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.geometry import Geometry
@@ -54,8 +54,8 @@ def test_all_directions_are_pytorchs(monkeypatch, name, height, width, pad, grou
     x, weight, bias = random((5, 6, height, width), 1), random(shape, 2), random((12,), 3)
     expected, dy, dx, dw = by_pytorch(x, weight, bias, geometry)
     assert winograd_tiles.serves(x, weight.shape, expected.shape[2:], geometry, size)
-    for most in (winograd_tiles.CACHED, 1):  # all images at a time, or one by one
-        monkeypatch.setattr(winograd_tiles, "CACHED", most)
+    for most in (winograd_grid.CACHED, 1):  # all images at a time, or one by one
+        monkeypatch.setattr(winograd_grid, "CACHED", most)
         found = by_tiles(x, weight, bias, dy, geometry, size)
         assert all(each.is_contiguous(memory_format=torch.channels_last) for each in found[:2])
         for one, other in zip(found, (expected, dx, dw), strict=True):
@@ -118,15 +118,15 @@ def test_in_how_many_parts_sums_are_made(size, tiles, values, parts):
     assert filters._count_parts(tiles, values) == parts
 
 
-@pytest.mark.parametrize("most", [winograd_tiles.CACHED, 1])
+@pytest.mark.parametrize("most", [winograd_grid.CACHED, 1])
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_both_gradients_at_once_are_those_made_apart(monkeypatch, name, groups, most):
     """With the same bits, and from one transformation of dy for each piece of the images and each group."""
-    monkeypatch.setattr(winograd_tiles, "CACHED", most)
+    monkeypatch.setattr(winograd_grid, "CACHED", most)
     size, made = SIZES[name], []
-    transform = winograd_tiles._given
-    monkeypatch.setattr(winograd_tiles, "_given", lambda *args: made.append(1) or transform(*args))
+    transform = winograd_grid.given_tiles
+    monkeypatch.setattr(winograd_grid, "given_tiles", lambda *args: made.append(1) or transform(*args))
     geometry = Geometry((size.rows, size.rows), (1, 1), (1, 1), (1, 1), groups)
     x, dy = random((3, 4, *IMAGE), 1).float(), random((3, 6, *geometry.output_size(IMAGE)), 2).float()
     weight, results = Parameter((6, 4 // groups, size.rows, size.rows)), []
@@ -145,16 +145,16 @@ def test_both_gradients_at_once_are_those_made_apart(monkeypatch, name, groups, 
     assert once == groups * (3 if most == 1 else 1) and twice == 2 * once
 
 
-@pytest.mark.parametrize("most", [winograd_tiles.CACHED, 1])
+@pytest.mark.parametrize("most", [winograd_grid.CACHED, 1])
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("of_both", [False, True])
 def test_tiles_that_forward_keeps_give_the_same_gradient(monkeypatch, name, groups, most, of_both):
     """They are transformed once, also where they come in pieces."""
-    monkeypatch.setattr(winograd_tiles, "CACHED", most)
+    monkeypatch.setattr(winograd_grid, "CACHED", most)
     size, made = SIZES[name], []
-    transform = winograd_tiles._seen
-    monkeypatch.setattr(winograd_tiles, "_seen", lambda *args: made.append(1) or transform(*args))
+    transform = winograd_grid.seen_tiles
+    monkeypatch.setattr(winograd_grid, "seen_tiles", lambda *args: made.append(1) or transform(*args))
     geometry = Geometry((size.rows, size.rows), (1, 1), (1, 1), (1, 1), groups)
     x, weight = random((3, 4, *IMAGE), 1).float(), random((6, 4 // groups, size.rows, size.rows), 2).float()
     dy = random((3, 6, *geometry.output_size(IMAGE)), 3).float()
@@ -171,16 +171,6 @@ def test_tiles_that_forward_keeps_give_the_same_gradient(monkeypatch, name, grou
     )
     assert torch.equal(found, expected)
     assert len(made) == len(kept.seen) == groups * (3 if most == 1 else 1)
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_large_filters_have_their_gradients_made_apart(monkeypatch, name):
-    """Their sums and the transformed filters would take memory at the same time."""
-    values = 6 * 4 * SIZES[name].points ** 2
-    weight = torch.empty(6, 4, SIZES[name].rows, SIZES[name].rows)
-    for most, suits in ((2 * values, True), (2 * values - 1, False)):
-        monkeypatch.setattr(unfolded, "MAX_COPY", most)
-        assert winograd_tiles.suits_both(weight, SIZES[name]) == suits
 
 
 def test_kept_tiles_of_another_size_are_passed_over():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mgcaffe.engine.graph.fused_normalization import NormalizedConvolution
-from mgcaffe.engine.kernels import winograd_tiles
+from mgcaffe.engine.kernels import winograd_grid
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.kernels.precision import BF16
@@ -28,13 +28,13 @@ RELU = 'layer { name: "relu" type: "ReLU" bottom: "c2" top: "c2" }\n'
 @pytest.fixture
 def transformed(monkeypatch):
     """The tiles of x that were transformed."""
-    made, transform = [], winograd_tiles._seen
+    made, transform = [], winograd_grid.seen_tiles
 
     def watched(*args):
         made.append(transform(*args))
         return made[-1]
 
-    monkeypatch.setattr(winograd_tiles, "_seen", watched)
+    monkeypatch.setattr(winograd_grid, "seen_tiles", watched)
     return made
 
 
