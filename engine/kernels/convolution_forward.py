@@ -19,14 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import (
-    linear_ways,
-    onednn,
-    pointwise,
-    unfolded,
-    windows,
-    winograd_candidates,
-)
+from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd_candidates
 from mgcaffe.engine.kernels.aten import convolve
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows

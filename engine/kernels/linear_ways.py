@@ -17,6 +17,7 @@ With AVX2 alone (family 25, model 1) 1.0 to 1.35 for M from 64 to 256, 0.9 to 1.
 only `exchanged` is used, whose time is 0.5 to 1.0 of that of `mm` for M from 4 to 32, and 1.0 to 2.4 below.
 So it is on Intel's processors with AVX-512: on a Xeon (family 6, model 207) gradients of weights by oneDNN take 1.2 to
 3.7 times as long as by `mm` for M from 8 to 2048, those of x 0.9 to 2.1, and `exchanged` 0.5 to 0.8 for M from 8 to 64.
+There gradients of x for M from 16 to 128 come from `blocks` where the weight is large.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from mgcaffe.engine.kernels.precision import is_narrow
 
 _SMALL_BATCH = 64
 _FEW_ROWS = 4
-_ROWS_OF_BLOCKS = 16, 128
+_ROWS_OF_BLOCKS = range(16, 129)
 _LARGE_WEIGHT = 1 << 20
 _WORTH_A_PRIMITIVE = 1 << 24
 PIECE = 1 << 20
@@ -151,8 +152,9 @@ FORWARD = Operation(
 
 def _data_rule(call: BackwardData) -> str:
     # On the Xeon named above `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, else 0.8 to 1.2.
-    is_intels, (least, most) = processor.FAST_MM and not processor.ON_AVX2, _ROWS_OF_BLOCKS
-    if is_intels and least <= call.dy.shape[0] <= most and is_large(call.weight) and _has_blocks(call):
+    is_intels = processor.FAST_MM and not processor.ON_AVX2 and call.dy.dtype == torch.float32
+    rows = call.dy.shape[0]
+    if is_intels and rows in _ROWS_OF_BLOCKS and is_large(call.weight) and _has_blocks(call):
         return "blocks"
     return "onednn" if _suits_onednn(call.dy, call.weight) else "mm"
 

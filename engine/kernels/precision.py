@@ -10,7 +10,7 @@
 A product in 16 bits rounds its operands (values, weights, biases) once, adds up in float32 and rounds its result once.
 Parameters, their gradients and statistics stay in float32. What comes out of a product stays in 16 bits until a layer
 reads it that needs more (`Layer.takes_narrow`); the net widens it there, which changes no value. A CPU without
-instructions for such a product makes it in float32, of the rounded operands (`needs_float32`). docs/precision.md.
+fast instructions for such a product makes it in float32, of the rounded operands (`needs_float32`). docs/precision.md.
 
 By default PyTorch lets cuDNN round the operands of a float32 convolution to TF32, which is a thousand times what
 float32 rounds off: layers would not equal Caffe's to float32 rounding, and differences of losses would not show
@@ -27,7 +27,6 @@ import torch
 from mgcaffe.engine.kernels import processor
 
 _NARROW = (torch.bfloat16, torch.float16)
-_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # the last is ARM's
 _GPU_WITH_BOTH = (8, 0)  # the compute capability that bfloat16 and TF32 came with
 
 
@@ -84,22 +83,22 @@ def why_not(precision: Precision, device: torch.device, dtype: torch.dtype) -> t
 
 
 def is_slow(precision: Precision, device: torch.device) -> bool:
-    """Return whether the processor has no instructions for these products, so that they take longer than float32's."""
+    """Return whether the processor has no fast instructions for these products: they take longer than float32's."""
     return precision.operands is not None and device.type == "cpu" and not _has_products(precision.operands)
 
 
 def needs_float32(x: torch.Tensor) -> bool:
     """Return whether products of operands like x are to be made in float32, from the rounded values.
 
-    On a CPU PyTorch's kernels for IEEE half precision add up in it, and slowly. Without instructions for bfloat16 its
-    products of such operands take 2 to 150 times as long as those of float32.
+    On a CPU PyTorch's kernels for IEEE half precision add up in it, and slowly. Without fast instructions for bfloat16
+    its products of such operands take 2 to 150 times as long as those of float32.
     """
     return x.is_cpu and is_narrow(x) and not _has_products(x.dtype)
 
 
 def _has_products(operands: torch.dtype) -> bool:
-    """Return whether the CPU has instructions for products of such operands of 16 bits that add up in float32."""
-    return operands == torch.bfloat16 and not _INSTRUCTIONS.isdisjoint(processor.flags())
+    """Return whether the CPU has fast instructions for products of such operands that add up in float32."""
+    return operands == torch.bfloat16 and processor.multiplies_bf16()
 
 
 def set_gpu_products(precision: Precision) -> None:

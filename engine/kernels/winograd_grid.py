@@ -59,7 +59,7 @@ class Tiling(NamedTuple):
         return batch * self.tiles[0] * self.tiles[1] * self.size.points**2 * self.channels
 
     def places(self, batch: int, groups: int) -> list[Place]:
-        """Return pieces of the images, group by group; each reads all filters, so that it is larger where these are."""
+        """Return each piece of the images with each group; a piece reads all filters, and is larger where these are."""
         filters = self.size.points**2 * self.channels * self.outputs
         pieces = winograd_rows.pieces(batch, self.values, max(CACHED, filters))
         return [Place(images, group) for images in pieces for group in range(groups)]

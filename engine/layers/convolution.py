@@ -217,12 +217,13 @@ class Convolution(FilterLayer):
     def convolve(self, x: torch.Tensor, relu: bool = False, *, keeps: bool = False) -> torch.Tensor:
         """Return the top for an operand with one batch axis, and with `relu` what is positive of it.
 
-        `keeps`: backward follows, with the same operand.
+        `keeps`: tiles may be kept, since backward follows with the same operand.
         """
         weight, choices = self.parameters[0].data, self.context.choices
-        # What is measured is each direction by itself.
-        keeps = keeps and self.context.frees_blobs and not choices.measures
-        self.tiles = Tiles() if keeps and len(self.param.bottom) == 1 and self.parameters[0].wanted else None
+        is_only = len(self.param.bottom) == 1 and self.parameters[0].wanted
+        # Measuring times each direction by itself.
+        keeps = keeps and is_only and self.context.frees_blobs and not choices.measures
+        self.tiles = Tiles() if keeps else None
         return convolution.forward(x, weight, self.bias, self.geometry, relu, choices, self.tiles)
 
     def release(self) -> None:

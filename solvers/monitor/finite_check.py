@@ -256,7 +256,7 @@ class _Tracer:
                 if parameter.wanted:
                     self._look(parameter.gradient_values(), f"the gradient of parameter {number}, made by {place}")
             if member != index:
-                continue
+                continue  # of blobs between the members there are no gradients
             for blob in node.bottoms:
                 if blob.diff is not None:
                     self._look(blob.diff, f"the gradient of blob '{blob.name}', made by {place}")

@@ -80,10 +80,10 @@ def warn_of_losses(net: Net, precision: Precision, emit: Emit) -> None:
 
 
 def slow_text(precision: Precision) -> str:
-    """Say that the processor has no instructions for such products."""
+    """Say that the processor has no fast instructions for such products."""
     if precision == FP16:
         return "products in fp16 are for GPUs: a CPU makes them of rounded operands in float32, which takes longer"
     return (
-        f"this processor has no instructions for products in {precision.name}: they are made of rounded operands in "
-        "float32, which takes longer"
+        f"this processor has no fast instructions for products in {precision.name}: they are made of rounded operands "
+        "in float32, which takes longer"
     )

@@ -71,7 +71,7 @@ RULES = Choices()
 def compute(choices: Choices, operation: Operation, call: Any) -> Any:
     """Compute an operation that gives a new tensor, in the type of the call's first one.
 
-    Operands of 16 bits that the processor has no instructions for are widened to float32, and the result is rounded.
+    Operands of 16 bits that the processor has no fast instructions for are widened to float32; the result is rounded.
     """
     if not needs_float32(call[0]):
         return choices.run(operation, call)

@@ -13,7 +13,9 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
     if fast and not onednn.AVAILABLE:
         pytest.skip("this PyTorch has no oneDNN operators")
     monkeypatch.setattr(onednn, "AVAILABLE", fast)
-    monkeypatch.setattr(processor, "FAST_MM", False)  # there only products with a large weight are left to it
+    # With one of these only products with a large weight are left to oneDNN.
+    monkeypatch.setattr(processor, "ON_AVX2", False)
+    monkeypatch.setattr(processor, "FAST_MM", False)
     x, weight = random_input((rows, inputs)), random_input((outputs, inputs), seed=2)
     addend, dy = random_input((outputs,), seed=3), random_input((rows, outputs), seed=4)
     expected = x @ weight.t() + (addend if bias else 0)
@@ -68,6 +70,18 @@ def test_gradients_for_x_as_sums_over_blocks_are_those_of_one_product(monkeypatc
     assert not candidate.serves(linear_ways.BackwardData(dy, weight.t().contiguous().t()))
 
 
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+@pytest.mark.parametrize(("dtype", "names"), [(torch.bfloat16, ("onednn", "onednn")), (torch.float64, ("mm", "mm"))])
+def test_rules_for_intels_processors_hold_for_float32(monkeypatch, dtype, names) -> None:
+    monkeypatch.setattr(processor, "ON_AVX2", False)
+    monkeypatch.setattr(processor, "FAST_MM", True)
+    monkeypatch.setattr(onednn, "TYPES", (torch.float32, torch.bfloat16))
+    x, dy, weight = (torch.empty(shape, dtype=dtype) for shape in ((128, 1100), (128, 1000), (1000, 1100)))
+    forward = linear_ways.FORWARD.by_rule(linear_ways.Forward(x, weight, None, False))
+    backward = linear_ways.BACKWARD_DATA.by_rule(linear_ways.BackwardData(dy, weight))
+    assert (forward.name, backward.name) == names
+
+
 def test_products_replace_or_add() -> None:
     left, right = random_input((7, 3)), random_input((7, 4), seed=2)
     total = torch.full((3, 4), float("nan"), dtype=torch.float64)
@@ -94,7 +108,7 @@ def test_gradients_made_in_pieces_are_those_made_at_once(rows_of_a_piece, beta, 
 def test_a_gradient_from_16_bits_is_rounded_once_piece_by_piece_and_added_in_float32(
     has_instructions, beta, monkeypatch
 ):
-    monkeypatch.setattr(processor, "flags", lambda: {"avx512_bf16"} if has_instructions else set())
+    monkeypatch.setattr(processor, "multiplies_bf16", lambda: has_instructions)
     left, right = random_input((5, 7)).bfloat16(), random_input((5, 11), seed=2).bfloat16()
     total = random_input((7, 11), seed=3).float() if beta else torch.full((7, 11), float("nan"))
     expected = (left.float().t() @ right.float()).bfloat16().float() + (total if beta else 0)

@@ -69,3 +69,22 @@ def test_nothing_is_known_without_the_file(cpuinfo):
 )
 def test_mm_is_fast_with_avx2_and_with_mkl_on_intels_processors(vendor, capability, has_mkl, expected):
     assert processor.multiplies_fast({"vendor_id": vendor}, capability, has_mkl) == expected
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "expected"),
+    [
+        ("AuthenticAMD", "avx2 avx512_bf16", True),
+        ("GenuineIntel", "avx2 avx512_bf16", False),
+        ("GenuineIntel", "avx512_bf16 amx_bf16", True),
+        ("AuthenticAMD", "avx2", False),
+    ],
+)
+def test_which_processors_multiply_fast_in_bf16(cpuinfo, vendor, flags, expected):
+    cpuinfo(f"vendor_id : {vendor}\nflags : {flags}\n")
+    assert processor.multiplies_bf16() == expected
+
+
+def test_arms_processors_with_the_instructions_multiply_fast_in_bf16(cpuinfo):
+    cpuinfo("Features : fp asimd bf16\n")
+    assert processor.multiplies_bf16()

@@ -72,8 +72,19 @@ def test_tiles_are_transformed_once_an_iteration_and_dropped_after_it(transforme
 
 
 def test_filters_that_do_not_learn_keep_none():
-    net = make(param="param { lr_mult: 0 } param { lr_mult: 0 }")
+    net = make(param="param { lr_mult: 0 } param { lr_mult: 1 }")
+    assert all(layer.backward_follows for layer in net.layers if isinstance(layer, Convolution))
     net.forward()
+    assert kept(net) == [None, None]
+
+
+@pytest.mark.parametrize("after", ["", RELU])
+def test_layers_that_are_computed_again_keep_none_meanwhile(transformed, after):
+    net = make(after)
+    net.recompute("one..relu" if after else "one..two")
+    net.forward()
+    assert kept(net) == [None, None]
+    net.backward()
     assert kept(net) == [None, None]
 
 
