@@ -85,7 +85,7 @@ def test_rounding_on_a_layer_of_real_size(name):
 
 
 def test_few_tiles_are_summed_up_at_a_time_where_there_are_many_points():
-    """Sums of 784 tiles, three times LeNet's, round by 7e-6 of the largest value in parts, with MKL by 11e-6 at once."""
+    """Sums of 784 tiles, three times LeNet's, round by 7e-6 of the largest value in parts; by MKL at once 11e-6."""
     x, dy = random((16, 8, 28, 28), 1), random((16, 8, 28, 28), 2)
     geometry = Geometry((5, 5), (1, 1), (2, 2), (1, 1))
     expected = torch.nn.grad.conv2d_weight(x, (8, 8, 5, 5), dy, padding=2)
