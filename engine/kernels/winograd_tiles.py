@@ -9,7 +9,8 @@ input, n = m + r - 1, by n n multiplications instead of m m r r: F(2 x 2, 3 x 3)
 with the matrices of `winograd_matrices.py`. What stands between the transforms are n n products over the channels. The
 gradient for x is the adjoint, the sum of B [(G w G^T) * (A dy A^T)] B^T over tiles, which overlap as those of x do.
 Sums over tiles round more than all else. With 5x5 filters they are made in parts of 8 to 64 tiles where such a number
-divides that of the tiles, which leaves a third to two thirds of the rounding.
+divides that of the tiles, which leaves a third to two thirds of the rounding where BLAS sums up hundreds (MKL with
+AVX-512).
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of an

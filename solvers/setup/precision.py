@@ -85,5 +85,5 @@ def slow_text(precision: Precision) -> str:
         return "products in fp16 are for GPUs: a CPU makes them of rounded operands in float32, which takes longer"
     return (
         f"this processor has no fast instructions for products in {precision.name}: they are made of rounded operands "
-        "in float32, which takes longer"
+        "in float32; a step takes longer than with precision float32"
     )

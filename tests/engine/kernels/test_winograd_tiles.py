@@ -93,6 +93,16 @@ def test_few_tiles_are_summed_up_at_a_time_where_there_are_many_points():
     assert (found.double() - expected).abs().max() <= 9e-6 * expected.abs().max()
 
 
+def test_parts_of_a_sum_are_products_of_their_own(monkeypatch):
+    """784 tiles are 14 parts of 56, each with 64 points."""
+    x, dy = random((16, 8, 28, 28), 1), random((16, 8, 28, 28), 2)
+    multiply, batches = torch.bmm, []
+    monkeypatch.setattr(torch, "bmm", lambda *args, **options: batches.append(args) or multiply(*args, **options))
+    geometry = Geometry((5, 5), (1, 1), (2, 2), (1, 1))
+    winograd_tiles.backward_weight(dy, x, geometry, SIZES["winograd_tiles_f45"])
+    assert (14 * 64, 8, 56) in [left.shape for left, _ in batches]
+
+
 @pytest.mark.parametrize(
     ("size", "tiles", "values", "parts"),
     [

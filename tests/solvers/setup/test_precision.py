@@ -123,8 +123,8 @@ def test_a_processor_that_is_slow_at_it_is_warned_of(tmp_path, monkeypatch):
     monkeypatch.setattr(precision, "is_slow", lambda *_: True)
     ((recorder, _, _),) = train(tmp_path, 'precision: "bf16"', steps=1)
     assert texts(recorder, Warned)[0] == (
-        "this processor has no fast instructions for products in bf16: they are made of rounded operands in float32,"
-        " which takes longer"
+        "this processor has no fast instructions for products in bf16: they are made of rounded operands in float32;"
+        " a step takes longer than with precision float32"
     )
 
 
