@@ -104,35 +104,32 @@ def backward(
     called once: a step of cifar10_quick with a batch of one takes 0.95 of the time, with more images as long as before.
     Where both are Winograd's over tiles of one size, dy is transformed once, with the same bits.
     """
-    of_both = _candidates_of_both(weight, dy, x, geometry, choices)
-    if of_both == ("aten", "aten") and _is_cached(weight, dy, x):
+    dx: torch.Tensor
+    if not _may_be_one(weight, dy, x, geometry, choices):
+        add_backward_weight(weight, dy, x, geometry, choices, kept)
+        return backward_data(dy, weight.data, x.shape[2:], geometry, choices)
+    of_x = BackwardData(dy, weight.data, tuple(x.shape[2:]), geometry)
+    of_weight = BackwardWeight(weight.diff, weight.beta(), dy, x, geometry, kept)
+    x_way, weight_way = choices.candidate(BACKWARD_DATA, of_x), choices.candidate(BACKWARD_WEIGHT, of_weight)
+    if x_way.name == weight_way.name == "aten" and x.numel() + dy.numel() + weight.data.numel() <= CACHED:
         dx, gradient, _ = convolution_backward(dense(dy), dense(x), weight.data, geometry, [True, True, False])
-        add(weight.diff, gradient, weight.beta())
+        add(weight.diff, gradient, of_weight.beta)
         return dx.contiguous(memory_format=format_of(dy))
     for size in winograd_tiles.SIZES:
-        if of_both == (winograd_tiles.name(size),) * 2:
+        if x_way.name == weight_way.name == winograd_tiles.name(size):
             dx, gradient = winograd_tiles.backward(dy, x, weight.data, geometry, size, kept)
-            add(weight.diff, gradient, weight.beta())
+            add(weight.diff, gradient, of_weight.beta)
             return dx
-    add_backward_weight(weight, dy, x, geometry, choices, kept)
-    return backward_data(dy, weight.data, x.shape[2:], geometry, choices)
+    weight_way.run(of_weight)
+    dx = x_way.run(of_x)
+    return dx
 
 
-def _candidates_of_both(
-    weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices
-) -> tuple[str, str] | None:
-    """Return the names of the candidates for dx and for the weight's gradient; None where they cannot run as one."""
+def _may_be_one(weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices) -> bool:
+    """Return whether the two gradients may come from one call, if their candidates are alike."""
     if choices.measures or not dy.is_cpu or geometry.rank == 0 or skips_pixels(x, geometry):
-        return None
-    if not (dy.dtype == weight.data.dtype == weight.diff.dtype and format_of(dy) == format_of(x)):
-        return None
-    of_x = choices.candidate(BACKWARD_DATA, BackwardData(dy, weight.data, tuple(x.shape[2:]), geometry))
-    of_weight = choices.candidate(BACKWARD_WEIGHT, BackwardWeight(weight.diff, 0.0, dy, x, geometry))
-    return of_x.name, of_weight.name
-
-
-def _is_cached(weight: Parameter, dy: torch.Tensor, x: torch.Tensor) -> bool:
-    return x.numel() + dy.numel() + weight.data.numel() <= CACHED
+        return False
+    return dy.dtype == weight.data.dtype == weight.diff.dtype and format_of(dy) == format_of(x)
 
 
 def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[int], geometry: Geometry) -> torch.Tensor:

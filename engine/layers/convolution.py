@@ -207,12 +207,12 @@ class Convolution(FilterLayer):
         operands = [self.operand(x) for x in bottoms]
         keeps = self.backward_follows and self.make_bottom is None
         self.saved = operands if keeps else None
-        forward = [*map(self.forward_operand, bottoms, operands)]
-        tops = (
-            self.convolve(self.one_batch_axis(x), keeps=keeps and x is operand)
-            for x, operand in zip(forward, operands, strict=True)
-        )
-        return [self.all_batch_axes(top, x) for top, x in zip(tops, bottoms, strict=True)]
+        tops = []
+        for bottom, operand in zip(bottoms, operands, strict=True):
+            x = self.forward_operand(bottom, operand)
+            top = self.convolve(self.one_batch_axis(x), keeps=keeps and x is operand)
+            tops.append(self.all_batch_axes(top, bottom))
+        return tops
 
     def convolve(self, x: torch.Tensor, relu: bool = False, *, keeps: bool = False) -> torch.Tensor:
         """Return the top for an operand with one batch axis, and with `relu` what is positive of it.
