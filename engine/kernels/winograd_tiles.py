@@ -187,7 +187,7 @@ class _Filters:
         self.tiling = Tiling(size, channels, outputs, tuple(dy.shape[2:]))
         self._x, self._geometry = x, geometry
         self._kept = iter(kept.seen) if kept is not None and kept.size == size else None
-        self._sums = x.new_empty(groups, size.points**2, channels, outputs)
+        self._sums = x.new_empty(size.points**2, groups * outputs, channels)
 
     def add(self, place: Place, given: torch.Tensor) -> None:
         """Add what transformed tiles of dy give to the sums of their group."""
@@ -195,13 +195,13 @@ class _Filters:
             seen = winograd_grid.seen_tiles(place.of(self._x, self._geometry.groups), self.tiling, self._geometry)
         else:
             seen = next(self._kept)
-        beta, sums = min(place.images.start, 1), self._sums[place.group]
+        beta, sums = min(place.images.start, 1), self._sums.chunk(self._geometry.groups, 1)[place.group]
         parts = self._count_parts(seen.shape[1], sums.numel())
         if parts == 1:
-            sums.baddbmm_(seen.transpose(1, 2), given, beta=beta)
+            sums.baddbmm_(given.transpose(1, 2), seen, beta=beta)
             return
         seen, given = (each.view(each.shape[0] * parts, -1, each.shape[2]) for each in (seen, given))
-        products = torch.bmm(seen.transpose(1, 2), given).view(sums.shape[0], parts, *sums.shape[1:])
+        products = torch.bmm(given.transpose(1, 2), seen).view(sums.shape[0], parts, *sums.shape[1:])
         if beta:
             sums += products.sum(1)
         else:
@@ -217,11 +217,9 @@ class _Filters:
     def gradient(self) -> torch.Tensor:
         """Return the gradient as a view (O, C / groups, r, r), and drop the sums."""
         sums, self._sums = self._sums, self._sums.new_empty(0)
-        size, (groups, _, channels, outputs) = self.tiling.size, sums.shape
-        filters = matrices(size, sums.dtype)[1]
-        rows = torch.matmul(torch.kron(filters, filters).t(), sums.flatten(2))
-        by_place = rows.view(groups, size.rows, size.rows, channels, outputs)
-        return by_place.permute(0, 4, 3, 1, 2).flatten(0, 1)
+        rows, filters = self.tiling.size.rows, matrices(self.tiling.size, sums.dtype)[1]
+        by_place = torch.mm(torch.kron(filters, filters).t(), sums.flatten(1))
+        return by_place.view(rows, rows, *sums.shape[1:]).permute(2, 3, 0, 1)
 
 
 def _filters(weight: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
