@@ -16,7 +16,11 @@ class FusedLayer(Layer):
 
     Attributes:
         members: the layers, in order.
+        masks: set by `fuse`: of layers that end in a ReLU, whether backward has to make its gradient pass that; False
+            where a pooling behind it does (`fused_pooling.py`).
     """
+
+    masks = True
 
     def __init__(self, members: Sequence[Layer]) -> None:
         first = members[0]

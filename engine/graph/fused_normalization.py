@@ -46,7 +46,7 @@ class BatchNormScale(FusedLayer):
         y, statistics = batch_norm.forward(x, factor, bias, self.norm.eps, relu=self.relu)
         self.norm.store(statistics)
         if self.backward_follows:
-            keeps_top = self.relu and (self.top_is_kept or not batch_norm.suits_pieces(x))
+            keeps_top = self.relu and self.masks and (self.top_is_kept or not batch_norm.suits_pieces(x))
             self.saved = (x, y if keeps_top else None, statistics.mean, statistics.inverse_std)
         return [y]
 
@@ -70,7 +70,7 @@ class BatchNormScale(FusedLayer):
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the ReLU's mask, then all three gradients."""
-        y = self.top() if self.relu else None
+        y = self.top() if self.relu and self.masks else None
         x, _, mean, inverse_std = self.saved
         dy = top_diffs[0].to(x.dtype)
         if y is not None:

@@ -2,9 +2,10 @@
 
 A training net (one that frees its blobs) runs Convolution + ReLU and BatchNorm + Scale (+ ReLU) in one pass over memory
 each, the latter with the Convolution that reads it (`fused_normalization.py`), InnerProduct + ReLU as one step,
-the end of a residual block so that it need not be kept (`fused_residual.py`), and neighbouring EmbeddingBags by one
-look-up (`fused_bags.py`). The layers stay in the net's list with their names and
-parameters; only the blobs between them never exist. The arithmetic is that of the single layers, to rounding.
+MAX pooling with the mask of the ReLU that it reads (`fused_pooling.py`), the end of a residual block so that it need not
+be kept (`fused_residual.py`), and neighbouring EmbeddingBags by one look-up (`fused_bags.py`). The layers stay in the
+net's list with their names and parameters; only the blobs between them never exist. The arithmetic is that of the single
+layers, to rounding.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.graph.fused_bags import EmbeddingBags, bags_of
 from mgcaffe.engine.graph.fused_layer import FusedLayer, through_relu
 from mgcaffe.engine.graph.fused_normalization import BatchNormScale, NormalizedConvolution
+from mgcaffe.engine.graph.fused_pooling import RectifiedPooling, pooling_behind
 from mgcaffe.engine.graph.fused_residual import residual_of
 from mgcaffe.engine.graph.node import Node, readers_of
 from mgcaffe.engine.layer import Layer
@@ -24,6 +26,7 @@ from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
 from mgcaffe.engine.layers.embedding_bag import EmbeddingBag
 from mgcaffe.engine.layers.inner_product import InnerProduct
+from mgcaffe.engine.layers.pooling import Pooling
 from mgcaffe.engine.layers.relu import ReLU
 from mgcaffe.engine.layers.scale import Scale
 
@@ -41,17 +44,17 @@ class ConvolutionReLU(FusedLayer):
         self.convolution = members[0]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep bottom and top."""
+        """Keep the bottom, and the top for the mask."""
         x = self.convolution.operand(bottoms[0])
         operand = self.convolution.forward_operand(bottoms[0], x)
         y = self.convolution.convolve(operand, relu=True, keeps=self.backward_follows and operand is x)
-        self.saved = (x, y) if self.backward_follows else None
+        self.saved = (x, y if self.masks else None) if self.backward_follows else None
         return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the ReLU's mask, then the convolution's adjoints."""
         x, y = self.saved
-        dy = through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
+        dy = through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0]) if self.masks else top_diffs[0]
         self.convolution.saved = [x]
         diffs = self.convolution.backward([dy], wanted)
         self.convolution.release()
@@ -107,6 +110,7 @@ def fuse(nodes: Sequence[Node], *, makes_again: bool = True) -> list[Node]:
             readers[id(blob)] = readers.get(id(blob), 0) + 1
     steps: list[Node] = []
     dropped: set[Blob] = set()
+    rectified: set[int] = set()
     index = 0
     while index < len(nodes):
         length = _fusible(nodes, index, readers)
@@ -114,11 +118,16 @@ def fuse(nodes: Sequence[Node], *, makes_again: bool = True) -> list[Node]:
         residual = residual_of(nodes, index, dropped) if makes_again and is_normalized else None
         length = 4 if residual is not None else length
         members = nodes[index : index + length]
-        steps.append(nodes[index] if length == 1 else _merge(members, residual))
+        steps.append(nodes[index] if length == 1 and index not in rectified else _merge(members, residual))
         index += length
-        layer = steps[-1].layer
+        layer, last = steps[-1].layer, nodes[index - 1]
         if isinstance(layer, BatchNormScale):
-            layer.top_is_kept = any(map(_keeps, readers_of(nodes, nodes[index - 1])))
+            layer.top_is_kept = any(map(_keeps, readers_of(nodes, last)))
+        if isinstance(layer, ConvolutionReLU | BatchNormScale) and isinstance(last.layer, ReLU):
+            pooling = pooling_behind(nodes, last)
+            if pooling is not None:
+                layer.masks = layer.keeps_tops = False
+                rectified.add(pooling.index)
     return steps
 
 
@@ -190,6 +199,7 @@ _CHAINS: dict[type[Layer], type[FusedLayer]] = {
     Convolution: ConvolutionReLU,
     InnerProduct: InnerProductReLU,
     BatchNorm: BatchNormScale,
+    Pooling: RectifiedPooling,
 }
 
 
