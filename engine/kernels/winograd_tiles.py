@@ -19,7 +19,7 @@ image, of filters, of sums and of parts of sums at most `unfolded.MAX_COPY` valu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -128,9 +128,13 @@ def backward(
     weight: torch.Tensor,
     geometry: Geometry,
     size: Size,
+    add_gradient: Callable[[torch.Tensor], None],
     kept: Tiles | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what the two above do, to the bit: dx and the gradient of the filters. dy is transformed once."""
+) -> torch.Tensor:
+    """Return dx, and give `add_gradient` the gradient of the filters; both as above, to the bit. dy is transformed once.
+
+    In one piece, as few images of many channels are, what dx needs comes when the gradient is gone.
+    """
     filters, data = _Filters(dy, x, geometry, size, kept), None
     tiling = filters.tiling
     places = tiling.places(dy.shape[0], geometry.groups)
@@ -138,14 +142,14 @@ def backward(
         given = winograd_grid.given_tiles(place.of(dy, geometry.groups), tiling)
         filters.add(place, given)
         if place == places[-1]:
-            gradient = filters.gradient()
-        if data is None:  # in one piece, what it holds comes when the sums are gone
+            add_gradient(filters.gradient())
+        if data is None:
             data = _Data(dy, weight, geometry, size)
         products = data.products(place, given)
         del given
         data.set(place, products)
     assert data is not None
-    return data.dx, gradient
+    return data.dx
 
 
 class _Data:
