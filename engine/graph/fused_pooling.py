@@ -1,8 +1,8 @@
 """MAX pooling that makes its gradient pass the ReLU which stands before it.
 
-Of the values of a ReLU a maximum takes one, and is positive where that one is. So the ReLU's mask of the gradient can be
-made from the maxima, before each is handed to its place, with the same bits: over fewer values, and without the ReLU's
-top, which then nothing keeps.
+A maximum is one of the values that the ReLU made, and is positive where that one is. So the ReLU's mask of the gradient
+can be made from the maxima, before each gradient is handed to its place, with the same bits: over fewer values, and
+without the ReLU's top, which then need not be kept.
 """
 
 from __future__ import annotations

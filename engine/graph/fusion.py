@@ -1,11 +1,11 @@
 """Neighbouring layers that run as one, without the prototxt's layers disappearing.
 
 A training net (one that frees its blobs) runs Convolution + ReLU and BatchNorm + Scale (+ ReLU) in one pass over memory
-each, the latter with the Convolution that reads it (`fused_normalization.py`), InnerProduct + ReLU as one step,
-MAX pooling with the mask of the ReLU that it reads (`fused_pooling.py`), the end of a residual block so that it need not
+each, the latter with the Convolution that reads it (`fused_normalization.py`), InnerProduct + ReLU as one step, MAX
+pooling with the mask of the ReLU that it reads (`fused_pooling.py`), the end of a residual block so that it need not
 be kept (`fused_residual.py`), and neighbouring EmbeddingBags by one look-up (`fused_bags.py`). The layers stay in the
-net's list with their names and parameters; only the blobs between them never exist. The arithmetic is that of the single
-layers, to rounding.
+net's list with their names and parameters; only the blobs between them never exist. The arithmetic is that of the
+single layers, to rounding.
 """
 
 from __future__ import annotations

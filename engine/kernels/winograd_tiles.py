@@ -14,7 +14,8 @@ AVX-512).
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of an
-image, of filters, of sums and of parts of sums at most `unfolded.MAX_COPY` values each are there at a time.
+image and of parts of sums at most `unfolded.MAX_COPY` values each are there at a time, and as many of filters and of
+sums, or where that is more, twice as many as all tiles of the images have, up to 64 MiB of float32.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ SIZES = (Size(2, 3), Size(4, 3), Size(4, 5))
 KEPT = 1 << 19
 """How many values of transformed tiles a forward pass keeps at most (2 MiB of float32)."""
 
+_FILTERS_TO_IMAGES, _MOST_OF_FILTERS = 2, 1 << 24
 _MOST_POINTS_OF_ONE_SUM, _TILES_OF_A_SUM = 6, range(64, 7, -1)
 
 
@@ -68,7 +70,9 @@ def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry
     if geometry.kernel != (size.rows, size.rows) or not winograd.walks_plainly(x, geometry):
         return False
     tiling = Tiling(size, filters[1], filters[0] // geometry.groups, tuple(out))
-    return max(tiling.values, filters[0] * filters[1] * size.points**2) <= unfolded.MAX_COPY
+    of_filters, of_images = filters[0] * filters[1] * size.points**2, x.shape[0] * geometry.groups * tiling.values
+    fits = of_filters <= max(unfolded.MAX_COPY, min(_FILTERS_TO_IMAGES * of_images, _MOST_OF_FILTERS))
+    return fits and tiling.values <= unfolded.MAX_COPY
 
 
 def forward(
@@ -131,7 +135,7 @@ def backward(
     add_gradient: Callable[[torch.Tensor], None],
     kept: Tiles | None = None,
 ) -> torch.Tensor:
-    """Return dx, and give `add_gradient` the gradient of the filters; both as above, to the bit. dy is transformed once.
+    """Return dx, and give `add_gradient` the filters' gradient; both as above, to the bit, but dy is transformed once.
 
     In one piece, as few images of many channels are, what dx needs comes when the gradient is gone.
     """

@@ -224,6 +224,21 @@ def test_what_is_not_served():
 
 
 @pytest.mark.parametrize(
+    ("images", "length", "outputs", "is_served"),
+    [
+        (1, 7, 227, True), (1, 7, 228, False), (7, 14, 512, False), (8, 14, 512, True), (64, 14, 910, True),
+        (64, 14, 911, False),
+    ],
+)  # fmt: skip
+def test_filters_take_16_mib_or_twice_the_tiles_of_all_images_up_to_64_mib(images, length, outputs, is_served):
+    """Filters of 512 channels to 512 have 36 MiB so, and tiles of 14x14 between these 2.25 MiB an image."""
+    x = torch.empty(images, 512, length, length).contiguous(memory_format=torch.channels_last)
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1))
+    size = SIZES["winograd_tiles_f43"]
+    assert winograd_tiles.serves(x, (outputs, 512, 3, 3), (length, length), geometry, size) == is_served
+
+
+@pytest.mark.parametrize(
     ("outputs", "channels", "pad", "most"), [(2, 256, 1, 60), (256, 2, 1, 84), (64, 64, 0, 120), (64, 64, 2, 120)]
 )
 def test_the_gradient_for_x_is_served_by_the_tiles_of_dy(outputs, channels, pad, most):
