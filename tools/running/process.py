@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 # mallopt(3): parameters, and the value that switches giving back off.
+_M_MXFAST = 1
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _NEVER = -1
@@ -70,12 +71,16 @@ def _kernel_offers_huge_pages() -> bool:
 def keep_freed_memory(mapped_from: int) -> bool:
     """Have malloc keep what is freed for the next allocation, up to blocks of `mapped_from` bytes.
 
+    Small blocks join what is free beside them as well. By default they stay apart, each a border that leaves a gap too
+    small for the value that lay there before.
+
     Returns:
         False where the C library is not glibc, or refuses.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
+    mallopt(_M_MXFAST, 0)
     return bool(mallopt(_M_MMAP_THRESHOLD, mapped_from) and mallopt(_M_TRIM_THRESHOLD, _NEVER))
 
 
