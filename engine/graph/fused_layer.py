@@ -16,8 +16,8 @@ class FusedLayer(Layer):
 
     Attributes:
         members: the layers, in order.
-        masks: set by `fuse`: of layers that end in a ReLU, whether backward has to make its gradient pass that; False
-            where a pooling behind it does (`fused_pooling.py`).
+        masks: set by `fuse`: of layers that end in a ReLU, whether backward masks the gradient by it; False where the
+            pooling behind it does (`fused_pooling.py`).
     """
 
     masks = True

@@ -38,7 +38,7 @@ class BatchNormScale(FusedLayer):
         self.top_is_kept = True
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep the bottom, the statistics and, with a ReLU, the top."""
+        """Keep the bottom, the statistics and, with a ReLU that masks gradients here, the top."""
         x = bottoms[0]
         factor, bias = self.factor_and_bias()
         if self.norm.use_global:
@@ -69,7 +69,7 @@ class BatchNormScale(FusedLayer):
         return y
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Return the ReLU's mask, then all three gradients."""
+        """Mask the gradient by the ReLU, unless that is done, and return all three gradients."""
         y = self.top() if self.relu and self.masks else None
         x, _, mean, inverse_std = self.saved
         dy = top_diffs[0].to(x.dtype)

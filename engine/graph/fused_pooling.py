@@ -1,8 +1,8 @@
 """MAX pooling that makes its gradient pass the ReLU which stands before it.
 
 A maximum is one of the values that the ReLU made, and is positive where that one is. So the ReLU's mask of the gradient
-can be made from the maxima, before each gradient is handed to its place, with the same bits: over fewer values, and
-without the ReLU's top, which then need not be kept.
+can be made from the maxima, before each gradient is handed to its place, with the same bits: mostly over fewer values,
+and without the ReLU's top, which then need not be kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class RectifiedPooling(FusedLayer):
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the gradient of the ReLU's bottom."""
-        dy = through_relu(top_diffs[0], self.saved, self.may_overwrite_top_diff[0])
+        y, self.saved = self.saved, None
+        dy = through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0])
+        del y  # before the bottom's gradient takes memory
         return self.pooling.backward([dy], wanted)
 
     def release(self) -> None:

@@ -52,7 +52,7 @@ class ConvolutionReLU(FusedLayer):
         return [y]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Return the ReLU's mask, then the convolution's adjoints."""
+        """Mask the gradient by the ReLU, unless that is done, and return the convolution's adjoints."""
         x, y = self.saved
         dy = through_relu(top_diffs[0], y, self.may_overwrite_top_diff[0]) if self.masks else top_diffs[0]
         self.convolution.saved = [x]
@@ -184,7 +184,9 @@ def _follows(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> bool
     if len(node.tops) != 1 or len(following.tops) != 1 or following.bottoms != node.tops:
         return False
     alone = following.in_place or readers[id(node.tops[0])] == 1
-    plain = not any(node.loss_weights) and node.needs_backward <= following.needs_backward
+    # Where the next layer hands no gradient on (propagate_down: false), this one's parameters do not learn.
+    learns_alike = node.needs_backward == following.needs_backward or not any(p.wanted for p in node.layer.parameters)
+    plain = not any(node.loss_weights) and node.needs_backward <= following.needs_backward and learns_alike
     return alone and plain and following.wants[0] == node.needs_backward
 
 

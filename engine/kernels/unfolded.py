@@ -15,7 +15,10 @@ from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.geometry import Geometry
 
 MAX_COPY = 1 << 22
-"""How many values (16 MiB of float32) a candidate may copy, so that choosing it does not show in a net's memory."""
+"""How many values (16 MiB of float32) a candidate may copy, so that choosing it does not show in a net's memory.
+
+Winograd's filters over tiles may take more where the batch does (`winograd_tiles.serves`).
+"""
 
 
 def serves(x: torch.Tensor, channels: int, places: int, geometry: Geometry) -> bool:

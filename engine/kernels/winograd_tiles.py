@@ -13,9 +13,10 @@ divides that of the tiles, which leaves a third to two thirds of the rounding wh
 AVX-512).
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
-ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one; of an
-image and of parts of sums at most `unfolded.MAX_COPY` values each are there at a time, and as many of filters and of
-sums, or where that is more, twice as many as all tiles of the images have, up to 64 MiB of float32.
+ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one. Of filters
+and of sums at most `unfolded.MAX_COPY` values each are there at a time, or where that is more, twice as many as all
+tiles of the batch have, up to 64 MiB of float32; of a piece of the images at most as many as of filters, or 8 MiB, or
+one image of `MAX_COPY`; of parts of sums `MAX_COPY`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ SIZES = (Size(2, 3), Size(4, 3), Size(4, 5))
 KEPT = 1 << 19
 """How many values of transformed tiles a forward pass keeps at most (2 MiB of float32)."""
 
-_FILTERS_TO_IMAGES, _MOST_OF_FILTERS = 2, 1 << 24
+_FILTERS_PER_TILES = 2
+"""How many times as many values as all tiles of a batch transformed filters may have ..."""
+
+_MAX_FILTERS = 1 << 24
+"""... up to 64 MiB of float32."""
+
 _MOST_POINTS_OF_ONE_SUM, _TILES_OF_A_SUM = 6, range(64, 7, -1)
 
 
@@ -71,7 +77,7 @@ def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry
         return False
     tiling = Tiling(size, filters[1], filters[0] // geometry.groups, tuple(out))
     of_filters, of_images = filters[0] * filters[1] * size.points**2, x.shape[0] * geometry.groups * tiling.values
-    fits = of_filters <= max(unfolded.MAX_COPY, min(_FILTERS_TO_IMAGES * of_images, _MOST_OF_FILTERS))
+    fits = of_filters <= max(unfolded.MAX_COPY, min(_FILTERS_PER_TILES * of_images, _MAX_FILTERS))
     return fits and tiling.values <= unfolded.MAX_COPY
 
 
@@ -137,7 +143,7 @@ def backward(
 ) -> torch.Tensor:
     """Return dx, and give `add_gradient` the filters' gradient; both as above, to the bit, but dy is transformed once.
 
-    In one piece, as few images of many channels are, what dx needs comes when the gradient is gone.
+    Where all images fit into one piece, the filters' gradient is freed before dx takes memory.
     """
     filters, data = _Filters(dy, x, geometry, size, kept), None
     tiling = filters.tiling
@@ -195,7 +201,7 @@ class _Filters:
         self.tiling = Tiling(size, channels, outputs, tuple(dy.shape[2:]))
         self._x, self._geometry = x, geometry
         self._kept = iter(kept.seen) if kept is not None and kept.size == size else None
-        self._sums = x.new_empty(size.points**2, groups * outputs, channels)
+        self._sums = x.new_empty(groups, size.points**2, outputs, channels)
 
     def add(self, place: Place, given: torch.Tensor) -> None:
         """Add what transformed tiles of dy give to the sums of their group."""
@@ -203,7 +209,7 @@ class _Filters:
             seen = winograd_grid.seen_tiles(place.of(self._x, self._geometry.groups), self.tiling, self._geometry)
         else:
             seen = next(self._kept)
-        beta, sums = min(place.images.start, 1), self._sums.chunk(self._geometry.groups, 1)[place.group]
+        beta, sums = min(place.images.start, 1), self._sums[place.group]
         parts = self._count_parts(seen.shape[1], sums.numel())
         if parts == 1:
             sums.baddbmm_(given.transpose(1, 2), seen, beta=beta)
@@ -226,8 +232,11 @@ class _Filters:
         """Return the gradient as a view (O, C / groups, r, r), and drop the sums."""
         sums, self._sums = self._sums, self._sums.new_empty(0)
         rows, filters = self.tiling.size.rows, matrices(self.tiling.size, sums.dtype)[1]
-        by_place = torch.mm(torch.kron(filters, filters).t(), sums.flatten(1))
-        return by_place.view(rows, rows, *sums.shape[1:]).permute(2, 3, 0, 1)
+        groups, _, outputs, channels = sums.shape
+        by_place = sums.new_empty(rows * rows, groups * outputs, channels)
+        for of_group, part in zip(sums, by_place.chunk(groups, 1), strict=True):
+            torch.mm(torch.kron(filters, filters).t(), of_group.flatten(1), out=part.flatten(1))
+        return by_place.view(rows, rows, groups * outputs, channels).permute(2, 3, 0, 1)
 
 
 def _filters(weight: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:

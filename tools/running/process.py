@@ -71,8 +71,8 @@ def _kernel_offers_huge_pages() -> bool:
 def keep_freed_memory(mapped_from: int) -> bool:
     """Have malloc keep what is freed for the next allocation, up to blocks of `mapped_from` bytes.
 
-    Small blocks join what is free beside them as well. By default they stay apart, each a border that leaves a gap too
-    small for the value that lay there before.
+    Freed blocks of up to 128 bytes are joined with what is free beside them as well. By default glibc keeps them apart
+    (fastbins), and one that lies between two large free blocks keeps these from being joined.
 
     Returns:
         False where the C library is not glibc, or refuses.

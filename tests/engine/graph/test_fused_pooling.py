@@ -3,7 +3,10 @@
 import pytest
 import torch
 
+from mgcaffe.engine.graph import fusion
 from mgcaffe.engine.graph.fused_pooling import RectifiedPooling
+from mgcaffe.engine.graph.memory_plan import plan_memory
+from mgcaffe.engine.kernels import batch_norm
 from mgcaffe.engine.kernels.precision import BF16
 from mgcaffe.prototxt import TEST
 from tests.support.netkit import inputs, net_with_images
@@ -39,24 +42,67 @@ def run(text, **options):
 
 
 def assert_same_bits(monkeypatch, text, **options):
-    """Compare a net whose pooling masks gradients with one whose ReLU does; return what the first kept."""
+    """Compare a net whose pooling masks gradients with one whose ReLU does, which keeps more; return what it kept."""
     net, kept, found = run(text, **options)
     assert [type(step.layer) for step in net.steps].count(RectifiedPooling) == 1
-    monkeypatch.setattr("mgcaffe.engine.graph.fusion.pooling_behind", lambda nodes, relu: None)
+    monkeypatch.setattr(fusion, "pooling_behind", lambda nodes, relu: None)
     plain, _, expected = run(text, **options)
     assert RectifiedPooling not in [type(step.layer) for step in plain.steps]
     for one, other in zip(found, expected, strict=True):
         assert float(other.abs().max()) > 0
         assert torch.equal(one, other)
-    return kept
+    return net, plain, kept
 
 
 @pytest.mark.parametrize("window", ["2 stride: 2", "3 stride: 1", "3 stride: 2 pad: 1", "1 stride: 3", "2 stride: 4"])
 @pytest.mark.parametrize(("before", "relu_step"), [(CONVOLUTION, "ConvolutionReLU"), (NORM, "BatchNormScale")])
 def test_gradients_have_the_same_bits_and_the_relus_top_is_not_kept(monkeypatch, before, relu_step, window):
-    kept = assert_same_bits(monkeypatch, before + RELU % "" + POOL % ("", "MAX", window) + LOSS % "p")
+    text = before + RELU % "" + POOL % ("", "MAX", window) + LOSS % "p"
+    net, plain, kept = assert_same_bits(monkeypatch, text)
     assert kept[relu_step][1] is None
-    assert kept["RectifiedPooling"].min() >= 0
+    assert kept["RectifiedPooling"].shape == net.blobs["p"].shape
+    if net.blobs["p"].shape != net.blobs["c"].shape and before == CONVOLUTION:
+        assert plan_memory(net.steps, 4).peak < plan_memory(plain.steps, 4).peak
+
+
+def test_a_large_top_of_a_normalization_is_not_made_again(monkeypatch):
+    """It has 64 channels and 131,072 values, so that it was made again for the mask."""
+    norm = NORM.replace("num_output: 4", "num_output: 64")
+    text = norm + RELU % "" + POOL % ("", "MAX", "2 stride: 2") + LOSS % "p"
+    shape = (8, 2, 16, 16)
+    made = []
+    normalize = batch_norm.normalize
+    monkeypatch.setattr(batch_norm, "normalize", lambda *args: made.append(1) or normalize(*args))
+    found = []
+    for behind in (fusion.pooling_behind, lambda nodes, relu: None):
+        monkeypatch.setattr(fusion, "pooling_behind", behind)
+        net = net_with_images(inputs(x=shape, t=(8, 1)) + text, shape, keep_blobs=False)
+        net.forward_backward()
+        found.append(([each.dense_diff().clone() for each in net.parameters if each.wanted], len(made)))
+    (mine, none), (others, one) = found
+    assert (none, one) == (0, 1)
+    for each, other in zip(mine, others, strict=True):
+        torch.testing.assert_close(each, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+
+
+def test_a_loss_weight_on_the_maxima_flows_through_the_mask(monkeypatch):
+    text = CONVOLUTION + RELU % "" + POOL % ("loss_weight: 0.1", "MAX", "2 stride: 2")
+    assert_same_bits(monkeypatch, text + 'layer { name: "silence" type: "Silence" bottom: "t" }')
+
+
+@pytest.mark.parametrize("stops", ["relu", "pool"])
+def test_where_no_gradient_flows_the_convolution_does_not_learn(stops):
+    stop = "propagate_down: false"
+    text = CONVOLUTION + RELU % (stop if stops == "relu" else "")
+    text += POOL % (stop if stops == "pool" else "", "MAX", "2 stride: 2") + LOSS % "p"
+    gradients = []
+    for keep_blobs in (False, True):
+        net = net_with_images(inputs(x=SHAPE, t=(3, 1)) + text, SHAPE, keep_blobs=keep_blobs)
+        net.forward_backward()
+        gradients.append([each.dense_diff().clone() for each in net.parameters])
+    assert not any(bool(each.any()) for each in gradients[0][:2])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_a_second_top_with_the_places_changes_nothing(monkeypatch):
@@ -74,7 +120,7 @@ def test_layers_may_stand_between_them(monkeypatch):
     other = 'layer { name: "other" type: "Power" bottom: "x" top: "o" power_param { scale: 2 } }\n'
     silence = 'layer { name: "silence" type: "Silence" bottom: "o" }\n'
     pool = POOL % ("", "MAX", "2 stride: 2")
-    kept = assert_same_bits(monkeypatch, CONVOLUTION + RELU % "" + other + silence + pool + LOSS % "p")
+    _, _, kept = assert_same_bits(monkeypatch, CONVOLUTION + RELU % "" + other + silence + pool + LOSS % "p")
     assert [*kept][2:6] == ["ConvolutionReLU", "Power", "Silence", "RectifiedPooling"]
 
 
@@ -83,14 +129,23 @@ def test_in_16_bits(monkeypatch):
     assert_same_bits(monkeypatch, text, precision=BF16)
 
 
-@pytest.mark.parametrize("setting", ["auto", "conv..pool", "conv..relu", "pool..pool"])
-def test_computed_again_in_backward(monkeypatch, setting):
-    text = CONVOLUTION + RELU % "" + POOL % ("", "MAX", "2 stride: 2") + LOSS % "p"
+@pytest.mark.parametrize(
+    ("before", "setting", "again"),
+    [
+        (CONVOLUTION, "conv..pool", ["conv", "pool"]),
+        (CONVOLUTION, "pool..pool", ["pool"]),
+        (CONVOLUTION, "conv..relu", []),
+        (NORM, "first..pool", ["first", "bn", "pool"]),
+    ],
+)
+def test_computed_again_in_backward(before, setting, again):
+    text = before + RELU % "" + POOL % ("", "MAX", "2 stride: 2") + LOSS % "p"
     _, _, expected = run(text)
     net = net_with_images(inputs(x=SHAPE, t=(3, 1)) + text, SHAPE, keep_blobs=False)
-    net.recompute(setting)
+    found = net.recompute(setting)
+    assert [node.layer.name for segment in found.segments for node in segment.steps] == again
     net.forward_backward()
-    for one, other in zip(net.parameters, expected, strict=True):
+    for one, other in zip([each for each in net.parameters if each.wanted], expected, strict=True):
         assert torch.equal(one.dense_diff(), other)
 
 
@@ -122,4 +177,4 @@ def test_a_net_that_tests_runs_them_as_they_are():
         SHAPE, keep_blobs=False, phase=TEST,
     )  # fmt: skip
     net.forward()
-    assert RectifiedPooling not in [type(step.layer) for step in net.steps if not step.needs_backward]
+    assert RectifiedPooling not in [type(step.layer) for step in net.steps]

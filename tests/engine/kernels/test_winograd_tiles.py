@@ -177,6 +177,15 @@ def test_tiles_that_forward_keeps_give_the_same_gradient(monkeypatch, name, grou
     assert len(made) == len(kept.seen) == groups * (3 if most == 1 else 1)
 
 
+def test_of_both_gradients_that_of_the_filters_is_handed_over_before_the_other_takes_memory(monkeypatch):
+    made, data = [], winograd_tiles._Data
+    monkeypatch.setattr(winograd_tiles, "_Data", lambda *args: made.append("x") or data(*args))
+    x, weight, dy = random((3, 4, 9, 8), 1), random((6, 4, 3, 3), 2), random((3, 6, 9, 8), 3)
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1))
+    winograd_tiles.backward(dy, x, weight, geometry, SIZES["winograd_tiles_f43"], lambda _: made.append("filters"))
+    assert made == ["filters", "x"]
+
+
 def test_kept_tiles_of_another_size_are_passed_over():
     small, large = SIZES["winograd_tiles_f23"], SIZES["winograd_tiles_f43"]
     geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1))
