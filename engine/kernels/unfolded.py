@@ -17,8 +17,15 @@ from mgcaffe.engine.kernels.geometry import Geometry
 MAX_COPY = 1 << 22
 """How many values (16 MiB of float32) a candidate may copy, so that choosing it does not show in a net's memory.
 
-Winograd's filters over tiles may take more where the batch does (`winograd_tiles.serves`).
+Winograd's convolutions may take more where the batch does (`most_beside`).
 """
+
+_MOST_BESIDE = 1 << 24
+
+
+def most_beside(values: int) -> int:
+    """Return how many values may be copied beside so many of the batch: `MAX_COPY`, or else as many, up to 64 MiB."""
+    return max(MAX_COPY, min(values, _MOST_BESIDE))
 
 
 def serves(x: torch.Tensor, channels: int, places: int, geometry: Geometry) -> bool:

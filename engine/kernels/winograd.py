@@ -10,8 +10,8 @@ gradient for x is along the vertical axis a forward convolution by filters turne
 PyTorch's own. `winograd_matrices.py` has the matrices.
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, s), y and dy (N, O, H', W'), T = ceil(H' / m) tiles.
-Groups are computed one by one, and images in pieces, so that at most `unfolded.MAX_COPY` values are copied of images,
-and of filters.
+Groups are computed one by one, and images in pieces, so that at most `unfolded.MAX_COPY` values are copied of images
+and of filters; of one image, where it is large, as many as x and y have, up to 64 MiB of float32.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry
     if geometry.rank != 2 or geometry.kernel[0] != size.rows or not walks_plainly(x, geometry):
         return False
     channels, outputs = x.shape[1] // geometry.groups, filters[0] // geometry.groups
-    copied = max(Tiling(size, x.shape[3], channels, outputs, tuple(out)).values, _values(filters, size))
-    return copied <= unfolded.MAX_COPY
+    of_image = Tiling(size, x.shape[3], channels, outputs, tuple(out)).values
+    blobs = x.numel() + x.shape[0] * filters[0] * math.prod(out)
+    return of_image <= unfolded.most_beside(blobs) and _values(filters, size) <= unfolded.MAX_COPY
 
 
 def walks_plainly(x: torch.Tensor, geometry: Geometry) -> bool:

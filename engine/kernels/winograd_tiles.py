@@ -16,11 +16,12 @@ Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N,
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one. Of filters
 and of sums at most `unfolded.MAX_COPY` values each are there at a time, or where that is more, twice as many as all
 tiles of the batch have, up to 64 MiB of float32; of a piece of the images at most as many as of filters, or 8 MiB, or
-one image of `MAX_COPY`; of parts of sums `MAX_COPY`.
+one image, of `MAX_COPY` or what x and y have, up to 64 MiB; of parts of sums `MAX_COPY`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -37,10 +38,7 @@ KEPT = 1 << 19
 """How many values of transformed tiles a forward pass keeps at most (2 MiB of float32)."""
 
 _FILTERS_PER_TILES = 2
-"""How many times as many values as all tiles of a batch transformed filters may have ..."""
-
-_MAX_FILTERS = 1 << 24
-"""... up to 64 MiB of float32."""
+"""How many times as many values as all tiles of a batch transformed filters may have."""
 
 _MOST_POINTS_OF_ONE_SUM, _TILES_OF_A_SUM = 6, range(64, 7, -1)
 
@@ -76,9 +74,10 @@ def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry
     if geometry.kernel != (size.rows, size.rows) or not winograd.walks_plainly(x, geometry):
         return False
     tiling = Tiling(size, filters[1], filters[0] // geometry.groups, tuple(out))
-    of_filters, of_images = filters[0] * filters[1] * size.points**2, x.shape[0] * geometry.groups * tiling.values
-    fits = of_filters <= max(unfolded.MAX_COPY, min(_FILTERS_PER_TILES * of_images, _MAX_FILTERS))
-    return fits and tiling.values <= unfolded.MAX_COPY
+    of_filters, of_tiles = filters[0] * filters[1] * size.points**2, x.shape[0] * geometry.groups * tiling.values
+    blobs = x.numel() + x.shape[0] * filters[0] * math.prod(out)
+    few_filters = of_filters <= unfolded.most_beside(_FILTERS_PER_TILES * of_tiles)
+    return few_filters and tiling.values <= unfolded.most_beside(blobs)
 
 
 def forward(

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import convolution, winograd_grid, winograd_tiles
+from mgcaffe.engine.kernels import convolution, winograd, winograd_grid, winograd_tiles
 from mgcaffe.engine.kernels.choice.choices import Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.winograd_matrices import Size
 from mgcaffe.engine.parameter import Parameter
 
 SIZES = {winograd_tiles.name(size): size for size in winograd_tiles.SIZES}
@@ -207,6 +208,15 @@ def test_many_tiles_are_not_kept(monkeypatch):
         kept = winograd_tiles.Tiles()
         winograd_tiles.forward(x, weight, None, geometry, SIZES["winograd_tiles_f43"], kept=kept)
         assert len(kept.seen) == count
+
+
+@pytest.mark.parametrize(("module", "size", "fewest"), [(winograd_tiles, Size(4, 3), 3), (winograd, Size(7, 3), 2)])
+def test_what_a_large_image_copies_is_at_most_what_the_batch_has(module, size, fewest):
+    """One of 112x112 with 128 channels copies 27.6 MiB by tiles, 21.9 by rows; x and y have 12.25 MiB an image."""
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1))
+    for images in (fewest - 1, fewest):
+        x = torch.empty(images, 128, 112, 112).contiguous(memory_format=torch.channels_last)
+        assert module.serves(x, (128, 128, 3, 3), (112, 112), geometry, size) == (images == fewest)
 
 
 def test_what_is_not_served():
