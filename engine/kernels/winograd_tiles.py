@@ -15,8 +15,9 @@ AVX-512).
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one. Of filters
 and of sums at most `unfolded.MAX_COPY` values each are there at a time, or where that is more, twice as many as all
-tiles of the batch have, up to 64 MiB of float32; of a piece of the images at most as many as of filters, or 8 MiB, or
-one image, of `MAX_COPY` or what x and y have, up to 64 MiB; of parts of sums `MAX_COPY`.
+tiles of the batch have, up to 64 MiB of float32; of parts of sums `MAX_COPY`. A piece of the images has at most 8 MiB,
+or as much as one group's filters, or is one image, which may copy about `MAX_COPY` values, or as many as x and y have,
+up to 64 MiB.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def serves(x: torch.Tensor, filters: Sequence[int], out: Sequence[int], geometry
         return False
     tiling = Tiling(size, filters[1], filters[0] // geometry.groups, tuple(out))
     of_filters, of_tiles = filters[0] * filters[1] * size.points**2, x.shape[0] * geometry.groups * tiling.values
-    blobs = x.numel() + x.shape[0] * filters[0] * math.prod(out)
+    blobs = x.shape[0] * math.prod(out) * (geometry.groups * filters[1] + filters[0])
     few_filters = of_filters <= unfolded.most_beside(_FILTERS_PER_TILES * of_tiles)
     return few_filters and tiling.values <= unfolded.most_beside(blobs)
 
@@ -142,7 +143,7 @@ def backward(
 ) -> torch.Tensor:
     """Return dx, and give `add_gradient` the filters' gradient; both as above, to the bit, but dy is transformed once.
 
-    Where all images fit into one piece, the filters' gradient is freed before dx takes memory.
+    With one group, and all images in one piece, the filters' gradient is freed before dx takes memory.
     """
     filters, data = _Filters(dy, x, geometry, size, kept), None
     tiling = filters.tiling

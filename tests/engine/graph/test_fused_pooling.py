@@ -42,7 +42,7 @@ def run(text, **options):
 
 
 def assert_same_bits(monkeypatch, text, **options):
-    """Compare a net whose pooling masks gradients with one whose ReLU does, which keeps more; return what it kept."""
+    """Compare a net whose pooling masks gradients with one whose ReLU does; return both, and what the first kept."""
     net, kept, found = run(text, **options)
     assert [type(step.layer) for step in net.steps].count(RectifiedPooling) == 1
     monkeypatch.setattr(fusion, "pooling_behind", lambda nodes, relu: None)
@@ -91,16 +91,27 @@ def test_a_loss_weight_on_the_maxima_flows_through_the_mask(monkeypatch):
 
 
 @pytest.mark.parametrize("stops", ["relu", "pool"])
-def test_where_no_gradient_flows_the_convolution_does_not_learn(stops):
+@pytest.mark.parametrize("before", [CONVOLUTION, NORM], ids=["Convolution", "BatchNorm"])
+def test_where_no_gradient_flows_the_layers_before_do_not_learn(before, stops):
     stop = "propagate_down: false"
-    text = CONVOLUTION + RELU % (stop if stops == "relu" else "")
-    text += POOL % (stop if stops == "pool" else "", "MAX", "2 stride: 2") + LOSS % "p"
+    text = before + RELU % (stop if stops == "relu" else "")
+    assert_nothing_learns_before(text + POOL % (stop if stops == "pool" else "", "MAX", "2 stride: 2") + LOSS % "p")
+
+
+def test_where_no_gradient_flows_an_inner_product_does_not_learn():
+    product = 'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "c" inner_product_param { num_output: 5 '
+    product += 'weight_filler { type: "gaussian" std: 0.5 } } }\n'
+    assert_nothing_learns_before(product + RELU % "propagate_down: false" + LOSS % "c")
+
+
+def assert_nothing_learns_before(text):
+    """Compare a net that fuses with one that keeps its blobs; only the last layer with parameters learns."""
     gradients = []
     for keep_blobs in (False, True):
         net = net_with_images(inputs(x=SHAPE, t=(3, 1)) + text, SHAPE, keep_blobs=keep_blobs)
         net.forward_backward()
         gradients.append([each.dense_diff().clone() for each in net.parameters])
-    assert not any(bool(each.any()) for each in gradients[0][:2])
+    assert not any(bool(each.any()) for each in gradients[0][:-2])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
 

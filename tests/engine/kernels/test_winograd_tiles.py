@@ -219,6 +219,13 @@ def test_what_a_large_image_copies_is_at_most_what_the_batch_has(module, size, f
         assert module.serves(x, (128, 128, 3, 3), (112, 112), geometry, size) == (images == fewest)
 
 
+def test_what_a_large_image_copies_is_at_most_64_mib():
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1))
+    for length, is_served in ((240, True), (256, False)):
+        x = torch.empty(1, 64, length, length).contiguous(memory_format=torch.channels_last).expand(9, -1, -1, -1)
+        assert winograd_tiles.serves(x, (64, 64, 3, 3), (length, length), geometry, Size(4, 3)) == is_served
+
+
 def test_what_is_not_served():
     size = SIZES["winograd_tiles_f45"]
     x, out = random((1, 4, 8, 8), 1), (8, 8)
