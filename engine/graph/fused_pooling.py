@@ -1,4 +1,4 @@
-"""MAX pooling that makes its gradient pass the ReLU which stands before it.
+"""MAX pooling that masks its gradient by the ReLU before it.
 
 A maximum is one of the values that the ReLU made, and is positive where that one is. So the ReLU's mask of the gradient
 can be made from the maxima, before each gradient is handed to its place, with the same bits: mostly over fewer values,

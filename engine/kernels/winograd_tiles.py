@@ -233,9 +233,10 @@ class _Filters:
         sums, self._sums = self._sums, self._sums.new_empty(0)
         rows, filters = self.tiling.size.rows, matrices(self.tiling.size, sums.dtype)[1]
         groups, _, outputs, channels = sums.shape
+        along_both = torch.kron(filters, filters).t()
         by_place = sums.new_empty(rows * rows, groups * outputs, channels)
         for of_group, part in zip(sums, by_place.chunk(groups, 1), strict=True):
-            torch.mm(torch.kron(filters, filters).t(), of_group.flatten(1), out=part.flatten(1))
+            torch.mm(along_both, of_group.flatten(1), out=part.flatten(1))
         return by_place.view(rows, rows, groups * outputs, channels).permute(2, 3, 0, 1)
 
 
