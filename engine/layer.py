@@ -139,6 +139,7 @@ class Layer:
         in_place: a prototxt may name the same blob as bottom and top.
         keeps_bottoms, keeps_tops: backward reads the values of the bottoms (of the tops), so no layer may
             overwrite them in the meantime.
+        bottoms_made_again: the numbers of those bottoms that backward makes again, though `keeps_bottoms` is True.
         keeps_others: backward reads more large values than those (masks, indices); True where nothing is known.
         only_once: why forward cannot run a second time in a pass and give the same; empty: it can, since it depends on
             nothing but bottoms, parameters and the net's random stream.
@@ -168,6 +169,7 @@ class Layer:
     in_place: ClassVar[bool] = False
     keeps_bottoms: bool = True
     keeps_tops: bool = False
+    bottoms_made_again: Sequence[int] = ()
     keeps_others: bool = True
     only_once: str = ""
     tops_share_bottoms: bool = False

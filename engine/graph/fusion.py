@@ -19,7 +19,7 @@ from mgcaffe.engine.graph.fused_bags import EmbeddingBags, bags_of
 from mgcaffe.engine.graph.fused_layer import FusedLayer, through_relu
 from mgcaffe.engine.graph.fused_normalization import BatchNormScale, NormalizedConvolution
 from mgcaffe.engine.graph.fused_pooling import RectifiedPooling, pooling_behind
-from mgcaffe.engine.graph.fused_residual import residual_of
+from mgcaffe.engine.graph.fused_residual import ResidualSum, residual_of
 from mgcaffe.engine.graph.node import Node, readers_of
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
@@ -109,7 +109,7 @@ def fuse(nodes: Sequence[Node], *, makes_again: bool = True) -> list[Node]:
         for blob in node.bottoms:
             readers[id(blob)] = readers.get(id(blob), 0) + 1
     steps: list[Node] = []
-    dropped: set[Blob] = set()
+    dropped: dict[Blob, ResidualSum] = {}
     rectified: set[int] = set()
     index = 0
     while index < len(nodes):

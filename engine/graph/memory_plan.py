@@ -139,7 +139,9 @@ class _Planner:
                     storage = _Storage(self._size(blob), index if node.bottoms else self._end)
                     made.append(storage)
                 current[blob] = storage
-            kept = [*(read if layer.keeps_bottoms else ()), *(current[blob] for blob in node.tops if layer.keeps_tops)]
+            again = layer.bottoms_made_again if layer.keeps_bottoms else range(len(read))
+            kept = [storage for number, storage in enumerate(read) if number not in again]
+            kept += [current[blob] for blob in node.tops if layer.keeps_tops]
             if node.needs_backward:
                 for storage in kept:
                     storage.until = max(storage.until, self._backward_time(index))

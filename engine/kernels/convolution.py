@@ -9,7 +9,6 @@ gradient is added in that one's own type.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import torch
@@ -118,8 +117,8 @@ def backward(
         return dx.contiguous(memory_format=format_of(dy))
     for size in winograd_tiles.SIZES:
         if x_way.name == weight_way.name == winograd_tiles.name(size):
-            add_gradient = functools.partial(add, weight.diff, beta=of_weight.beta)
-            return winograd_tiles.backward(dy, x, weight.data, geometry, size, add_gradient, kept)
+            total, beta = of_weight.total, of_weight.beta
+            return winograd_tiles.backward(total, beta, dy, x, weight.data, geometry, size, kept)
     weight_way.run(of_weight)
     dx = x_way.run(of_x)
     return dx

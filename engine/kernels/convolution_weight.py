@@ -219,8 +219,7 @@ def _seen(call: BackwardWeight) -> winograd_candidates.Seen:
 
 
 def _winograd(call: BackwardWeight, way: ModuleType, size: Size) -> None:
-    gradient = way.backward_weight(call.dy, call.x, call.geometry, size, call.kept)
-    unfolded.add(call.total, gradient, call.beta)
+    way.add_backward_weight(call.total, call.beta, call.dy, call.x, call.geometry, size, call.kept)
 
 
 def _runs_in_aten(call: BackwardWeight) -> bool:

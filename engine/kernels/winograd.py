@@ -108,10 +108,16 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
     return _convolved(dy, filters, inputs, None, back, size, convolve, relu=False)
 
 
-def backward_weight(
-    dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size, kept: object = None
-) -> torch.Tensor:
-    """Return the gradient of the filters as a view (O, C / groups, r, s), which lies channels last."""
+def add_backward_weight(
+    total: torch.Tensor,
+    beta: float,
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    geometry: Geometry,
+    size: Size,
+    kept: object = None,
+) -> None:
+    """Set total, the filters' gradient, to beta total + what x and dy give. Nothing was kept."""
     groups = geometry.groups
     tiling = Tiling(size, x.shape[3], x.shape[1] // groups, dy.shape[1] // groups, tuple(dy.shape[2:]))
     outputs, columns, channels = groups * tiling.outputs, geometry.kernel[1], tiling.channels
@@ -122,7 +128,7 @@ def backward_weight(
             _add_gradients(sums, theirs, mine, geometry, tiling, is_first=number == 0)
     filters = matrices(size, x.dtype)[1].t()
     rows = torch.bmm(filters.expand(outputs, -1, -1), gradients.flatten(2))
-    return rows.view(outputs, size.rows, columns, channels).permute(0, 3, 1, 2)
+    unfolded.add(total, rows.view(outputs, size.rows, columns, channels).permute(0, 3, 1, 2), beta)
 
 
 def _values(filters: Sequence[int], size: Size) -> int:

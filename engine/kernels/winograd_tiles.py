@@ -14,16 +14,17 @@ AVX-512).
 
 Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N, O, H', W'), T = ceil(H' / m)
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one. Of filters
-and of sums at most `unfolded.MAX_COPY` values each are there at a time, or where that is more, twice as many as all
-tiles of the batch have, up to 64 MiB of float32; of parts of sums `MAX_COPY`. A piece of the images has at most 8 MiB,
-or as much as one group's filters, or is one image, which may copy about `MAX_COPY` values, or as many as x and y have,
-up to 64 MiB.
+at most `unfolded.MAX_COPY` values are there at a time, or where that is more, twice as many as all tiles of the batch
+have, up to 64 MiB of float32. Where one group's sums for the filters' gradient would have `MAX_COPY` values they are
+made for some outputs at a time, a quarter of that or those of 64 outputs; of parts of sums there are at most
+`MAX_COPY`. A piece of the images has at most 8 MiB, or as much as one group's filters, or is one image, which may copy
+about `MAX_COPY` values, or as many as x and y have, up to 64 MiB.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -41,7 +42,9 @@ KEPT = 1 << 19
 _FILTERS_PER_TILES = 2
 """How many times as many values as all tiles of a batch transformed filters may have."""
 
-_MOST_POINTS_OF_ONE_SUM, _TILES_OF_A_SUM = 6, range(64, 7, -1)
+_MOST_POINTS_OF_ONE_SUM, _TILES_OF_A_SUM = 36, range(64, 7, -1)
+
+_OUTPUTS = 64
 
 
 class Tiles:
@@ -122,38 +125,39 @@ def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, si
     return data.dx
 
 
-def backward_weight(
-    dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size, kept: Tiles | None = None
-) -> torch.Tensor:
-    """Return the gradient of the filters as a view (O, C / groups, r, r); `kept` is what forward kept of x."""
-    filters = _Filters(dy, x, geometry, size, kept)
-    for place in filters.tiling.places(dy.shape[0], geometry.groups):
-        filters.add(place, winograd_grid.given_tiles(place.of(dy, geometry.groups), filters.tiling))
-    return filters.gradient()
+def add_backward_weight(
+    total: torch.Tensor,
+    beta: float,
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    geometry: Geometry,
+    size: Size,
+    kept: Tiles | None = None,
+) -> None:
+    """Set total, the filters' gradient, to beta total + what x and dy give; `kept` is what forward kept of x."""
+    filters = _Filters(total, beta, x, geometry, size, kept)
+    tiling = _tiling(dy, total, geometry, size)
+    for place in tiling.places(dy.shape[0], geometry.groups):
+        filters.add(place, winograd_grid.given_tiles(place.of(dy, geometry.groups), tiling), tiling)
 
 
 def backward(
+    total: torch.Tensor,
+    beta: float,
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
     geometry: Geometry,
     size: Size,
-    add_gradient: Callable[[torch.Tensor], None],
     kept: Tiles | None = None,
 ) -> torch.Tensor:
-    """Return dx, and give `add_gradient` the filters' gradient; both as above, to the bit, but dy is transformed once.
-
-    With one group, and all images in one piece, the filters' gradient is freed before dx takes memory.
-    """
-    filters, data = _Filters(dy, x, geometry, size, kept), None
-    tiling = filters.tiling
-    places = tiling.places(dy.shape[0], geometry.groups)
-    for place in places:
+    """Return dx and set total; both as above, to the bit, but dy is transformed once."""
+    filters, data = _Filters(total, beta, x, geometry, size, kept), None
+    tiling = _tiling(dy, weight, geometry, size)
+    for place in tiling.places(dy.shape[0], geometry.groups):
         given = winograd_grid.given_tiles(place.of(dy, geometry.groups), tiling)
-        filters.add(place, given)
-        if place == places[-1]:
-            add_gradient(filters.gradient())
-        if data is None:
+        filters.add(place, given, tiling)
+        if data is None:  # takes memory after the first gradient of the filters has freed its own
             data = _Data(dy, weight, geometry, size)
         products = data.products(place, given)
         del given
@@ -171,8 +175,8 @@ class _Data:
     """
 
     def __init__(self, dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> None:
-        groups, (outputs, channels) = geometry.groups, weight.shape[:2]
-        self.tiling = Tiling(size, channels, outputs // groups, tuple(dy.shape[2:]))
+        groups, channels = geometry.groups, weight.shape[1]
+        self.tiling = _tiling(dy, weight, geometry, size)
         image = geometry.transposed_size(dy.shape[2:])
         self.dx = dy.new_empty(dy.shape[0], *image, groups * channels).permute(0, 3, 1, 2)
         self._geometry, self._back = geometry, matrices(size, dy.dtype)[0].t()
@@ -189,55 +193,75 @@ class _Data:
 
 
 class _Filters:
-    """The gradient of the filters, summed up over the tiles.
+    """Adds up the gradient of the filters: many sums for some outputs at a time, few over all images first."""
 
-    Attributes:
-        tiling: how images are cut.
-    """
-
-    def __init__(self, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, size: Size, kept: Tiles | None) -> None:
-        groups = geometry.groups
-        channels, outputs = x.shape[1] // groups, dy.shape[1] // groups
-        self.tiling = Tiling(size, channels, outputs, tuple(dy.shape[2:]))
-        self._x, self._geometry = x, geometry
+    def __init__(
+        self, total: torch.Tensor, beta: float, x: torch.Tensor, geometry: Geometry, size: Size, kept: Tiles | None
+    ) -> None:
+        self._total, self._beta, self._x, self._geometry = total, beta, x, geometry
         self._kept = iter(kept.seen) if kept is not None and kept.size == size else None
-        self._sums = x.new_empty(groups, size.points**2, outputs, channels)
+        self._by_group: dict[int, torch.Tensor] = {}
+        filters = matrices(size, x.dtype)[1]
+        self._along_both = torch.kron(filters, filters).t()
 
-    def add(self, place: Place, given: torch.Tensor) -> None:
-        """Add what transformed tiles of dy give to the sums of their group."""
+    def add(self, place: Place, given: torch.Tensor, tiling: Tiling) -> None:
+        """Add what transformed tiles of dy give to the part of the total that is their group's."""
         if self._kept is None:
-            seen = winograd_grid.seen_tiles(place.of(self._x, self._geometry.groups), self.tiling, self._geometry)
+            seen = winograd_grid.seen_tiles(place.of(self._x, self._geometry.groups), tiling, self._geometry)
         else:
             seen = next(self._kept)
-        beta, sums = min(place.images.start, 1), self._sums[place.group]
-        parts = self._count_parts(seen.shape[1], sums.numel())
-        if parts == 1:
-            sums.baddbmm_(given.transpose(1, 2), seen, beta=beta)
+        total = self._total.chunk(self._geometry.groups)[place.group]
+        outputs = outputs_at_a_time(tiling)
+        if outputs < tiling.outputs:
+            beta = 1.0 if place.images.start else self._beta
+            for piece, part in zip(total.split(outputs), given.split(outputs, 2), strict=True):
+                self._add_to(piece, beta, _summed(part, seen))
             return
-        seen, given = (each.view(each.shape[0] * parts, -1, each.shape[2]) for each in (seen, given))
-        products = torch.bmm(given.transpose(1, 2), seen).view(sums.shape[0], parts, *sums.shape[1:])
-        if beta:
-            sums += products.sum(1)
+        sums = _summed(given, seen, self._by_group.pop(place.group, None))
+        if place.images.stop >= self._x.shape[0]:
+            self._add_to(total, self._beta, sums)
         else:
-            torch.sum(products, 1, out=sums)
+            self._by_group[place.group] = sums
 
-    def _count_parts(self, tiles: int, values: int) -> int:
-        """Return how many sums over tiles, each of so many values, are made apart."""
-        if self.tiling.size.points <= _MOST_POINTS_OF_ONE_SUM:
-            return 1
-        parts = (tiles // few for few in _TILES_OF_A_SUM if tiles % few == 0)
-        return next((count for count in parts if count * values <= unfolded.MAX_COPY), 1)
+    def _add_to(self, total: torch.Tensor, beta: float, sums: torch.Tensor) -> None:
+        """Set the total of some outputs to beta times it + what their sums over the tiles give."""
+        rows, by_place = total.shape[2], torch.mm(self._along_both, sums.flatten(1))
+        unfolded.add(total, by_place.view(rows, rows, *total.shape[:2]).permute(2, 3, 0, 1), beta)
 
-    def gradient(self) -> torch.Tensor:
-        """Return the gradient as a view (O, C / groups, r, r), and drop the sums."""
-        sums, self._sums = self._sums, self._sums.new_empty(0)
-        rows, filters = self.tiling.size.rows, matrices(self.tiling.size, sums.dtype)[1]
-        groups, _, outputs, channels = sums.shape
-        along_both = torch.kron(filters, filters).t()
-        by_place = sums.new_empty(rows * rows, groups * outputs, channels)
-        for of_group, part in zip(sums, by_place.chunk(groups, 1), strict=True):
-            torch.mm(along_both, of_group.flatten(1), out=part.flatten(1))
-        return by_place.view(rows, rows, groups * outputs, channels).permute(2, 3, 0, 1)
+
+def outputs_at_a_time(tiling: Tiling) -> int:
+    """Return for how many outputs the filters' gradient is summed up at a time; where sums are few, for all."""
+    of_output = tiling.size.points**2 * tiling.channels
+    if of_output * tiling.outputs < unfolded.MAX_COPY:
+        return tiling.outputs
+    return _OUTPUTS * max(1, unfolded.MAX_COPY // 4 // (_OUTPUTS * of_output))
+
+
+def _summed(given: torch.Tensor, seen: torch.Tensor, sums: torch.Tensor | None = None) -> torch.Tensor:
+    """Return the products of transformed tiles of dy and x summed up over the tiles, (n n, O, C), added to `sums`."""
+    (points, tiles, outputs), channels = given.shape, seen.shape[2]
+    parts = count_parts(tiles, points, outputs * channels)
+    if parts == 1 and sums is not None:
+        return sums.baddbmm_(given.transpose(1, 2), seen)
+    if parts > 1:
+        seen, given = (each.reshape(points * parts, -1, each.shape[2]) for each in (seen, given))
+    products = torch.bmm(given.transpose(1, 2), seen)
+    if parts > 1:
+        products = products.view(points, parts, outputs, channels).sum(1)
+    return products if sums is None else sums.add_(products)
+
+
+def count_parts(tiles: int, points: int, values: int) -> int:
+    """Return how many sums over tiles, each of so many values a point, are made apart."""
+    if points <= _MOST_POINTS_OF_ONE_SUM:
+        return 1
+    parts = (tiles // few for few in _TILES_OF_A_SUM if tiles % few == 0)
+    return next((count for count in parts if count * points * values <= unfolded.MAX_COPY), 1)
+
+
+def _tiling(dy: torch.Tensor, filters: torch.Tensor, geometry: Geometry, size: Size) -> Tiling:
+    outputs, channels = filters.shape[:2]
+    return Tiling(size, channels, outputs // geometry.groups, tuple(dy.shape[2:]))
 
 
 def _filters(weight: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:

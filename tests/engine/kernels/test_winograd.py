@@ -28,12 +28,10 @@ def by_pytorch(x, weight, bias, geometry, seed=4):
 
 
 def by_winograd(x, weight, bias, dy, geometry, size):
-    """Return y and the gradients of x and the filters."""
-    return (
-        winograd.forward(x, weight, bias, geometry, size),
-        winograd.backward_data(dy, weight, geometry, size),
-        winograd.backward_weight(dy, x, geometry, size),
-    )
+    """Return y and the gradients of x and the filters, which replaces what was there."""
+    dw = torch.full_like(weight, float("nan"))
+    winograd.add_backward_weight(dw, 0.0, dy, x, geometry, size)
+    return winograd.forward(x, weight, bias, geometry, size), winograd.backward_data(dy, weight, geometry, size), dw
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -29,12 +29,20 @@ def by_pytorch(x, weight, bias, geometry):
     return y, dy, dx, torch.nn.grad.conv2d_weight(x, weight.shape, dy, *walk)
 
 
+def of_filters(dy, x, geometry, size, kept=None):
+    """Return the gradient of filters, which replaces what was there."""
+    shape = (dy.shape[1], x.shape[1] // geometry.groups, size.rows, size.rows)
+    total = torch.full(shape, float("nan"), dtype=x.dtype)
+    winograd_tiles.add_backward_weight(total, 0.0, dy, x, geometry, size, kept)
+    return total
+
+
 def by_tiles(x, weight, bias, dy, geometry, size):
     """Return y and the gradients of x and the filters."""
     return (
         winograd_tiles.forward(x, weight, bias, geometry, size),
         winograd_tiles.backward_data(dy, weight, geometry, size),
-        winograd_tiles.backward_weight(dy, x, geometry, size),
+        of_filters(dy, x, geometry, size),
     )
 
 
@@ -90,7 +98,7 @@ def test_few_tiles_are_summed_up_at_a_time_where_there_are_many_points():
     x, dy = random((16, 8, 28, 28), 1), random((16, 8, 28, 28), 2)
     geometry = Geometry((5, 5), (1, 1), (2, 2), (1, 1))
     expected = torch.nn.grad.conv2d_weight(x, (8, 8, 5, 5), dy, padding=2)
-    found = winograd_tiles.backward_weight(dy.float(), x.float(), geometry, SIZES["winograd_tiles_f45"])
+    found = of_filters(dy.float(), x.float(), geometry, SIZES["winograd_tiles_f45"])
     assert (found.double() - expected).abs().max() <= 9e-6 * expected.abs().max()
 
 
@@ -100,27 +108,24 @@ def test_parts_of_a_sum_are_products_of_their_own(monkeypatch):
     multiply, batches = torch.bmm, []
     monkeypatch.setattr(torch, "bmm", lambda *args, **options: batches.append(args) or multiply(*args, **options))
     geometry = Geometry((5, 5), (1, 1), (2, 2), (1, 1))
-    winograd_tiles.backward_weight(dy, x, geometry, SIZES["winograd_tiles_f45"])
+    of_filters(dy, x, geometry, SIZES["winograd_tiles_f45"])
     assert (14 * 64, 8, 56) in [left.shape for left, _ in batches]
 
 
 @pytest.mark.parametrize(
     ("size", "tiles", "values", "parts"),
     [
-        ("winograd_tiles_f45", 256, 64000, 4),
-        ("winograd_tiles_f45", 7, 64000, 1),
-        ("winograd_tiles_f45", 67, 64000, 1),
-        ("winograd_tiles_f45", 256, 1 << 20, 4),
-        ("winograd_tiles_f45", 256, (1 << 20) + 1, 1),
-        ("winograd_tiles_f43", 256, 64000, 1),
+        ("winograd_tiles_f45", 256, 1000, 4),
+        ("winograd_tiles_f45", 7, 1000, 1),
+        ("winograd_tiles_f45", 67, 1000, 1),
+        ("winograd_tiles_f45", 256, 1 << 14, 4),
+        ("winograd_tiles_f45", 256, (1 << 14) + 1, 1),
+        ("winograd_tiles_f43", 256, 1000, 1),
     ],
 )
 def test_in_how_many_parts_sums_are_made(size, tiles, values, parts):
     """Those of 8 to 64 tiles, as long as all parts have at most 16 MiB."""
-    x, dy = random((1, 4, 9, 9), 1), random((1, 4, 9, 9), 2)
-    geometry = Geometry((SIZES[size].rows,) * 2, (1, 1), (SIZES[size].rows // 2,) * 2, (1, 1))
-    filters = winograd_tiles._Filters(dy, x, geometry, SIZES[size], None)
-    assert filters._count_parts(tiles, values) == parts
+    assert winograd_tiles.count_parts(tiles, SIZES[size].points ** 2, values) == parts
 
 
 @pytest.mark.parametrize("most", [winograd_grid.CACHED, 1])
@@ -163,28 +168,65 @@ def test_tiles_that_forward_keeps_give_the_same_gradient(monkeypatch, name, grou
     geometry = Geometry((size.rows, size.rows), (1, 1), (1, 1), (1, 1), groups)
     x, weight = random((3, 4, *IMAGE), 1).float(), random((6, 4 // groups, size.rows, size.rows), 2).float()
     dy = random((3, 6, *geometry.output_size(IMAGE)), 3).float()
-    expected = winograd_tiles.backward_weight(dy, x, geometry, size)
+    expected = of_filters(dy, x, geometry, size)
     by_pytorch = torch.nn.grad.conv2d_weight(x, weight.shape, dy, padding=1, groups=groups)
     torch.testing.assert_close(expected, by_pytorch, rtol=1e-3, atol=1e-3)
     made.clear()
     kept = winograd_tiles.Tiles()
     winograd_tiles.forward(x, weight, None, geometry, size, kept=kept)
-    found = []
+    found = torch.full(weight.shape, float("nan"))
     if of_both:
-        winograd_tiles.backward(dy, x, weight, geometry, size, found.append, kept)
+        winograd_tiles.backward(found, 0.0, dy, x, weight, geometry, size, kept)
     else:
-        found.append(winograd_tiles.backward_weight(dy, x, geometry, size, kept))
-    assert len(found) == 1 and torch.equal(found[0], expected)
+        found = of_filters(dy, x, geometry, size, kept)
+    assert torch.equal(found, expected)
     assert len(made) == len(kept.seen) == groups * (3 if most == 1 else 1)
 
 
-def test_of_both_gradients_that_of_the_filters_is_handed_over_before_the_other_takes_memory(monkeypatch):
-    made, data = [], winograd_tiles._Data
-    monkeypatch.setattr(winograd_tiles, "_Data", lambda *args: made.append("x") or data(*args))
+def test_of_both_gradients_that_of_the_filters_is_added_before_the_other_takes_memory(monkeypatch):
     x, weight, dy = random((3, 4, 9, 8), 1), random((6, 4, 3, 3), 2), random((3, 6, 9, 8), 3)
+    total, found, data = torch.zeros_like(weight), [], winograd_tiles._Data
+    monkeypatch.setattr(winograd_tiles, "_Data", lambda *args: found.append(total.clone()) or data(*args))
     geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1))
-    winograd_tiles.backward(dy, x, weight, geometry, SIZES["winograd_tiles_f43"], lambda _: made.append("filters"))
-    assert made == ["filters", "x"]
+    winograd_tiles.backward(total, 0.0, dy, x, weight, geometry, SIZES["winograd_tiles_f43"])
+    assert total.any() and torch.equal(found[0], total)
+
+
+@pytest.mark.parametrize("images", [winograd_grid.CACHED, 1])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("name", SIZES)
+def test_many_sums_are_made_for_some_outputs_at_a_time(monkeypatch, name, groups, images):
+    """They give the gradient that all at once give, and are added to what there was."""
+    size, channels = SIZES[name], 8
+    geometry = Geometry((size.rows, size.rows), (1, 1), (1, 1), (1, 1), groups)
+    x, weight = random((3, channels, 9, 8), 1), random((150 * groups, channels // groups, size.rows, size.rows), 2)
+    dy = random((3, len(weight), *geometry.output_size((9, 8))), 3)
+    expected = of_filters(dy, x, geometry, size)
+    multiply, outputs = torch.bmm, []
+    monkeypatch.setattr(torch, "bmm", lambda *args, **options: outputs.append(args[0].shape[1]) or multiply(*args))
+    monkeypatch.setattr(winograd_tiles.unfolded, "MAX_COPY", size.points**2 * channels // groups * 150)
+    monkeypatch.setattr(winograd_grid, "CACHED", images)
+    total = torch.ones_like(weight)
+    winograd_tiles.add_backward_weight(total, 1.0, dy, x, geometry, size)
+    torch.testing.assert_close(total, 1 + expected, rtol=1e-9, atol=1e-9)
+    pieces = groups * (3 if images == 1 else 1)
+    assert [outputs.count(each) for each in (64, 22, 150)] == [2 * pieces, pieces, 0]
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "outputs", "at_a_time"),
+    [
+        ("f43", 256, 256, 256),
+        ("f23", 512, 511, 511),
+        ("f23", 512, 512, 128),
+        ("f43", 512, 512, 64),
+        ("f45", 2048, 512, 64),
+    ],
+)
+def test_for_how_many_outputs_sums_are_made(size, channels, outputs, at_a_time):
+    """For all where that takes less than 16 MiB, else for as many as take 4 MiB, and at least 64."""
+    tiling = winograd_grid.Tiling(SIZES[f"winograd_tiles_{size}"], channels, outputs, (14, 14))
+    assert winograd_tiles.outputs_at_a_time(tiling) == at_a_time
 
 
 def test_kept_tiles_of_another_size_are_passed_over():
@@ -193,8 +235,8 @@ def test_kept_tiles_of_another_size_are_passed_over():
     x, weight, dy = random((3, 4, 9, 8), 1), random((6, 4, 3, 3), 2), random((3, 6, 9, 8), 3)
     kept = winograd_tiles.Tiles()
     winograd_tiles.forward(x, weight, None, geometry, large, kept=kept)
-    found = winograd_tiles.backward_weight(dy, x, geometry, small, kept)
-    assert torch.equal(found, winograd_tiles.backward_weight(dy, x, geometry, small))
+    found = of_filters(dy, x, geometry, small, kept)
+    assert torch.equal(found, of_filters(dy, x, geometry, small))
     winograd_tiles.forward(x, weight, None, geometry, small, kept=kept)
     assert (kept.size, len(kept.seen)) == (small, 1)  # not those of before as well
 

@@ -185,7 +185,7 @@ def test_deterministic_without_a_record_follows_the_rules(tmp_path):
 
 def test_a_bad_file_in_the_cache_is_said_once_and_replaced(tmp_path, cache):
     file = Machine.here(torch.device("cpu")).default_file()
-    for content in ("{", json.dumps({"autotune": 6, "machine": {"processor": "old", "pytorch": "1", "threads": 1}})):
+    for content in ("{", json.dumps({"autotune": 7, "machine": {"processor": "old", "pytorch": "1", "threads": 1}})):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
         ((_, recorder, _),) = train(tmp_path, 'autotune: "on"')
