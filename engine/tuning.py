@@ -1,4 +1,4 @@
-"""Measures the ways to compute a net's convolutions and inner products, layer by layer, on random tensors.
+"""Finds out which convolutions and inner products a net computes, layer by layer, on random tensors.
 
 Each layer runs forward and backward once, with its own parameters, and blobs of its real shapes in the net's memory
 format. The net itself, its values, gradients, random stream and data, stays as it is; the memory needed beyond it is
@@ -15,7 +15,7 @@ import torch
 
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.kernels.choice.choices import Choices
-from mgcaffe.engine.kernels.choice.contest import Contest
+from mgcaffe.engine.kernels.choice.survey import Survey
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.convolution import FilterLayer
 from mgcaffe.engine.layers.inner_product import InnerProduct
@@ -48,12 +48,12 @@ def let_cudnn_measure(device: torch.device, measures: bool) -> None:
         torch.backends.cudnn.benchmark = measures
 
 
-def tune(net: Net, contest: Contest) -> list[LayerOperations]:
-    """Hold the contest for every layer that has a choice; alike layers are measured once.
+def tune(net: Net, survey: Survey) -> list[LayerOperations]:
+    """Run every layer that has a choice under a survey, or a `Contest`, which measures; of alike layers one.
 
     Args:
-        net: as it will run: fused layers are measured as one.
-        contest: takes the results.
+        net: as it will run: fused layers run as one.
+        survey: takes what they ask for.
 
     Returns:
         The layers that have a choice, in order.
@@ -67,10 +67,10 @@ def tune(net: Net, contest: Contest) -> list[LayerOperations]:
             continue
         kind = _kind(node, members)
         if kind not in known:
-            contest.layer, contest.met = f"layer '{tunable.name}'", []
-            with _lent(node.layer, members), _choosing(net, contest):
+            survey.layer, survey.met = f"layer '{tunable.name}'", []
+            with _lent(node.layer, members), _choosing(net, survey):
                 _run(node, net)
-            known[kind] = list(contest.met)
+            known[kind] = list(survey.met)
         found.append(LayerOperations(tunable.name, tunable.type, known[kind]))
     return found
 

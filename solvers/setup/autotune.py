@@ -5,20 +5,20 @@ Rank 0 measures, or reads what an earlier run measured, and all ranks take its c
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import torch
 
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.engine import Net
+from mgcaffe.engine.heap import blocks_mapped
 from mgcaffe.engine.kernels.choice.choices import Measured, Recorded, Records
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.kernels.choice.record_file import Machine, read_records, write_records
+from mgcaffe.engine.kernels.choice.survey import Survey
+from mgcaffe.engine.kernels.measuring import MeasuringEnded, measure
 from mgcaffe.engine.tuning import LayerOperations, let_cudnn_measure, tune
 from mgcaffe.errors import DataError
 from mgcaffe.prototxt import SolverParameter
@@ -97,18 +97,17 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
     if not measures:
         found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
-    contest = Contest(records, bound)
     began = time.perf_counter()
-    layers = _tune(net, contest)
+    layers, measured = _tune(net, records, bound, warn)
     seconds = time.perf_counter() - began
     mine = [records[text] for layer in layers for text in layer.operations]
     faster = [each for each in mine if each.chosen != each.rule]
     saved_ms = 1e3 * sum(each.saved_s for each in faster)
     summary = (
-        f"autotune: measured {contest.measured} operations in {seconds:.1f} s; {len(faster)} of {len(mine)} run "
+        f"autotune: measured {measured} operations in {seconds:.1f} s; {len(faster)} of {len(mine)} run "
         f"otherwise than by rule, which should save {saved_ms:.1f} ms an iteration"
     )
-    if contest.measured:
+    if measured:
         try:
             write_records(file, machine, records)
             summary += f" (recorded in {file})"
@@ -121,37 +120,26 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
     return Tuning(records, layers, summary)
 
 
-def _tune(net: Net, contest: Contest) -> list[LayerOperations]:
-    """Hold the contest; on a CPU with one computing thread, in a thread of its own.
+def _tune(net: Net, records: Records, bound: float, warn: Tell) -> tuple[list[LayerOperations], int]:
+    """Add to the records what they lack; return the layers with their operations, and how many were measured.
 
-    glibc's malloc gives a thread a heap of its own. In the net's heap, what candidates have freed lies between what
-    stays, such as oneDNN's primitives; ResNet-50's tensors, laid into these gaps, had a peak 5 % higher.
-
-    With several there would be more OpenMP threads than cores then, which sleep whenever they wait for each other:
-    Winograd's convolutions, which have many short parts, took up to three times as long. So these gaps are accepted.
+    On a CPU a process of its own measures. Where it ends early, the rules hold for what it has not measured.
     """
-    if net.device.type != "cpu" or torch.get_num_threads() > 1:
-        return tune(net, contest)
-    layers: list[LayerOperations] = []
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            torch.get_num_threads()  # takes over how many threads compute
-            layers.extend(tune(net, contest))
-        except BaseException as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=work, name="autotune", daemon=True)
-    thread.start()
+    if net.device.type != "cpu":
+        contest = Contest(records, bound)
+        return tune(net, contest), contest.measured
+    survey = Survey(records, bound)
+    with blocks_mapped():
+        layers = tune(net, survey)
+    for text in survey.open:
+        records.pop(text, None)
+    before = len(records)
     try:
-        thread.join()
-    except BaseException:  # Ctrl-C, or another signal's exception
-        contest.stopped = True
-        raise
-    if failures:
-        raise failures[0]
-    return layers
+        records.update(measure(survey.open, bound) if survey.open else ())
+    except MeasuringEnded as failure:
+        warn(f"autotune: {failure}; what was not measured is computed by the rules")
+    known = [replace(each, operations=[text for text in each.operations if text in records]) for each in layers]
+    return known, len(records) - before
 
 
 def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Records:

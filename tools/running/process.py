@@ -8,13 +8,13 @@ What trains does otherwise: `steady_memory.py`.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mgcaffe.engine.heap import MAX_BYTES, keep_freed_memory
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.running.cores import find_share
 
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
-# mallopt(3): parameters, and the value that switches giving back off.
-_M_MXFAST = 1
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_NEVER = -1
-MAX_MALLOC_BYTES = 2**31 - 1
 _MAPPED_FROM = 8 << 20
 
 _log = logging.getLogger(__name__)
@@ -58,7 +52,7 @@ def speed_up_memory() -> str:
         os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
         keep_freed_memory(_MAPPED_FROM)
         return "huge pages"
-    return "kept" if keep_freed_memory(MAX_MALLOC_BYTES) else "nothing"
+    return "kept" if keep_freed_memory(MAX_BYTES) else "nothing"
 
 
 def _kernel_offers_huge_pages() -> bool:
@@ -66,22 +60,6 @@ def _kernel_offers_huge_pages() -> bool:
         return "[never]" not in _HUGE_PAGES.read_text()
     except OSError:
         return False
-
-
-def keep_freed_memory(mapped_from: int) -> bool:
-    """Have malloc keep what is freed for the next allocation, up to blocks of `mapped_from` bytes.
-
-    Freed blocks of up to 128 bytes are joined with what is free beside them as well. By default glibc keeps them apart
-    (fastbins), and one that lies between two large free blocks keeps these from being joined.
-
-    Returns:
-        False where the C library is not glibc, or refuses.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    mallopt(_M_MXFAST, 0)
-    return bool(mallopt(_M_MMAP_THRESHOLD, mapped_from) and mallopt(_M_TRIM_THRESHOLD, _NEVER))
 
 
 def set_threads(asked: int | None, local_size: int) -> int:

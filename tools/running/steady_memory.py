@@ -13,15 +13,13 @@ docs/step_times.md has the figures (`benchmarks/allocator.py`).
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
-from mgcaffe.tools.running.process import MAX_MALLOC_BYTES, keep_freed_memory, speed_up_memory
+from mgcaffe.engine.heap import MAX_BYTES, keep_blocks, keep_freed_memory, map_blocks
+from mgcaffe.tools.running.process import speed_up_memory
 
 if TYPE_CHECKING:
     from mgcaffe.engine import Net
-
-_MAPPED_FROM = 128 << 10
 
 
 def speed_up_training() -> None:
@@ -29,7 +27,7 @@ def speed_up_training() -> None:
 
     Where the C library is not glibc, do what can be done without (`speed_up_memory`).
     """
-    if not keep_freed_memory(MAX_MALLOC_BYTES):
+    if not keep_freed_memory(MAX_BYTES):
         speed_up_memory()
 
 
@@ -52,17 +50,3 @@ def lay_out(net: Net) -> None:
 
     net.before_forward.append(begin)
     net.after_backward.append(end)
-
-
-def map_blocks() -> None:
-    """Have malloc map larger blocks, outside its heap, and give back to the kernel what is free in the heap.
-
-    An older glibc, which refuses to keep blocks above 32 MiB (`keep_blocks`), stays as it is.
-    """
-    if keep_freed_memory(MAX_MALLOC_BYTES) and keep_freed_memory(_MAPPED_FROM):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def keep_blocks() -> None:
-    """Have malloc keep all that is freed, of whatever size."""
-    keep_freed_memory(MAX_MALLOC_BYTES)

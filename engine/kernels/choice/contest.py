@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from mgcaffe.engine.kernels.choice.choices import Choices, Measured, Records
+from mgcaffe.engine.kernels.choice.choices import Measured, Records
 from mgcaffe.engine.kernels.choice.operation import Candidate, Operation
+from mgcaffe.engine.kernels.choice.survey import Survey
 
 _FAR_BEHIND = 1.5
 _HOPELESS = 5.0
@@ -24,7 +25,7 @@ _TOLERANCE_OF_16_BITS = 3e-2
 _log = logging.getLogger(__name__)
 
 
-class Contest(Choices):
+class Contest(Survey):
     """Computes as chosen, after measuring what it has not met before, or before there was a candidate or this rule.
 
     Every candidate that serves runs twice; only once if that takes more than 5 times as long as the rule's. One that
@@ -41,48 +42,27 @@ class Contest(Choices):
 
     Attributes:
         records: all that is known.
-        layer: what warnings call the layer that is running, set by the caller.
-        met: the texts of what was asked for since the caller last cleared it, in order.
         measured: how many contests were held.
-        stopped: set by another thread, whose user waits no longer: the next operation raises KeyboardInterrupt.
     """
 
-    measures = True
-
     def __init__(self, records: Records, bound: float = 0.0) -> None:
-        self.records, self.bound = records, bound
-        self.layer = ""
-        self.met: list[str] = []
+        super().__init__(records, bound)
+        self.records: Records = records
         self.measured = 0
-        self.stopped = False
 
-    def run(self, operation: Operation, call: Any) -> Any:
-        """Compute the operation; measure its candidates if this kind of arguments is new."""
-        if self.stopped:
-            raise KeyboardInterrupt
-        text = self.text(operation, operation.key(call), call)
-        if text not in self.met:
-            self.met.append(text)
-        if not self._is_known(operation, text, call):
-            self.records[text] = self._measure(operation, text, call)
-            self.measured += 1
-        return operation.candidates[self.records[text].chosen].run(call)
+    def meet(self, operation: Operation, text: str, call: Any) -> None:
+        """Measure the candidates of a call that no record answers."""
+        self.records[text] = self._measure(operation, text, call)
+        self.measured += 1
 
-    def _is_known(self, operation: Operation, text: str, call: Any) -> bool:
-        """Return whether a record was made with the rule and the candidates of today."""
-        known = self.records.get(text)
-        if known is None or known.rule != operation.by_rule(call).name:
-            return False
-        names = {each.name for each in self._taking_part(operation, call)}
-        return known.chosen in names and names <= known.seconds.keys() | known.unfit
-
-    def _taking_part(self, operation: Operation, call: Any) -> list[Candidate]:
-        return [each for each in operation.serving(call) if self.bound or not each.rounds_more]
+    def chosen(self, operation: Operation, text: str, call: Any) -> Candidate:
+        """Return the fastest candidate."""
+        return operation.candidates[self.records[text].chosen]
 
     def _measure(self, operation: Operation, text: str, call: Any) -> Measured:
         if operation.accumulates and not call.beta:
             call.total.zero_()  # or the operating system would give it its pages in the first run of a candidate
-        runs = {each.name: _Run(operation, each, call) for each in self._taking_part(operation, call)}
+        runs = {each.name: _Run(operation, each, call) for each in self.taking_part(operation, call)}
         rule = next(iter(runs))
         expected = runs[rule].first(apart=True)
         limit = _HOPELESS * runs[rule].seconds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 import subprocess
 import sys
@@ -93,37 +92,6 @@ def test_memory_is_not_mapped_anew_page_by_page(tmp_path, offer, how):
     assert done == how
     # Each of the 32 tensors covers 16384 pages of 4 KiB.
     assert int(faults) < 32 * 16384 / 4
-
-
-_SMALL_BLOCKS = """
-import ctypes, sys
-from mgcaffe.tools.running import process
-if sys.argv[1] == "kept":
-    process.keep_freed_memory(process.MAX_MALLOC_BYTES)
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-class Info(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in
-        "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
-libc.mallinfo2.restype = Info
-def apart(): return libc.mallinfo2().fsmblks
-before = apart()
-for block in [libc.malloc(56) for _ in range(1000)]:
-    libc.free(ctypes.c_void_p(block))
-print(apart() - before)
-"""
-
-
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="mallinfo2 is glibc's from version 2.33 on")
-def test_small_blocks_that_are_freed_join_others():
-    apart = {}
-    for way in ("default", "kept"):
-        command = [sys.executable, "-c", _SMALL_BLOCKS, way]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        apart[way] = int(result.stdout)
-    if apart["default"] < 900 * 56:
-        pytest.skip("this malloc keeps no small blocks apart")
-    assert apart["kept"] < 100 * 56
 
 
 def test_without_huge_pages_and_glibc_nothing_is_done(monkeypatch, tmp_path):

@@ -68,19 +68,4 @@ def test_without_glibc_what_is_possible_is_done(monkeypatch):
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(steady_memory, "speed_up_memory", lambda: asked.append("speed_up_memory"))
     steady_memory.speed_up_training()
-    steady_memory.map_blocks()
-    steady_memory.keep_blocks()
     assert asked == ["speed_up_memory"]
-
-
-def test_an_older_glibc_that_refuses_to_keep_large_blocks_stays_as_it_is(monkeypatch):
-    asked = []
-
-    def mallopt(mapped_from):
-        asked.append(mapped_from)
-        return mapped_from <= 32 << 20
-
-    monkeypatch.setattr(steady_memory, "keep_freed_memory", mallopt)
-    steady_memory.map_blocks()
-    steady_memory.keep_blocks()
-    assert asked and min(asked) > 32 << 20
