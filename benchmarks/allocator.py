@@ -28,6 +28,7 @@ WAYS = ("default", "huge pages", "kept", "laid out")
 
 def serve(way: str, model: str) -> None:
     """Set the allocator, build the model's net, then make a step for every line."""
+    from mgcaffe.engine import heap
     from mgcaffe.tools.running import process, steady_memory
 
     if way == "huge pages":
@@ -42,10 +43,10 @@ def serve(way: str, model: str) -> None:
     base = step_worker.memory_kib("VmRSS")
     step = step_worker.our_step(model, BATCHES[model][0], "cpu", "float32")
     if way == "laid out":
-        steady_memory.map_blocks()
+        heap.map_blocks()
     step()
     if way == "laid out":
-        steady_memory.keep_blocks()
+        heap.keep_blocks()
     step()
     step()
     step_worker.reset_peak()

@@ -6,8 +6,9 @@
 
 All sides are one net, whose choices change between forward and backward passes: `off` (the rules), `on`, and `safe` and
 `fast` (`--autotune=on` with this `--winograd`). Each row is a side; reported are how many operations run otherwise than
-by rule, how long measuring took and by how much it raised the process's memory, before the net's first pass; medians of
-processor time, and the median over rounds of the ratio to `off` within a round (below 1: measuring gives something).
+by rule, how long measuring took and by how much it raised this process's memory (another one measures) before the
+net's first pass; medians of processor time, and the median over rounds of the ratio to `off` within a round (below 1:
+measuring gives something).
 `--details` lists the operations that run otherwise than by rule, with the times that were measured. `--memory` adds by
 how much three passes raise the memory of a process of their own that reads what was measured.
 """

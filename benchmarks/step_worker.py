@@ -169,7 +169,8 @@ def serve(options: argparse.Namespace) -> None:
     is_ours = options.side in OURS
     ours_malloc = is_ours or options.same_malloc
     if ours_malloc:
-        from mgcaffe.tools.running.steady_memory import keep_blocks, map_blocks, speed_up_training
+        from mgcaffe.engine.heap import keep_blocks, map_blocks
+        from mgcaffe.tools.running.steady_memory import speed_up_training
 
         speed_up_training()
     warnings.simplefilter("ignore")  # what PyTorch says of its compiler and settings would lie between the tables

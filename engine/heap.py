@@ -16,6 +16,7 @@ MAX_BYTES = 2**31 - 1
 """The largest bound that malloc takes: blocks of all sizes are kept."""
 
 _bound = 0
+"""From how many bytes on malloc maps blocks, as far as it was asked here; 0: it was not."""
 
 
 def keep_freed_memory(mapped_from: int) -> bool:

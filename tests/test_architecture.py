@@ -40,9 +40,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         "types", "heap", "weights.safetensors", "weights.shards", "parameter", "row_parameter", "shard", "blob",
         "arena", "checks.memory", "kernels.processor", "kernels.precision", "kernels.choice.operation",
         "kernels.choice.choices", "kernels.choice", "layer", "host_blob", "user_layer", "checks.fork_fields",
-        "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers", "tables", "layers.shared", "weights.hdf5_image",
-        "data.random_numbers", "data.batch_memory", "data.stages", "data.batches", "data.images", "data.lmdb", "data",
-        "layers", "graph", "weights", "built_net", "net", "tuning",
+        "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers", "tables", "layers.shared",
+        "weights.hdf5_image", "data.random_numbers", "data.batch_memory", "data.stages", "data.batches", "data.images",
+        "data.lmdb", "data", "layers", "graph", "weights", "built_net", "net", "tuning",
     ),
     "solvers": (
         "source", "events", "snapshots.names", "snapshots.files", "snapshots.manifest", "training_iteration",

@@ -3,9 +3,10 @@
     y = max(s (x - mean) / sqrt(variance + eps) + b + shortcut, 0)
 
 Convolutions that read y need it once more in backward. Where the shortcut is kept anyway, by the ReLU that made it, y
-is made again then, from x and the shortcut, in a few passes over memory and with the same bits. The next block's y is
-made of that one, and the one behind that as well: after three that are made again one is kept, since the first reader
-of the last has all three made at once. In ResNet-50 ten of sixteen are not kept, 113 MiB with 8 images.
+is made again then, from x and the shortcut, in a few passes over memory and with the same bits. It is itself the
+shortcut of the next block, whose y can be made again from it, and so on. Whoever asks for the last of such a row has
+them all made at once, so a row has at most three; the y behind it is kept. In ResNet-50 ten of sixteen are not kept,
+113 MiB with 8 images.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ResidualSum(FusedLayer):
 
     Attributes:
         before: the layer that makes the shortcut again; None where the shortcut is kept.
-        in_a_row: how many of them, this one included, are made again one from the other.
+        in_a_row: how many layers, this one included, `top` makes again where none of them has been made yet.
     """
 
     keeps_others = False
@@ -108,7 +109,9 @@ def residual_of(nodes: Sequence[Node], index: int, dropped: dict[Blob, ResidualS
         made = maker.bottoms[0]
         maker = _maker(nodes, maker, made)
     before = dropped.get(made)
-    if not _is_kept(nodes, maker) if before is None else before.in_a_row == _MOST_IN_A_ROW:
+    if before is None and not _is_kept(nodes, maker):
+        return None
+    if before is not None and before.in_a_row == _MOST_IN_A_ROW:
         return None
     layer = ResidualSum([node.layer for node in nodes[index : index + 4]], before)
     for node in convolutions:

@@ -2,9 +2,9 @@
 
 Counted are the values and gradients of blobs, and what layers keep besides (masks, places, normalized values; as much
 as the first top takes, unless the layer says it). Not counted is what an operator needs while it runs, such as copies
-in the memory format of a library, a parameter's gradient before it is added to what the arena holds, the end of a
-residual block that is made again (`fused_residual.py`), until backward has come to it, and with `--winograd` at most
-2 MiB of tiles of each convolution's bottom (`Convolution.tiles`).
+in the memory format of a library, a parameter's gradient before it is added to what the arena holds, the ends of
+residual blocks that are made again (`fused_residual.py`, up to three at a time), until backward has come to them, and
+with `--winograd` at most 2 MiB of tiles of each convolution's bottom (`Convolution.tiles`).
 """
 
 from __future__ import annotations

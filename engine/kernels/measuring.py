@@ -3,12 +3,13 @@
 What libraries keep of each candidate, such as oneDNN's primitives, half a MiB each, would stay in a process that goes
 on to train, and lie between the net's values; and a candidate that crashes would end it.
 
-    to the process       how many threads compute, the bound, and by text each `Asked`; open as long as the caller waits
-    from it, one a text  (text, `Measured`, what was logged meanwhile: level and message)
+The process reads from its standard input how many threads compute, the bound, and by text each `Asked`; it ends when
+that is closed. Through a pipe it answers `None` once it can begin, and then an `Answer` for each text, in order.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -17,7 +18,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import torch
 
@@ -40,17 +42,35 @@ OPERATIONS = {
 }
 """All that there is a choice for, by name."""
 
-Answer = tuple[str, Measured, list[tuple[int, str]]]
-
 _log = logging.getLogger(__name__)
 
 
+class Answer(NamedTuple):
+    """What became of a call.
+
+    Attributes:
+        measured: None where it could not be measured.
+        logged: levels and messages.
+    """
+
+    measured: Measured | None
+    logged: list[tuple[int, str]]
+
+
 class MeasuringEnded(Exception):
-    """The process ended before it had measured all; the text says how, and what it was about."""
+    """The process ended before it had measured all, or could not be started; the text says how.
+
+    Attributes:
+        text: what it was measuring; None: it had not begun.
+    """
+
+    def __init__(self, message: str, text: str | None = None) -> None:
+        super().__init__(message)
+        self.text = text
 
 
 def measure(asked: Mapping[str, Asked], bound: float) -> Iterator[tuple[str, Measured]]:
-    """Yield by text what was measured, in order; what candidates were dropped for is logged.
+    """Yield by text what was measured, in order; log what was not, and what candidates were dropped for.
 
     The process ends with the caller, and is ended where the caller stops.
 
@@ -61,58 +81,102 @@ def measure(asked: Mapping[str, Asked], bound: float) -> Iterator[tuple[str, Mea
     Raises:
         MeasuringEnded: the process did, or could not be started.
     """
-    waiting = list(asked)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "PYTHONSAFEPATH": "1"}
-    command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+    answers, writing = os.pipe()
     try:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        process = _start(writing)
     except OSError as error:
+        os.close(answers)
         raise MeasuringEnded(f"cannot start {sys.executable}: {error.strerror or error}") from None
-    assert process.stdin is not None and process.stdout is not None
-    try:
+    finally:
+        os.close(writing)
+    with contextlib.ExitStack() as after, os.fdopen(answers, "rb") as reading:
+        after.callback(_end, process)
+        text = None
         try:
+            assert process.stdin is not None
             pickle.dump((torch.get_num_threads(), bound, dict(asked)), process.stdin)
             process.stdin.flush()
-            while waiting:
-                text, measured, logged = pickle.load(process.stdout)
-                for level, message in logged:
+            pickle.load(reading)
+            for text, question in asked.items():  # noqa: B007  (what the exception is about)
+                answer: Answer = pickle.load(reading)
+                for level, message in answer.logged:
                     _log.log(level, "%s", message)
-                waiting.remove(text)
-                yield text, measured
+                if answer.measured is not None:
+                    yield text, answer.measured
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            raise MeasuringEnded(f"{_how_ended(process.wait())} while it measured {waiting[0]}") from None
+            when = "before it could measure" if text is None else f"while it measured {text} of {question.layer}"
+            raise MeasuringEnded(f"the process that measures ended {when}, {_how(process.wait())}", text) from None
+
+
+def _start(writing: int) -> subprocess.Popen[bytes]:
+    """Start the process; in a session of its own it gets no signals that are meant for the caller."""
+    program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({writing})"
+    with _on_all_cores():
+        return subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[writing],
+            start_new_session=True,
+        )
+
+
+@contextlib.contextmanager
+def _on_all_cores() -> Iterator[None]:
+    """Let this thread run on each core that one of the process's threads may use.
+
+    OpenMP may have bound it to one (OMP_PROC_BIND), which a process that it starts would inherit.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    mine = os.sched_getaffinity(0)
+    cores = set(mine)
+    for thread in Path("/proc/self/task").glob("*"):
+        with contextlib.suppress(OSError):  # it has ended
+            cores |= os.sched_getaffinity(int(thread.name))
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
     finally:
-        process.kill()
-        process.wait()
+        os.sched_setaffinity(0, mine)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    with contextlib.suppress(BrokenPipeError):
+        assert process.stdin is not None
         process.stdin.close()
-        process.stdout.close()
 
 
-def _how_ended(code: int) -> str:
-    if code < 0:
-        return f"the process that measures was ended by signal {-code} ({signal.Signals(-code).name})"
-    return f"the process that measures ended with exit code {code}"
+def _how(code: int) -> str:
+    return f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with exit code {code}"
 
 
-def serve() -> None:
-    """Be that process: measure what the standard input asks for. What libraries print goes to the standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the caller as well, which ends this process
+def serve(writing: int) -> None:
+    """Be that process, and answer into this file descriptor."""
     keep_blocks()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
     threads, bound, asked = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_end_with_the_caller, args=(sys.stdin.buffer,), daemon=True).start()
+    threading.Thread(target=_end_with_the_caller, daemon=True).start()
     torch.set_num_threads(threads)
     logger = logging.getLogger(Contest.__module__)
     logger.propagate = False
     logger.setLevel(logging.DEBUG)
-    for answer in answer_all(asked, bound):
-        pickle.dump(answer, answers)
-        answers.flush()
+    with os.fdopen(writing, "wb") as answers:
+        _send(answers, None)
+        for answer in answer_all(asked, bound):
+            _send(answers, answer)
+    os._exit(0)  # the thread is still reading
 
 
-def _end_with_the_caller(questions: BinaryIO) -> None:
-    questions.read()
+def _send(answers: BinaryIO, answer: Answer | None) -> None:
+    pickle.dump(answer, answers)
+    answers.flush()
+
+
+def _end_with_the_caller() -> None:
+    os.read(0, 1)
     os._exit(0)
 
 
@@ -124,24 +188,28 @@ def answer_all(asked: Mapping[str, Asked], bound: float) -> Iterator[Answer]:
     try:
         for text, question in asked.items():
             contest.layer = question.layer
-            contest.meet(OPERATIONS[question.operation], text, question.filled())
-            yield text, contest.records[text], log.taken()
+            try:
+                contest.meet(OPERATIONS[question.operation], text, question.filled())
+            except (RuntimeError, MemoryError) as failure:  # PyTorch's own errors, among them a lack of memory
+                message = f"autotune: {question.layer}: not measured, by rule: {failure} ({text})"
+                log.lines.append((logging.WARNING, message))
+            yield Answer(contest.records.get(text), log.taken())
     finally:
         logger.removeHandler(log)
 
 
 class _Log(logging.Handler):
-    """Collects what is logged."""
+    """Collects what is logged: levels and messages."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: list[tuple[int, str]] = []
+        self.lines: list[tuple[int, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Collect the record's level and message."""
-        self._lines.append((record.levelno, record.getMessage()))
+        self.lines.append((record.levelno, record.getMessage()))
 
     def taken(self) -> list[tuple[int, str]]:
         """Return what was collected since the last time."""
-        lines, self._lines = self._lines, []
+        lines, self.lines = self.lines, []
         return lines

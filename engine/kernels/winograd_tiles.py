@@ -16,9 +16,9 @@ Shapes: x (N, C, H, W) channels last, weight (O, C / groups, r, r), y and dy (N,
 ceil(W' / m) tiles. Groups are computed one by one, and images in pieces that stay in a cache, or one by one. Of filters
 at most `unfolded.MAX_COPY` values are there at a time, or where that is more, twice as many as all tiles of the batch
 have, up to 64 MiB of float32. Where one group's sums for the filters' gradient would have `MAX_COPY` values they are
-made for some outputs at a time, a quarter of that or those of 64 outputs; of parts of sums there are at most
-`MAX_COPY`. A piece of the images has at most 8 MiB, or as much as one group's filters, or is one image, which may copy
-about `MAX_COPY` values, or as many as x and y have, up to 64 MiB.
+made for some outputs at a time: for as many as take a quarter of that, and at least 64. Of parts of sums there are at
+most `MAX_COPY`. A piece of the images has at most 8 MiB, or as much as one group's filters, or is one image, which may
+copy about `MAX_COPY` values, or as many as x and y have, up to 64 MiB.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def backward(
     for place in tiling.places(dy.shape[0], geometry.groups):
         given = winograd_grid.given_tiles(place.of(dy, geometry.groups), tiling)
         filters.add(place, given, tiling)
-        if data is None:  # takes memory after the first gradient of the filters has freed its own
+        if data is None:  # where all images are one piece, the filters' gradient has freed its memory
             data = _Data(dy, weight, geometry, size)
         products = data.products(place, given)
         del given

@@ -98,7 +98,7 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
         found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
     began = time.perf_counter()
-    layers, measured = _tune(net, records, bound, warn)
+    layers, asked, measured = _tune(net, records, bound, warn)
     seconds = time.perf_counter() - began
     mine = [records[text] for layer in layers for text in layer.operations]
     faster = [each for each in mine if each.chosen != each.rule]
@@ -115,31 +115,39 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
             if setting != ON:
                 raise
             warn(f"autotune: {error.message}; what was measured holds for this run alone")
-    else:
+    elif not asked:
         summary += f" (all recorded in {file})"
     return Tuning(records, layers, summary)
 
 
-def _tune(net: Net, records: Records, bound: float, warn: Tell) -> tuple[list[LayerOperations], int]:
-    """Add to the records what they lack; return the layers with their operations, and how many were measured.
+def _tune(net: Net, records: Records, bound: float, warn: Tell) -> tuple[Sequence[LayerOperations], int, int]:
+    """Bring the records up to date with the net; those of operations that could not be measured are dropped.
 
-    On a CPU a process of its own measures. Where it ends early, the rules hold for what it has not measured.
+    On a CPU a process of its own measures. Where it ends, another one goes on with the next operation.
+
+    Returns:
+        The layers with the operations that there are records of, how many had to be measured, and how many were.
     """
     if net.device.type != "cpu":
         contest = Contest(records, bound)
-        return tune(net, contest), contest.measured
+        return tune(net, contest), contest.measured, contest.measured
     survey = Survey(records, bound)
     with blocks_mapped():
         layers = tune(net, survey)
     for text in survey.open:
         records.pop(text, None)
-    before = len(records)
-    try:
-        records.update(measure(survey.open, bound) if survey.open else ())
-    except MeasuringEnded as failure:
-        warn(f"autotune: {failure}; what was not measured is computed by the rules")
+    left = [*survey.open]
+    while left:
+        try:
+            records.update(measure({text: survey.open[text] for text in left}, bound))
+            break
+        except MeasuringEnded as failure:
+            rest = [] if failure.text is None else left[left.index(failure.text) + 1 :]
+            holds = "the rules hold for all that is not recorded" if failure.text is None else "its rule holds"
+            warn(f"autotune: {failure}; {holds}")
+            left = rest
     known = [replace(each, operations=[text for text in each.operations if text in records]) for each in layers]
-    return known, len(records) - before
+    return known, len(survey.open), sum(text in records for text in survey.open)
 
 
 def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Records:

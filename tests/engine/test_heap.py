@@ -66,10 +66,25 @@ def test_without_glibc_nothing_is_done(monkeypatch):
     assert not heap.keep_freed_memory(heap.MAX_BYTES)
 
 
-@pytest.mark.parametrize(("bound", "inside"), [(heap.MAX_BYTES, [heap.MAX_BYTES, 128 << 10]), (0, []), (8 << 20, [])])
-def test_blocks_are_mapped_for_a_while_where_all_are_kept(monkeypatch, asked, bound, inside):
+_MAPPED, _KEPT = 128 << 10, heap.MAX_BYTES
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+@pytest.mark.parametrize(
+    ("bound", "inside", "after"),
+    [(_KEPT, [_KEPT, _MAPPED], [_KEPT, _MAPPED, _KEPT]), (0, [], []), (8 << 20, [], [])],
+)
+def test_blocks_are_mapped_for_a_while_where_all_are_kept(monkeypatch, asked, bound, inside, after):
     monkeypatch.setattr(heap, "_bound", bound)
     with pytest.raises(ValueError, match="inside"), heap.blocks_mapped():
         assert asked == inside
         raise ValueError("inside")
-    assert asked == [*inside, heap.MAX_BYTES][: len(inside) + bool(inside)]
+    assert asked == after
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+def test_what_malloc_was_asked_for_is_known():
+    program = "from mgcaffe.engine import heap\nfor bound in (8 << 20, heap.MAX_BYTES):\n" \
+              "  heap.keep_freed_memory(bound); print(heap._bound)"  # fmt: skip
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.split() == [str(8 << 20), str(heap.MAX_BYTES)]

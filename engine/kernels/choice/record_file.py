@@ -1,6 +1,6 @@
 """The file that keeps what was measured, so that a later run measures nothing and computes the same bits.
 
-    {"autotune": 6, "machine": {"processor": "AMD EPYC (family 25, model 17)", "pytorch": "2.13.0", "threads": 1, ...},
+    {"autotune": 7, "machine": {"processor": "AMD EPYC (family 25, model 17)", "pytorch": "2.13.0", "threads": 1, ...},
      "operations": {"convolution forward: x 64x1x28x28 ...": {"rule": "aten", "chosen": "aten", "ms": {"aten": 1.05},
                                                                "unfit": ["winograd_f75"]}}}
 

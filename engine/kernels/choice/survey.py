@@ -55,7 +55,8 @@ class Survey(Choices):
     Attributes:
         layer: what messages call the layer that is running, set by the caller.
         met: the texts of what was asked for since the caller last cleared it, in order.
-        open: by text, what was not measured before, or before there was a candidate or this rule.
+        open: by text, what was not measured before, or before there was a candidate or this rule; a `Contest`, which
+            measures it at once, has none.
     """
 
     measures = True

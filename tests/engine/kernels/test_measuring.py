@@ -1,14 +1,18 @@
 """Measuring in a process of its own: what is sent and what comes back, and how it may end."""
 
 import logging
+import os
 import pickle
+import platform
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
 
+from mgcaffe.engine import heap
 from mgcaffe.engine.kernels import linear_ways, measuring
 from mgcaffe.engine.kernels.choice.choices import Measured
 from mgcaffe.engine.kernels.choice.contest import Contest
@@ -16,7 +20,9 @@ from mgcaffe.engine.kernels.choice.operation import Candidate, Operation
 from mgcaffe.engine.kernels.choice.survey import Survey
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
 from mgcaffe.engine.kernels.geometry import Geometry
-from mgcaffe.engine.kernels.measuring import MeasuringEnded, measure
+from mgcaffe.engine.kernels.measuring import Answer, MeasuringEnded, measure
+from mgcaffe.engine.tuning import tune
+from tests.support.netkit import inputs, make_net
 
 GEOMETRY = Geometry((3, 3), (1, 1), (1, 1), (1, 1))
 
@@ -47,14 +53,16 @@ def processes(monkeypatch):
 
 
 def instead(tmp_path, monkeypatch, text):
-    """Have a program of Python run in the place of the process."""
+    """Have a program of Python run in the place of the process; `answers` is the file that it answers into."""
     program = tmp_path / "python"
-    program.write_text(f"#!{sys.executable}\n{text}")
+    head = "import os, pickle, re, sys\nexec(sys.argv[2].partition('; from')[0])\n"
+    head += "answers = os.fdopen(int(re.search(r'serve.(\\d+)', sys.argv[2])[1]), 'wb')\n"
+    program.write_text(f"#!{sys.executable}\n{head}{text}")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
 
 
-def test_what_is_asked_is_measured_in_order_by_as_many_threads(processes):
+def test_what_is_asked_is_measured_in_order(processes):
     asked = survey_of(6, 5, bound=1e-5)
     answers = list(measure(asked, 1e-5))
     assert [text for text, _ in answers] == [*asked]
@@ -66,97 +74,165 @@ def test_what_is_asked_is_measured_in_order_by_as_many_threads(processes):
     assert process.returncode is not None
 
 
+def test_every_operation_that_a_net_asks_for_is_known():
+    net = make_net(
+        inputs(x=(2, 4, 6, 6), t=(2, 3))
+        + """
+        layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 4 kernel_size: 3 } }
+        layer { name: "d" type: "Deconvolution" bottom: "c" top: "d"
+          convolution_param { num_output: 4 kernel_size: 3 } }
+        layer { name: "w" type: "DepthwiseConvolution" bottom: "d" top: "w" convolution_param { kernel_size: 3 } }
+        layer { name: "ip" type: "InnerProduct" bottom: "w" top: "ip" inner_product_param { num_output: 5 } }
+        layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
+        layer { name: "ip2" type: "InnerProduct" bottom: "ip" top: "ip2" inner_product_param { num_output: 3 } }
+        layer { name: "loss" type: "EuclideanLoss" bottom: "ip2" bottom: "t" top: "loss" }
+        """,
+        dtype=torch.float32,
+        keep_blobs=False,
+    )
+    survey = Survey({})
+    tune(net, survey)
+    assert {each.operation for each in survey.open.values()} == {*measuring.OPERATIONS}
+
+
 def test_the_process_gets_the_callers_threads_and_bound(monkeypatch, tmp_path):
     asked, sent = survey_of(6), tmp_path / "sent"
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    instead(tmp_path, monkeypatch, "import os, pickle, sys\nsys.path[:0] = os.environ['PYTHONPATH'].split(':')\n"
-            f"open({str(sent)!r}, 'wb').write(pickle.dumps(pickle.load(sys.stdin.buffer)))")  # fmt: skip
+    text = f"open({str(sent)!r}, 'wb').write(pickle.dumps(pickle.load(sys.stdin.buffer)))"
+    instead(tmp_path, monkeypatch, text)
     with pytest.raises(MeasuringEnded):
         list(measure(asked, 0.5))
     assert pickle.loads(sent.read_bytes()) == (7, 0.5, asked)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no threads")
+def test_the_process_may_use_the_cores_of_all_threads(monkeypatch, tmp_path):
+    cores, sent, done = os.sched_getaffinity(0), tmp_path / "sent", threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    instead(tmp_path, monkeypatch, f"open({str(sent)!r}, 'w').write(repr(os.sched_getaffinity(0)))")
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        with pytest.raises(MeasuringEnded):
+            list(measure(survey_of(6), 0.0))
+        assert os.sched_getaffinity(0) == {min(cores)}
+    finally:
+        os.sched_setaffinity(0, cores)
+        done.set()
+    assert sent.read_text() == repr(cores)
+
+
 def test_what_the_process_logs_is_logged_here(monkeypatch, tmp_path, caplog):
-    answers = [(text, Measured("aten", "aten", {"aten": 1.0}), []) for text in survey_of()]
-    answers[0][2].append((logging.WARNING, "autotune: layer 'one': 50 % are wrong"))
+    measured, texts = Measured("aten", "aten", {"aten": 1.0}), [*survey_of(6, 5)]
+    logged = [(logging.WARNING, "autotune: layer 'one': 50 % are wrong")]
+    answers = [None, Answer(measured, logged), Answer(None, []), Answer(measured, [])]
     (tmp_path / "answers").write_bytes(b"".join(map(pickle.dumps, answers)))
-    instead(tmp_path, monkeypatch, f"import sys\nsys.stdin.buffer.read(1)\n"
-            f"sys.stdout.buffer.write(open({str(tmp_path / 'answers')!r}, 'rb').read())")  # fmt: skip
-    assert list(measure(survey_of(), 0.0)) == [(text, measured) for text, measured, _ in answers]
+    instead(tmp_path, monkeypatch, f"answers.write(open({str(tmp_path / 'answers')!r}, 'rb').read())")
+    assert list(measure(survey_of(6, 5), 0.0)) == [(texts[0], measured), (texts[2], measured)]
     assert caplog.messages == ["autotune: layer 'one': 50 % are wrong"]
 
 
-def test_what_candidates_are_dropped_for_is_part_of_the_answer(monkeypatch):
-    doubling = Operation(
-        "doubling",
-        [
-            Candidate("rule", lambda call: True, lambda call: call.x * 2),
-            Candidate("wrong", lambda call: True, lambda call: call.x),
-        ],
+def test_what_candidates_are_dropped_for_and_what_cannot_be_measured_is_part_of_the_answer(monkeypatch):
+    def halved(call):
+        if len(call.x) > 3:
+            raise RuntimeError("not enough memory")
+        return call.x / 2
+
+    halving = Operation(
+        "halving",
+        [Candidate("rule", lambda call: True, halved), Candidate("wrong", lambda call: True, lambda call: call.x)],
         lambda call: "rule", lambda call: (call.x.shape,), ("x",),
     )  # fmt: skip
-    monkeypatch.setitem(measuring.OPERATIONS, "doubling", doubling)
+    monkeypatch.setitem(measuring.OPERATIONS, "halving", halving)
     survey = Survey({})
-    for size in (3, 4):
-        survey.layer = f"layer '{size}'"
-        survey.run(doubling, Forward(torch.ones(size), torch.ones(1), None, GEOMETRY, False))
+    for size in (3, 4, 2):
+        survey.meet(halving, f"halving: x {size}", Forward(torch.ones(size), torch.ones(1), None, GEOMETRY, False))
+    survey.open = {text: each._replace(layer=f"layer '{text[-1]}'") for text, each in survey.open.items()}
     answers = list(measuring.answer_all(survey.open, 0.0))
-    assert [measured.unfit for _, measured, _ in answers] == [frozenset({"wrong"})] * 2
-    for size, (_, _, ((level, message),)) in zip((3, 4), answers, strict=True):
-        assert level == logging.WARNING
-        assert message.startswith(f"autotune: layer '{size}': candidate 'wrong' differs from 'rule' by 0.5 ")
+    assert [each.measured and each.measured.unfit for each in answers] == [{"wrong"}, None, {"wrong"}]
+    messages = [message for each in answers for _, message in each.logged]
+    assert {level for each in answers for level, _ in each.logged} == {logging.WARNING}
+    assert messages[0].startswith("autotune: layer '3': candidate 'wrong' differs from 'rule' by ")
+    assert messages[1] == "autotune: layer '4': not measured, by rule: not enough memory (halving: x 4)"
+    assert len(messages) == 3
     assert not any(isinstance(each, measuring._Log) for each in logging.getLogger(Contest.__module__).handlers)
 
 
+_READ = "sys.stdin.buffer.read(1)\n"
+_BEGIN = "pickle.load(sys.stdin.buffer); answers.write(pickle.dumps(None)); answers.flush()\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "how"),
+    ("text", "how", "was_measuring"),
     [
-        ("import os; os.kill(os.getpid(), 9)", r"was ended by signal 9 \(SIGKILL\) while it measured convolution"),
-        ("raise SystemExit(3)", "ended with exit code 3 while it measured convolution forward: x 2x8x6x6"),
-        ("print('no pickle')", "ended with exit code 0 while"),
+        (_BEGIN + "os.kill(os.getpid(), 9)", r"while it measured .* of layer 'one', by signal 9 \(Killed\)", True),
+        (_BEGIN + "answers.write(b'half'); sys.exit(3)", "while it measured convolution forward.* exit code 3", True),
+        (_READ + "sys.exit(3)", "before it could measure, with exit code 3", False),
+        ("sys.exit(3)", "before it could measure, with exit code 3", False),
     ],
 )
-def test_a_process_that_ends_early_is_said(monkeypatch, tmp_path, text, how):
+def test_a_process_that_ends_early_is_said(monkeypatch, tmp_path, text, how, was_measuring):
     asked = survey_of(6)
-    instead(tmp_path, monkeypatch, f"import sys\nsys.stdin.buffer.read(1)\n{text}\n")
-    with pytest.raises(MeasuringEnded, match=f"the process that measures {how}"):
+    # More than a pipe holds: a process that does not read it breaks the pipe.
+    asked |= {str(number): next(iter(asked.values())) for number in range(10_000)}
+    instead(tmp_path, monkeypatch, text)
+    with pytest.raises(MeasuringEnded, match=f"the process that measures ended {how}") as caught:
         list(measure(asked, 0.0))
+    assert caught.value.text == (next(iter(asked)) if was_measuring else None)
 
 
 def test_a_process_that_cannot_be_started_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
-    with pytest.raises(MeasuringEnded, match=f"cannot start {tmp_path}/absent: No such file or directory"):
+    with pytest.raises(MeasuringEnded, match=f"cannot start {tmp_path}/absent: No such file or directory") as caught:
         list(measure(survey_of(6), 0.0))
+    assert caught.value.text is None
 
 
-def test_a_caller_that_stops_ends_the_process(processes):
-    answers = measure(survey_of(6, 5), 0.0)
-    next(answers)
+def test_a_caller_that_stops_ends_the_process(monkeypatch, tmp_path, processes):
+    answers = pickle.dumps(None) + pickle.dumps(Answer(Measured("aten", "aten", {"aten": 1.0}), []))
+    instead(tmp_path, monkeypatch, f"answers.write({answers!r}); answers.flush(); sys.stdin.buffer.read()")
+    measuring_all = measure(survey_of(6, 5), 0.0)
+    next(measuring_all)
     assert processes[0].poll() is None
-    answers.close()
+    measuring_all.close()
     assert processes[0].returncode == -signal.SIGKILL
 
 
 _BUSY_FOR_AN_HOUR = """
-import sys, time
+import os, sys, time
+import torch
+from mgcaffe.engine import heap
 from mgcaffe.engine.kernels import measuring
 def answer_all(asked, bound):
-    print("busy", file=sys.stderr, flush=True)
+    yield (asked, bound, torch.get_num_threads(), heap._bound)
     yield from map(time.sleep, [3600])
 measuring.answer_all = answer_all
-measuring.serve()
+measuring.serve(int(sys.argv[1]))
 """
 
 
-def test_the_process_ends_with_the_caller_and_not_by_ctrl_c():
+def test_the_process_computes_by_the_callers_threads_and_ends_with_it():
     """The caller's end of the pipe is closed when it dies."""
-    command, pipe = [sys.executable, "-c", _BUSY_FOR_AN_HOUR], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        pickle.dump((1, 0.0, {}), process.stdin)
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", _BUSY_FOR_AN_HOUR, str(writing)]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[writing]) as process,
+        os.fdopen(reading, "rb") as answers,
+    ):
+        os.close(writing)
+        pickle.dump((2, 0.5, {"one": 1}), process.stdin)
         process.stdin.flush()
-        assert process.stderr.readline() == b"busy\n"
-        process.send_signal(signal.SIGINT)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.5)
+        assert pickle.load(answers) is None
+        *answer, bound = pickle.load(answers)
+        assert answer == [{"one": 1}, 0.5, 2]
+        assert bound == (heap.MAX_BYTES if platform.libc_ver()[0] == "glibc" else 0)
         process.stdin.close()
         assert process.wait(60) == 0
+
+
+def test_its_signals_are_not_the_callers(monkeypatch, tmp_path):
+    sent = tmp_path / "sent"
+    instead(tmp_path, monkeypatch, f"open({str(sent)!r}, 'w').write(str(os.getsid(0) == os.getpid()))")
+    with pytest.raises(MeasuringEnded):
+        list(measure(survey_of(6), 0.0))
+    assert sent.read_text() == "True"

@@ -1,5 +1,6 @@
 """`autotune`: measured once, the same on all ranks, and never in the way of training."""
 
+import contextlib
 import itertools
 import json
 
@@ -8,23 +9,15 @@ import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.engine.kernels import convolution_data, convolution_forward, convolution_weight, linear_ways, pointwise
+from mgcaffe.engine.kernels import linear_ways, pointwise
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recorded
 from mgcaffe.engine.kernels.choice.record_file import Machine, read_records, write_records
-from mgcaffe.engine.kernels.measuring import MeasuringEnded
+from mgcaffe.engine.kernels.measuring import OPERATIONS, MeasuringEnded
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError
 from mgcaffe.solvers.events import Noted, Warned
 from mgcaffe.solvers.setup import autotune
 from tests.support.solverkit import Recorder, data_layer, make_solver, weights_of
 
-OPERATIONS = [
-    convolution_forward.FORWARD,
-    convolution_data.BACKWARD_DATA,
-    convolution_weight.BACKWARD_WEIGHT,
-    linear_ways.FORWARD,
-    linear_ways.BACKWARD_DATA,
-    linear_ways.ADD_PRODUCT,
-]
 NET = "".join(
     f"layer {{ {text} }}\n"
     for text in (
@@ -218,7 +211,7 @@ def test_a_file_given_by_name_that_cannot_be_used_stops_the_run(tmp_path):
 def test_two_ranks_equal_one_by_every_candidate(tmp_path, monkeypatch):
     monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)  # or `images` would not serve so small a net,
     monkeypatch.setattr(linear_ways, "BLOCK", 1)  # nor `blocks`
-    names = sorted({name for operation in OPERATIONS for name in operation.candidates})
+    names = sorted({name for operation in OPERATIONS.values() for name in operation.candidates})
     listing = write_images(tmp_path)
 
     def rank(communicator):
@@ -243,30 +236,33 @@ def test_two_ranks_equal_one_by_every_candidate(tmp_path, monkeypatch):
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-5)
 
 
-def test_where_measuring_ends_early_the_rules_hold_for_the_rest(tmp_path, monkeypatch, cache):
-    """What was measured before is recorded, and the next run measures what is missing."""
-    measure = autotune.measure
+def test_where_measuring_ends_early_it_goes_on_behind_what_ended_it(tmp_path, monkeypatch, cache):
+    """The rest is recorded, and the next run measures what is missing."""
+    measure, asked_for = autotune.measure, []
 
     def ended(asked, bound):
+        asked_for.append([*asked])
+        if len(asked_for) > 1:
+            yield from measure(asked, bound)
+            return
         yield from itertools.islice(measure(asked, bound), 3)
-        raise MeasuringEnded("the process that measures was ended by signal 11 (SIGSEGV) while it measured this")
+        raise MeasuringEnded("the process that measures ended", [*asked][3])
 
     monkeypatch.setattr(autotune, "measure", ended)
     ((weights, recorder, choices),) = train(tmp_path, 'autotune: "on"')
-    assert texts(recorder, Warned) == [
-        "autotune: the process that measures was ended by signal 11 (SIGSEGV) while it measured this; "
-        "what was not measured is computed by the rules"
-    ]
-    assert texts(recorder, Noted)[0].startswith("autotune: measured 3 operations in ")
-    assert len(choices.records) == 3
+    assert texts(recorder, Warned) == ["autotune: the process that measures ended; its rule holds"]
+    assert texts(recorder, Noted)[0].startswith("autotune: measured 13 operations in ")
+    first, second = asked_for
+    assert second == first[4:]
+    assert choices.records.keys() == {*first} - {first[3]}
     torch.testing.assert_close(weights, train(tmp_path, "")[0][0])
     monkeypatch.setattr(autotune, "measure", measure)
     ((_, recorder, choices),) = train(tmp_path, 'autotune: "on"')
-    assert texts(recorder, Noted)[0].startswith("autotune: measured 11 operations in ")
-    assert len(choices.records) == 14
+    assert texts(recorder, Noted)[0].startswith("autotune: measured 1 operations in ")
+    assert choices.records.keys() == {*first}
 
 
-def test_a_record_of_another_rule_is_not_taken_where_measuring_ends_early(tmp_path, monkeypatch):
+def test_where_nothing_can_be_measured_the_rules_hold_and_old_records_do_not(tmp_path, monkeypatch):
     file, here = tmp_path / "choices.json", Machine.here(torch.device("cpu"))
     train(tmp_path, f'autotune: "{file}"')
     records = read_records(file, here)
@@ -276,9 +272,27 @@ def test_a_record_of_another_rule_is_not_taken_where_measuring_ends_early(tmp_pa
 
     def ended(asked, bound):
         assert [*asked] == [text]
-        raise MeasuringEnded("it ended")
+        raise MeasuringEnded("cannot start it")
 
     monkeypatch.setattr(autotune, "measure", ended)
     ((_, recorder, choices),) = train(tmp_path, f'autotune: "{file}"')
-    assert texts(recorder, Noted)[0].startswith("autotune: measured 0 operations in ")
+    assert texts(recorder, Warned) == ["autotune: cannot start it; the rules hold for all that is not recorded"]
+    (note,) = texts(recorder, Noted)
+    assert note.startswith("autotune: measured 0 operations in ") and note.endswith("ms an iteration")
     assert choices.records.keys() == records.keys() - {text}
+
+
+def test_blocks_are_mapped_while_the_net_is_surveyed(tmp_path, monkeypatch):
+    done, tune, measure = [], autotune.tune, autotune.measure
+
+    @contextlib.contextmanager
+    def mapped():
+        done.append("mapped")
+        yield
+        done.append("kept")
+
+    monkeypatch.setattr(autotune, "blocks_mapped", mapped)
+    monkeypatch.setattr(autotune, "tune", lambda *args: done.append("surveyed") or tune(*args))
+    monkeypatch.setattr(autotune, "measure", lambda *args: done.append("measured") or measure(*args))
+    train(tmp_path, 'autotune: "on"')
+    assert done == ["mapped", "surveyed", "kept", "measured"]
