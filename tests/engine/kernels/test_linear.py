@@ -122,3 +122,28 @@ def test_a_gradient_from_16_bits_is_rounded_once_piece_by_piece_and_added_in_flo
     torch.testing.assert_close(total, expected, rtol=2 * torch.finfo(torch.bfloat16).eps, atol=1e-6)
     if not beta:
         assert torch.equal(total, total.bfloat16().float())
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("rows", "has_instructions", "fast_mm", "is_large", "is_rounded"),
+    [
+        (32, True, True, True, False), (33, True, True, True, True), (32, True, False, True, True),
+        (32, True, True, False, True), (33, False, False, True, False), (33, False, False, False, True),
+    ],
+)  # fmt: skip
+def test_a_large_gradient_is_not_rounded_where_operands_are_widened(
+    rows, has_instructions, fast_mm, is_large, is_rounded, beta, monkeypatch
+):
+    """Over few rows where float32 is fast, and over all where 16 bits are slow."""
+    monkeypatch.setattr(processor, "multiplies_bf16", lambda: has_instructions)
+    monkeypatch.setattr(processor, "FAST_MM", fast_mm)
+    monkeypatch.setattr(linear_ways, "_LARGE_WEIGHT", 7 * 11 + (not is_large))
+    left, right = random_input((rows, 7)).bfloat16(), random_input((rows, 11), seed=2).bfloat16()
+    total = random_input((7, 11), seed=3).float() if beta else torch.full((7, 11), float("nan"))
+    before = total.clone() if beta else torch.zeros(7, 11)
+    exact = left.double().t() @ right.double()
+    linear.add_product(total, left, right, beta)
+    added = total.double() - before.double()
+    assert torch.allclose(added, exact, rtol=1e-5, atol=1e-5) != is_rounded
+    torch.testing.assert_close(added, exact, rtol=2**-7, atol=1e-5)
