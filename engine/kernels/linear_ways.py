@@ -93,9 +93,9 @@ def suits_float32(rows: torch.Tensor) -> bool:
     """Return whether the gradient of a large weight from so many rows of 16 bits takes less time in float32, by rule.
 
     Over few rows writing it takes most of the time, and `mm` of float32 writes it into its place. On an Intel Xeon with
-    AMX (family 6, model 207) that takes 0.37 to 0.50 of the time for 4 to 32 rows, and 1.09 to 1.15 for 64.
+    AMX (family 6, model 207) that takes 0.37 to 0.50 of the time for 1 to 32 rows, and 1.09 to 1.15 for 64.
     """
-    return is_narrow(rows) and processor.FAST_MM and len(rows) <= _FEW_ROWS_OF_16_BITS
+    return is_narrow(rows) and _is_intels() and len(rows) <= _FEW_ROWS_OF_16_BITS
 
 
 def is_large(weight: torch.Tensor) -> bool:
@@ -107,6 +107,10 @@ def _suits_onednn(x: torch.Tensor, weight: torch.Tensor) -> bool:
     """Return whether oneDNN makes the product, or the gradient of its x, in less time, by rule."""
     is_worth_it = is_large(weight) or x.shape[0] * weight.numel() > _WORTH_A_PRIMITIVE
     return is_worth_it and not _has_fast_mm(x) and onednn.serves(x)
+
+
+def _is_intels() -> bool:
+    return processor.FAST_MM and not processor.ON_AVX2
 
 
 def _has_fast_mm(x: torch.Tensor) -> bool:
@@ -162,7 +166,7 @@ FORWARD = Operation(
 
 def _data_rule(call: BackwardData) -> str:
     # On the Xeon named above `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, else 0.8 to 1.2.
-    is_intels = processor.FAST_MM and not processor.ON_AVX2 and call.dy.dtype == torch.float32
+    is_intels = _is_intels() and call.dy.dtype == torch.float32
     rows = call.dy.shape[0]
     if is_intels and rows in _ROWS_OF_BLOCKS and is_large(call.weight) and _has_blocks(call):
         return "blocks"

@@ -42,6 +42,8 @@ OPERATIONS = {
 }
 """All that there is a choice for, by name."""
 
+_PATIENCE_S = 10
+
 _log = logging.getLogger(__name__)
 
 
@@ -81,16 +83,8 @@ def measure(asked: Mapping[str, Asked], bound: float) -> Iterator[tuple[str, Mea
     Raises:
         MeasuringEnded: the process did, or could not be started.
     """
-    answers, writing = os.pipe()
-    try:
-        process = _start(writing)
-    except OSError as error:
-        os.close(answers)
-        raise MeasuringEnded(f"cannot start {sys.executable}: {error.strerror or error}") from None
-    finally:
-        os.close(writing)
-    with contextlib.ExitStack() as after, os.fdopen(answers, "rb") as reading:
-        after.callback(_end, process)
+    with contextlib.ExitStack() as after:
+        reading, process = _start(after)
         text = None
         try:
             assert process.stdin is not None
@@ -105,20 +99,30 @@ def measure(asked: Mapping[str, Asked], bound: float) -> Iterator[tuple[str, Mea
                     yield text, answer.measured
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             when = "before it could measure" if text is None else f"while it measured {text} of {question.layer}"
-            raise MeasuringEnded(f"the process that measures ended {when}, {_how(process.wait())}", text) from None
+            raise MeasuringEnded(f"the process that measures ended {when}, {_how(process)}", text) from None
 
 
-def _start(writing: int) -> subprocess.Popen[bytes]:
-    """Start the process; in a session of its own it gets no signals that are meant for the caller."""
-    program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({writing})"
-    with _on_all_cores():
-        return subprocess.Popen(
-            [sys.executable, "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[writing],
-            start_new_session=True,
-        )
+def _start(after: contextlib.ExitStack) -> tuple[BinaryIO, subprocess.Popen[bytes]]:
+    """Start the process, and return what its answers are read from; `after` ends it.
+
+    In a session of its own it gets no signals that are meant for the caller.
+    """
+    try:
+        answers, writing = os.pipe()
+        reading = after.enter_context(os.fdopen(answers, "rb"))
+        with os.fdopen(writing, "wb"), _on_all_cores():
+            program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({writing})"
+            process = subprocess.Popen(
+                [sys.executable or "", "-c", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[writing],
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise MeasuringEnded(f"cannot start a process that measures: {error}") from None
+    after.callback(_end, process)
+    return reading, process
 
 
 @contextlib.contextmanager
@@ -150,14 +154,23 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def _how(code: int) -> str:
+def _how(process: subprocess.Popen[bytes]) -> str:
+    try:
+        code = process.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return f"and did not exit within {_PATIENCE_S} s"
     return f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with exit code {code}"
 
 
 def serve(writing: int) -> None:
     """Be that process, and answer into this file descriptor."""
+    with contextlib.suppress(OSError):  # where memory runs out the kernel shall end this process, not the net's
+        Path("/proc/self/oom_score_adj").write_text("1000")
     keep_blocks()
-    threads, bound, asked = pickle.load(sys.stdin.buffer)
+    try:
+        threads, bound, asked = pickle.load(sys.stdin.buffer)
+    except (EOFError, pickle.UnpicklingError):  # the caller has ended
+        os._exit(0)
     threading.Thread(target=_end_with_the_caller, daemon=True).start()
     torch.set_num_threads(threads)
     logger = logging.getLogger(Contest.__module__)

@@ -7,7 +7,8 @@
 | bf16 | bfloat16: 7 bits of mantissa, float32's range | any device; faster with fast instructions for it |
 | fp16 | IEEE half precision: 10 bits of mantissa, up to 65504; gradients need a scaled loss | a GPU; slow on CPUs |
 
-A product in 16 bits rounds its operands (values, weights, biases) once, adds up in float32 and rounds its result once.
+A product in 16 bits rounds its operands (values, weights, biases) once, adds up in float32 and rounds its result once,
+but for some gradients of large weights (`linear.add_product`).
 Parameters, their gradients and statistics stay in float32. What comes out of a product stays in 16 bits until a layer
 reads it that needs more (`Layer.takes_narrow`); the net widens it there, which changes no value. A CPU without
 fast instructions for such a product makes it in float32, of the rounded operands (`needs_float32`). docs/precision.md.

@@ -77,7 +77,7 @@ class InnerProduct(Layer):
         if len(self.parameters) > 1 and self.parameters[1].wanted:
             self.parameters[1].accumulate_sum(widened(dy))
         if weight.wanted:
-            # This product does not read the weight, so it is in 16 bits over few rows as well.
+            # This product does not read the weight, so its operands are rounded over few rows as well.
             left, right = map(self.context.precision.narrow, (x, dy) if self.transpose else (dy, x))
             linear.add_product(weight.diff, left, right, weight.beta(), self.context.choices)
         if not wanted[0]:

@@ -136,16 +136,18 @@ def _tune(net: Net, records: Records, bound: float, warn: Tell) -> tuple[Sequenc
         layers = tune(net, survey)
     for text in survey.open:
         records.pop(text, None)
-    left = [*survey.open]
+    left, begins_again = [*survey.open], False
     while left:
         try:
             records.update(measure({text: survey.open[text] for text in left}, bound))
             break
         except MeasuringEnded as failure:
-            rest = [] if failure.text is None else left[left.index(failure.text) + 1 :]
-            holds = "the rules hold for all that is not recorded" if failure.text is None else "its rule holds"
-            warn(f"autotune: {failure}; {holds}")
-            left = rest
+            # One that is started again and ends at once would end at all others as well.
+            if failure.text is None or (begins_again and failure.text == left[0]):
+                warn(f"autotune: {failure}; the rules hold for all that is not recorded")
+                break
+            warn(f"autotune: {failure}; its rule holds")
+            left, begins_again = left[left.index(failure.text) + 1 :], True
     known = [replace(each, operations=[text for text in each.operations if text in records]) for each in layers]
     return known, len(survey.open), sum(text in records for text in survey.open)
 

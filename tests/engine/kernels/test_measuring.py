@@ -105,10 +105,12 @@ def test_the_process_gets_the_callers_threads_and_bound(monkeypatch, tmp_path):
     assert pickle.loads(sent.read_bytes()) == (7, 0.5, asked)
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no threads")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="there is one core, or no binding"
+)
 def test_the_process_may_use_the_cores_of_all_threads(monkeypatch, tmp_path):
     cores, sent, done = os.sched_getaffinity(0), tmp_path / "sent", threading.Event()
-    other = threading.Thread(target=done.wait)
+    other = threading.Thread(target=done.wait, daemon=True)
     other.start()
     instead(tmp_path, monkeypatch, f"open({str(sent)!r}, 'w').write(repr(os.sched_getaffinity(0)))")
     os.sched_setaffinity(0, {min(cores)})
@@ -183,9 +185,28 @@ def test_a_process_that_ends_early_is_said(monkeypatch, tmp_path, text, how, was
 
 def test_a_process_that_cannot_be_started_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
-    with pytest.raises(MeasuringEnded, match=f"cannot start {tmp_path}/absent: No such file or directory") as caught:
+    message = f"cannot start a process that measures: .* No such file or directory: '{tmp_path}/absent'"
+    with pytest.raises(MeasuringEnded, match=message) as caught:
         list(measure(survey_of(6), 0.0))
     assert caught.value.text is None
+
+
+def test_no_pipe_is_said_as_well(monkeypatch):
+    def fail():
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(measuring.os, "pipe", fail)
+    with pytest.raises(MeasuringEnded, match=r"cannot start a process that measures: .* Too many open files") as caught:
+        list(measure(survey_of(6), 0.0))
+    assert caught.value.text is None
+
+
+def test_a_process_that_closes_its_end_and_stays_is_not_waited_for(monkeypatch, tmp_path, processes):
+    monkeypatch.setattr(measuring, "_PATIENCE_S", 0.1)
+    instead(tmp_path, monkeypatch, "answers.close(); sys.stdin.buffer.read()")
+    with pytest.raises(MeasuringEnded, match=r"before it could measure, and did not exit within 0\.1 s"):
+        list(measure(survey_of(6), 0.0))
+    assert processes[0].returncode == -signal.SIGKILL
 
 
 def test_a_caller_that_stops_ends_the_process(monkeypatch, tmp_path, processes):
@@ -204,7 +225,7 @@ import torch
 from mgcaffe.engine import heap
 from mgcaffe.engine.kernels import measuring
 def answer_all(asked, bound):
-    yield (asked, bound, torch.get_num_threads(), heap._bound)
+    yield (asked, bound, torch.get_num_threads(), open("/proc/self/oom_score_adj").read().strip(), heap._bound)
     yield from map(time.sleep, [3600])
 measuring.answer_all = answer_all
 measuring.serve(int(sys.argv[1]))
@@ -224,10 +245,17 @@ def test_the_process_computes_by_the_callers_threads_and_ends_with_it():
         process.stdin.flush()
         assert pickle.load(answers) is None
         *answer, bound = pickle.load(answers)
-        assert answer == [{"one": 1}, 0.5, 2]
+        assert answer == [{"one": 1}, 0.5, 2, "1000"]
         assert bound == (heap.MAX_BYTES if platform.libc_ver()[0] == "glibc" else 0)
         process.stdin.close()
         assert process.wait(60) == 0
+
+
+def test_it_says_nothing_where_the_caller_ends_before_it_has_asked():
+    program = "from mgcaffe.engine.kernels import measuring; measuring.serve(1)"
+    for sent in (b"", pickle.dumps((2, 0.5, {"one": 1}))[:-3]):
+        result = subprocess.run([sys.executable, "-c", program], input=sent, capture_output=True, timeout=60)
+        assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_its_signals_are_not_the_callers(monkeypatch, tmp_path):

@@ -262,6 +262,28 @@ def test_where_measuring_ends_early_it_goes_on_behind_what_ended_it(tmp_path, mo
     assert choices.records.keys() == {*first}
 
 
+@pytest.mark.parametrize(("second", "count"), [(0, 2), (1, 3), (None, 2)])
+def test_where_a_second_process_ends_at_once_no_third_is_started(tmp_path, monkeypatch, second, count):
+    """It ends at its first operation, or before; where it ends at its second one, another goes on."""
+    measure, asked_for = autotune.measure, []
+
+    def ended(asked, bound):
+        asked_for.append([*asked])
+        if len(asked_for) > 2:
+            yield from measure(asked, bound)
+            return
+        at = 2 if len(asked_for) == 1 else second
+        yield from itertools.islice(measure(asked, bound), at or 0)
+        raise MeasuringEnded("it ended", None if at is None else [*asked][at])
+
+    monkeypatch.setattr(autotune, "measure", ended)
+    ((_, recorder, choices),) = train(tmp_path, 'autotune: "on"')
+    assert len(asked_for) == count
+    last = "its rule holds" if count == 3 else "the rules hold for all that is not recorded"
+    assert texts(recorder, Warned) == ["autotune: it ended; its rule holds", f"autotune: it ended; {last}"]
+    assert len(choices.records) == (12 if count == 3 else 2)
+
+
 def test_where_nothing_can_be_measured_the_rules_hold_and_old_records_do_not(tmp_path, monkeypatch):
     file, here = tmp_path / "choices.json", Machine.here(torch.device("cpu"))
     train(tmp_path, f'autotune: "{file}"')
