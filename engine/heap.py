@@ -34,7 +34,8 @@ def keep_freed_memory(mapped_from: int) -> bool:
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MXFAST, 0)
     is_done = bool(mallopt(_M_MMAP_THRESHOLD, mapped_from) and mallopt(_M_TRIM_THRESHOLD, _NEVER))
-    _bound = mapped_from if is_done else _bound
+    if is_done:
+        _bound = mapped_from
     return is_done
 
 

@@ -85,20 +85,20 @@ def measure(asked: Mapping[str, Asked], bound: float) -> Iterator[tuple[str, Mea
     """
     with contextlib.ExitStack() as after:
         reading, process = _start(after)
-        text = None
+        text: str | None = None
         try:
             assert process.stdin is not None
             pickle.dump((torch.get_num_threads(), bound, dict(asked)), process.stdin)
             process.stdin.flush()
             pickle.load(reading)
-            for text, question in asked.items():  # noqa: B007  (what the exception is about)
+            for text in asked:
                 answer: Answer = pickle.load(reading)
                 for level, message in answer.logged:
                     _log.log(level, "%s", message)
                 if answer.measured is not None:
                     yield text, answer.measured
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            when = "before it could measure" if text is None else f"while it measured {text} of {question.layer}"
+            when = "before it could measure" if text is None else f"while it measured {text} of {asked[text].layer}"
             raise MeasuringEnded(f"the process that measures ended {when}, {_how(process)}", text) from None
 
 

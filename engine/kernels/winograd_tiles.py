@@ -119,9 +119,10 @@ def forward(
 
 def backward_data(dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> torch.Tensor:
     """Return dx, channels last."""
-    data = _Data(dy, weight, geometry, size)
-    for place in data.tiling.places(dy.shape[0], geometry.groups):
-        data.set(place, data.products(place, winograd_grid.given_tiles(place.of(dy, geometry.groups), data.tiling)))
+    tiling = _tiling(dy, weight, geometry, size)
+    data = _Data(dy, weight, geometry, tiling)
+    for place in tiling.places(dy.shape[0], geometry.groups):
+        data.set(place, data.products(place, winograd_grid.given_tiles(place.of(dy, geometry.groups), tiling)))
     return data.dx
 
 
@@ -135,10 +136,10 @@ def add_backward_weight(
     kept: Tiles | None = None,
 ) -> None:
     """Set total, the filters' gradient, to beta total + what x and dy give; `kept` is what forward kept of x."""
-    filters = _Filters(total, beta, x, geometry, size, kept)
     tiling = _tiling(dy, total, geometry, size)
+    filters = _Filters(total, beta, x, geometry, tiling, kept)
     for place in tiling.places(dy.shape[0], geometry.groups):
-        filters.add(place, winograd_grid.given_tiles(place.of(dy, geometry.groups), tiling), tiling)
+        filters.add(place, winograd_grid.given_tiles(place.of(dy, geometry.groups), tiling))
 
 
 def backward(
@@ -152,13 +153,13 @@ def backward(
     kept: Tiles | None = None,
 ) -> torch.Tensor:
     """Return dx and set total; both as above, to the bit, but dy is transformed once."""
-    filters, data = _Filters(total, beta, x, geometry, size, kept), None
     tiling = _tiling(dy, weight, geometry, size)
+    filters, data = _Filters(total, beta, x, geometry, tiling, kept), None
     for place in tiling.places(dy.shape[0], geometry.groups):
         given = winograd_grid.given_tiles(place.of(dy, geometry.groups), tiling)
-        filters.add(place, given, tiling)
+        filters.add(place, given)
         if data is None:  # where all images are one piece, the filters' gradient has freed its memory
-            data = _Data(dy, weight, geometry, size)
+            data = _Data(dy, weight, geometry, tiling)
         products = data.products(place, given)
         del given
         data.set(place, products)
@@ -170,17 +171,15 @@ class _Data:
     """The gradient of x.
 
     Attributes:
-        tiling: how images are cut.
         dx: what has been made of it.
     """
 
-    def __init__(self, dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, size: Size) -> None:
-        groups, channels = geometry.groups, weight.shape[1]
-        self.tiling = _tiling(dy, weight, geometry, size)
-        image = geometry.transposed_size(dy.shape[2:])
-        self.dx = dy.new_empty(dy.shape[0], *image, groups * channels).permute(0, 3, 1, 2)
-        self._geometry, self._back = geometry, matrices(size, dy.dtype)[0].t()
-        self._by_group = _filters(weight, matrices(size, dy.dtype)[1]).chunk(groups, 1)
+    def __init__(self, dy: torch.Tensor, weight: torch.Tensor, geometry: Geometry, tiling: Tiling) -> None:
+        groups, image = geometry.groups, geometry.transposed_size(dy.shape[2:])
+        self.dx = dy.new_empty(dy.shape[0], *image, groups * tiling.channels).permute(0, 3, 1, 2)
+        inputs, filters, _ = matrices(tiling.size, dy.dtype)
+        self._geometry, self._tiling, self._back = geometry, tiling, inputs.t()
+        self._by_group = _filters(weight, filters).chunk(groups, 1)
 
     def products(self, place: Place, given: torch.Tensor) -> torch.Tensor:
         """Return the products of transformed tiles of dy with the transformed filters."""
@@ -189,30 +188,30 @@ class _Data:
     def set(self, place: Place, products: torch.Tensor) -> None:
         """Set dx there to what its transformed tiles give."""
         part = place.of(self.dx, self._geometry.groups)
-        winograd_grid.fold(part, winograd_grid.transformed(self._back, products), self.tiling, self._geometry)
+        winograd_grid.fold(part, winograd_grid.transformed(self._back, products), self._tiling, self._geometry)
 
 
 class _Filters:
     """Adds up the gradient of the filters: many sums for some outputs at a time, few over all images first."""
 
     def __init__(
-        self, total: torch.Tensor, beta: float, x: torch.Tensor, geometry: Geometry, size: Size, kept: Tiles | None
+        self, total: torch.Tensor, beta: float, x: torch.Tensor, geometry: Geometry, tiling: Tiling, kept: Tiles | None
     ) -> None:
-        self._total, self._beta, self._x, self._geometry = total, beta, x, geometry
-        self._kept = iter(kept.seen) if kept is not None and kept.size == size else None
+        self._total, self._beta, self._x, self._geometry, self._tiling = total, beta, x, geometry, tiling
+        self._kept = iter(kept.seen) if kept is not None and kept.size == tiling.size else None
         self._by_group: dict[int, torch.Tensor] = {}
-        filters = matrices(size, x.dtype)[1]
+        filters = matrices(tiling.size, x.dtype)[1]
         self._along_both = torch.kron(filters, filters).t()
 
-    def add(self, place: Place, given: torch.Tensor, tiling: Tiling) -> None:
+    def add(self, place: Place, given: torch.Tensor) -> None:
         """Add what transformed tiles of dy give to the part of the total that is their group's."""
         if self._kept is None:
-            seen = winograd_grid.seen_tiles(place.of(self._x, self._geometry.groups), tiling, self._geometry)
+            seen = winograd_grid.seen_tiles(place.of(self._x, self._geometry.groups), self._tiling, self._geometry)
         else:
             seen = next(self._kept)
         total = self._total.chunk(self._geometry.groups)[place.group]
-        outputs = outputs_at_a_time(tiling)
-        if outputs < tiling.outputs:
+        outputs = outputs_at_a_time(self._tiling)
+        if outputs < self._tiling.outputs:
             beta = 1.0 if place.images.start else self._beta
             for piece, part in zip(total.split(outputs), given.split(outputs, 2), strict=True):
                 self._add_to(piece, beta, _summed(part, seen))

@@ -220,7 +220,7 @@ def test_a_caller_that_stops_ends_the_process(monkeypatch, tmp_path, processes):
 
 
 _BUSY_FOR_AN_HOUR = """
-import os, sys, time
+import sys, time
 import torch
 from mgcaffe.engine import heap
 from mgcaffe.engine.kernels import measuring
