@@ -1,14 +1,16 @@
 """SGD with momentum and L2 decay in one pass over memory, by PyTorch's fused kernel.
 
-The kernel computes g <- g / grad_scale + weight_decay w; h <- momentum h + g; w <- w - lr h. With lr = 1,
-grad_scale = 1 / (eta scale) and weight_decay = eta decay that is Caffe's formula, whose history holds the
-rate. The operator is private to PyTorch, so it is tested once before it is used.
+The kernel computes h <- momentum h + (1 - dampening) (g + weight_decay w); w <- w - lr h. With lr = 1,
+dampening = 1 - eta and weight_decay = decay that is Caffe's formula, whose history holds the rate. Where it is given
+grad_scale = 1 / scale it divides g by that first, and writes it back, which takes 1.15 of the time. The operator is
+private to PyTorch, so it is tested once before it is used.
 """
 
 from __future__ import annotations
 
 import functools
 
+import numpy as np
 import torch
 
 
@@ -23,21 +25,23 @@ def fused_sgd(
 ) -> None:
     """Make one update, h <- momentum h + eta (scale g + decay w); w <- w - h, of float32 slices of one device.
 
-    The gradients' values are lost.
+    With a scale of 1 the gradients stay as they are, else their values are lost.
     """
-    factor = eta * scale
+    dampening = 1.0 - eta
+    if np.float32(1.0 - dampening) != np.float32(eta):  # the rate is so small that it is lost beside 1
+        dampening, scale, decay = 0.0, eta * scale, eta * decay
     torch._fused_sgd_(
         weights,
         gradients,
         histories,
-        weight_decay=eta * decay,
+        weight_decay=decay,
         momentum=momentum,
         lr=1.0,
-        dampening=0.0,
+        dampening=dampening,
         nesterov=False,
         maximize=False,
         is_first_step=False,
-        grad_scale=_number(1 / factor if factor else torch.inf, weights[0].device),
+        grad_scale=None if scale == 1 else _number(1 / scale if scale else torch.inf, weights[0].device),
         found_inf=None,
     )
 
@@ -59,12 +63,16 @@ def fused_sgd_works(like: torch.Tensor) -> bool:
 
 @functools.cache
 def _gives_the_formula(device: torch.device) -> bool:
+    return all(_gives(device, eta, scale) for eta, scale in ((0.25, 0.5), (0.25, 1.0)))
+
+
+def _gives(device: torch.device, eta: float, scale: float) -> bool:
     weights = torch.linspace(-1, 1, 37, device=device)
     gradients, histories = weights.flip(0).mul(3), weights.square()
-    expected = 0.9 * histories + 0.25 * (0.5 * gradients + 0.125 * weights)
+    expected = 0.9 * histories + eta * (scale * gradients + 0.125 * weights)
     stepped = weights - expected
     try:
-        fused_sgd([weights], [gradients], [histories], 0.25, 0.5, 0.125, 0.9)
+        fused_sgd([weights], [gradients], [histories], eta, scale, 0.125, 0.9)
     except (AttributeError, RuntimeError, TypeError):
         return False
     return torch.allclose(histories, expected, atol=1e-6) and torch.allclose(weights, stepped, atol=1e-6)

@@ -40,6 +40,10 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
         (129, 1100, 1000, ("mm", "mm", "mm"), "mm", ("onednn", "onednn", "onednn")),
         (64, 800, 500, ("mm", "mm", "mm"), "mm", ("onednn", "onednn", "onednn")),
         (16, 800, 500, ("mm", "mm", "mm"), "mm", ("mm", "mm", "mm")),
+        (15, 4096, 4096, ("exchanged", "mm", "mm"), "mm", ("exchanged", "onednn", "onednn")),
+        (16, 4096, 4096, ("exchanged", "mm", "mm"), "blocks", ("exchanged", "images", "onednn")),
+        (64, 4096, 4096, ("exchanged", "mm", "mm"), "blocks", ("exchanged", "images", "onednn")),
+        (65, 4096, 4096, ("mm", "mm", "mm"), "blocks", ("onednn", "onednn", "onednn")),
     ],
 )
 def test_rules_go_by_sizes_and_the_class_of_processor(
@@ -68,6 +72,36 @@ def test_gradients_for_x_as_sums_over_blocks_are_those_of_one_product(monkeypatc
     torch.testing.assert_close(candidate.run(call), dy @ weight)
     assert not candidate.serves(linear_ways.BackwardData(dy.bfloat16(), weight.bfloat16()))  # sums would be rounded
     assert not candidate.serves(linear_ways.BackwardData(dy, weight.t().contiguous().t()))
+
+
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+@pytest.mark.parametrize(("rows", "outputs"), [(1, 128), (16, 136), (17, 1024), (40, 4096)])
+def test_gradients_for_x_as_those_of_filters_are_those_of_one_product(rows, outputs) -> None:
+    candidate = linear_ways.BACKWARD_DATA.candidates["images"]
+    dy, weight = random_input((rows, outputs)), random_input((outputs, 300), seed=2)
+    call = linear_ways.BackwardData(dy.float(), weight.float())
+    assert candidate.serves(call)
+    dx = candidate.run(call)
+    assert dx.is_contiguous()
+    torch.testing.assert_close(dx.double(), dy @ weight, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+@pytest.mark.parametrize(("rows", "outputs"), [(16, 120), (16, 132), (17, 1000)])
+def test_images_do_not_serve_weights_that_are_no_16_images(rows, outputs) -> None:
+    candidate = linear_ways.BACKWARD_DATA.candidates["images"]
+    dy, weight = torch.empty(rows, outputs), torch.empty(outputs, 300)
+    assert not candidate.serves(linear_ways.BackwardData(dy, weight))
+
+
+@pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
+def test_images_serve_weights_in_order_of_float32_alone() -> None:
+    candidate = linear_ways.BACKWARD_DATA.candidates["images"]
+    dy, weight = torch.empty(16, 128), torch.empty(128, 300)
+    assert candidate.serves(linear_ways.BackwardData(dy, weight))
+    assert not candidate.serves(linear_ways.BackwardData(dy, torch.empty(300, 128).t()))
+    assert not candidate.serves(linear_ways.BackwardData(dy.bfloat16(), weight.bfloat16()))
+    assert not candidate.serves(linear_ways.BackwardData(dy.double(), weight.double()))
 
 
 @pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")

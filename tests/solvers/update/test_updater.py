@@ -106,6 +106,25 @@ def test_the_fused_kernel_of_this_pytorch_gives_the_formula():
     assert not fused.fused_sgd_works(torch.zeros(1, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("eta", [2.0, 0.01, 1e-6, 3e-9, 3e-12, 1e-18, 0.0])
+@pytest.mark.parametrize("scale", [1.0, 1 / 3, 2.0**-24])
+def test_the_fused_kernel_is_exact_for_rates_of_any_size(eta, scale):
+    weights = torch.linspace(-1, 1, 101)
+    gradients, histories = weights.flip(0).mul(3 / scale), torch.zeros(101)
+    expected = eta * (scale * gradients.double() + 0.125 * weights.double())
+    stepped = weights.double() - expected
+    fused.fused_sgd([weights], [gradients], [histories], eta, scale, 0.125, 0.9)
+    torch.testing.assert_close(histories.double(), expected, rtol=5e-7, atol=1e-7 * eta)
+    torch.testing.assert_close(weights.double(), stepped, rtol=2e-7, atol=1e-7)
+
+
+def test_without_a_factor_the_fused_kernel_leaves_the_gradients_as_they_are():
+    weights, gradients, histories = torch.ones(9), torch.linspace(-1, 1, 9), torch.zeros(9)
+    before = gradients.clone()
+    fused.fused_sgd([weights], [gradients], [histories], 0.01, 1.0, 0.5, 0.9)
+    assert torch.equal(gradients, before)
+
+
 def test_frozen_parameters_never_change():
     arena, parameters = make_arena()
     before = parameters[4].data.clone()

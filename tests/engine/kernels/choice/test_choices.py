@@ -57,6 +57,8 @@ def small_layers(monkeypatch):
     """Let `images` and `blocks` serve layers as small as those here."""
     monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)
     monkeypatch.setattr(linear_ways, "BLOCK", 100)
+    monkeypatch.setattr(linear_ways, "FEW_PIXELS", 1)
+    monkeypatch.setattr(linear_ways, "FEWEST_IMAGES", 1)
 
 
 def make(case, dtype, choices, shape=SHAPE):
