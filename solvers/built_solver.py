@@ -56,6 +56,7 @@ class BuiltSolver:
         keep_blobs: whether the nets' values and gradients stay readable after a pass, at the cost of memory.
         sync_servers: the same ranks and, behind them, the synchronization servers; None: there are none.
         embedding_servers: the same ranks and, behind them, the embedding servers; None: there are none.
+        stop_is_requested: asked while the solver is built whether to stop measuring (`autotune`).
 
     Attributes:
         iteration: how many times the weights have been updated, always; with several Hogwild workers, by worker 0.
@@ -87,6 +88,7 @@ class BuiltSolver:
         keep_blobs: bool = False,
         sync_servers: Communicator | None = None,
         embedding_servers: Communicator | None = None,
+        stop_is_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.param = param
         self.listeners = list(listeners)
@@ -111,7 +113,7 @@ class BuiltSolver:
             self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit, sync_servers)
             self._build(nets, source, schedule, opened)
             recompute(param, source, nets.workers, self._emit)
-            autotune(param, [*nets.workers, *nets.tests], self.world.communicator, self._emit)
+            autotune(param, [*nets.workers, *nets.tests], self.world.communicator, self._emit, stop_is_requested)
             self.load_weights(param.weights if weights is None else weights)
             self._opened = opened.pop_all()
 

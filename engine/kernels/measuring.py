@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -71,10 +71,10 @@ class MeasuringEnded(Exception):
         self.text = text
 
 
-def measure(asked: Mapping[str, Asked], bound: float) -> Iterator[tuple[str, Measured]]:
+def measure(asked: Mapping[str, Asked], bound: float) -> Generator[tuple[str, Measured], None, None]:
     """Yield by text what was measured, in order; log what was not, and what candidates were dropped for.
 
-    The process ends with the caller, and is ended where the caller stops.
+    The process ends with the caller, and is ended where this generator is closed.
 
     Args:
         asked: by text, what to measure.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted, Warned
 
 Tell = Callable[[str], None]
+StopIsRequested = Callable[[], bool]
 
 OFF, ON = "off", "on"
 
@@ -47,7 +49,13 @@ class Tuning:
     summary: str
 
 
-def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communicator, emit: Emit) -> None:
+def autotune(
+    param: SolverParameter,
+    nets: Sequence[Net],
+    communicator: Communicator,
+    emit: Emit,
+    stop_is_requested: StopIsRequested = lambda: False,
+) -> None:
     """Have all nets compute as is fastest for the first one; collective.
 
     Args:
@@ -55,6 +63,7 @@ def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communic
         nets: the training net, and those that compute on the same device.
         communicator: all ranks.
         emit: takes the events.
+        stop_is_requested: asked on rank 0 after each operation; if so, it measures no more.
 
     Raises:
         DataError: on rank 0: a file given by name that cannot be used (65) or written (73).
@@ -67,7 +76,14 @@ def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communic
     bound = BOUNDS[SolverParameter.Winograd.Name(param.winograd)]
     if communicator.rank == 0:
         statuses.doing("setting up: measuring how layers are computed fastest (autotune)")
-        tuning = tune_net(nets[0], setting, lambda text: emit(Warned(text)), bound, measures=measures)
+        tuning = tune_net(
+            nets[0],
+            setting,
+            lambda text: emit(Warned(text)),
+            bound,
+            measures=measures,
+            stop_is_requested=stop_is_requested,
+        )
         emit(Noted(tuning.summary))
         chosen = tuning.records
     if communicator.size > 1:
@@ -78,7 +94,15 @@ def autotune(param: SolverParameter, nets: Sequence[Net], communicator: Communic
         net.context.choices = Recorded(chosen, bound)
 
 
-def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures: bool = True) -> Tuning:
+def tune_net(
+    net: Net,
+    setting: str,
+    warn: Tell,
+    bound: float = 0.0,
+    *,
+    measures: bool = True,
+    stop_is_requested: StopIsRequested = lambda: False,
+) -> Tuning:
     """Find the fastest way to compute each operation of a net that is not recorded yet, and record it.
 
     Args:
@@ -87,6 +111,7 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
         warn: takes warnings.
         bound: of candidates that round more than the others (`BOUNDS`); with 0 there are none.
         measures: whether to measure what is not recorded; otherwise the rules hold for it.
+        stop_is_requested: asked after each operation; if so, no more are measured. Not asked on a GPU.
 
     Raises:
         DataError: a file given by name cannot be used (exit code 65) or written (73).
@@ -98,7 +123,7 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
         found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
     began = time.perf_counter()
-    layers, asked, measured = _tune(net, records, bound, warn)
+    layers, asked, measured = _tune(net, records, bound, warn, stop_is_requested)
     seconds = time.perf_counter() - began
     mine = [records[text] for layer in layers for text in layer.operations]
     faster = [each for each in mine if each.chosen != each.rule]
@@ -120,10 +145,13 @@ def tune_net(net: Net, setting: str, warn: Tell, bound: float = 0.0, *, measures
     return Tuning(records, layers, summary)
 
 
-def _tune(net: Net, records: Records, bound: float, warn: Tell) -> tuple[Sequence[LayerOperations], int, int]:
+def _tune(
+    net: Net, records: Records, bound: float, warn: Tell, stop_is_requested: StopIsRequested
+) -> tuple[Sequence[LayerOperations], int, int]:
     """Bring the records up to date with the net; those of operations that could not be measured are dropped.
 
-    On a CPU a process of its own measures. Where it ends, another one goes on with the next operation.
+    On a CPU a process of its own measures. Where it ends, another one goes on with the next operation. Where a stop is
+    requested, it is ended, and what it has measured is kept.
 
     Returns:
         The layers with the operations that there are records of, how many had to be measured, and how many were.
@@ -137,9 +165,13 @@ def _tune(net: Net, records: Records, bound: float, warn: Tell) -> tuple[Sequenc
     for text in survey.open:
         records.pop(text, None)
     left, begins_again = [*survey.open], False
-    while left:
+    while left and not stop_is_requested():
         try:
-            records.update(measure({text: survey.open[text] for text in left}, bound))
+            with closing(measure({text: survey.open[text] for text in left}, bound)) as answers:
+                for text, measured in answers:
+                    records[text] = measured
+                    if stop_is_requested():
+                        break
             break
         except MeasuringEnded as failure:
             # One that is started again and ends at once would end at all others as well.
@@ -148,8 +180,11 @@ def _tune(net: Net, records: Records, bound: float, warn: Tell) -> tuple[Sequenc
                 break
             warn(f"autotune: {failure}; its rule holds")
             left, begins_again = left[left.index(failure.text) + 1 :], True
+    missing = sum(text not in records for text in survey.open)
+    if missing and stop_is_requested():
+        warn(f"autotune: a stop was requested; the rules hold for {missing} operations that were not measured")
     known = [replace(each, operations=[text for text in each.operations if text in records]) for each in layers]
-    return known, len(survey.open), sum(text in records for text in survey.open)
+    return known, len(survey.open), len(survey.open) - missing
 
 
 def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Records:

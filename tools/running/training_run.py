@@ -94,6 +94,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
                 strict=flags.strict,
                 sync_servers=groups.sync,
                 embedding_servers=groups.embedding,
+                stop_is_requested=lambda: bool(watch.requests.cause),
             )
         )
         lay_out(solver.net)

@@ -284,6 +284,40 @@ def test_where_a_second_process_ends_at_once_no_third_is_started(tmp_path, monke
     assert len(choices.records) == (12 if count == 3 else 2)
 
 
+@pytest.mark.parametrize("answers", [0, 5, 100])
+def test_a_stop_ends_measuring_and_keeps_what_was_measured(tmp_path, monkeypatch, answers):
+    """The next run measures the rest."""
+    measure, ended = autotune.measure, []
+
+    def watched(asked, bound):
+        try:
+            yield from measure(asked, bound)
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(autotune, "measure", watched)
+    asked_for = itertools.count(1)
+    options = {"stop_is_requested": lambda: next(asked_for) > answers, "dtype": torch.float32}
+    recorder, net = Recorder(), data_layer(write_images(tmp_path), 8) + NET
+    with make_solver(net, 'autotune: "on"', tmp_path, recorder=recorder, **options) as solver:
+        read_channels_last(solver.net)
+        solver.step(1)
+        count = len(solver.net.context.choices.records)
+    (note,) = texts(recorder, Noted)
+    assert note.startswith(f"autotune: measured {count} operations in ")
+    if answers == 100:
+        assert count == 14 and not texts(recorder, Warned)
+        return
+    assert count == answers and ended == ([True] if answers else [])
+    (warning,) = texts(recorder, Warned)
+    assert warning == (
+        f"autotune: a stop was requested; the rules hold for {14 - count} operations that were not measured"
+    )
+    ((_, recorder, choices),) = train(tmp_path, 'autotune: "on"')
+    assert texts(recorder, Noted)[0].startswith(f"autotune: measured {14 - count} operations in ")
+    assert len(choices.records) == 14
+
+
 def test_where_nothing_can_be_measured_the_rules_hold_and_old_records_do_not(tmp_path, monkeypatch):
     file, here = tmp_path / "choices.json", Machine.here(torch.device("cpu"))
     train(tmp_path, f'autotune: "{file}"')
