@@ -65,7 +65,8 @@ def test_the_next_run_removes_what_killed_ones_left(tmp_path):
             pass
         kinds = sorted(path.name.partition(".")[0].partition("-")[0] for path in left)
         assert kinds == ["mgcaffe", "ompi", "sm_segment", "sm_segment"], left
-        assert all(path.exists() for path in left)
+        # Those in memory may be gone already: a run of another test, in the other pytest process, removes them as well.
+        assert all(path.exists() for path in left if path.is_relative_to(tmp_path))
         subprocess.run(next_run, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=60)
         assert not any(path.exists() for path in left), left
         assert len(its_files) == 4 and all(path.exists() for path in its_files)
