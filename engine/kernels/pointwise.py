@@ -9,6 +9,7 @@ pixel it makes no difference which image a pixel belongs to; so pixels can be se
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -56,11 +57,16 @@ def count_images(pixels: int) -> int:
 
     Each has as near to 256 pixels as can be, and from 64 to 1024; 0 where that divides the pixels nowhere.
     """
+    return _count_images(pixels, FEWEST_PIXELS)
+
+
+@functools.lru_cache(maxsize=1024)
+def _count_images(pixels: int, fewest: int) -> int:
     most = min(_MOST_PIXELS, pixels // _FEW_IMAGES)
     best = min(_BEST_PIXELS, most)
     for distance in range(_MOST_PIXELS):
         for size in (best - distance, best + distance):
-            if FEWEST_PIXELS <= size <= most and pixels % size == 0:
+            if fewest <= size <= most and pixels % size == 0:
                 return pixels // size
     return 0
 

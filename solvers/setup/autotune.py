@@ -63,7 +63,8 @@ def autotune(
         nets: the training net, and those that compute on the same device.
         communicator: all ranks.
         emit: takes the events.
-        stop_is_requested: asked on rank 0 after each operation; if so, it measures no more.
+        stop_is_requested: asked on rank 0 before the first operation and after each that was measured, but not on a
+            GPU; if so, it measures no more.
 
     Raises:
         DataError: on rank 0: a file given by name that cannot be used (65) or written (73).
@@ -111,7 +112,8 @@ def tune_net(
         warn: takes warnings.
         bound: of candidates that round more than the others (`BOUNDS`); with 0 there are none.
         measures: whether to measure what is not recorded; otherwise the rules hold for it.
-        stop_is_requested: asked after each operation; if so, no more are measured. Not asked on a GPU.
+        stop_is_requested: asked before the first operation and after each that was measured, but not on a GPU; if so,
+            no more are measured.
 
     Raises:
         DataError: a file given by name cannot be used (exit code 65) or written (73).

@@ -13,6 +13,8 @@ import functools
 import numpy as np
 import torch
 
+_LARGEST = torch.finfo(torch.float32).max
+
 
 def fused_sgd(
     weights: list[torch.Tensor],
@@ -25,10 +27,11 @@ def fused_sgd(
 ) -> None:
     """Make one update, h <- momentum h + eta (scale g + decay w); w <- w - h, of float32 slices of one device.
 
-    With a scale of 1 the gradients stay as they are, else their values are lost.
+    With a scale of 1 the gradients stay as they are, unless the rate is lost beside 1 (below about 1e-8); else their
+    values are lost.
     """
     dampening = 1.0 - eta
-    if np.float32(1.0 - dampening) != np.float32(eta):  # the rate is so small that it is lost beside 1
+    if np.float32(1.0 - dampening) != np.float32(eta):
         dampening, scale, decay = 0.0, eta * scale, eta * decay
     torch._fused_sgd_(
         weights,
@@ -41,7 +44,7 @@ def fused_sgd(
         nesterov=False,
         maximize=False,
         is_first_step=False,
-        grad_scale=None if scale == 1 else _number(1 / scale if scale else torch.inf, weights[0].device),
+        grad_scale=None if scale == 1 else _number(min(1 / scale, _LARGEST) if scale else torch.inf, weights[0].device),
         found_inf=None,
     )
 
@@ -63,7 +66,7 @@ def fused_sgd_works(like: torch.Tensor) -> bool:
 
 @functools.cache
 def _gives_the_formula(device: torch.device) -> bool:
-    return all(_gives(device, eta, scale) for eta, scale in ((0.25, 0.5), (0.25, 1.0)))
+    return all(_gives(device, eta, scale) for eta, scale in ((0.25, 0.5), (0.25, 1.0), (2.0, 1.0), (0.0, 1.0)))
 
 
 def _gives(device: torch.device, eta: float, scale: float) -> bool:

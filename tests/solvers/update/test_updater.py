@@ -8,7 +8,6 @@ from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, parse_solver
-from mgcaffe.solvers.update import fused
 from mgcaffe.solvers.update import updater as updater_module
 from mgcaffe.solvers.update.groups import make_groups
 from mgcaffe.solvers.update.updater import Updater, clip_factor, solver_type
@@ -99,30 +98,6 @@ def test_sgd_goes_on_without_the_fused_kernel(monkeypatch):
             updater.apply(0.1, iteration, 0.5)
         results.append((arena.data.clone(), updater.histories[0]))
     torch.testing.assert_close(results[0], results[1])
-
-
-def test_the_fused_kernel_of_this_pytorch_gives_the_formula():
-    assert fused.fused_sgd_works(torch.zeros(1))
-    assert not fused.fused_sgd_works(torch.zeros(1, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("eta", [2.0, 0.01, 1e-6, 3e-9, 3e-12, 1e-18, 0.0])
-@pytest.mark.parametrize("scale", [1.0, 1 / 3, 2.0**-24])
-def test_the_fused_kernel_is_exact_for_rates_of_any_size(eta, scale):
-    weights = torch.linspace(-1, 1, 101)
-    gradients, histories = weights.flip(0).mul(3 / scale), torch.zeros(101)
-    expected = eta * (scale * gradients.double() + 0.125 * weights.double())
-    stepped = weights.double() - expected
-    fused.fused_sgd([weights], [gradients], [histories], eta, scale, 0.125, 0.9)
-    torch.testing.assert_close(histories.double(), expected, rtol=5e-7, atol=1e-7 * eta)
-    torch.testing.assert_close(weights.double(), stepped, rtol=2e-7, atol=1e-7)
-
-
-def test_without_a_factor_the_fused_kernel_leaves_the_gradients_as_they_are():
-    weights, gradients, histories = torch.ones(9), torch.linspace(-1, 1, 9), torch.zeros(9)
-    before = gradients.clone()
-    fused.fused_sgd([weights], [gradients], [histories], 0.01, 1.0, 0.5, 0.9)
-    assert torch.equal(gradients, before)
 
 
 def test_frozen_parameters_never_change():

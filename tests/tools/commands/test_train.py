@@ -122,6 +122,27 @@ def test_sigint_stops_after_a_snapshot_with_code_75(engine):
     assert (engine.folder / last).is_file()
 
 
+def test_a_signal_while_candidates_are_measured_ends_that(engine, monkeypatch):
+    from mgcaffe.solvers.setup import autotune
+
+    measure = autotune.measure
+
+    def interrupted(asked, bound):
+        for number, answer in enumerate(measure(asked, bound)):
+            if number == 0:
+                signal.raise_signal(signal.SIGUSR1)
+            yield answer
+
+    monkeypatch.setattr(autotune, "measure", interrupted)
+    before = signal.getsignal(signal.SIGUSR1)
+    result = engine.run("train", "solver.prototxt", "--autotune=choices.json")
+    assert signal.getsignal(signal.SIGUSR1) == before
+    assert result.returncode == 75, result.stderr
+    warning = r"autotune: a stop was requested; the rules hold for \d operations that were not measured"
+    assert any(re.fullmatch(warning, line) for line in _log(result)), result.stderr
+    assert len(json.loads((engine.folder / "choices.json").read_text())["operations"]) == 1
+
+
 def test_the_stage_of_the_training_net_can_be_chosen(engine):
     engine.write("net.prototxt", engine.net.replace('name: "ip"\n', 'name: "ip"\n  include { stage: "with" }\n'))
     result = engine.run("train", "solver.prototxt", "-stage", "with", "--max_iter=1")
