@@ -48,8 +48,8 @@ PIECE = 1 << 20
 """How many values of a gradient oneDNN makes at a time."""
 BLOCK = 1 << 18
 """How many values of a weight are read at a time where dx is a sum over blocks."""
-FEWEST_IMAGES, FEW_PIXELS = 16, 8
-"""With fewer images PyTorch would hand them to its BLAS; and how many pixels each has where dx has few rows."""
+FEW_PIXELS = 8
+"""How many rows of a weight are an image where dx has few rows."""
 
 
 class Forward(NamedTuple):
@@ -228,7 +228,7 @@ def _data_images(call: BackwardData) -> torch.Tensor:
 
 def _has_images(call: BackwardData) -> bool:
     is_served = _serves_data(call) and not is_narrow(call.dy) and call.weight.is_contiguous()
-    return is_served and _count_images(call) >= FEWEST_IMAGES
+    return is_served and _count_images(call) >= pointwise.FEWEST_IMAGES
 
 
 BACKWARD_DATA = Operation(

@@ -19,7 +19,8 @@ from mgcaffe.engine.kernels.formats import format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 
 _FEW_PIXELS = 256
-_FEW_IMAGES = 16
+FEWEST_IMAGES = 16
+"""With fewer PyTorch hands filters of one pixel to its BLAS, where one thread computes."""
 FEWEST_PIXELS, _BEST_PIXELS, _MOST_PIXELS = 64, 256, 1024
 PLAIN = Geometry((1, 1), (1, 1), (0, 0), (1, 1))
 """The walk of a filter of one pixel over such small images."""
@@ -62,7 +63,7 @@ def count_images(pixels: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _count_images(pixels: int, fewest: int) -> int:
-    most = min(_MOST_PIXELS, pixels // _FEW_IMAGES)
+    most = min(_MOST_PIXELS, pixels // FEWEST_IMAGES)
     best = min(_BEST_PIXELS, most)
     for distance in range(_MOST_PIXELS):
         for size in (best - distance, best + distance):

@@ -7,7 +7,6 @@ the input is padded here, and pooled without pad. An empty window holds 0 and pa
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,7 +41,8 @@ class Window:
 
     def fits_torch(self, input_size: Sequence[int]) -> bool:
         """Return whether PyTorch's own pooling has these windows and no others."""
-        return _fits_torch(self, tuple(input_size))
+        small_pad = all(2 * pad <= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True))
+        return small_pad and not any(self.empty(input_size))
 
     def empty(self, input_size: Sequence[int]) -> tuple[bool, bool]:
         """Return whether the last row (the last column) of windows lies outside the image."""
@@ -58,12 +58,6 @@ class Window:
             for axis in (0, 1)
         ]
         return [self.pad[1], behind[1], self.pad[0], behind[0]]
-
-
-@functools.lru_cache(maxsize=1024)
-def _fits_torch(window: Window, input_size: Pair) -> bool:
-    small_pad = all(2 * pad <= kernel for pad, kernel in zip(window.pad, window.kernel, strict=True))
-    return small_pad and not any(window.empty(input_size))
 
 
 def max_forward(x: torch.Tensor, window: Window) -> tuple[torch.Tensor, torch.Tensor]:

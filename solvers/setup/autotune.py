@@ -6,7 +6,7 @@ Rank 0 measures, or reads what an earlier run measured, and all ranks take its c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from mgcaffe.engine.heap import blocks_mapped
 from mgcaffe.engine.kernels.choice.choices import Measured, Recorded, Records
 from mgcaffe.engine.kernels.choice.contest import Contest
 from mgcaffe.engine.kernels.choice.record_file import Machine, read_records, write_records
-from mgcaffe.engine.kernels.choice.survey import Survey
+from mgcaffe.engine.kernels.choice.survey import Asked, Survey
 from mgcaffe.engine.kernels.measuring import MeasuringEnded, measure
 from mgcaffe.engine.tuning import LayerOperations, let_cudnn_measure, tune
 from mgcaffe.errors import DataError
@@ -54,7 +54,7 @@ def autotune(
     nets: Sequence[Net],
     communicator: Communicator,
     emit: Emit,
-    stop_is_requested: StopIsRequested = lambda: False,
+    stop_is_requested: StopIsRequested,
 ) -> None:
     """Have all nets compute as is fastest for the first one; collective.
 
@@ -169,11 +169,7 @@ def _tune(
     left, begins_again = [*survey.open], False
     while left and not stop_is_requested():
         try:
-            with closing(measure({text: survey.open[text] for text in left}, bound)) as answers:
-                for text, measured in answers:
-                    records[text] = measured
-                    if stop_is_requested():
-                        break
+            _measure(records, {text: survey.open[text] for text in left}, bound, stop_is_requested)
             break
         except MeasuringEnded as failure:
             # One that is started again and ends at once would end at all others as well.
@@ -187,6 +183,15 @@ def _tune(
         warn(f"autotune: a stop was requested; the rules hold for {missing} operations that were not measured")
     known = [replace(each, operations=[text for text in each.operations if text in records]) for each in layers]
     return known, len(survey.open), len(survey.open) - missing
+
+
+def _measure(records: Records, asked: Mapping[str, Asked], bound: float, stop_is_requested: StopIsRequested) -> None:
+    """Add what is asked to the records, until all is measured or a stop is requested; raises `MeasuringEnded`."""
+    with closing(measure(asked, bound)) as answers:
+        for text, measured in answers:
+            records[text] = measured
+            if stop_is_requested():
+                return
 
 
 def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Records:

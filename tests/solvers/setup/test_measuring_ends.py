@@ -17,19 +17,32 @@ OPERATIONS = 14
 """How many operations of that net are measured."""
 
 
-def test_where_measuring_ends_early_it_goes_on_behind_what_ended_it(tmp_path, monkeypatch, cache):
-    """The rest is recorded, and the next run measures what is missing."""
+def end_at(monkeypatch, message, *places):
+    """Have one process after the other end at the operation of that number (None: before it could begin).
+
+    Those after them measure all.
+
+    Returns:
+        What each was asked for, in a list that grows.
+    """
     measure, asked_for = autotune.measure, []
 
     def ended(asked, bound):
         asked_for.append([*asked])
-        if len(asked_for) > 1:
+        if len(asked_for) > len(places):
             yield from measure(asked, bound)
             return
-        yield from itertools.islice(measure(asked, bound), 3)
-        raise MeasuringEnded("the process that measures ended", [*asked][3])
+        place = places[len(asked_for) - 1]
+        yield from itertools.islice(measure(asked, bound), place or 0)
+        raise MeasuringEnded(message, None if place is None else [*asked][place])
 
     monkeypatch.setattr(autotune, "measure", ended)
+    return asked_for
+
+
+def test_where_measuring_ends_early_it_goes_on_behind_what_ended_it(tmp_path, monkeypatch, cache):
+    """The rest is recorded, and the next run measures what is missing."""
+    asked_for = end_at(monkeypatch, "the process that measures ended", 3)
     ((weights, recorder, choices),) = train(tmp_path, 'autotune: "on"')
     assert texts(recorder, Warned) == ["autotune: the process that measures ended; its rule holds"]
     assert texts(recorder, Noted)[0].startswith("autotune: measured 13 operations in ")
@@ -37,7 +50,6 @@ def test_where_measuring_ends_early_it_goes_on_behind_what_ended_it(tmp_path, mo
     assert second == first[4:]
     assert choices.records.keys() == {*first} - {first[3]}
     torch.testing.assert_close(weights, train(tmp_path, "")[0][0])
-    monkeypatch.setattr(autotune, "measure", measure)
     ((_, recorder, choices),) = train(tmp_path, 'autotune: "on"')
     assert texts(recorder, Noted)[0].startswith("autotune: measured 1 operations in ")
     assert choices.records.keys() == {*first}
@@ -46,18 +58,7 @@ def test_where_measuring_ends_early_it_goes_on_behind_what_ended_it(tmp_path, mo
 @pytest.mark.parametrize(("second", "count"), [(0, 2), (1, 3), (None, 2)])
 def test_where_a_second_process_ends_at_once_no_third_is_started(tmp_path, monkeypatch, second, count):
     """It ends at its first operation, or before; where it ends at its second one, another goes on."""
-    measure, asked_for = autotune.measure, []
-
-    def ended(asked, bound):
-        asked_for.append([*asked])
-        if len(asked_for) > 2:
-            yield from measure(asked, bound)
-            return
-        at = 2 if len(asked_for) == 1 else second
-        yield from itertools.islice(measure(asked, bound), at or 0)
-        raise MeasuringEnded("it ended", None if at is None else [*asked][at])
-
-    monkeypatch.setattr(autotune, "measure", ended)
+    asked_for = end_at(monkeypatch, "it ended", 2, second)
     ((_, recorder, choices),) = train(tmp_path, 'autotune: "on"')
     assert len(asked_for) == count
     last = "its rule holds" if count == 3 else "the rules hold for all that is not recorded"
@@ -67,7 +68,7 @@ def test_where_a_second_process_ends_at_once_no_third_is_started(tmp_path, monke
 
 @pytest.mark.parametrize("answers", [0, 5, OPERATIONS])
 def test_a_stop_ends_measuring_and_keeps_what_was_measured(tmp_path, monkeypatch, answers):
-    """The next run measures the rest; behind the last answer there is nothing to end."""
+    """The next run measures the rest; after the last answer there is nothing to end."""
     measure, begun, ended = autotune.measure, [], []
 
     def watched(asked, bound):
@@ -109,13 +110,9 @@ def test_where_nothing_can_be_measured_the_rules_hold_and_old_records_do_not(tmp
     text = next(text for text in records if text.startswith("inner product forward"))
     old = Measured("onednn", "onednn", {"onednn": 1.0, "mm": 2.0, "exchanged": 2.0})
     write_records(file, here, records | {text: old})
-
-    def ended(asked, bound):
-        assert [*asked] == [text]
-        raise MeasuringEnded("cannot start it")
-
-    monkeypatch.setattr(autotune, "measure", ended)
+    asked_for = end_at(monkeypatch, "cannot start it", None)
     ((_, recorder, choices),) = train(tmp_path, f'autotune: "{file}"')
+    assert asked_for == [[text]]
     assert texts(recorder, Warned) == ["autotune: cannot start it; the rules hold for all that is not recorded"]
     (note,) = texts(recorder, Noted)
     assert note.startswith("autotune: measured 0 operations in ") and note.endswith("ms an iteration")

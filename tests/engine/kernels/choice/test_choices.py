@@ -40,7 +40,7 @@ CASES = {
     "five_square": ("Convolution", "convolution", "num_output: 3 kernel_size: 5 pad: 2"),
     "wide_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 2 pad: 2"),
     "deconvolution": ("Deconvolution", "convolution", "num_output: 3 kernel_size: 3 stride: 2 pad: 1"),
-    "product": ("InnerProduct", "inner_product", "num_output: 5"),
+    "product": ("InnerProduct", "inner_product", "num_output: 16"),
     "product_transpose": ("InnerProduct", "inner_product", "num_output: 5 transpose: true"),
 }
 SHAPE = (2, 2, 5, 6)
@@ -58,7 +58,6 @@ def small_layers(monkeypatch):
     monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)
     monkeypatch.setattr(linear_ways, "BLOCK", 100)
     monkeypatch.setattr(linear_ways, "FEW_PIXELS", 1)
-    monkeypatch.setattr(linear_ways, "FEWEST_IMAGES", 1)
 
 
 def make(case, dtype, choices, shape=SHAPE):
