@@ -2,17 +2,19 @@
 
     python benchmarks/allocator.py                       # five models, one thread
 
-Ways: `default`; `huge pages`, as commands that don't train do it (tensors above 8 MiB are mapped, with pages of 2
-MiB, and given back, smaller ones are kept); `kept` (malloc gives nothing back to the kernel); `laid out`, as `engine
-train` does it: kept, but for larger blocks in the first step, which are mapped. Each way is a process of its own, and
-they step in turns; reported are the median of a step's processor time, the median of its ratio to the default in the
-same round, the pages that the kernel had to give in a step (median), and the peak of resident memory during the steps
-over what the process had after its imports.
+Ways: `default`; `mapped`, as commands that don't train do it (tensors above 8 MiB are mapped, with pages of 2 MiB, and
+given back, smaller ones are kept); `kept` (malloc gives nothing back to the kernel, and its heap has pages of 2 MiB);
+`laid out`, as `engine train` does it: kept, but for larger blocks in the first step, which are mapped; `laid out, 4
+KiB`, the same with small pages alone. Each way is a process of its own, and they step in turns; reported are the median
+of a step's processor time, the median of its ratio to the default in the same round, the pages that the kernel had to
+give in a step (median), of either size, and the peak of resident memory during the steps over what the process had
+after its imports.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import resource
 import statistics
@@ -23,7 +25,8 @@ import time
 import step_worker
 from torch_models import BATCHES
 
-WAYS = ("default", "huge pages", "kept", "laid out")
+WAYS = ("default", "mapped", "kept", "laid out", "laid out, 4 KiB")
+_PR_SET_THP_DISABLE = 41
 
 
 def serve(way: str, model: str) -> None:
@@ -31,7 +34,9 @@ def serve(way: str, model: str) -> None:
     from mgcaffe.engine import heap
     from mgcaffe.tools.running import process, steady_memory
 
-    if way == "huge pages":
+    if way.endswith("4 KiB"):
+        ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    if way == "mapped":
         process.speed_up_memory()
     elif way != "default":
         steady_memory.speed_up_training()
@@ -42,10 +47,10 @@ def serve(way: str, model: str) -> None:
     torch.set_num_threads(1)
     base = step_worker.memory_kib("VmRSS")
     step = step_worker.our_step(model, BATCHES[model][0], "cpu", "float32")
-    if way == "laid out":
+    if way.startswith("laid out"):
         heap.map_blocks()
     step()
-    if way == "laid out":
+    if way.startswith("laid out"):
         heap.keep_blocks()
     step()
     step()

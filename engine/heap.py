@@ -1,22 +1,44 @@
-"""What glibc's malloc does with memory that is freed, and with large blocks (mallopt(3)); in the whole process."""
+"""What glibc's malloc does with memory that is freed, and with large blocks (mallopt(3)); in the whole process.
+
+Where all that is freed is kept, the heap has pages of 2 MiB if the kernel gives them on request. With those of 4 KiB a
+step of training takes longer, since finding an address costs a processor more then, most of all in a virtual machine
+(docs/step_times.md).
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 _M_MXFAST = 1
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _NEVER = -1
 _MAPPED_FROM = 128 << 10
+_M_MMAP_MAX = -4
+_MAPPED_BLOCKS = 65536  # glibc's default
+_MADV_HUGEPAGE = 14
+_HUGE = 2 << 20
+_STRICT = "2"
 MAX_BYTES = 2**31 - 1
 """The largest bound that malloc takes: blocks of all sizes are kept."""
 
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+"""When the kernel gives pages of 2 MiB: `always [madvise] never`, the one in brackets."""
+
+OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
+"""2: the kernel counts address space as memory."""
+
 _bound = 0
 """From how many bytes on malloc maps blocks, as far as it was asked here; 0: it was not."""
+
+_is_advised = False
+"""Whether the free end of the heap gets pages of 2 MiB."""
 
 
 def keep_freed_memory(mapped_from: int) -> bool:
@@ -44,13 +66,53 @@ def map_blocks() -> None:
 
     An older glibc, which refuses to keep blocks above 32 MiB (`keep_blocks`), stays as it is.
     """
+    global _is_advised
     if keep_freed_memory(MAX_BYTES) and keep_freed_memory(_MAPPED_FROM):
         ctypes.CDLL(None).malloc_trim(0)
+        _is_advised = False
 
 
-def keep_blocks() -> None:
-    """Have malloc keep all that is freed, of whatever size."""
-    keep_freed_memory(MAX_BYTES)
+def keep_blocks() -> bool:
+    """Have malloc keep all that is freed, of whatever size, in pages of 2 MiB where the kernel gives them on request.
+
+    Returns:
+        False where the C library is not glibc, or refuses.
+    """
+    is_done = keep_freed_memory(MAX_BYTES)
+    if is_done and not _is_advised and _may_grow_ahead():
+        _advise_huge_pages()
+    return is_done
+
+
+def _may_grow_ahead() -> bool:
+    """Return whether the kernel gives huge pages on request, and address space that is not used is free of charge."""
+    try:
+        if "[madvise]" not in HUGE_PAGES.read_text() or OVERCOMMIT.read_text().strip() == _STRICT:
+            return False
+    except OSError:
+        return False
+    limits = (resource.getrlimit(limit)[0] for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return all(limit == resource.RLIM_INFINITY for limit in limits)
+
+
+def _advise_huge_pages() -> None:
+    """Let the heap grow by half of the machine's memory, ask for huge pages there, and free it again.
+
+    That takes address space alone: what malloc has not handed out yet has no pages, and trimming, which would give the
+    address space back, is off. The kernel's advice holds for what is mapped, so it has to be mapped before.
+    """
+    global _is_advised
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+    ahead = os.sysconf("SC_PHYS_PAGES") // 2 * resource.getpagesize()
+    libc.mallopt(_M_MMAP_MAX, 0)  # or a block of this size would be mapped
+    block = libc.malloc(ctypes.c_size_t(ahead))
+    libc.mallopt(_M_MMAP_MAX, _MAPPED_BLOCKS)
+    begin, end = -(-(block or 0) // _HUGE) * _HUGE, libc.sbrk(0)
+    if block and begin < end:  # or the heap cannot grow, and the block lies elsewhere
+        libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_HUGEPAGE)
+    libc.free(ctypes.c_void_p(block))
+    _is_advised = True
 
 
 @contextmanager

@@ -18,7 +18,10 @@ With AVX2 alone (family 25, model 1) 1.0 to 1.35 for M from 64 to 256, 0.9 to 1.
 only `exchanged` is used, whose time is 0.5 to 1.0 of that of `mm` for M from 4 to 32, and 1.0 to 2.4 below.
 So it is on Intel's processors with AVX-512: on a Xeon (family 6, model 207) gradients of weights by oneDNN take 1.2 to
 3.7 times as long as by `mm` for M from 8 to 2048, those of x 0.9 to 2.1, and `exchanged` 0.5 to 0.8 for M from 8 to 64.
-There gradients of x for M from 16 to 128 come from `blocks` where the weight is large.
+There gradients of x for M from 16 to 128 come from `blocks` where the weight is large. On another Xeon (model 167)
+`images` takes 0.4 to 0.9 of the time of `mm` for M from 4 to 32, and mostly 0.5 to 0.8 of that of `blocks`, where the
+weight has more than 3 million values; and `blocks` 1.1 to 2.5 times as long as `mm` where dx has more than 5 times as
+many values as a block (a weight of 4096 x 25088, M from 32).
 
 The gradient of filters of one pixel is a sum over pixels, and oneDNN reads the pixels as they lie, where its product
 packs the weight anew. `images` takes 0.8 to 0.9 of the time of `onednn` on the EPYC of family 26 for a weight of 4096 x
@@ -41,8 +44,9 @@ _SMALL_BATCH = 64
 _FEW_ROWS = 4
 _FEW_ROWS_OF_16_BITS = 32
 _ROWS_OF_BLOCKS = range(16, 129)
-_ROWS_OF_IMAGES = range(16, 65)
-_LARGE_WEIGHT, _VERY_LARGE_WEIGHT = 1 << 20, 1 << 24
+_ROWS_OF_IMAGES, _ROWS_OF_IMAGES_ON_INTELS = range(16, 65), range(4, 33)
+_LARGE_WEIGHT, _VERY_LARGE_WEIGHT, _VERY_LARGE_ON_INTELS = 1 << 20, 1 << 24, 3 << 20
+_MOST_BLOCKS_OF_DX = 5
 _WORTH_A_PRIMITIVE = 1 << 24
 PIECE = 1 << 20
 """How many values of a gradient oneDNN makes at a time."""
@@ -175,14 +179,17 @@ FORWARD = Operation(
 
 
 def _data_rule(call: BackwardData) -> str:
-    # On the Xeon named above `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, else 0.8 to 1.2.
-    is_intels = _is_intels() and call.dy.dtype == torch.float32
-    rows = call.dy.shape[0]
-    if is_intels and rows in _ROWS_OF_BLOCKS and is_large(call.weight) and _has_blocks(call):
-        return "blocks"
+    rows, values = call.dy.shape[0], call.weight.numel()
+    if _is_intels() and call.dy.dtype == torch.float32:
+        if rows in _ROWS_OF_IMAGES_ON_INTELS and values >= _VERY_LARGE_ON_INTELS and _has_images(call):
+            return "images"
+        # There `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, else 0.8 to 1.2.
+        is_small = rows * call.weight.shape[1] <= _MOST_BLOCKS_OF_DX * BLOCK
+        if rows in _ROWS_OF_BLOCKS and is_small and is_large(call.weight) and _has_blocks(call):
+            return "blocks"
     if not _suits_onednn(call.dy, call.weight):
         return "mm"
-    is_very_large = call.weight.numel() >= _VERY_LARGE_WEIGHT
+    is_very_large = values >= _VERY_LARGE_WEIGHT
     return "images" if is_very_large and rows in _ROWS_OF_IMAGES and _has_images(call) else "onednn"
 
 
@@ -212,7 +219,8 @@ def _has_blocks(call: BackwardData) -> bool:
 def _count_images(call: BackwardData) -> int:
     """Return how many images the weight's rows are: with few outputs of 8 pixels, else of about 256; 0 for none."""
     rows = call.weight.shape[0]
-    if len(call.dy) > _ROWS_OF_IMAGES.start:
+    few = _ROWS_OF_IMAGES_ON_INTELS.stop - 1 if _is_intels() else _ROWS_OF_IMAGES.start
+    if len(call.dy) > few:
         return pointwise.count_images(rows)
     return rows // FEW_PIXELS if rows % FEW_PIXELS == 0 else 0
 

@@ -1,7 +1,9 @@
 """What malloc is asked for, and what that changes."""
 
 import ctypes
+import json
 import platform
+import resource
 import subprocess
 import sys
 
@@ -64,6 +66,7 @@ def test_an_older_glibc_that_refuses_to_keep_large_blocks_stays_as_it_is(monkeyp
 def test_without_glibc_nothing_is_done(monkeypatch):
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert not heap.keep_freed_memory(heap.MAX_BYTES)
+    assert not heap.keep_blocks()
 
 
 _MAPPED, _KEPT = 128 << 10, heap.MAX_BYTES
@@ -88,3 +91,69 @@ def test_what_malloc_was_asked_for_is_known():
               "  heap.keep_freed_memory(bound); print(heap._bound)"  # fmt: skip
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert result.stdout.split() == [str(8 << 20), str(heap.MAX_BYTES)]
+
+
+_HUGE_PAGES = """
+import ctypes, json
+from pathlib import Path
+from mgcaffe.engine import heap
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+def resident(): return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+def huge():
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages:"))
+heap.keep_blocks()
+found = []
+for _ in range(2):
+    heap.map_blocks()
+    before = resident(), huge()
+    heap.keep_blocks()
+    ahead = resident() - before[0]
+    block = libc.malloc(64 << 20)
+    ctypes.memset(block, 1, 64 << 20)
+    found.append((ahead, huge() - before[1]))
+    libc.free(ctypes.c_void_p(block))
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+def test_the_heap_has_huge_pages_where_all_is_kept():
+    if not heap._may_grow_ahead():
+        pytest.skip("this kernel gives no huge pages on request, or address space is limited")
+    command = [sys.executable, "-c", _HUGE_PAGES]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    for ahead, huge in json.loads(result.stdout):
+        assert ahead < 4 << 20  # what is not used takes no memory
+        assert huge >= 56 << 20
+
+
+@pytest.mark.parametrize(
+    ("pages", "overcommit", "expected"),
+    [
+        ("always [madvise] never", "0", True),
+        ("always [madvise] never", "1", True),
+        ("always [madvise] never", "2", False),
+        ("[always] madvise never", "0", False),  # the kernel gives them anyway
+        ("always madvise [never]", "0", False),
+        (None, "0", False),
+        ("always [madvise] never", None, False),
+    ],
+)
+def test_the_heap_grows_ahead_where_that_gives_huge_pages_and_costs_nothing(
+    monkeypatch, tmp_path, pages, overcommit, expected
+):
+    for name, text in (("HUGE_PAGES", pages), ("OVERCOMMIT", overcommit)):
+        monkeypatch.setattr(heap, name, tmp_path / name)
+        if text is not None:
+            (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(heap.resource, "getrlimit", lambda limit: (resource.RLIM_INFINITY,) * 2)
+    assert heap._may_grow_ahead() == expected
+    for limited in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        monkeypatch.setattr(
+            heap.resource,
+            "getrlimit",
+            lambda limit, limited=limited: (1 << 40 if limit == limited else resource.RLIM_INFINITY,) * 2,
+        )
+        assert not heap._may_grow_ahead()

@@ -14,7 +14,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mgcaffe.engine.heap import MAX_BYTES, keep_freed_memory
+from mgcaffe.engine.heap import HUGE_PAGES, MAX_BYTES, keep_freed_memory
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.running.cores import find_share
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import torch
 
     from mgcaffe.engine.kernels.precision import Precision
-
-_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 _MAPPED_FROM = 8 << 20
 
@@ -57,7 +55,7 @@ def speed_up_memory() -> str:
 
 def _kernel_offers_huge_pages() -> bool:
     try:
-        return "[never]" not in _HUGE_PAGES.read_text()
+        return "[never]" not in HUGE_PAGES.read_text()
     except OSError:
         return False
 

@@ -7,15 +7,15 @@ primitives. Where these lie between values, each gap between two of them is a li
 there before, since malloc looks for room to align a block besides the block; so the next pass needs other room. Hence
 larger blocks are mapped outside malloc's heap during the first pass (`lay_out`), and the objects lie together.
 
-Pages of 2 MiB, which other commands ask for, make no difference to the time any more, and take more memory.
-docs/step_times.md has the figures (`benchmarks/allocator.py`).
+The heap has pages of 2 MiB where the kernel gives them on request. docs/step_times.md has the figures
+(`benchmarks/allocator.py`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mgcaffe.engine.heap import MAX_BYTES, keep_blocks, keep_freed_memory, map_blocks
+from mgcaffe.engine.heap import keep_blocks, map_blocks
 from mgcaffe.tools.running.process import speed_up_memory
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def speed_up_training() -> None:
 
     Where the C library is not glibc, do what can be done without (`speed_up_memory`).
     """
-    if not keep_freed_memory(MAX_BYTES):
+    if not keep_blocks():
         speed_up_memory()
 
 

@@ -40,9 +40,15 @@ def test_every_size_agrees_with_float64(monkeypatch, fast, relu, bias, rows, inp
         (129, 1100, 1000, ("mm", "mm", "mm"), "mm", ("onednn", "onednn", "onednn")),
         (64, 800, 500, ("mm", "mm", "mm"), "mm", ("onednn", "onednn", "onednn")),
         (16, 800, 500, ("mm", "mm", "mm"), "mm", ("mm", "mm", "mm")),
-        (15, 4096, 4096, ("exchanged", "mm", "mm"), "mm", ("exchanged", "onednn", "onednn")),
-        (16, 4096, 4096, ("exchanged", "mm", "mm"), "blocks", ("exchanged", "images", "onednn")),
+        (3, 4096, 4096, ("mm", "mm", "mm"), "mm", ("exchanged", "onednn", "onednn")),
+        (4, 4096, 1000, ("exchanged", "mm", "mm"), "images", ("exchanged", "onednn", "onednn")),
+        (15, 4096, 4096, ("exchanged", "mm", "mm"), "images", ("exchanged", "onednn", "onednn")),
+        (16, 4096, 4096, ("exchanged", "mm", "mm"), "images", ("exchanged", "images", "onednn")),
+        (32, 4096, 4096, ("exchanged", "mm", "mm"), "images", ("exchanged", "images", "onednn")),
+        (33, 4096, 4096, ("exchanged", "mm", "mm"), "blocks", ("exchanged", "images", "onednn")),
         (64, 4096, 4096, ("exchanged", "mm", "mm"), "blocks", ("exchanged", "images", "onednn")),
+        (52, 25000, 64, ("exchanged", "mm", "mm"), "blocks", ("exchanged", "onednn", "onednn")),
+        (53, 25000, 64, ("exchanged", "mm", "mm"), "mm", ("exchanged", "onednn", "onednn")),
         (65, 4096, 4096, ("mm", "mm", "mm"), "blocks", ("onednn", "onednn", "onednn")),
     ],
 )
@@ -75,8 +81,13 @@ def test_gradients_for_x_as_sums_over_blocks_are_those_of_one_product(monkeypatc
 
 
 @pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
-@pytest.mark.parametrize(("rows", "outputs"), [(1, 128), (16, 136), (17, 1024), (40, 4096)])
-def test_gradients_for_x_as_those_of_filters_are_those_of_one_product(rows, outputs) -> None:
+@pytest.mark.parametrize(
+    ("rows", "outputs", "is_intels"),
+    [(1, 128, False), (16, 136, False), (17, 1024, False), (40, 4096, False), (17, 1000, True), (33, 4096, True)],
+)
+def test_gradients_for_x_as_those_of_filters_are_those_of_one_product(monkeypatch, rows, outputs, is_intels) -> None:
+    monkeypatch.setattr(processor, "ON_AVX2", False)
+    monkeypatch.setattr(processor, "FAST_MM", is_intels)
     candidate = linear_ways.BACKWARD_DATA.candidates["images"]
     dy, weight = random_input((rows, outputs)), random_input((outputs, 300), seed=2)
     call = linear_ways.BackwardData(dy.float(), weight.float())
@@ -88,7 +99,8 @@ def test_gradients_for_x_as_those_of_filters_are_those_of_one_product(rows, outp
 
 @pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
 @pytest.mark.parametrize(("rows", "outputs"), [(16, 120), (16, 132), (17, 1000)])
-def test_images_do_not_serve_weights_that_are_no_16_images(rows, outputs) -> None:
+def test_images_do_not_serve_weights_that_are_no_16_images(monkeypatch, rows, outputs) -> None:
+    monkeypatch.setattr(processor, "FAST_MM", False)
     candidate = linear_ways.BACKWARD_DATA.candidates["images"]
     dy, weight = torch.empty(rows, outputs), torch.empty(outputs, 300)
     assert not candidate.serves(linear_ways.BackwardData(dy, weight))

@@ -66,7 +66,7 @@ _FAULTS = """
 import resource, sys
 from pathlib import Path
 from mgcaffe.tools.running import process
-process._HUGE_PAGES = Path(sys.argv[1])
+process.HUGE_PAGES = Path(sys.argv[1])
 print(process.speed_up_memory())
 import torch
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -95,7 +95,7 @@ def test_memory_is_not_mapped_anew_page_by_page(tmp_path, offer, how):
 
 
 def test_without_huge_pages_and_glibc_nothing_is_done(monkeypatch, tmp_path):
-    monkeypatch.setattr(process, "_HUGE_PAGES", tmp_path / "absent")
+    monkeypatch.setattr(process, "HUGE_PAGES", tmp_path / "absent")
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert process.speed_up_memory() == "nothing"
 
