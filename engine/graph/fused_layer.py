@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.elementwise import relu_backward
 from mgcaffe.engine.layer import Layer
-from mgcaffe.engine.layers.shared.neuron import run_backward
 from mgcaffe.engine.types import Shape
 
 
@@ -39,4 +39,4 @@ class FusedLayer(Layer):
 
 def through_relu(dy: torch.Tensor, y: torch.Tensor, in_place: bool) -> torch.Tensor:
     """Give dy where y, what a ReLU made, is positive, else 0."""
-    return run_backward(torch.ops.aten.threshold_backward, dy, y, 0, out=dy if in_place else None)
+    return relu_backward(dy, y, dy if in_place else None)

@@ -8,6 +8,7 @@ import torch
 
 from mgcaffe.engine.graph.fused_layer import FusedLayer, through_relu
 from mgcaffe.engine.kernels import batch_norm
+from mgcaffe.engine.kernels.elementwise import relu_
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
@@ -57,7 +58,7 @@ class BatchNormScale(FusedLayer):
     def _with_stored_statistics(self, x: torch.Tensor, factor: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         mean, inverse_std = self.norm.stored_statistics()
         y = batch_norm.normalize(x, factor, bias, mean, inverse_std)
-        return y.clamp_(min=0) if self.relu else y
+        return relu_(y) if self.relu else y
 
     def top(self) -> torch.Tensor:
         """Return y between forward and backward: what was kept, or else made again."""

@@ -21,6 +21,7 @@ from mgcaffe.engine.graph.fused_normalization import BatchNormScale, NormalizedC
 from mgcaffe.engine.graph.fused_pooling import RectifiedPooling, pooling_behind
 from mgcaffe.engine.graph.fused_residual import ResidualSum, residual_of
 from mgcaffe.engine.graph.node import Node, readers_of
+from mgcaffe.engine.kernels.elementwise import relu_
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
 from mgcaffe.engine.layers.convolution import Convolution
@@ -81,7 +82,7 @@ class InnerProductReLU(FusedLayer):
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep bottom and top."""
         # Not by oneDNN's own ReLU, which makes 0 of nan.
-        y = self.product.forward(bottoms)[0].relu_()
+        y = relu_(self.product.forward(bottoms)[0])
         self.saved = y if self.backward_follows else None
         return [y]
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from mgcaffe.engine.kernels.elementwise import relu_, relu_backward
 from mgcaffe.engine.kernels.formats import pixel_rows
 from mgcaffe.engine.kernels.precision import is_narrow
 
@@ -52,7 +53,7 @@ def forward(
     y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_variance, True, 1.0, eps)
     if count == 1:
         running_variance.zero_()
-    return (y.clamp_(min=0) if relu else y), Statistics(mean, inverse_std, running_variance, count)
+    return (relu_(y) if relu else y), Statistics(mean, inverse_std, running_variance, count)
 
 
 def suits_pieces(x: torch.Tensor) -> bool:
@@ -110,7 +111,7 @@ def backward(
         relu_top: the y of a `forward` with `relu`; dy counts only where it is positive.
     """
     if relu_top is not None:
-        dy = torch.ops.aten.threshold_backward(dy, relu_top, 0)
+        dy = relu_backward(dy, relu_top)
     gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     if x.numel():
         gradients = torch.ops.aten.native_batch_norm_backward(

@@ -22,6 +22,7 @@ import torch
 from mgcaffe.engine.kernels import linear_ways, onednn, pointwise, unfolded, windows, winograd_candidates
 from mgcaffe.engine.kernels.aten import convolve
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
+from mgcaffe.engine.kernels.elementwise import relu_
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, from_pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow
@@ -154,7 +155,7 @@ def _winograd(call: Forward, way: ModuleType, size: Size) -> torch.Tensor:
 
 
 def _rectified(call: Forward, y: torch.Tensor) -> torch.Tensor:
-    return y.clamp_(min=0) if call.relu else y
+    return relu_(y) if call.relu else y
 
 
 def _runs_in_aten(call: Forward) -> bool:

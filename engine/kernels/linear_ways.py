@@ -38,6 +38,7 @@ import torch
 from mgcaffe.engine.kernels import onednn, pointwise, processor, unfolded
 from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
+from mgcaffe.engine.kernels.elementwise import relu_
 from mgcaffe.engine.kernels.precision import is_narrow
 
 _SMALL_BATCH = 64
@@ -109,7 +110,7 @@ def suits_float32(rows: torch.Tensor) -> bool:
     Over few rows writing it takes most of the time, and `mm` of float32 writes it into its place. On an Intel Xeon with
     AMX (family 6, model 207) that takes 0.37 to 0.50 of the time for 1 to 32 rows, and 1.09 to 1.15 for 64.
     """
-    return is_narrow(rows) and _is_intels() and len(rows) <= _FEW_ROWS_OF_16_BITS
+    return is_narrow(rows) and processor.is_intels() and len(rows) <= _FEW_ROWS_OF_16_BITS
 
 
 def is_large(weight: torch.Tensor) -> bool:
@@ -121,10 +122,6 @@ def _suits_onednn(x: torch.Tensor, weight: torch.Tensor) -> bool:
     """Return whether oneDNN makes the product, or the gradient of its x, in less time, by rule."""
     is_worth_it = is_large(weight) or x.shape[0] * weight.numel() > _WORTH_A_PRIMITIVE
     return is_worth_it and not _has_fast_mm(x) and onednn.serves(x)
-
-
-def _is_intels() -> bool:
-    return processor.FAST_MM and not processor.ON_AVX2
 
 
 def _has_fast_mm(x: torch.Tensor) -> bool:
@@ -147,7 +144,7 @@ def _forward_key(call: Forward) -> Key:
 
 def _forward_mm(call: Forward) -> torch.Tensor:
     y = product(call.x, call.weight, call.bias)
-    return y.clamp_(min=0) if call.relu else y
+    return relu_(y) if call.relu else y
 
 
 def _forward_onednn(call: Forward) -> torch.Tensor:
@@ -158,7 +155,7 @@ def _forward_exchanged(call: Forward) -> torch.Tensor:
     transposed = onednn.linear(call.weight, call.x)
     y = call.x.new_empty(call.x.shape[0], call.weight.shape[0])
     y = y.copy_(transposed.t()) if call.bias is None else torch.add(transposed.t(), call.bias, out=y)
-    return y.clamp_(min=0) if call.relu else y
+    return relu_(y) if call.relu else y
 
 
 def _serves_forward(call: Forward) -> bool:
@@ -180,7 +177,7 @@ FORWARD = Operation(
 
 def _data_rule(call: BackwardData) -> str:
     rows, values = call.dy.shape[0], call.weight.numel()
-    if _is_intels() and call.dy.dtype == torch.float32:
+    if processor.is_intels() and call.dy.dtype == torch.float32:
         if rows in _ROWS_OF_IMAGES_ON_INTELS and values >= _VERY_LARGE_ON_INTELS and _has_images(call):
             return "images"
         # There `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, else 0.8 to 1.2.
@@ -219,7 +216,7 @@ def _has_blocks(call: BackwardData) -> bool:
 def _count_images(call: BackwardData) -> int:
     """Return how many images the weight's rows are: with few outputs of 8 pixels, else of about 256; 0 for none."""
     rows = call.weight.shape[0]
-    few = _ROWS_OF_IMAGES_ON_INTELS.stop - 1 if _is_intels() else _ROWS_OF_IMAGES.start
+    few = _ROWS_OF_IMAGES_ON_INTELS.stop - 1 if processor.is_intels() else _ROWS_OF_IMAGES.start
     if len(call.dy) > few:
         return pointwise.count_images(rows)
     return rows // FEW_PIXELS if rows % FEW_PIXELS == 0 else 0

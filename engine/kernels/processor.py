@@ -69,6 +69,11 @@ def multiplies_fast(known: Mapping[str, str], capability: str, has_mkl: bool) ->
     return has_mkl and known.get("vendor_id") == _INTEL
 
 
+def is_intels() -> bool:
+    """Return whether this is one of Intel's processors, and PyTorch computes with AVX-512 and MKL."""
+    return FAST_MM and not ON_AVX2
+
+
 ON_AVX2 = torch.backends.cpu.get_cpu_capability() == "AVX2"
 """Whether PyTorch computes with AVX2 and not with AVX-512: oneDNN's gradients for filters are slow with it.
 

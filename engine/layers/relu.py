@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.elementwise import relu, relu_, relu_backward
 from mgcaffe.engine.layers.shared.neuron import TopNeuron, run_backward
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -39,14 +40,13 @@ class ReLU(TopNeuron):
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""
         if self.slope == 0:
-            return torch.relu(x) if out is None else out.relu_()
+            return relu(x) if out is None else relu_(out)
         aten = torch.ops.aten
         y: torch.Tensor = aten.leaky_relu(x, self.slope) if out is None else aten.leaky_relu_(out, self.slope)
         return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""
-        aten = torch.ops.aten
         if self.slope == 0:
-            return run_backward(aten.threshold_backward, dy, kept, 0, out=out)
-        return run_backward(aten.leaky_relu_backward, dy, kept, self.slope, self.keeps_tops, out=out)
+            return relu_backward(dy, kept, out)
+        return run_backward(torch.ops.aten.leaky_relu_backward, dy, kept, self.slope, self.keeps_tops, out=out)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.elementwise import add_
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.registry import register
@@ -52,9 +53,9 @@ class Split(Layer):
             # In 16 bits only a sum of two, which is rounded once. What is widened is new: nobody else reads it.
             first, second = widened(first), widened(second)
         if self.may_overwrite_top_diff[0] or first is not top_diffs[0]:
-            total = first.add_(second)
+            total = add_(first, second)
         elif self.may_overwrite_top_diff[1] or second is not top_diffs[1]:
-            total = second.add_(first)
+            total = add_(second, first)
         else:
             total = first + second
         for diff in top_diffs[2:]:

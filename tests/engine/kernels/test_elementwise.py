@@ -1,0 +1,97 @@
+"""ReLU and sums over numbers of 16 bits: the bits of PyTorch's operators."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mgcaffe.engine.kernels import elementwise, processor
+
+NARROW = [torch.bfloat16, torch.float16]
+
+
+def every_number(dtype: torch.dtype) -> torch.Tensor:
+    """Return all 65536 bit patterns."""
+    return torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    """Return the bits of x, all nan alike, and zero without a sign."""
+    x = torch.where(x == 0, torch.zeros_like(x), x)
+    return torch.where(x.isnan(), torch.full_like(x, float("nan")), x).view(torch.int16)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_relu_of_every_number_of_16_bits_is_pytorchs(dtype):
+    x = every_number(dtype)
+    expected = bits(torch.relu(x))
+    assert torch.equal(bits(elementwise.relu(x)), expected)
+    assert torch.equal(x.view(torch.int16), every_number(dtype).view(torch.int16))
+    assert elementwise.relu_(x) is x
+    assert torch.equal(bits(x), expected)
+    assert not torch.signbit(x[x == 0]).any()
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_gradient_of_every_number_of_16_bits_is_pytorchs(dtype, in_place):
+    y = elementwise.relu(every_number(dtype))
+    y = y[~(y.isnan() & torch.signbit(y))]
+    dy = torch.randn(len(y)).to(dtype)
+    expected = torch.ops.aten.threshold_backward(dy, y, 0)
+    dx = elementwise.relu_backward(dy, y, dy if in_place else None)
+    assert torch.equal(bits(dx), bits(expected)) and dx.dtype == dtype
+    assert (dx.data_ptr() == dy.data_ptr()) == in_place
+
+
+def test_a_gradient_of_another_type_than_y_is_masked_as_well():
+    y, dy = torch.tensor([0.0, 1, 2]).bfloat16(), torch.tensor([3.0, 4, 5])
+    assert elementwise.relu_backward(dy, y).tolist() == [0, 4, 5]
+    assert elementwise.relu_backward(dy, y, dy).tolist() == [0, 4, 5] == dy.tolist()
+
+
+def test_other_types_are_pytorchs():
+    x = torch.tensor([-1.0, 0, 2, float("nan")], dtype=torch.float64)
+    assert elementwise.relu(x)[:3].tolist() == [0, 0, 2] and elementwise.relu(x)[3].isnan()
+    assert elementwise.relu_(x) is x and x[:3].tolist() == [0, 0, 2] and x[3].isnan()
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize(
+    "lay_out",
+    [
+        lambda x: x,
+        lambda x: x.contiguous(memory_format=torch.channels_last),
+        lambda x: x.flatten(),
+        lambda x: x.transpose(1, 2),
+        lambda x: x[:, ::2],
+    ],
+)
+@pytest.mark.parametrize("is_intels", [False, True])
+def test_sums_in_pieces_have_the_bits_of_whole_ones(monkeypatch, dtype, lay_out, is_intels):
+    monkeypatch.setattr(elementwise, "_PIECE", 100)
+    monkeypatch.setattr(elementwise, "_WORTH_PIECES", 600)
+    monkeypatch.setattr(processor, "is_intels", lambda: is_intels)
+    for shape in ((2, 5, 8, 9), (1, 2, 3, 4), (0, 2, 3, 4)):
+        total, x = (lay_out(torch.randn(shape).to(dtype)) for _ in range(2))
+        expected = total + x
+        assert elementwise.add_(total, x) is total
+        assert torch.equal(total, expected)
+
+
+@pytest.mark.parametrize("other", [lambda x: x.contiguous(), lambda x: x.float()])
+def test_sums_of_tensors_that_lie_otherwise_are_pytorchs(monkeypatch, other):
+    monkeypatch.setattr(elementwise, "_WORTH_PIECES", 0)
+    monkeypatch.setattr(processor, "is_intels", lambda: True)
+    total = torch.randn(2, 3, 4, 5).bfloat16().contiguous(memory_format=torch.channels_last)
+    x = other(torch.randn(2, 3, 4, 5).bfloat16())
+    expected = total.clone().add_(x)
+    assert torch.equal(elementwise.add_(total, x), expected)
+
+
+def test_a_tensor_is_added_to_itself(monkeypatch):
+    monkeypatch.setattr(elementwise, "_WORTH_PIECES", 0)
+    monkeypatch.setattr(processor, "is_intels", lambda: True)
+    x = torch.randn(1000).bfloat16()
+    expected = 2 * x
+    assert torch.equal(elementwise.add_(x, x), expected)
