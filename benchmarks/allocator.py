@@ -34,8 +34,8 @@ def serve(way: str, model: str) -> None:
     from mgcaffe.engine import heap
     from mgcaffe.tools.running import process, steady_memory
 
-    if way.endswith("4 KiB"):
-        ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    if way.endswith("4 KiB") and ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0):
+        sys.exit("this kernel cannot leave out huge pages")
     if way == "mapped":
         process.speed_up_memory()
     elif way != "default":

@@ -1,8 +1,8 @@
 """What glibc's malloc does with memory that is freed, and with large blocks (mallopt(3)); in the whole process.
 
-Where all that is freed is kept, the heap has pages of 2 MiB if the kernel gives them on request. With those of 4 KiB a
-step of training takes longer, since finding an address costs a processor more then, most of all in a virtual machine
-(docs/step_times.md).
+Where all that is freed is kept, the main heap has pages of 2 MiB if the kernel gives them on request; threads with
+heaps of their own have small ones. With pages of 4 KiB a step of training takes longer, since addresses are translated
+more often, most of all in a virtual machine (docs/step_times.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ MAX_BYTES = 2**31 - 1
 """The largest bound that malloc takes: blocks of all sizes are kept."""
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-"""When the kernel gives pages of 2 MiB: `always [madvise] never`, the one in brackets."""
+"""When the kernel gives huge pages: `always [madvise] never`, the one in brackets."""
+
+HUGE_PAGE_SIZE = HUGE_PAGES.with_name("hpage_pmd_size")
+"""How many bytes such a page has: 2 MiB, and up to 512 where small pages have 64 KiB."""
 
 OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 """2: the kernel counts address space as memory."""
@@ -85,14 +88,20 @@ def keep_blocks() -> bool:
 
 
 def _may_grow_ahead() -> bool:
-    """Return whether the kernel gives huge pages on request, and address space that is not used is free of charge."""
+    """Return whether the kernel gives pages of 2 MiB on request, and address space that is not used costs nothing.
+
+    It does where it is limited, where the kernel counts it as memory, and where malloc writes to what it hands out.
+    """
     try:
-        if "[madvise]" not in HUGE_PAGES.read_text() or OVERCOMMIT.read_text().strip() == _STRICT:
+        if "[madvise]" not in HUGE_PAGES.read_text() or int(HUGE_PAGE_SIZE.read_text()) != _HUGE:
             return False
-    except OSError:
+        if OVERCOMMIT.read_text().strip() == _STRICT:
+            return False
+    except (OSError, ValueError):
         return False
     limits = (resource.getrlimit(limit)[0] for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
-    return all(limit == resource.RLIM_INFINITY for limit in limits)
+    is_written = "MALLOC_PERTURB_" in os.environ or "perturb" in os.environ.get("GLIBC_TUNABLES", "")
+    return all(limit == resource.RLIM_INFINITY for limit in limits) and not is_written
 
 
 def _advise_huge_pages() -> None:
@@ -103,15 +112,15 @@ def _advise_huge_pages() -> None:
     """
     global _is_advised
     libc = ctypes.CDLL(None)
-    libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+    libc.malloc.restype = ctypes.c_void_p
     ahead = os.sysconf("SC_PHYS_PAGES") // 2 * resource.getpagesize()
-    libc.mallopt(_M_MMAP_MAX, 0)  # or a block of this size would be mapped
+    libc.mallopt(_M_MMAP_MAX, 0)  # or a block of this size would be mapped outside the heap
     block = libc.malloc(ctypes.c_size_t(ahead))
     libc.mallopt(_M_MMAP_MAX, _MAPPED_BLOCKS)
-    begin, end = -(-(block or 0) // _HUGE) * _HUGE, libc.sbrk(0)
-    if block and begin < end:  # or the heap cannot grow, and the block lies elsewhere
-        libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_HUGEPAGE)
-    libc.free(ctypes.c_void_p(block))
+    if block:
+        begin = -(-block // _HUGE) * _HUGE
+        libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(block + ahead - begin), _MADV_HUGEPAGE)
+        libc.free(ctypes.c_void_p(block))
     _is_advised = True
 
 

@@ -21,7 +21,6 @@ from mgcaffe.engine.graph.fused_layer import FusedLayer, through_relu
 from mgcaffe.engine.graph.fused_normalization import BatchNormScale
 from mgcaffe.engine.graph.node import Node, readers_of
 from mgcaffe.engine.kernels import batch_norm
-from mgcaffe.engine.kernels.elementwise import relu_
 from mgcaffe.engine.kernels.precision import FLOAT32
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_norm import BatchNorm
@@ -60,7 +59,7 @@ class ResidualSum(FusedLayer):
         """Keep x, the statistics and, unless it is made again as well, the shortcut."""
         x, shortcut = bottoms
         self.normalization.backward_follows = self.backward_follows
-        y = relu_(self.normalization.forward([x])[0].add_(shortcut))
+        y = self.normalization.forward([x])[0].add_(shortcut).relu_()
         self.saved = (self.normalization.saved, shortcut if self.before is None else None, None)
         self.normalization.release()
         return [y]
@@ -72,7 +71,7 @@ class ResidualSum(FusedLayer):
         if y is None:
             # As in forward, so that all bits are the same; from the statistics alone it would round otherwise.
             y, _ = batch_norm.forward(kept[0], *self.normalization.factor_and_bias(), self.normalization.norm.eps)
-            relu_(y.add_(shortcut if self.before is None else self.before.top()))
+            y.add_(shortcut if self.before is None else self.before.top()).relu_()
             self.saved = (kept, shortcut, y)
         return y
 

@@ -18,10 +18,11 @@ With AVX2 alone (family 25, model 1) 1.0 to 1.35 for M from 64 to 256, 0.9 to 1.
 only `exchanged` is used, whose time is 0.5 to 1.0 of that of `mm` for M from 4 to 32, and 1.0 to 2.4 below.
 So it is on Intel's processors with AVX-512: on a Xeon (family 6, model 207) gradients of weights by oneDNN take 1.2 to
 3.7 times as long as by `mm` for M from 8 to 2048, those of x 0.9 to 2.1, and `exchanged` 0.5 to 0.8 for M from 8 to 64.
-There gradients of x for M from 16 to 128 come from `blocks` where the weight is large. On another Xeon (model 167)
-`images` takes 0.4 to 0.9 of the time of `mm` for M from 4 to 32, and mostly 0.5 to 0.8 of that of `blocks`, where the
-weight has more than 3 million values; and `blocks` 1.1 to 2.5 times as long as `mm` where dx has more than 5 times as
-many values as a block (a weight of 4096 x 25088, M from 32).
+There gradients of x come from `images` for M from 4 to 32 where the weight has 3 million values or more, else for M
+from 16 to 128 from `blocks` where the weight is large and dx has no more than 5 times as many values as a block. On
+another Xeon (model 167; on 207 it was not measured) `images` takes 0.4 to 0.9 of the time of `mm`, and mostly 0.5 to
+0.8 of that of `blocks`; with a larger dx (a weight of 4096 x 25088, M from 32) `blocks` takes 1.1 to 2.5 times as long
+as `mm`.
 
 The gradient of filters of one pixel is a sum over pixels, and oneDNN reads the pixels as they lie, where its product
 packs the weight anew. `images` takes 0.8 to 0.9 of the time of `onednn` on the EPYC of family 26 for a weight of 4096 x
@@ -46,6 +47,7 @@ _FEW_ROWS = 4
 _FEW_ROWS_OF_16_BITS = 32
 _ROWS_OF_BLOCKS = range(16, 129)
 _ROWS_OF_IMAGES, _ROWS_OF_IMAGES_ON_INTELS = range(16, 65), range(4, 33)
+_FEW_OUTPUTS, _FEW_OUTPUTS_ON_INTELS = 16, 32
 _LARGE_WEIGHT, _VERY_LARGE_WEIGHT, _VERY_LARGE_ON_INTELS = 1 << 20, 1 << 24, 3 << 20
 _MOST_BLOCKS_OF_DX = 5
 _WORTH_A_PRIMITIVE = 1 << 24
@@ -180,7 +182,7 @@ def _data_rule(call: BackwardData) -> str:
     if processor.is_intels() and call.dy.dtype == torch.float32:
         if rows in _ROWS_OF_IMAGES_ON_INTELS and values >= _VERY_LARGE_ON_INTELS and _has_images(call):
             return "images"
-        # There `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, else 0.8 to 1.2.
+        # On model 207 `blocks` takes 0.56 to 0.98 of the time of `mm` for M from 16 to 128, else 0.8 to 1.2.
         is_small = rows * call.weight.shape[1] <= _MOST_BLOCKS_OF_DX * BLOCK
         if rows in _ROWS_OF_BLOCKS and is_small and is_large(call.weight) and _has_blocks(call):
             return "blocks"
@@ -216,8 +218,7 @@ def _has_blocks(call: BackwardData) -> bool:
 def _count_images(call: BackwardData) -> int:
     """Return how many images the weight's rows are: with few outputs of 8 pixels, else of about 256; 0 for none."""
     rows = call.weight.shape[0]
-    few = _ROWS_OF_IMAGES_ON_INTELS.stop - 1 if processor.is_intels() else _ROWS_OF_IMAGES.start
-    if len(call.dy) > few:
+    if len(call.dy) > (_FEW_OUTPUTS_ON_INTELS if processor.is_intels() else _FEW_OUTPUTS):
         return pointwise.count_images(rows)
     return rows // FEW_PIXELS if rows % FEW_PIXELS == 0 else 0
 

@@ -23,7 +23,8 @@ _SHAPES = {"lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32), "alexnet": (3, 22
 
 def main(words: list[str]) -> None:
     """Train each model, one after the other in this process."""
-    ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    if ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0):
+        sys.exit("this kernel cannot leave out huge pages")
     steady_memory.speed_up_training()
     import torch
 

@@ -24,7 +24,7 @@ from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, Location
 from mgcaffe.errors.checked_json import Json, parse_json
 from mgcaffe.prototxt.whole_files import write_whole
 
-_VERSION = 7
+_VERSION = 8
 _COMPLAINT = "this is no record of measured candidates"
 _HINT = "give --autotune the name of a new file, and the candidates are measured and written to it"
 
