@@ -105,7 +105,7 @@ def resident(): return int(Path("/proc/self/statm").read_text().split()[1]) * mm
 def huge():
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages:"))
-mapped = mmap.mmap(-1, 64 << 20)
+mapped = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 mapped.madvise(mmap.MADV_HUGEPAGE)
 mapped.write(bytes(64 << 20))
 found = [(0, huge())]  # what the kernel gives where it is asked as simply as can be
