@@ -21,8 +21,8 @@ So it is on Intel's processors with AVX-512: on a Xeon (family 6, model 207) gra
 There gradients of x come from `images` for M from 4 to 32 where the weight has 3 million values or more, else for M
 from 16 to 128 from `blocks` where the weight is large and dx has no more than 5 times as many values as a block. On
 another Xeon (model 167; on 207 it was not measured) `images` takes 0.4 to 0.9 of the time of `mm`, and mostly 0.5 to
-0.8 of that of `blocks`; with a larger dx (a weight of 4096 x 25088, M from 32) `blocks` takes 1.1 to 2.5 times as long
-as `mm`.
+0.8 of that of `blocks`; with a larger dx (a weight of 4096 x 25088, M = 64 and 128) `blocks` takes 1.8 to 2.4 times
+as long as `mm`, and 1.1 times for M = 32.
 
 The gradient of filters of one pixel is a sum over pixels, and oneDNN reads the pixels as they lie, where its product
 packs the weight anew. `images` takes 0.8 to 0.9 of the time of `onednn` on the EPYC of family 26 for a weight of 4096 x

@@ -1,4 +1,4 @@
-"""ReLU and sums over numbers of 16 bits: the bits of PyTorch's operators."""
+"""ReLU and sums over numbers of 16 bits: the bits of PyTorch's operators, but for gradients where y is nan."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ def test_sums_in_pieces_have_the_bits_of_whole_ones(monkeypatch, dtype, lay_out,
     monkeypatch.setattr(elementwise, "_PIECE", 50)
     monkeypatch.setattr(elementwise, "_WORTH_PIECES", 400)
     monkeypatch.setattr(processor, "is_intels", lambda: is_intels)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     for shape in ((2, 5, 8, 9), (1, 2, 3, 4), (0, 2, 3, 4)):
         whole, other = (torch.randn(shape).to(dtype) for _ in range(2))
         total, x = lay_out(whole), lay_out(other)
@@ -109,16 +110,17 @@ def test_sums_are_made_in_pieces_where_that_is_worth_it(monkeypatch, lay_out, is
     monkeypatch.setattr(elementwise, "_PIECE", 50)
     monkeypatch.setattr(elementwise, "_WORTH_PIECES", values)
     monkeypatch.setattr(processor, "is_intels", lambda: is_intels)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     pieces = []
     whole = torch.add
     monkeypatch.setattr(torch, "add", lambda *values, **options: pieces.append(1) or whole(*values, **options))
     total, x = (lay_out(torch.randn(2, 5, 8, 9).bfloat16()) for _ in range(2))
     elementwise.add_(total, x)
-    assert (len(pieces) > 1) == expected
+    assert len(pieces) == (8 if expected else 0)
 
 
 @pytest.mark.parametrize(
-    "other", [lambda x: x.contiguous(), lambda x: x.contiguous(memory_format=torch.channels_last).float()]
+    "other", [lambda x: x.contiguous(), lambda x: torch.randn(x.shape).contiguous(memory_format=torch.channels_last)]
 )
 def test_sums_of_tensors_that_lie_otherwise_are_pytorchs(monkeypatch, other):
     monkeypatch.setattr(elementwise, "_WORTH_PIECES", 0)
