@@ -1,6 +1,8 @@
-"""PyTorch's own convolution, over a geometry."""
+"""PyTorch's own operators: convolution over a geometry, and backward operators that may write over their gradient."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -23,3 +25,9 @@ def convolution_backward(
         dy, x, weight, None, *walk, False, no_pad, geometry.groups, wanted
     )
     return gradients
+
+
+def run_backward(operator: Any, dy: torch.Tensor, *arguments: Any, out: torch.Tensor | None) -> torch.Tensor:
+    """Call one of PyTorch's backward operators, in place if `out` is given."""
+    dx: torch.Tensor = operator(dy, *arguments) if out is None else operator.grad_input(dy, *arguments, grad_input=out)
+    return dx

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels.elementwise import relu_, relu_backward
+from mgcaffe.engine.kernels.elementwise import relu_
 from mgcaffe.engine.kernels.formats import pixel_rows
 from mgcaffe.engine.kernels.precision import is_narrow
 
@@ -97,9 +97,8 @@ def backward(
     mean: torch.Tensor,
     inverse_std: torch.Tensor,
     wanted: tuple[bool, bool, bool] = (True, True, True),
-    relu_top: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """dx, dweight and dbias of `forward`, None where `wanted` is False.
+    """dx, dweight and dbias of a `forward` without `relu`, None where `wanted` is False.
 
     Args:
         dy: the gradient of y.
@@ -108,10 +107,7 @@ def backward(
         mean: as `forward` found it.
         inverse_std: as `forward` found it.
         wanted: which of the three gradients to compute.
-        relu_top: the y of a `forward` with `relu`; dy counts only where it is positive.
     """
-    if relu_top is not None:
-        dy = relu_backward(dy, relu_top)
     gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     if x.numel():
         gradients = torch.ops.aten.native_batch_norm_backward(

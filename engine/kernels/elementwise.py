@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 
 from mgcaffe.engine.kernels import processor
+from mgcaffe.engine.kernels.aten import run_backward
 from mgcaffe.engine.kernels.precision import is_narrow
 
 _MINUS_INFINITY = {torch.bfloat16: -(1 << 7), torch.float16: -(1 << 10)}
@@ -29,14 +30,14 @@ _WORTH_PIECES = 1 << 19
 
 def relu(x: torch.Tensor) -> torch.Tensor:
     """Return max(x, 0), nan where x is."""
-    if not _counts_as_integers(x):
+    if not _is_narrow_on_cpu(x):
         return torch.relu(x)
     return torch.threshold(x.view(torch.int16), _MINUS_INFINITY[x.dtype], 0).view(x.dtype)
 
 
 def relu_(x: torch.Tensor) -> torch.Tensor:
     """Return x, in which max(x, 0) is now."""
-    if _counts_as_integers(x):
+    if _is_narrow_on_cpu(x):
         torch.threshold_(x.view(torch.int16), _MINUS_INFINITY[x.dtype], 0)
         return x
     return x.relu_()
@@ -53,32 +54,27 @@ def relu_backward(dy: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None = 
         y: of the same shape.
         out: dy, if it may be written over.
     """
-    if dy.dtype == y.dtype and _counts_as_integers(dy):
-        bits = None if out is None else out.view(torch.int16)
-        return _threshold_backward(dy.view(torch.int16), y.view(torch.int16), bits).view(dy.dtype)
-    return _threshold_backward(dy, y, out)
-
-
-def _threshold_backward(dy: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
     operator = torch.ops.aten.threshold_backward
-    dx: torch.Tensor = operator(dy, y, 0) if out is None else operator.grad_input(dy, y, 0, grad_input=out)
-    return dx
+    if dy.dtype == y.dtype and _is_narrow_on_cpu(dy):
+        bits = None if out is None else out.view(torch.int16)
+        return run_backward(operator, dy.view(torch.int16), y.view(torch.int16), 0, out=bits).view(dy.dtype)
+    return run_backward(operator, dy, y, 0, out=out)
 
 
-def _counts_as_integers(x: torch.Tensor) -> bool:
+def _is_narrow_on_cpu(x: torch.Tensor) -> bool:
     return x.is_cpu and is_narrow(x)
 
 
-def add_(total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Return total, to which x of the same shape has been added."""
-    if not (total.is_cpu and is_narrow(total) and processor.is_intels() and _lie_alike(total, x)):
-        return total.add_(x)
+def add_(total: torch.Tensor, x: torch.Tensor, alpha: float = 1) -> torch.Tensor:
+    """Return total, to which alpha x of the same shape has been added."""
+    if not (_is_narrow_on_cpu(total) and processor.is_intels() and _lie_alike(total, x)):
+        return total.add_(x, alpha=alpha)
     size = _PIECE * torch.get_num_threads()
     copies = [total.new_empty(size) for _ in range(2)]
     in_order = [each.as_strided((each.numel(),), (1,)).split(size) for each in (total, x)]
     for pieces in zip(*in_order, strict=True):
         one, other = (copy[: len(piece)].copy_(piece) for copy, piece in zip(copies, pieces, strict=True))
-        torch.add(one, other, out=pieces[0])
+        torch.add(one, other, alpha=alpha, out=pieces[0])
     return total
 
 

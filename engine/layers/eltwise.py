@@ -87,7 +87,7 @@ class Eltwise(Layer):
             y = bottoms[self.spare_bottom]
             for index, (x, coefficient) in enumerate(zip(bottoms, self.coefficients, strict=True)):
                 if index != self.spare_bottom:
-                    y = add_(y, x) if coefficient == 1 else y.add_(x, alpha=coefficient)
+                    add_(y, x, coefficient)
             return y
         first = bottoms[0] if self.coefficients[0] == 1 else bottoms[0] * self.coefficients[0]
         y = torch.add(first, bottoms[1], alpha=self.coefficients[1])

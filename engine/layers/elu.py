@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.aten import run_backward
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron, run_backward
+from mgcaffe.engine.layers.shared.neuron import BottomNeuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.aten import run_backward
 from mgcaffe.engine.kernels.elementwise import relu, relu_, relu_backward
-from mgcaffe.engine.layers.shared.neuron import TopNeuron, run_backward
+from mgcaffe.engine.layers.shared.neuron import TopNeuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.shared.neuron import Neuron, run_backward
+from mgcaffe.engine.kernels.aten import run_backward
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import torch
 
-from mgcaffe.engine.layers.shared.neuron import TopNeuron, run_backward
+from mgcaffe.engine.kernels.aten import run_backward
+from mgcaffe.engine.layers.shared.neuron import TopNeuron
 from mgcaffe.engine.registry import register
 
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron, run_backward
+from mgcaffe.engine.kernels.aten import run_backward
+from mgcaffe.engine.layers.shared.neuron import BottomNeuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 

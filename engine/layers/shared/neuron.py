@@ -9,7 +9,6 @@ follows from y keeps y alone; it then works in place, and costs no memory where 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -67,12 +66,6 @@ class BottomNeuron(Neuron):
         keeps = self.backward_follows and self.keeps_bottoms
         self.saved = x if keeps else None
         return [self.value(x, x if self.may_overwrite_bottom and not keeps else None)]
-
-
-def run_backward(operator: Any, dy: torch.Tensor, *arguments: Any, out: torch.Tensor | None) -> torch.Tensor:
-    """Call one of PyTorch's backward operators, in place if `out` is given."""
-    dx: torch.Tensor = operator(dy, *arguments) if out is None else operator.grad_input(dy, *arguments, grad_input=out)
-    return dx
 
 
 def affine(x: torch.Tensor, scale: float, shift: float, out: torch.Tensor | None = None) -> torch.Tensor:

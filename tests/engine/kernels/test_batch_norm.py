@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional
 
 from mgcaffe.engine.kernels import batch_norm
+from mgcaffe.engine.kernels.elementwise import relu_backward
 from tests.support.layouts import LAYOUTS, random_input
 
 
@@ -23,9 +24,8 @@ def test_norm_scale_and_relu_in_one_agree_with_torch(layout, relu, shape) -> Non
     torch.testing.assert_close(statistics.mean, x.transpose(0, 1).flatten(1).mean(1))
     torch.testing.assert_close(statistics.unbiased_variance, x.transpose(0, 1).flatten(1).var(1))
     kept = dy.clone()
-    gradients = batch_norm.backward(
-        dy, x, weight, statistics.mean, statistics.inverse_std, relu_top=y if relu else None
-    )
+    masked = relu_backward(dy, y) if relu else dy
+    gradients = batch_norm.backward(masked, x, weight, statistics.mean, statistics.inverse_std)
     for gradient, leaf in zip(gradients, leaves, strict=True):
         torch.testing.assert_close(gradient, leaf.grad)
     assert torch.equal(dy, kept)

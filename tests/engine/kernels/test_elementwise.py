@@ -78,7 +78,8 @@ def test_other_types_are_pytorchs():
     ],
 )
 @pytest.mark.parametrize("is_intels", [False, True])
-def test_sums_in_pieces_have_the_bits_of_whole_ones(monkeypatch, dtype, lay_out, is_intels):
+@pytest.mark.parametrize("alpha", [1, -1])
+def test_sums_in_pieces_have_the_bits_of_whole_ones(monkeypatch, dtype, lay_out, is_intels, alpha):
     monkeypatch.setattr(elementwise, "_PIECE", 50)
     monkeypatch.setattr(elementwise, "_WORTH_PIECES", 400)
     monkeypatch.setattr(processor, "is_intels", lambda: is_intels)
@@ -86,8 +87,8 @@ def test_sums_in_pieces_have_the_bits_of_whole_ones(monkeypatch, dtype, lay_out,
     for shape in ((2, 5, 8, 9), (1, 2, 3, 4), (0, 2, 3, 4)):
         whole, other = (torch.randn(shape).to(dtype) for _ in range(2))
         total, x = lay_out(whole), lay_out(other)
-        expected, untouched = total + x, whole.clone()
-        assert elementwise.add_(total, x) is total
+        expected, untouched = torch.add(total, x, alpha=alpha), whole.clone()
+        assert elementwise.add_(total, x, alpha) is total
         assert torch.equal(total, expected)
         lay_out(untouched).copy_(expected)
         if lay_out(whole).data_ptr() == whole.data_ptr():  # what a view leaves out stays as it was
