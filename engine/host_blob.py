@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import NetError
 
 _lent: dict[HostArray, torch.Tensor] = {}
+_before_running: dict[object, Callable[[], None]] = {}
 
 
 def write_back() -> None:
@@ -27,6 +29,14 @@ def write_back() -> None:
     for array, tensor in _lent.items():
         array.store(tensor)
     _lent.clear()
+    for call in _before_running.values():
+        call()
+    _before_running.clear()
+
+
+def call_before_running(key: object, call: Callable[[], None]) -> None:
+    """Have the next `write_back` call a function, once for all calls of this one with the same key."""
+    _before_running.setdefault(key, call)
 
 
 def shares_memory(tensor: torch.Tensor) -> bool:
@@ -134,6 +144,32 @@ def resized(tensor: torch.Tensor, shape: Shape) -> torch.Tensor:
     if count > tensor.numel():
         return tensor.new_zeros(shape)
     return tensor.reshape(-1)[:count].reshape(shape).contiguous()
+
+
+class Room:
+    """The memory of a blob, which it keeps when it gets smaller, with all that lies in it (Caffe: Blob::Reshape)."""
+
+    def __init__(self) -> None:
+        self._whole: torch.Tensor | None = None
+
+    def resized(self, tensor: torch.Tensor, shape: Shape) -> torch.Tensor:
+        """Return a tensor of another shape, with the values of `tensor`, and behind them what lay there before.
+
+        More values than there ever were are zeros, all of them.
+        """
+        whole, count = self._whole, math.prod(shape)
+        if whole is None or not _begins_with(whole, tensor):
+            whole = tensor.reshape(-1)
+        if count > whole.numel():
+            whole = tensor.new_zeros(count)
+        self._whole = whole
+        return whole[:count].view(shape)
+
+
+def _begins_with(whole: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Say whether the memory of `whole` begins with that of a tensor."""
+    places = [(each.untyped_storage().data_ptr(), each.storage_offset(), each.dtype) for each in (whole, tensor)]
+    return places[0] == places[1] and tensor.is_contiguous() and tensor.numel() <= whole.numel()
 
 
 class LayerBlob(HostBlob):

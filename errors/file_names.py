@@ -55,6 +55,29 @@ def refuse_device(path: str | os.PathLike[str]) -> None:
         raise OSError(errno.EINVAL, "it is a device or a socket, not a file")
 
 
+def is_there(name: str) -> bool:
+    """Say whether there is a file or folder of this name; what cannot be looked at is none."""
+    try:
+        return what_is_wrong_with_name(name) is None and Path(name).exists()
+    except OSError:
+        return False
+
+
+def found_name(name: str) -> str:
+    """Return the name by which a file or folder is found that a net or solver names.
+
+    A name that is not UTF-8 is read from there as Latin-1 (prototxt/foreign_text.py). So where nothing has the name in
+    UTF-8, and something has it in these bytes, it is that; a name that nothing has is returned as it is.
+    """
+    if name.isascii() or is_there(name):
+        return name
+    try:
+        other = os.fsdecode(name.encode("latin-1"))
+    except UnicodeEncodeError:
+        return name
+    return other if is_there(other) else name
+
+
 def shown_name(path: str) -> str:
     """Return a name for a message: shortened where it is long, with NUL bytes and the like written out."""
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in path[:_MAX_SHOWN])

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, Location, PrototxtError
+from mgcaffe.prototxt.foreign_text import text_of
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.problems import Problem, Problems
 from mgcaffe.prototxt.schema import MessageFacts
@@ -39,7 +40,7 @@ def parse_binary(data: bytes, message_class: type[_M], *, file: str = "<bytes>")
         file: what to call the bytes in messages.
 
     Returns:
-        The message, and what was unknown in it (which the caller reports).
+        The message, and what was unknown in it or not UTF-8 (which the caller reports).
 
     Raises:
         PrototxtError: the bytes are cut short, damaged, or no such message.
@@ -59,6 +60,7 @@ def parse_binary(data: bytes, message_class: type[_M], *, file: str = "<bytes>")
         missing = ", ".join(message.FindInitializationErrors())  # type: ignore[attr-defined]
         raise PrototxtError(f"this {name} lacks what it must have: {missing}", location=Location(file))
     problems = Problems()
+    _read_foreign_texts(message, name, Location(file), problems)
     for problem in _unknown_fields(message, name, Location(file), is_top_level=True):
         if len(problems.found) >= MAX_PROBLEMS:
             message_text = f"{problem.message}; {MAX_PROBLEMS} such problems came before it, giving up"
@@ -87,22 +89,30 @@ def _unknown_fields(message: Message, path: str, location: Location, is_top_leve
         yield Problem(f"{what} in {path}", location, str(unknown.field_number), is_top_level=is_top_level)
     for descriptor, value in message.ListFields():
         field = facts.fields[descriptor.name]
-        if field.kind not in ("message", "string"):
+        if field.kind != "message":
             continue
-        inner = list(value) if field.repeated else [value]
-        if field.kind == "string":
-            _check_strings(inner, f"{path}.{field.name}", location)
-            continue
-        for index, item in enumerate(inner):
+        for index, item in enumerate(value if field.repeated else [value]):
             where = f"{path}.{field.name}[{index}]" if field.repeated else f"{path}.{field.name}"
             yield from _unknown_fields(item, where, location, is_top_level=False)
 
 
-def _check_strings(values: list[Any], path: str, location: Location) -> None:
-    """Refuse strings that are not UTF-8, which protobuf gives as bytes when they are read one by one."""
-    for value in values:
-        if isinstance(value, bytes):
-            raise PrototxtError(f"{path} holds a string that is not UTF-8: {value[:60]!r}", location=location)
+def _read_foreign_texts(message: Message, path: str, location: Location, problems: Problems) -> None:
+    """Put text in the place of strings that are not UTF-8, which protobuf gives as bytes."""
+    for descriptor, value in message.ListFields():
+        field = message_facts(message).fields[descriptor.name]
+        if field.kind not in ("message", "string"):
+            continue
+        for index, item in enumerate(value if field.repeated else [value]):
+            where = f"{path}.{field.name}[{index}]" if field.repeated else f"{path}.{field.name}"
+            if field.kind == "message":
+                _read_foreign_texts(item, where, location, problems)
+            elif isinstance(item, bytes):
+                text = text_of(item)
+                problems.foreign.append((location, where, text))
+                if field.repeated:
+                    value[index] = text
+                else:
+                    setattr(message, field.name, text)
 
 
 def _describe(facts: MessageFacts, number: int, data: Any) -> str:

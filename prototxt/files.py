@@ -186,9 +186,9 @@ def _refuse_net(problems: Problems, data: bytes, source: Source) -> None:
 
 
 def _is_whole(data: bytes, message_class: type[Message], source: Source) -> bool:
-    """Say whether binary data make a message of some class without anything unknown."""
+    """Say whether binary data make a message of some class without anything unknown in it, all its strings text."""
     try:
         _, problems = parse_binary(data, message_class, file=source.text.file)
     except PrototxtError:
         return False
-    return not problems.found
+    return not problems.found and not problems.foreign

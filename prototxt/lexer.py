@@ -1,7 +1,8 @@
 """Splits prototxt text into tokens, each with the place where it begins.
 
 Bytes that are not UTF-8 arrive as surrogates (`errors="surrogateescape"`): inside a comment they are passed
-over, since many a real file is commented in some other encoding, and anywhere else they are an error.
+over, since many a real file is commented in some other encoding, strings may hold them (foreign_text.py), and anywhere
+else they are an error.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from mgcaffe.errors import Location, PrototxtError
+from mgcaffe.prototxt.foreign_text import foreign_note
 
 logger = logging.getLogger("mgcaffe.prototxt")
 
@@ -50,9 +51,15 @@ class Problem:
 
 @dataclass
 class Problems:
-    """All that was not known in one file, in the order of the file."""
+    """All that was not known in one file, in the order of the file.
+
+    Attributes:
+        found: the problems.
+        foreign: the place, the field and the text of each string that is not UTF-8 (see foreign_text.py).
+    """
 
     found: list[Problem] = field(default_factory=list)
+    foreign: list[tuple[Location, str, str]] = field(default_factory=list)
     _suggestions: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def suggest(self, name: str, known: Iterable[str]) -> str:
@@ -69,6 +76,8 @@ class Problems:
     def report(self, strict: bool) -> None:
         """Warn of each problem through the logger `mgcaffe.prototxt`, or raise the first one under strict.
 
+        One more warning, also under strict, tells of strings that are not UTF-8.
+
         Raises:
             PrototxtError: there is a problem, and `strict` is set.
         """
@@ -76,6 +85,8 @@ class Problems:
             raise self.found[0].error()
         for problem in self.found:
             logger.warning("%s: %s, ignored.%s", problem.location, problem.message, problem.suggestion)
+        if self.foreign:
+            logger.warning("%s", foreign_note(self.foreign))
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import struct
 
+from mgcaffe.prototxt.foreign_text import text_of
 from mgcaffe.prototxt.lexer import Lexer
 from mgcaffe.prototxt.schema import FieldFacts
 
@@ -151,7 +152,6 @@ def _read_enum(lexer: Lexer, facts: FieldFacts, negative: bool, start: int) -> i
 def _read_string(lexer: Lexer, facts: FieldFacts) -> str | bytes:
     if lexer.kind != "string":
         raise _mismatch(lexer, facts)
-    start = lexer.offset
     pieces = []
     while lexer.kind == "string":
         body = lexer.token[1:-1].encode("utf-8", "surrogateescape")
@@ -163,11 +163,7 @@ def _read_string(lexer: Lexer, facts: FieldFacts) -> str | bytes:
     value = b"".join(pieces)
     if facts.kind == "bytes":
         return value
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        hint = "Save the file as UTF-8."
-        raise lexer.source.error(f"{facts.name}: the string is not UTF-8 text", start, hint) from None
+    return text_of(value)
 
 
 def _unescape(match: re.Match[bytes]) -> bytes:

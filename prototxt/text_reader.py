@@ -12,6 +12,7 @@ from typing import NoReturn, TypeVar
 
 from google.protobuf.message import Message
 
+from mgcaffe.prototxt.foreign_text import ForeignText
 from mgcaffe.prototxt.lexer import Lexer, SourceText
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.problems import Problem, Problems
@@ -120,6 +121,8 @@ class TextReader:
         except UnknownEnumValue as unknown:
             self._unknown_value(unknown, field)
         place.add(field.name, Place(start))
+        if isinstance(value, ForeignText):
+            self.problems.foreign.append((self.source.location(start), field.name, value))
         if field.repeated:
             getattr(message, field.name).append(value)
         else:

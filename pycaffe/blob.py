@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from mgcaffe import engine
-from mgcaffe.engine.host_blob import HostArray, HostBlob, as_sizes, resized
+from mgcaffe.engine.host_blob import HostArray, HostBlob, Room, as_sizes, call_before_running
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.types import Array, Shape
 
@@ -28,6 +29,7 @@ class Blob(HostBlob):
         self._source = source
         self._weight = weight
         self._data, self._diff = HostArray(), HostArray()
+        self._data_room, self._diff_room = Room(), Room()
 
     @property
     def shape(self) -> Shape:
@@ -39,34 +41,62 @@ class Blob(HostBlob):
         """The values; zeros before the first pass."""
         blob = self._blob
         if not _is_usable(blob.data, blob.shape):
-            self._set_data(self._zeros() if blob.data is None else resized(blob.data, blob.shape))
+            self._set_data(self._zeros() if blob.data is None else self._data_room.resized(blob.data, blob.shape))
         assert blob.data is not None
-        return self._data.view(blob.data)
+        array = self._data.view(blob.data)
+        if self._source is not None:
+            layer, index = self._source
+            if layer.values[index] is not blob.data:
+                self._watch(blob.data, array)
+        return array
 
     @property
     def diff(self) -> Array:
         """The gradient; zeros where none was computed, and a loss's weight before it is first used."""
         blob = self._blob
         if not _is_usable(blob.diff, blob.shape):
-            blob.diff = self._zeros().fill_(self._weight) if blob.diff is None else resized(blob.diff, blob.shape)
+            if blob.diff is None:
+                blob.diff = self._zeros().fill_(self._weight)
+            else:
+                blob.diff = self._diff_room.resized(blob.diff, blob.shape)
         assert blob.diff is not None
         return self._diff.view(blob.diff)
 
     def reshape(self, *sizes: int) -> None:
-        """Give the blob another shape; `Net.reshape` or the next forward passes it on."""
+        """Give the blob another shape; `Net.reshape` or the next forward passes it on.
+
+        Values and gradient stay, in their order, also where the blob gets smaller and then larger again; with more
+        values than it ever had, all are zeros.
+        """
         blob, shape = self._blob, as_sizes(sizes)
         if shape == blob.shape:
             return
         values = self._zeros() if blob.data is None else blob.data
         blob.shape = shape
-        self._set_data(resized(values, shape))
-        blob.diff = None
+        self._set_data(self._data_room.resized(values, shape))
+        if blob.diff is not None:
+            blob.diff = self._diff_room.resized(blob.diff, shape)
 
     def _set_data(self, values: torch.Tensor) -> None:
         self._blob.data = values
         if self._source is not None:
             layer, index = self._source
             layer.values[index] = values
+
+    def feed(self) -> None:
+        """Make what lies in the blob what its Input layer gives, also where a layer in place has written it."""
+        if self._blob.data is not None:
+            self._set_data(self._blob.data)
+
+    def _watch(self, values: torch.Tensor, array: Array) -> None:
+        """Give the Input layer what is written into its blob where that shows what a layer in place made of it."""
+        before = array.copy()
+
+        def take() -> None:
+            if self._blob.data is values and not np.array_equal(values.cpu().numpy(), before, equal_nan=True):
+                self._set_data(values)
+
+        call_before_running(self, take)
 
     def _zeros(self) -> torch.Tensor:
         return torch.zeros(self._blob.shape, dtype=self._net.dtype, device=self._net.device)

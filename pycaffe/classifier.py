@@ -73,7 +73,8 @@ class Classifier(Net):
             oversample: whether to average over ten crops of each, instead of taking its centre.
 
         Returns:
-            One row of scores an image.
+            The values of the first output, one row an image. With `oversample` a row is a vector: what an output has
+            behind its channels, such as 1 x 1, is no axis of its own then.
         """
         images = np.stack([resize_image(image, self.image_dims) for image in inputs])
         crops = ten_crops(images, self.crop_dims) if oversample else self._centres(images)
@@ -81,7 +82,7 @@ class Classifier(Net):
         prepared = np.stack([self.transformer.preprocess(name, crop) for crop in crops])
         scores: Array = self.forward_all(**{name: prepared})[self.outputs[0]]
         if oversample:
-            scores = scores.reshape((len(images), 10, *scores.shape[1:])).mean(axis=1)
+            scores = scores.reshape((len(images), 10, -1)).mean(axis=1)
         return scores
 
     def _centres(self, images: Array) -> Array:

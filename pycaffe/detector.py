@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.classifier import image_transformer
 from mgcaffe.pycaffe.images import load_image, resize_image
 from mgcaffe.pycaffe.net import Net
+from mgcaffe.pycaffe.problems import ArgumentError
 
 
 class Detector(Net):
@@ -41,17 +42,24 @@ class Detector(Net):
         self.configure_crop(context_pad)
 
     def configure_crop(self, context_pad: int | None) -> None:
-        """Set the context, and the colour that lies outside of an image: the mean, so that the net sees zeros."""
+        """Set the context, and what lies outside of an image then: the mean, so that the net sees zeros.
+
+        Raises:
+            ArgumentError: the context fills the whole input.
+        """
         name = self.inputs[0]
-        self.crop_dims = np.array(self.blobs[name].shape[2:])
+        channels, height, width = self.blobs[name].shape[1:]
+        self.crop_dims = np.array((height, width, channels))
         self.context_pad = context_pad or 0
-        mean = self.transformer.mean.get(name)
-        channels = self.blobs[name].shape[1]
-        flat = np.zeros(channels) if mean is None else mean.reshape(channels, -1).mean(axis=1)
+        if 2 * self.context_pad >= min(height, width):
+            raise ArgumentError(
+                f"context_pad {context_pad} leaves nothing of the input's {height} x {width} pixels for a window"
+            )
+        mean = np.broadcast_to(self.transformer.mean.get(name, np.zeros(1)), (channels, height, width))
         swap = self.transformer.channel_swap.get(name)
         if swap is not None:
-            flat = flat[np.argsort(swap)]
-        self.crop_mean: Array = (flat / self.transformer.raw_scale.get(name, 1.0)).astype(np.float32)
+            mean = mean[np.argsort(swap)]
+        self.crop_mean: Array = mean.transpose(1, 2, 0) / self.transformer.raw_scale.get(name, 1.0)
 
     def detect_windows(self, images_windows: Iterable[tuple[Any, Any]]) -> list[dict[str, Any]]:
         """Score windows.
@@ -97,29 +105,68 @@ class Detector(Net):
         return self.detect_windows(zip(image_fnames, windows, strict=True))
 
     def crop(self, im: Array, window: Any) -> Array:
-        """Return a window of an image in the net's size, with as much context as `context_pad` asks for.
+        """Return a window of an image: with a context in the net's size, without one in its own.
 
-        Where that reaches beyond the image, the mean's colour stands.
+        Without a context the window ends where the image does. With one, the mean stands beyond the image.
 
         Args:
             im: height x width x channels.
-            window: ymin, xmin, ymax, xmax.
-        """
-        top, left, bottom, right = self._box(window)
-        inside = (max(0, top), max(0, left), min(bottom, im.shape[0]), min(right, im.shape[1]))
-        result = np.empty((bottom - top, right - left, im.shape[2]), np.float32)
-        result[...] = self.crop_mean
-        y0, x0, y1, x1 = inside
-        if y1 > y0 and x1 > x0:
-            result[y0 - top : y1 - top, x0 - left : x1 - left] = im[y0:y1, x0:x1]
-        return resize_image(result, self.crop_dims)
+            window: ymin, xmin, ymax, xmax; the last two are outside of it.
 
-    def _box(self, window: Any) -> tuple[int, int, int, int]:
-        """Return the window grown so that `context_pad` pixels of the net's input lie around it."""
+        Raises:
+            ArgumentError: nothing of the image lies in the window.
+        """
         ymin, xmin, ymax, xmax = (float(edge) for edge in window)
-        height, width = self.crop_dims
-        grow_y = (ymax - ymin) * self.context_pad / max(1, height - 2 * self.context_pad)
-        grow_x = (xmax - xmin) * self.context_pad / max(1, width - 2 * self.context_pad)
-        edges = (ymin - grow_y, xmin - grow_x, ymax + grow_y, xmax + grow_x)
-        top, left, bottom, right = (round(edge) for edge in edges)
-        return top, left, max(bottom, top + 1), max(right, left + 1)
+        rows, columns = ((ymin, ymax, im.shape[0]), (xmin, xmax, im.shape[1]))
+        if self.context_pad:
+            height, width, _ = self.crop_dims
+            vertical = _Line.with_context(*rows, int(height), self.context_pad)
+            horizontal = _Line.with_context(*columns, int(width), self.context_pad)
+        else:
+            vertical, horizontal = _Line.without_context(*rows), _Line.without_context(*columns)
+        part = im[vertical.begin : vertical.end, horizontal.begin : horizontal.end]
+        if not part.size:
+            raise ArgumentError(
+                f"nothing of the image, which has {im.shape[0]} x {im.shape[1]} pixels, lies in the window"
+                f" {tuple(window)}",
+                hint="a window is (ymin, xmin, ymax, xmax)",
+            )
+        if not self.context_pad:
+            return part
+        result = np.array(self.crop_mean, np.float32)
+        if vertical.size > 0 and horizontal.size > 0:
+            place = tuple(slice(line.offset, line.offset + line.size) for line in (vertical, horizontal))
+            result[place] = resize_image(part, (vertical.size, horizontal.size))
+        return result
+
+
+class _Line(NamedTuple):
+    """What is cut out of an image along one axis: from `begin` to `end`, and where in the net's input it goes."""
+
+    begin: int
+    end: int
+    offset: int = 0
+    size: int = 0
+
+    @classmethod
+    def without_context(cls, least: float, most: float, length: int) -> _Line:
+        """Return the part of a window that is inside of an axis of so many pixels."""
+        return cls(_inside(least, length), _inside(most, length))
+
+    @classmethod
+    def with_context(cls, least: float, most: float, length: int, side: int, pad: int) -> _Line:
+        """Return the same of a window that is grown so that `pad` of the `side` pixels of the input lie around it.
+
+        As in Caffe a window counts as a pixel longer than it is, here and where its scale is computed.
+        """
+        half = (most - least + 1) / 2
+        reach = side / (side - 2 * pad) * half
+        begin, end = (round(least + half + way * reach) for way in (-1, 1))
+        scale = side / (end - begin + 1)
+        offset = round(max(0, -begin) * scale)
+        inside = _inside(begin, length), _inside(end, length)
+        return cls(*inside, offset, min(round((inside[1] - inside[0] + 1) * scale), side - offset))
+
+
+def _inside(edge: float, length: int) -> int:
+    return min(max(0, round(edge)), length)

@@ -32,13 +32,13 @@ __all__ = [
 
 
 def blobproto_to_array(blob: BlobProto, return_diff: bool = False) -> Array:
-    """Return the values of a BlobProto (or its gradient) in its shape.
+    """Return the values of a BlobProto (or its gradient) in its shape, as float64.
 
     Raises:
         ArgumentError: there are more or fewer values than the shape says.
     """
     try:
-        return np.array(blob_array(blob, diff=return_diff))
+        return np.array(blob_array(blob, diff=return_diff), np.float64)
     except PrototxtError as error:
         raise ArgumentError(error.message) from None
 
@@ -88,12 +88,13 @@ def array_to_datum(arr: Any, label: int | None = None) -> Datum:
 
 
 def datum_to_array(datum: Datum) -> Array:
-    """Return the image in a Datum, channels x height x width: uint8 or float32; an encoded one is decoded, to BGR.
+    """Return the image in a Datum, channels x height x width: uint8, or float64; an encoded one is decoded, to BGR.
 
     Raises:
         ArgumentError: it does not hold what it says.
     """
     try:
-        return np.array(decode_datum(datum.SerializeToString())[0])
+        image = decode_datum(datum.SerializeToString())[0]
     except DataError as error:
         raise ArgumentError(error.message) from None
+    return np.array(image, np.uint8 if image.dtype == np.uint8 else np.float64)

@@ -12,6 +12,7 @@ import numpy as np
 
 from mgcaffe import engine
 from mgcaffe.engine.data.memory_data import MemoryData
+from mgcaffe.engine.graph.node import AUTOMATIC
 from mgcaffe.engine.host_blob import HostBlob, ParameterBlob, write_back
 from mgcaffe.engine.layer import Layer as EngineLayer
 from mgcaffe.engine.layers.input import Input
@@ -23,7 +24,7 @@ from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.batching import in_batches, joined
 from mgcaffe.pycaffe.blob import Blob
-from mgcaffe.pycaffe.problems import ArgumentError
+from mgcaffe.pycaffe.problems import ArgumentError, UnknownBlobError, check_file
 
 Hook = Callable[[int], Any]
 
@@ -82,6 +83,9 @@ class Net:
         if phase not in (mode.TRAIN, mode.TEST):
             raise ArgumentError(f"the phase {phase!r} is neither caffe.TRAIN (0) nor caffe.TEST (1)")
         mode.start_caffe_log()
+        check_file(network_file)
+        if weights is not None:
+            check_file(weights)
         net = engine.Net.from_file(
             network_file,
             phase=phase,
@@ -105,27 +109,39 @@ class Net:
         self.engine_net = net
         # pycaffe's own names for what its C++ side offers; scripts that walk the graph use them.
         self._layer_names = [layer.name for layer in net.layers]
-        self._blob_names = list(net.blobs)
+        blobs = list(dict.fromkeys(top for node in net.nodes for top in node.tops))
+        self._numbers = {blob: number for number, blob in enumerate(blobs)}
+        # Losses without a top have one all the same, of Caffe's name; of several, `blobs` holds the last.
+        self._blob_names = [blob.name if blob.name in net.blobs else AUTOMATIC for blob in blobs]
         self.layers: list[NetLayer | UserLayer] = [
             layer.user if isinstance(layer, Python) else NetLayer(layer) for layer in net.layers
         ]
         self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
         self.params = OrderedDict((name, list(layer.blobs)) for name, layer in self.layer_dict.items() if layer.blobs)
         sources = {
-            top.name: (node.layer, index)
+            top: (node.layer, index)
             for node in net.nodes
             if isinstance(node.layer, Input)
             for index, top in enumerate(node.tops)
         }
-        self.blob_loss_weights = OrderedDict((name, net.loss_weights.get(name, 0.0)) for name in net.blobs)
+        weights = [net.loss_weights.get(blob.name, 0.0) for blob in blobs]
+        self.blob_loss_weights = OrderedDict(zip(self._blob_names, weights, strict=True))
         self.blobs = OrderedDict(
-            (name, Blob(net, blob, sources.get(name), self.blob_loss_weights[name])) for name, blob in net.blobs.items()
+            (name, Blob(net, blob, sources.get(blob), weight))
+            for name, blob, weight in zip(self._blob_names, blobs, weights, strict=True)
         )
         self.inputs = list(net.inputs)
         self.outputs = list(net.outputs)
-        self._inputs, self._outputs = self._ids(self.inputs), self._ids(self.outputs)
-        self.bottom_names = OrderedDict(zip(self._layer_names, net.bottom_names, strict=True))
-        self.top_names = OrderedDict(zip(self._layer_names, net.top_names, strict=True))
+        self._inputs = [self._numbers[net.blobs[name]] for name in self.inputs]
+        self._outputs = [self._numbers[net.blobs[name]] for name in self.outputs]
+        self.bottom_names = self._names_by_layer(self._bottom_ids)
+        self.top_names = self._names_by_layer(self._top_ids)
+
+    def _names_by_layer(self, ids: Callable[[int], Sequence[int]]) -> OrderedDict[str, list[str]]:
+        """Return the names of the blobs whose numbers `ids` gives for a layer's, by the layers' names."""
+        return OrderedDict(
+            (name, [self._blob_names[blob] for blob in ids(layer)]) for layer, name in enumerate(self._layer_names)
+        )
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -156,6 +172,7 @@ class Net:
             self._check_names("input", set(inputs), set(self.inputs))
             for name, values in inputs.items():
                 self._put("input", name, self.blobs[name].data, values)
+                self.blobs[name].feed()
         write_back()
         self.engine_net.forward(first, last + 1)
         return {name: self.blobs[name].data for name in names}
@@ -282,6 +299,7 @@ class Net:
     def copy_from(self, weights: str | os.PathLike[str]) -> None:
         """Load a caffemodel's weights, binary or HDF5, by layer name."""
         write_back()
+        check_file(weights)
         self.engine_net.copy_trained_layers(Path(weights))
 
     def share_with(self, other: Net) -> None:
@@ -302,22 +320,18 @@ class Net:
     def load_hdf5(self, path: str | os.PathLike[str]) -> None:
         """Load weights from HDF5, by layer name."""
         write_back()
+        check_file(path)
         hdf5.load_hdf5(self.engine_net, path)
 
     # -- inside ------------------------------------------------------------------------------------------
 
-    def _ids(self, names: Iterable[str]) -> list[int]:
-        """Return the numbers of blobs in `_blob_names`; a loss whose top has no name is no blob of its own."""
-        numbers = {name: number for number, name in enumerate(self._blob_names)}
-        return [numbers[name] for name in names if name in numbers]
-
     def _top_ids(self, layer: int) -> list[int]:
         """Return the numbers of the blobs that the layer of this number makes."""
-        return self._ids(self.engine_net.top_names[layer])
+        return [self._numbers[blob] for blob in self.engine_net.top_blobs[layer]]
 
     def _bottom_ids(self, layer: int) -> list[int]:
         """Return the numbers of the blobs that the layer of this number reads."""
-        return self._ids(self.engine_net.bottom_names[layer])
+        return [self._numbers[blob] for blob in self.engine_net.bottom_blobs[layer]]
 
     def _number(self, layer: str) -> int:
         if layer not in self.layer_dict:
@@ -328,7 +342,7 @@ class Net:
         listed = [names] if isinstance(names, str) else list(names or ())
         for name in listed:
             if name not in self.blobs:
-                raise ArgumentError(f"the net has no blob '{name}'", hint=f"its blobs: {', '.join(self.blobs)}")
+                raise UnknownBlobError(f"the net has no blob '{name}'", hint=f"its blobs: {', '.join(self.blobs)}")
         return listed
 
     def _check_names(self, what: str, given: set[str], wanted: set[str]) -> None:
@@ -340,13 +354,22 @@ class Net:
 
     @staticmethod
     def _put(what: str, name: str, target: Array, values: Any) -> None:
+        """Assign values to a blob's array as numpy does, which broadcasts them.
+
+        Raises:
+            ArgumentError: they are not as many records as the batch has, or their shape does not broadcast.
+        """
         array = np.asarray(values)
-        if array.shape[:1] != target.shape[:1] or array.size != target.size:
+        shapes = f"has shape {array.shape}, but the blob has shape {target.shape}"
+        if array.shape[:1] != target.shape[:1]:
             raise ArgumentError(
-                f"{what} '{name}' has shape {array.shape}, but the blob has shape {target.shape}",
+                f"{what} '{name}' is not batch sized: it {shapes}",
                 hint="reshape the blob first, or give as many records as a batch has",
             )
-        target[...] = array.reshape(target.shape)
+        try:
+            target[...] = array
+        except ValueError:
+            raise ArgumentError(f"{what} '{name}' {shapes}", hint="numpy cannot broadcast it to that") from None
 
     def _batch_size(self) -> int:
         if not self.inputs:

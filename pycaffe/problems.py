@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from mgcaffe.errors import NetError, UsageError
+import os
+from pathlib import Path
+
+from mgcaffe.errors import Location, NetError, PrototxtError, UsageError
 
 
 class ArgumentError(UsageError, ValueError):
     """An argument that does not fit."""
+
+
+class UnknownBlobError(ArgumentError, KeyError):
+    """A name that no blob of the net has."""
 
 
 class ArgumentTypeError(UsageError, TypeError):
@@ -27,3 +34,24 @@ class UnconnectedTopsError(NetError, RuntimeError):
 
 class CropError(NetError, AssertionError):
     """A crop that would need scaling, padding, or a fraction of a pixel (coord_map)."""
+
+
+class CannotOpenError(PrototxtError, RuntimeError):
+    """A net, solver or caffemodel that cannot be opened."""
+
+
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Make sure that a file can be opened (Caffe: _caffe.cpp, CheckFile).
+
+    Raises:
+        CannotOpenError: it cannot; says why.
+    """
+    try:
+        Path(path).open("rb").close()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CannotOpenError(
+            f"could not open file: {reason}",
+            location=Location(os.fspath(path)),
+            hint=f"relative paths start from the working directory, {Path.cwd()}",
+        ) from None

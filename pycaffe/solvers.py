@@ -11,6 +11,7 @@ from mgcaffe.engine.host_blob import write_back
 from mgcaffe.prototxt import read_solver_source
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.net import Net
+from mgcaffe.pycaffe.problems import check_file
 from mgcaffe.solvers.update.rules import RULES
 from mgcaffe.tools.listeners.caffe_log import CaffeLogListener
 
@@ -19,7 +20,8 @@ class Solver:
     """Trains the net that a solver's prototxt names; where, `set_mode_cpu`, `set_mode_gpu` and `set_device` say.
 
     Args:
-        solver_file: the prototxt. Paths in it are relative to the folder where the script runs.
+        solver_file: the prototxt. Paths in it are relative to the folder where the script runs. One that cannot be
+            opened is a RuntimeError.
 
     Attributes:
         kind: the rule by which a class updates; "" takes the one that the prototxt names.
@@ -31,6 +33,7 @@ class Solver:
 
     def __init__(self, solver_file: str | os.PathLike[str]) -> None:
         mode.start_caffe_log()
+        check_file(solver_file)
         source = read_solver_source(solver_file)
         self.param = source.param
         if self.kind:
@@ -125,5 +128,6 @@ AdamSolver = solver_class("Adam")
 
 def get_solver(solver_file: str | os.PathLike[str]) -> Solver:
     """Return the solver that a prototxt asks for by its `type`."""
+    check_file(solver_file)
     kind = read_solver_source(solver_file).param.type
     return solver_class(kind)(solver_file) if kind in RULES else Solver(solver_file)

@@ -61,7 +61,7 @@ class Transformer:
         if in_ in self.input_scale:
             result = result / self.input_scale[in_]
         if in_ in self.mean:
-            result = result + self.mean[in_]
+            result = (result + self.mean[in_]).astype(result.dtype, copy=False)
         if in_ in self.raw_scale:
             result = result / self.raw_scale[in_]
         if in_ in self.channel_swap:
@@ -104,6 +104,10 @@ class Transformer:
     def set_mean(self, in_: str, mean: Any) -> None:
         """Set the mean to take off: one value a channel, or an image of it, resized where it is of another size.
 
+        Args:
+            in_: the blob's name.
+            mean: channels, channels x height x width, or 1 x height x width for all channels.
+
         Raises:
             ArgumentError: it has not as many channels as the blob, or no shape of an image.
         """
@@ -116,9 +120,13 @@ class Transformer:
             self.mean[in_] = mean[:, np.newaxis, np.newaxis]
             return
         image = mean[np.newaxis] if mean.ndim == 2 else mean
-        if image.ndim != 3 or len(image) != shape[0]:
-            raise ArgumentError(f"a mean of shape {mean.shape} does not fit '{in_}', whose records are {shape}")
-        if image.shape != shape:
+        channels = {shape[0]} if mean.ndim == 2 else {1, shape[0]}
+        if image.ndim != 3 or len(image) not in channels:
+            raise ArgumentError(
+                f"a mean of shape {mean.shape} does not fit '{in_}', whose records are {shape}",
+                hint="give one value a channel, an image of as many channels, or 1 x height x width for all channels",
+            )
+        if image.shape[1:] != shape[1:]:
             image = resize_image(image.transpose(1, 2, 0), shape[1:]).transpose(2, 0, 1)
         self.mean[in_] = image
 

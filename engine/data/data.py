@@ -4,7 +4,8 @@ Fields of `data_param` (default): source, a folder; batch_size; backend: what th
 how many batches a thread makes ahead; shuffle (false): a new order every epoch; parser_threads (0): how many encoded
 images are decoded at a time, 0 for as many as the rank computes with; bad_record (STOP) and bad_record_limit (100): see
 record_loader.py; rand_skip (0): a start that the seed picks below it. In old files scale, mirror, crop_size and
-mean_file stand here. force_encoded_color does nothing; force_color of transform_param does what it says.
+mean_file stand here. force_encoded_color does nothing; force_color and force_gray of transform_param say how encoded
+images are decoded, and leave records of pixels as they are, with a warning.
 Fields of `transform_param`: see transformer.py.
 No bottoms. Tops: images, batch x channels x height x width; optionally labels, batch.
 Differences from Caffe: LevelDB is refused. Each rank reads its own records only, where Caffe's solvers all read all of
@@ -14,6 +15,7 @@ them. rand_skip, which today's Caffe reads no more, has its old meaning, with a 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -42,6 +44,9 @@ from mgcaffe.engine.data.stages import StageTimes
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError
+from mgcaffe.errors.file_names import found_name
+
+_log = logging.getLogger("mgcaffe.engine")
 
 # The transform fields stood here once (the upgrade moves them); rand_skip no longer does anything in Caffe;
 # the rest says how a fork reads, not what.
@@ -71,7 +76,9 @@ class DatumReader:
         self._color, self._tops = color, tops
         self.count = order.count
         self._loader = RecordLoader(order.count, self._load, rule)
-        first = self._loader.first()
+        numbers, (first,) = self._loader.load([0])
+        self._has_warned = color is None
+        self._warn_of_pixels(numbers, [first])
         self.first_shape: Shape = first.image.shape
         self.record_shapes: list[Shape] = []
         if first.encoded:  # taking raw records apart costs less than handing them to a thread
@@ -85,6 +92,7 @@ class DatumReader:
         self._source.check_unchanged()
         indices = self._order.indices(records, form.stream)
         numbers, loaded = self._stages.share_out(self._loader.load, indices)
+        self._warn_of_pixels(numbers, loaded)
         images = self._transformer(
             [record.image for record in loaded],
             records,
@@ -111,6 +119,23 @@ class DatumReader:
         self._stages.add(read=read - began, decode=time.perf_counter() - read)
         return record
 
+    def _warn_of_pixels(self, numbers: Sequence[int], records: Sequence[DatumRecord]) -> None:
+        """Warn, once for the source, of records of pixels whose channels are not those that force_color asks for."""
+        if self._has_warned:
+            return
+        field, channels = ("force_color", 3) if self._color else ("force_gray", 1)
+        for number, record in zip(numbers, records, strict=True):
+            if not record.encoded and len(record.image) != channels:
+                self._has_warned = True
+                _log.warning(
+                    "%s holds pixels, no encoded image, so %s leaves its %d channel(s) as they are, as in Caffe; remove"
+                    " the field (said once for a source)",
+                    self._source.describe(number),
+                    field,
+                    len(record.image),
+                )
+                return
+
     def _check_shape(self, number: int, record: DatumRecord) -> None:
         check_shape(self._transformer, record.image.shape, self.first_shape, self._source.describe(number))
 
@@ -128,7 +153,7 @@ class Data(DataLayer):
         if not param.source:
             self.fail("source is missing", "data_param", hint="name the folder of an LMDB database")
         transformer = make_transformer(self)
-        source = open_lmdb(param.source)
+        source = open_lmdb(found_name(param.source))
         if param.HasField("backend") and param.backend == param.LEVELDB:
             self.fail(
                 f"backend is LEVELDB, but '{param.source}' holds an LMDB database",

@@ -38,10 +38,11 @@ def decode_datum_record(record: bytes, color: bool | None = None) -> DatumRecord
 
     Args:
         record: a serialized Datum: raw bytes, floats, or an encoded image.
-        color: True where images have to have three channels, False for one. Encoded ones are converted.
+        color: True to decode images to three channels, False to one. Records of pixels keep their channels, as in
+            Caffe.
 
     Raises:
-        DataError: the record is damaged, or not of the colour that is asked for.
+        DataError: the record is damaged.
     """
     try:
         datum = Datum.FromString(record)
@@ -49,14 +50,7 @@ def decode_datum_record(record: bytes, color: bool | None = None) -> DatumRecord
         raise DataError(f"it is not a Datum message ({error})") from error
     if datum.encoded:
         return DatumRecord(decode_image(datum.data, color), datum.label, True)
-    image = _raw_image(datum)
-    if color is not None and len(image) != (3 if color else 1):
-        raise DataError(
-            f"it is not an encoded image and has {len(image)} channel(s), which"
-            f" {'force_color' if color else 'force_gray'} cannot change",
-            hint="remove the field; it converts encoded images only",
-        )
-    return DatumRecord(image, datum.label, False)
+    return DatumRecord(_raw_image(datum), datum.label, False)
 
 
 def _raw_image(datum: Datum) -> Array:

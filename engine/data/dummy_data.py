@@ -6,7 +6,9 @@ stream.
 Fields of `dummy_data_param`: shape: one for all tops or one each (or the old num, channels, height, width, likewise);
 data_filler: none (zeros), one for all tops, or one each.
 No bottoms. Tops: one or more, of these shapes.
-No differences from Caffe. (Caffe: dummy_data_layer.cpp.)
+Differences from Caffe: a layer that works in place on a constant top is given the constant in every pass. Caffe never
+fills such a top again, so that there the layer works on its own result of the pass before.
+(Caffe: dummy_data_layer.cpp.)
 """
 
 from __future__ import annotations

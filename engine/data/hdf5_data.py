@@ -1,10 +1,10 @@
 """HDF5Data: rows of HDF5 files.
 
-Fields of `hdf5_data_param` (default): source: a text file that lists the HDF5 files, one a line; batch_size; shuffle
-(false): the files and the rows in each in a new order every epoch. A transform_param is refused.
+Fields of `hdf5_data_param` (default): source: a text file that lists the HDF5 files, separated by spaces or lines;
+batch_size; shuffle (false): the files and the rows in each in a new order every epoch. A transform_param is refused.
 No bottoms. Tops: one or more, each batch x the shape of a row of the dataset of its name, as floats.
-Differences from Caffe: with shuffle the order follows from the seed, and is the same on all ranks; Caffe's comes from
-C's generator, which nothing seeds.
+Differences from Caffe: names of files may hold spaces where each has a line to itself. With shuffle the order follows
+from the seed, and is the same on all ranks; Caffe's comes from C's generator, which nothing seeds.
 (Caffe: hdf5_data_layer.cpp.)
 """
 
@@ -17,6 +17,7 @@ from mgcaffe.engine.data.hdf5_files import Hdf5Reader
 from mgcaffe.engine.layer import at_least
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
+from mgcaffe.errors.file_names import found_name
 
 
 @register("HDF5Data")
@@ -37,7 +38,7 @@ class HDF5Data(DataLayer):
         param = self.param.hdf5_data_param
         if not param.source:
             self.fail("source is missing", "hdf5_data_param", hint="name a text file that lists HDF5 files")
-        return Hdf5Reader(param.source, list(self.param.top), param.shuffle)
+        return Hdf5Reader(found_name(param.source), list(self.param.top), param.shuffle)
 
     def shape_without_source(self, hint: Shape | None) -> list[Shape]:
         """Return the hint for the first top; for others one number per row unless `input_shapes` names them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -13,52 +14,20 @@ from numpy.typing import NDArray
 
 from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import BatchForm
+from mgcaffe.engine.data.file_lists import check_listed, read_list
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.engine.weights.hdf5_image import reading
 from mgcaffe.errors import DataError, Location
-from mgcaffe.errors.file_names import refuse_device, shown_name, what_is_wrong_with_name
+from mgcaffe.errors.file_names import is_there, refuse_device
 
-
-def read_list(source: str) -> list[tuple[str, Location]]:
-    """Return the files that a list names, one a line, and where it names them; empty lines are skipped.
-
-    Raises:
-        DataError: the list does not exist, cannot be read as text, or names nothing.
-    """
-    try:
-        refuse_device(source)
-        lines = Path(source).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise DataError(
-            f"list of files '{source}' does not exist",
-            hint=f"relative paths start from the working directory, {Path.cwd()}",
-        ) from error
-    except OSError as error:
-        raise DataError(f"list of files '{source}' cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"'{source}' is no text file; it has to list files, one a line") from error
-    files = [(line.strip(), Location(source, number, 1)) for number, line in enumerate(lines, 1) if line.strip()]
-    if not files:
-        raise DataError(f"list of files '{source}' names no files")
-    return files
-
-
-def check_listed(name: str, location: Location) -> None:
-    """Make sure that a line of a list can name a file.
-
-    Raises:
-        DataError: it cannot; located.
-    """
-    problem = what_is_wrong_with_name(name)
-    if problem:
-        raise DataError(f"'{shown_name(name)}' names no file: {problem}", location=location)
+_WORD = re.compile(r"\S+", re.ASCII)
 
 
 class Hdf5Reader:
     """Gives rows of HDF5 files; the file being read lies in memory, as Caffe's does.
 
     Args:
-        source: the list of files.
+        source: the list of files, separated by white space; a line that names a file as a whole is one name.
         columns: the datasets to read, one a top.
         shuffle: a new order of the files, and of the rows in each, every epoch.
 
@@ -68,7 +37,7 @@ class Hdf5Reader:
 
     def __init__(self, source: str, columns: Sequence[str], shuffle: bool) -> None:
         self._columns, self._shuffle = columns, shuffle
-        self._files = read_list(source)
+        self._files = _listed_files(source)
         for name, location in self._files:
             check_listed(name, location)
         self.record_shapes: list[Shape] = []
@@ -150,6 +119,15 @@ class Hdf5Reader:
         return self._rows_cached[1]
 
 
+def _listed_files(source: str) -> list[tuple[str, Location]]:
+    """Return the names in a list, as Caffe separates them, and where they stand."""
+    return [
+        (name, location)
+        for line, location in read_list(source)
+        for name in ([line] if is_there(line) else _WORD.findall(line))
+    ]
+
+
 def _runs(places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
     """Neighbouring places in the same file: the file and the rows."""
     for file, group in groupby(places, key=lambda place: place[0]):
@@ -163,7 +141,8 @@ def _open(file: str, location: Location) -> Any:
         raise DataError(
             f"HDF5 file '{file}' does not exist",
             location=location,
-            hint=f"relative paths start from the working directory, {Path.cwd()}",
+            hint=f"relative paths start from the working directory, {Path.cwd()}; in the list a space ends a name,"
+            " unless the whole line names a file",
         )
     try:
         refuse_device(file)

@@ -1,9 +1,10 @@
 """ImageData: image files that a list names, each with a label.
 
 Fields of `image_data_param` (default): source: a text file with a path and a label a line, where the path may hold
-spaces; batch_size (1); root_folder: put in front of each path; new_height and new_width (0: as it is): the size that
-images are brought to; is_color (true); shuffle (false): a new order every epoch; rand_skip (0): a start in the list
-that the seed picks below it. In old files scale, mirror, crop_size and mean_file stand here.
+spaces, and a label is the number that the text behind the last space begins with, else 0 (a warning says where it is
+more or less than a number); batch_size (1); root_folder: put in front of each path; new_height and new_width (0: as it
+is): the size that images are brought to; is_color (true); shuffle (false): a new order every epoch; rand_skip (0): a
+start in the list that the seed picks below it. In old files scale, mirror, crop_size and mean_file stand here.
 Fields of `data_param` (default): prefetch (4), parser_threads (0), bad_record (STOP) and bad_record_limit (100), like
 those of a Data layer.
 Fields of `transform_param`: see transformer.py.
@@ -15,6 +16,7 @@ JPEG files are decoded by another library than OpenCV, whose pixels can differ b
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ import numpy as np
 
 from mgcaffe.engine.data.batches import BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
-from mgcaffe.engine.data.hdf5_files import check_listed, read_list
+from mgcaffe.engine.data.file_lists import ListedImage, read_image_list
 from mgcaffe.engine.data.images.decoding import decode_image
 from mgcaffe.engine.data.images.transform_fields import (
     check_fit,
@@ -43,16 +45,15 @@ from mgcaffe.engine.data.stages import StageTimes
 from mgcaffe.engine.layer import exactly
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Array, Shape
-from mgcaffe.errors import DataError, Location
-from mgcaffe.errors.file_names import refuse_device, shown_name
+from mgcaffe.errors import DataError
+from mgcaffe.errors.file_names import found_name, refuse_device
 
 _KNOWN_FIELDS = {
     *("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder"),
     *("scale", "mean_file", "crop_size", "mirror"),  # the upgrade moves these to transform_param
     *("threads", "cache", "precache"),  # how a fork reads, not what
 }
-
-_MAX_LABEL = 2**31 - 1
+_log = logging.getLogger("mgcaffe.engine")
 
 
 class ImageReader:
@@ -60,7 +61,7 @@ class ImageReader:
 
     def __init__(
         self,
-        entries: Sequence[tuple[str, int, Location]],
+        entries: Sequence[ListedImage],
         transformer: Transformer,
         *,
         color: bool,
@@ -133,7 +134,7 @@ class ImageData(DataLayer):
             self.fail("source is missing", "image_data_param", hint="name a text file that lists images")
         transformer = make_transformer(self)
         reader = ImageReader(
-            [_entry(param.root_folder, line, location) for line, location in read_list(param.source)],
+            self._listed(),
             transformer,
             color=param.is_color,
             size=self._new_size(),
@@ -145,6 +146,15 @@ class ImageData(DataLayer):
         )
         reader.record_shapes = [check_fit(self, transformer, reader.first_shape), ()]
         return reader
+
+    def _listed(self) -> list[ListedImage]:
+        """Return the images of the list, root_folder in front of their paths."""
+        param = self.param.image_data_param
+        images, note = read_image_list(found_name(param.source))
+        root = found_name(param.root_folder)
+        if note:
+            _log.warning("%s (layer '%s')", note, self.name)
+        return [image._replace(path=root + image.path) for image in images]
 
     def shape_without_source(self, hint: Shape | None) -> list[Shape]:
         """From new_height and new_width, the hint, or crop_size alone."""
@@ -160,17 +170,3 @@ class ImageData(DataLayer):
         if bool(param.new_height) != bool(param.new_width):
             self.fail("new_height and new_width go together", "image_data_param", hint="give both or neither")
         return (param.new_height, param.new_width) if param.new_height else None
-
-
-def _entry(root: str, line: str, location: Location) -> tuple[str, int, Location]:
-    path, _, label = line.rpartition(" ")
-    check_listed(path.strip(), location)
-    try:
-        number = int(label)
-    except ValueError:
-        number = _MAX_LABEL + 1
-    if abs(number) > _MAX_LABEL:
-        raise DataError(
-            f"'{shown_name(line)}' does not end in a label, a whole number of at most 31 bits", location=location
-        )
-    return root + path.strip(), number, location

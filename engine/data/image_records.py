@@ -40,8 +40,8 @@ class ImageForm:
         color: three channels, or one.
         size: height and width to resize to; None keeps each image's own.
         encoded: store image files instead of pixels.
-        encode_type: of which kind, a key of ENCODINGS. Where it is empty and nothing is resized, a file is stored as it
-            is; otherwise it is written in the kind that its name says.
+        encode_type: of which kind, a key of ENCODINGS; where it is empty, of the kind that each file's name says. A
+            file that has this kind by its name is stored as it is, unless it is resized.
     """
 
     color: bool = True
@@ -78,7 +78,7 @@ def record_of_file(content: bytes, label: int, form: ImageForm, extension: str =
     """
     if not form.encoded:
         return _raw(*decode_planes(content, form.color, form.size), label)
-    if not form.encode_type and form.size is None:
+    if form.size is None and (not form.encode_type or _is_of_kind(extension, form.encode_type)):
         channels, *size = image_shape(content)
         value = _serialized(Datum(data=content, label=label, encoded=True))
         return ImageRecord((value,), (3 if form.color else 1, *size), channels)
@@ -151,6 +151,11 @@ def check_label(label: int) -> int:
     if label not in _LABELS:
         raise DataError(f"label {label} does not fit into 32 bits")
     return label
+
+
+def _is_of_kind(extension: str, kind: str) -> bool:
+    """Say whether a file has a kind already by the end of its name (Caffe: io.cpp, matchExt)."""
+    return extension.lower() == kind or (kind, extension.lower()) == ("jpg", "jpeg")
 
 
 def _raw(planes: Sequence[bytes], shape: Shape, label: int) -> ImageRecord:

@@ -5,8 +5,8 @@ The arrays come by `reset` (pycaffe's set_input_arrays) and are given out from t
 Fields of `memory_data_param`: batch_size, channels, height, width: all at least 1.
 Fields of `transform_param`: warned about, and not applied to arrays given by `reset`, as in Caffe.
 No bottoms. Tops: images, batch x channels x height x width; labels, batch.
-Differences from Caffe: ranks that train in step are given the same arrays and share them out.
-(Caffe: memory_data_layer.cpp.)
+Differences from Caffe: ranks that train in step are given the same arrays and share them out. A layer that works in
+place on a top leaves the arrays as they are, where Caffe's writes over them. (Caffe: memory_data_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from mgcaffe.engine.layer import exactly
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError, Location
-from mgcaffe.errors.file_names import refuse_device
+from mgcaffe.errors.file_names import found_name, refuse_device
 from mgcaffe.prototxt import has_field
 
 _log = logging.getLogger("mgcaffe.engine")
@@ -209,7 +209,8 @@ class WindowData(DataLayer):
         param, transform = self.param.window_data_param, self.param.transform_param
         if not param.source:
             self.fail("source is missing", "window_data_param", hint="name a window file")
-        file = read_window_file(param.source, param.root_folder, param.fg_threshold, param.bg_threshold)
+        source, root = found_name(param.source), found_name(param.root_folder)
+        file = read_window_file(source, root, param.fg_threshold, param.bg_threshold)
         sampling = self._sampling()
         self._require_windows(file, sampling)
         return WindowReader(

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mgcaffe.engine.data.hdf5_files import check_listed
+from mgcaffe.engine.data.file_lists import check_listed
 from mgcaffe.errors import DataError, Location
 from mgcaffe.errors.file_names import refuse_device, shown_name
 

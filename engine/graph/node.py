@@ -12,6 +12,9 @@ from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
 
+AUTOMATIC = "(automatic)"
+"""Caffe's name for tops that losses have without naming them; here the layer's name and a number follow it."""
+
 
 @dataclass(eq=False)
 class Node:
@@ -75,7 +78,7 @@ def connect(index: int, spec: LayerSpec, layer: Layer, blobs: dict[str, Blob]) -
     names = list(param.top)
     if layer.auto_tops:
         missing = max(layer.tops.least, 1) - len(names)
-        names += [f"(automatic) {param.name} {number}" for number in range(missing)]
+        names += [f"{AUTOMATIC} {param.name} {number}" for number in range(missing)]
     _check_arity(spec, layer, len(bottoms), len(names))
     tops = [_top(spec, layer, number, name, blobs) for number, name in enumerate(names)]
     return Node(index, layer, bottoms, tops, _loss_weights(spec, layer, len(tops)))

@@ -2,12 +2,14 @@
 
     data[rows so far : + N] = x,  label[rows so far : + N] = t               in every forward pass, in both phases
 
-The file holds two datasets, `data` and `label`, in the net's number type. It is begun by the net's first forward pass
-and closed after every one, so that it is whole whenever the process ends between two.
+The file holds two datasets, `data` and `label`, in the net's number type. Both have four axes, num, channels, height
+and width: a shape of fewer axes gets axes of length 1 behind its own, so that labels of shape (N) are written as
+(N, 1, 1, 1). The file is begun by the net's first forward pass and closed after every one, so that it is whole whenever
+the process ends between two.
 
 Fields of `hdf5_output_param`: file_name, required; its folder has to exist.
-Bottoms: x (N, ...); t (N, ...). N may change from batch to batch, the shape of a row may not. No gradient flows to
-them.
+Bottoms: x (N, ...); t (N, ...), each of at most four axes. N may change from batch to batch, the shape of a row may
+not. No gradient flows to them.
 No tops.
 Differences from Caffe: a second forward pass appends rows, where Caffe ends with an error. A file that is there before
 is not written over but renamed, with `.previous` behind its name (in place of an earlier one of that name). With
@@ -31,6 +33,7 @@ from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError
 
+_AXES = 4  # num, channels, height, width
 _CHUNK_BYTES = 1 << 20
 _CHUNK_ROWS = 1024
 
@@ -61,9 +64,13 @@ class HDF5Output(Layer):
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """No tops."""
         for index, shape in enumerate(bottom_shapes):
-            if not shape:
-                self.fail(f"bottom {index} ('{self.param.bottom[index]}') has no axes, so it has no rows to write")
-        rows = [shape[0] for shape in bottom_shapes]
+            if len(shape) > _AXES:
+                self.fail(
+                    f"bottom {index} ('{self.param.bottom[index]}') has {len(shape)} axes, shape {shape}, but"
+                    f" the file's datasets have {_AXES}",
+                    hint="put a Reshape layer in front that joins axes",
+                )
+        rows = [_four_axes(shape)[0] for shape in bottom_shapes]
         if rows[0] != rows[1]:
             self.fail(f"the bottoms need as many rows as each other, not {rows[0]} and {rows[1]}")
         return []
@@ -78,7 +85,10 @@ class HDF5Output(Layer):
         Raises:
             DataError: rows have another shape than those before, or (exit code 73) the file cannot be written.
         """
-        columns = {"data": bottoms[0].cpu().numpy(), "label": bottoms[1].cpu().numpy()}
+        columns: dict[str, NDArray[Any]] = {
+            name: x.reshape(_four_axes(tuple(x.shape))).cpu().numpy()
+            for name, x in zip(("data", "label"), bottoms, strict=True)
+        }
         shard = self.context.shard
         if shard.size > 1:
             number = shard.records(0, self._batches, 1)[0]
@@ -134,6 +144,11 @@ class HDF5Output(Layer):
             hint=f"relative paths start from the working directory, {Path.cwd()}",
             exit_code=EXIT_CANNOT_WRITE,
         )
+
+
+def _four_axes(shape: Shape) -> Shape:
+    """Return num, channels, height and width of a shape, 1 where it has no such axis (Caffe: Blob::LegacyShape)."""
+    return (*shape, *(1 for _ in range(_AXES - len(shape))))
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -4,7 +4,9 @@
 
 Fields of `input_param`: shape: one for every top, or one for all; none where it is known only later.
 No bottoms. Tops: one or more. They begin as zeros (of shape () where none is given) and keep what is written into them.
-No differences from Caffe. (Caffe: input_layer.cpp.)
+Differences from Caffe: a layer that works in place on a top leaves what was written into it as it is for the next pass.
+In Caffe it writes over that, so that where nobody fills the top again it works on its own result of the pass before.
+(Caffe: input_layer.cpp.)
 """
 
 from __future__ import annotations

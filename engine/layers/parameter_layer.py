@@ -5,7 +5,10 @@
 Fields of `parameter_param`: shape. The values begin as zeros.
 No bottoms. Top: the shape.
 Parameters: one, of that shape.
-No differences from Caffe. (Caffe: parameter_layer.hpp.)
+Differences from Caffe: a layer that works in place on the top leaves the parameter as it is, where Caffe's writes over
+it. Gradients are added up, those of micro-batches (iter_size) and those of layers that share the parameter. In Caffe
+the top's gradient is the parameter's own, and who reads the top replaces what was there: that of the last micro-batch
+is left, and of several layers' that of the one whose reader comes first in the net. (Caffe: parameter_layer.hpp.)
 """
 
 from __future__ import annotations

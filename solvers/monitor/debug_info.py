@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from mgcaffe.engine import Net
-from mgcaffe.engine.graph.node import Node
+from mgcaffe.engine.graph.node import AUTOMATIC, Node
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import BlobStatistics, Emit, NetStatistics
@@ -142,9 +142,10 @@ def _shower(net: Net, emit: Emit) -> Callable[[int], None]:
 
 def _forward_statistics(node: Node) -> Iterator[BlobStatistics]:
     """Yield what is shown of a layer that has run forward in a net that keeps its blobs."""
-    for blob in node.tops:
+    for index, blob in enumerate(node.tops):
         if blob.data is not None:
-            yield BlobStatistics("Forward", node.layer.name, "top blob", blob.name, data=_mean(blob.data))
+            name = blob.name if index < len(node.layer.param.top) else AUTOMATIC
+            yield BlobStatistics("Forward", node.layer.name, "top blob", name, data=_mean(blob.data))
     for number, parameter in enumerate(node.layer.parameters):
         name = parameter.name or str(number)
         yield BlobStatistics("Forward", node.layer.name, "param blob", name, data=_mean(parameter.data))

@@ -78,10 +78,31 @@ def test_missing_required_fields_are_named():
         parse_binary(b"\xa2\x09\x05\x0d\0\0\0\0", LayerParameter)
 
 
-@pytest.mark.parametrize("data", [b"\x0a\x02\xff\xfe", b"\x1a\x01\xff", b"\xa2\x06\x03\x0a\x01\xff"])
-def test_strings_that_are_not_utf8_are_refused(data):
-    with pytest.raises(PrototxtError, match="holds a string that is not UTF-8"):
-        parse_binary(data, NetParameter)
+@pytest.mark.parametrize(
+    ("data", "fields"),
+    [
+        (b"\x0a\x02\xff\xfe", {"name": "\xff\xfe"}),
+        (b"\x1a\x01a\x1a\x01\xff", {"input": ["a", "\xff"]}),
+        (b"\xa2\x06\x04\x0a\x02\xc4\xe3", {"layer": [{"name": "\xc4\xe3"}]}),
+    ],
+)
+def test_strings_that_are_not_utf8_are_read_as_latin_1_and_written_again(tmp_path, data, fields):
+    net, problems = parse_binary(data, NetParameter)
+    assert net == NetParameter(**fields)
+    assert not problems.found
+    assert len(problems.foreign) == 1
+    write_binary(net, tmp_path / "net")
+    assert parse_binary((tmp_path / "net").read_bytes(), NetParameter)[0] == net
+
+
+def test_one_warning_names_the_first_string_that_is_not_utf8(tmp_path, caplog):
+    (tmp_path / "net").write_bytes(b"\x0a\x01\xe9" + b"\xa2\x06\x06\x0a\x01\xe8\x12\x01\xe7")
+    net = read_binary(tmp_path / "net", NetParameter, strict=True)
+    assert (net.name, net.layer[0].name, net.layer[0].type) == ("\xe9", "\xe8", "\xe7")
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path / 'net'}: NetParameter.name is not UTF-8 and is read as Latin-1, '\xe9', and so are 2 more strings"
+        " (NetParameter.layer[0].name, NetParameter.layer[0].type); written again it is UTF-8"
+    ]
 
 
 def test_other_kinds_of_files_are_recognised():

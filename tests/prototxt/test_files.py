@@ -16,6 +16,8 @@ from mgcaffe.prototxt import (
     read_net_source,
     read_solver,
     read_solver_source,
+    write_binary,
+    write_text,
 )
 
 NET = "name: 'n' layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'y' }"
@@ -54,6 +56,37 @@ def test_a_short_binary_message_that_looks_like_text(write):
     message = NetParameter(name="a name of thirty-two characters!")
     assert all(byte >= 32 or byte == 10 for byte in message.SerializeToString())
     assert read_net(write(message.SerializeToString())) == message
+
+
+GBK = NET.encode().replace(b"'a'", b"'\xc4\xe3'").replace(b"'n'", b"'\xba\xc3'")
+
+
+@pytest.mark.parametrize("form", ["text", "binary", "old"])
+def test_nets_whose_strings_are_not_utf8_are_read_and_written_again(write, tmp_path, caplog, form):
+    """Caffe takes a string's bytes as they are, so names in GBK are found in Chinese files."""
+    content = GBK
+    if form != "text":
+        net = read_net(write(NET.replace("layer {", "layers {").replace("'ReLU'", "RELU") if form == "old" else NET))
+        content = net.SerializeToString().replace(b"\x0a\x01a", b"\x0a\x02\xc4\xe3")
+        length = content.index(b"\x0a\x02\xc4\xe3") - 1
+        content = content[:length] + bytes([content[length] + 1]) + content[length + 1 :]
+    path = write(content)
+    caplog.clear()
+    net = read_net(path)
+    assert net.layer[0].name == "\xc4\xe3"
+    (warning,) = [record.message for record in caplog.records if "Latin-1" in record.message]
+    assert warning.startswith(f"{path}:1:1: name is" if form == "text" else f"{path}: NetParameter.layer[0].name is")
+    caplog.clear()
+    write_text(net, tmp_path / "text")
+    write_binary(net, tmp_path / "binary")
+    assert read_net(tmp_path / "text") == read_net(tmp_path / "binary") == net
+    assert not caplog.records
+
+
+def test_a_mistake_in_a_text_that_is_not_utf8_is_named_for_itself(write):
+    error = refused(read_net, write(GBK + b"\nlayer { name: 'b' "))
+    assert "the '{' of 'layer' is never closed" in error.message
+    assert error.location.line == 2
 
 
 def test_the_sources_know_their_file(write):

@@ -38,6 +38,21 @@ def test_a_blob_may_have_no_values(blob, shape):
     assert blob.data.shape == shape
 
 
+def test_a_blob_that_grows_again_has_what_lay_in_its_memory(blob):
+    """Caffe's Blob::Reshape allocates anew only above the capacity; then all values are zeros."""
+    blob.data.flat = np.arange(120)
+    blob.diff.flat = -np.arange(120)
+    for shape in ((1, 3, 4, 5), (0, 3, 4, 5), (7,), (3, 1, 5)):
+        blob.reshape(*shape)
+        np.testing.assert_array_equal(blob.data.ravel(), np.arange(blob.count))
+        np.testing.assert_array_equal(blob.diff.ravel(), -np.arange(blob.count))
+    blob.data[0] = 9
+    blob.reshape(2, 3, 4, 5)
+    np.testing.assert_array_equal(blob.data.ravel(), [9] * 5 + list(range(5, 120)))
+    blob.reshape(121)
+    assert not blob.data.any() and not blob.diff.any()
+
+
 def test_data_and_diff_are_two_arrays_of_which_each_read_gives_the_same_values(blob):
     blob.data[...] = 3
     blob.diff[...] = 4

@@ -63,15 +63,70 @@ def test_detect_windows_scores_each_window(files, tmp_path):
     assert detector.detect_windows([(path, [])]) == []
 
 
-def test_context_shows_what_lies_around_and_the_mean_beyond_the_edge(files):
-    detector = caffe.Detector(*files, raw_scale=2.0, mean=np.array([1.0, 2, 3]), context_pad=2)
+def test_predict_over_crops_gives_vectors_also_where_the_output_has_four_axes(tmp_path):
+    pool = """layer { name: "pool" type: "Pooling" bottom: "conv1" top: "pool"
+      pooling_param { pool: AVE global_pooling: true } }"""
+    text = DEPLOY[: DEPLOY.index('layer { name: "fc"')] + pool
+    model, weights = write(tmp_path, text), str(tmp_path / "weights.caffemodel")
+    caffe.Net(model, caffe.TEST).save(weights)
+    classifier = caffe.Classifier(model, weights, image_dims=(12, 12))
+    images = list(np.random.default_rng(0).random((2, 12, 12, 3)).astype(np.float32))
+    assert classifier.predict(images, oversample=False).shape == (2, 4, 1, 1)
+    found = classifier.predict(images)
+    assert found.shape == (2, 4)
+    crops = caffe.io.oversample(images[1:], (8, 8)).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(found[1], classifier.forward_all(data=crops)["pool"].mean(axis=0).ravel(), rtol=1e-5)
+
+
+def test_without_a_context_a_window_ends_where_the_image_does(files):
+    detector = caffe.Detector(*files, mean=np.array([1.0, 2, 3]))
     image = np.random.default_rng(0).random((20, 30, 3)).astype(np.float32)
-    np.testing.assert_allclose(detector.crop(image, (6, 6, 10, 10)), image[4:12, 4:12], rtol=1e-6)
-    corner = detector.crop(image, (0, 0, 4, 4))
-    np.testing.assert_allclose(corner[2:, 2:], image[:6, :6], rtol=1e-6)
-    np.testing.assert_allclose(corner[:2], np.broadcast_to([0.5, 1, 1.5], (2, 8, 3)))
-    prepared = detector.transformer.preprocess("data", corner)
-    np.testing.assert_allclose(prepared[:, :2], 0, atol=1e-6)
+    np.testing.assert_array_equal(detector.crop(image, (2, 3, 8, 5)), image[2:8, 3:5])
+    np.testing.assert_array_equal(detector.crop(image, np.array((15, 20, 40, 50))), image[15:, 20:])
+    np.testing.assert_array_equal(detector.crop(image, (-4, -1, 3, 2)), image[:3, :2])
+    for window in ((20, 0, 30, 5), (4, 4, 4, 9)):
+        with pytest.raises(ValueError, match="nothing of the image, which has 20 x 30 pixels"):
+            detector.crop(image, window)
+
+
+def caffes_context_crop(image, window, side, pad, mean):
+    """What Caffe's Detector.crop computes, step by step; `mean` in the image's own space."""
+    box, scale = np.array(window, float), side / (side - 2.0 * pad)
+    half = (box[2:] - box[:2] + 1) / 2
+    centre = box[:2] + half
+    box = np.round(np.concatenate([centre - scale * half, centre + scale * half]))
+    pixels = side / (box[2:] - box[:2] + 1)
+    offset = [round(max(0, -edge) * each) for edge, each in zip(box[:2], pixels, strict=True)]
+    box = np.clip(box, 0, [*image.shape[:2], *image.shape[:2]]).astype(int)
+    size = [round(extent * each) for extent, each in zip(box[2:] - box[:2] + 1, pixels, strict=True)]
+    size = [min(each, side - begin) for each, begin in zip(size, offset, strict=True)]
+    result = np.ones((side, side, 3), np.float32) * mean
+    part = caffe.io.resize_image(image[box[0] : box[2], box[1] : box[3]], size)
+    result[offset[0] : offset[0] + size[0], offset[1] : offset[1] + size[1]] = part
+    return result
+
+
+def test_context_shows_what_lies_around_and_the_mean_beyond_the_edge(files):
+    mean = np.random.default_rng(1).random((3, 8, 8)) * 3
+    detector = caffe.Detector(*files, raw_scale=2.0, mean=mean, channel_swap=(2, 0, 1), context_pad=2)
+    image = np.random.default_rng(0).random((20, 30, 3)).astype(np.float32)
+    shown = mean[[1, 2, 0]].transpose(1, 2, 0) / 2
+    for window in ((6, 6, 10, 10), (0, 0, 4, 4), (12, 3, 19, 29), (0, 0, 20, 30), (-3, 20, 5, 36), (18, 28, 20, 30)):
+        found = detector.crop(image, window)
+        assert found.shape == (8, 8, 3)
+        np.testing.assert_allclose(found, caffes_context_crop(image, window, 8, 2, shown), rtol=1e-5, err_msg=window)
+    corner = detector.transformer.preprocess("data", detector.crop(image, (0, 0, 4, 4)))
+    np.testing.assert_allclose(corner[:, 0], 0, atol=1e-6)
+    with pytest.raises(ValueError, match="context_pad 4 leaves nothing of the input's 8 x 8 pixels"):
+        detector.configure_crop(4)
+
+
+def test_a_context_without_a_mean_shows_black_and_one_channels_mean_everywhere(files):
+    image = np.ones((20, 30, 3), np.float32)
+    detector = caffe.Detector(*files, context_pad=2)
+    assert (detector.crop(image, (0, 0, 4, 4))[0] == 0).all()
+    detector = caffe.Detector(*files, mean=np.full((1, 8, 8), 5.0), context_pad=2)
+    assert (detector.crop(image, (0, 0, 4, 4))[0] == 5).all()
 
 
 def test_selective_search_says_what_it_needs(files):

@@ -38,6 +38,17 @@ def test_forward_reads_what_was_written_into_inputs_and_parameters(tmp_path):
     np.testing.assert_allclose(made.forward()["prob"], 0.2)
 
 
+def test_an_input_that_a_layer_in_place_writes_over_can_be_filled_anew(tmp_path):
+    text = """layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } }
+      layer { name: "twice" type: "Power" bottom: "x" top: "x" power_param { scale: 2 } }"""
+    made = net(tmp_path, text)
+    made.blobs["x"].data[...] = 1
+    made.forward()
+    made.blobs["x"].data[1] = 5
+    assert made.forward()["x"].tolist() == [4, 10]
+    assert made.forward(x=np.array([3, 4]))["x"].tolist() == [6, 8]
+
+
 def test_a_new_pass_gives_new_values(tmp_path):
     made = net(tmp_path, DEPLOY, caffe.TEST)
     random = np.random.default_rng(0)

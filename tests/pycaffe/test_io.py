@@ -35,6 +35,7 @@ def test_a_blob_of_one_number():
 def test_arrays_become_blobs_and_back():
     array, diff = np.random.default_rng(0).standard_normal((2, 3, 5, 6, 7))[:2].astype(np.float32)
     blob = caffe.io.array_to_blobproto(array, diff)
+    assert caffe.io.blobproto_to_array(blob).dtype == caffe.io.blobproto_to_array(blob, True).dtype == np.float64
     np.testing.assert_array_equal(caffe.io.blobproto_to_array(blob), array)
     np.testing.assert_array_equal(caffe.io.blobproto_to_array(blob, return_diff=True), diff)
     text = caffe.io.arraylist_to_blobprotovector_str([array, diff])
@@ -48,7 +49,7 @@ def test_arrays_become_datums_and_back(dtype):
     datum = caffe.io.array_to_datum(array, label=7)
     assert (datum.label, bool(datum.data)) == (7, dtype == np.uint8)
     found = caffe.io.datum_to_array(datum)
-    assert found.dtype == dtype
+    assert found.dtype == (np.uint8 if dtype == np.uint8 else np.float64)
     np.testing.assert_array_equal(found, array)
 
 
@@ -151,6 +152,18 @@ def test_preprocess_does_the_steps_in_caffes_order():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_preprocess_and_deprocess_stay_in_float32_as_caffe_does_in_place():
+    image = np.random.default_rng(0).random((4, 5, 3)).astype(np.float32)
+    made = transformer()
+    found = made.preprocess("data", image)
+    expected = np.ascontiguousarray(image.transpose(2, 0, 1)[::-1])
+    expected *= 255
+    expected -= made.mean["data"]
+    expected *= 0.5
+    assert found.dtype == made.deprocess("data", found).dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_preprocess_resizes_first():
     image = np.random.default_rng(0).random((8, 10, 3)).astype(np.float32)
     small = caffe.io.resize_image(image, (4, 5))
@@ -177,6 +190,17 @@ def test_a_mean_image_is_resized_to_the_input():
     np.testing.assert_allclose(made.preprocess("data", np.zeros((4, 5, 3))), np.full((3, 4, 5), -7), rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [(4, 5), (8, 10)])
+def test_a_mean_of_one_channel_is_taken_off_all(size):
+    made = caffe.io.Transformer({"data": (1, 3, 4, 5)})
+    made.set_transpose("data", (2, 0, 1))
+    made.set_mean("data", np.linspace(0, 1, size[0] * size[1]).reshape(1, *size))
+    found = made.preprocess("data", np.zeros((4, 5, 3)))
+    assert found.shape == (3, 4, 5)
+    mean = np.linspace(0, 1, size[0] * size[1]).reshape(*size, 1)
+    np.testing.assert_allclose(found[1], -caffe.io.resize_image(mean, (4, 5))[:, :, 0], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("setter", "value", "message"),
     [
@@ -185,6 +209,7 @@ def test_a_mean_image_is_resized_to_the_input():
         ("set_mean", np.zeros(2), "channel"),
         ("set_mean", np.zeros((1, 3, 4, 5)), "does not fit"),
         ("set_mean", np.zeros((2, 4, 5)), "does not fit"),
+        ("set_mean", np.zeros((4, 5)), "does not fit"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(setter, value, message):

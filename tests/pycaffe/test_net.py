@@ -171,6 +171,25 @@ def test_the_numbers_by_which_scripts_walk_the_graph(simple):
         assert [simple._blob_names[blob] for blob in simple._bottom_ids(number)] == simple.bottom_names[name]
 
 
+def test_losses_without_tops_have_those_of_caffes_name(tmp_path):
+    text = SIMPLE.replace(' top: "loss"', "") + SIMPLE[SIMPLE.rindex("layer {") :].replace(
+        'name: "loss" bottom: "ip_blob" bottom: "label" top: "loss"',
+        'name: "half" bottom: "ip_blob" bottom: "label" loss_weight: 0.5',
+    )
+    made = net(tmp_path, text)
+    assert list(made.blobs)[-1] == "(automatic)"
+    assert made._blob_names[-2:] == ["(automatic)"] * 2
+    assert made.top_names["loss"] == made.top_names["half"] == ["(automatic)"]
+    assert made.outputs == []
+    assert made.blob_loss_weights["(automatic)"] == made.blobs["(automatic)"].diff == 0.5
+    ids = [made._top_ids(made._layer_names.index(name)) for name in ("loss", "half")]
+    assert ids == [[len(made._blob_names) - 2], [len(made._blob_names) - 1]]
+    assert made.forward() == {}
+    loss = made.forward(end="loss", blobs=["ip_blob"])
+    assert list(loss) == ["(automatic)", "ip_blob"]
+    assert made.blobs["(automatic)"].data > 0
+
+
 def test_blob_loss_weights(simple):
     assert simple.blob_loss_weights == {"data": 0, "label": 0, "conv": 0, "ip_blob": 0, "loss": 1}
 
@@ -210,76 +229,6 @@ def test_save_and_load_hdf5(simple, tmp_path):
     np.testing.assert_array_equal(other.params["conv"][1].data, simple.params["conv"][1].data)
     third = caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN, weights=path)
     np.testing.assert_array_equal(third.params["conv"][0].data, simple.params["conv"][0].data)
-
-
-LEVELS = """
-layer { name: "data" type: "DummyData" top: "data" dummy_data_param { shape { dim: 1 dim: 1 dim: 10 dim: 10 } } }
-layer { name: "NoLevel" type: "InnerProduct" bottom: "data" top: "NoLevel" inner_product_param { num_output: 1 } }
-layer { name: "Level0Only" type: "InnerProduct" bottom: "data" top: "Level0Only"
-  include { min_level: 0 max_level: 0 } inner_product_param { num_output: 1 } }
-layer { name: "Level1Only" type: "InnerProduct" bottom: "data" top: "Level1Only"
-  include { min_level: 1 max_level: 1 } inner_product_param { num_output: 1 } }
-layer { name: "Level>=0" type: "InnerProduct" bottom: "data" top: "Level>=0"
-  include { min_level: 0 } inner_product_param { num_output: 1 } }
-layer { name: "Level>=1" type: "InnerProduct" bottom: "data" top: "Level>=1"
-  include { min_level: 1 } inner_product_param { num_output: 1 } }
-"""
-STAGES = """
-layer { name: "data" type: "DummyData" top: "data" dummy_data_param { shape { dim: 1 dim: 1 dim: 10 dim: 10 } } }
-layer { name: "A" type: "InnerProduct" bottom: "data" top: "A" include { stage: "A" }
-  inner_product_param { num_output: 1 } }
-layer { name: "B" type: "InnerProduct" bottom: "data" top: "B" include { stage: "B" }
-  inner_product_param { num_output: 1 } }
-layer { name: "AorB" type: "InnerProduct" bottom: "data" top: "AorB" include { stage: "A" } include { stage: "B" }
-  inner_product_param { num_output: 1 } }
-layer { name: "AandB" type: "InnerProduct" bottom: "data" top: "AandB" include { stage: "A" stage: "B" }
-  inner_product_param { num_output: 1 } }
-"""
-EVERYTHING = """
-layer { name: "data" type: "DummyData" top: "data" dummy_data_param { shape { dim: 1 dim: 1 dim: 10 dim: 10 } } }
-layer { name: "TrainA1" type: "InnerProduct" bottom: "data" top: "TrainA1"
-  include { phase: TRAIN min_level: 1 stage: "A" } inner_product_param { num_output: 1 } }
-layer { name: "TestB" type: "InnerProduct" bottom: "data" top: "TestB"
-  include { phase: TEST not_stage: "A" stage: "B" } inner_product_param { num_output: 1 } }
-"""
-
-
-def layers_of(made):
-    return [name for name in made.layer_dict if name != "data" and "split" not in name]
-
-
-@pytest.mark.parametrize(
-    ("level", "expected"),
-    [
-        (None, ["NoLevel", "Level0Only", "Level>=0"]),
-        (0, ["NoLevel", "Level0Only", "Level>=0"]),
-        (1, ["NoLevel", "Level1Only", "Level>=0", "Level>=1"]),
-    ],
-)
-def test_level(tmp_path, level, expected):
-    options = {} if level is None else {"level": level}
-    assert layers_of(net(tmp_path, LEVELS, caffe.TEST, **options)) == expected
-
-
-@pytest.mark.parametrize(
-    ("stages", "expected"),
-    [(None, []), (["A"], ["A", "AorB"]), (["B"], ["B", "AorB"]), (["A", "B"], ["A", "B", "AorB", "AandB"])],
-)
-def test_stages(tmp_path, stages, expected):
-    assert layers_of(net(tmp_path, STAGES, caffe.TEST, stages=stages)) == expected
-
-
-@pytest.mark.parametrize(
-    ("phase", "level", "stages", "expected"),
-    [
-        (caffe.TRAIN, 1, ["A"], ["TrainA1"]),
-        (caffe.TRAIN, 0, ["A"], []),
-        (caffe.TEST, 0, ["B"], ["TestB"]),
-        (caffe.TEST, 1, ["A", "B"], []),
-    ],
-)
-def test_phase_level_and_stages_together(tmp_path, phase, level, stages, expected):
-    assert layers_of(net(tmp_path, EVERYTHING, phase, level=level, stages=stages)) == expected
 
 
 # -- blobs ---------------------------------------------------------------------------------------------------
@@ -326,6 +275,33 @@ def test_data_written_into_an_input_is_what_forward_reads(deploy):
     np.testing.assert_array_equal(deploy.forward(data=values)["prob"], first)
 
 
+def test_inputs_are_broadcast_as_numpy_does(deploy):
+    values = np.random.default_rng(0).standard_normal((4, 1, 8, 8)).astype(np.float32)
+    deploy.forward(data=values)
+    np.testing.assert_array_equal(deploy.blobs["data"].data, np.broadcast_to(values, (4, 3, 8, 8)))
+    top = np.arange(4)[:, np.newaxis]
+    deploy.backward(prob=top)
+    np.testing.assert_array_equal(deploy.blobs["prob"].diff, np.broadcast_to(top, (4, 5)))
+
+
+def test_an_input_that_a_layer_in_place_writes_over_can_be_filled_anew(tmp_path):
+    text = """layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } }
+      layer { name: "twice" type: "Power" bottom: "x" top: "x" power_param { scale: 2 } }"""
+    made = net(tmp_path, text)
+    kept = made.blobs["x"].data
+    kept[...] = 1
+    for _ in range(2):
+        assert made.forward()["x"].tolist() == [2, 2]  # what was written stays, where Caffe's next pass gives 4
+    kept[...] = 3
+    assert made.forward()["x"].tolist() == [6, 6]
+    made.blobs["x"].data[1] = 5
+    assert made.forward()["x"].tolist() == [12, 10]
+    assert made.forward(x=np.array([12, 10]))["x"].tolist() == [24, 20]
+    made.blobs["x"].reshape(3)
+    made.blobs["x"].data[...] = 7
+    assert made.forward()["x"].tolist() == [14, 14, 14]
+
+
 def test_data_written_between_ranges_is_what_the_next_layer_reads(deploy):
     deploy.forward(end="conv1")
     deploy.blobs["conv1"].data[0] = 0
@@ -344,8 +320,12 @@ def test_parameters_written_through_are_what_forward_uses(deploy):
 def test_forward_checks_its_inputs(deploy):
     with pytest.raises(ValueError, match="do not match"):
         deploy.forward(image=np.zeros((4, 3, 8, 8)))
-    with pytest.raises(ValueError, match="has shape"):
+    with pytest.raises(ValueError, match=r"not batch sized: it has shape \(3, 3, 8, 8\)"):
         deploy.forward(data=np.zeros((3, 3, 8, 8)))
+    with pytest.raises(ValueError, match=r"has shape \(4, 192\), but the blob has shape \(4, 3, 8, 8\)"):
+        deploy.forward(data=np.zeros((4, 192)))
+    with pytest.raises(KeyError, match="no blob 'fc9'"):
+        deploy.forward(blobs=["fc9"])
     with pytest.raises(UsageError, match="no layer 'conv9'"):
         deploy.forward(start="conv9")
     with pytest.raises(UsageError, match="no blob 'fc9'"):
@@ -476,8 +456,25 @@ def test_a_seed_makes_nets_repeatable(tmp_path):
 def test_mistakes_in_making_a_net_are_clear(tmp_path):
     with pytest.raises(UsageError, match=r"neither caffe\.TRAIN"):
         caffe.Net(write(tmp_path, DEPLOY), 7)
-    with pytest.raises(Exception, match=r"nowhere\.prototxt"):
-        caffe.Net("nowhere.prototxt", caffe.TEST)
+
+
+def test_files_that_cannot_be_opened_are_runtime_errors(tmp_path, deploy):
+    file = write(tmp_path, DEPLOY)
+    for call in (
+        lambda: caffe.Net("nowhere", caffe.TEST),
+        lambda: caffe.Net(file, "nowhere", caffe.TEST),
+        lambda: caffe.Net(file, caffe.TEST, weights="nowhere"),
+        lambda: deploy.copy_from("nowhere"),
+        lambda: deploy.load_hdf5("nowhere"),
+        lambda: caffe.Classifier(file, "nowhere"),
+        lambda: caffe.get_solver("nowhere"),
+        lambda: caffe.SGDSolver("nowhere"),
+    ):
+        with pytest.raises(RuntimeError, match="nowhere: could not open file: No such file or directory") as caught:
+            call()
+        assert caught.value.exit_code == 65
+    with pytest.raises(RuntimeError, match="could not open file: Is a directory"):
+        caffe.Net(tmp_path, caffe.TEST)
 
 
 def test_weights_in_the_place_of_the_level_are_a_clear_mistake(tmp_path):

@@ -88,7 +88,7 @@ def test_names_inside_a_list(engine):
     engine.write("n.prototxt", source("ImageData", 'image_data_param { batch_size: 1 source: "list.txt" }'))
     check(engine.run("time", "n.prototxt"), "list.txt:1:1", "names no file: a part of it is 300 bytes long")
     engine.write("list.txt", f"a.png {'9' * 50}\n")
-    check(engine.run("time", "n.prototxt"), "list.txt:1:1", "does not end in a label")
+    check(engine.run("time", "n.prototxt"), "list.txt:1:1", "9 does not fit into 32 bits")
     crop = "transform_param { crop_size: 3 }"
     engine.write("list.txt", f"# 0\n{LONG}\n3\n9\n9\n0\n")
     engine.write("n.prototxt", source("WindowData", crop + ' window_data_param { batch_size: 1 source: "list.txt" }'))

@@ -90,7 +90,8 @@ def parser() -> FlagParser:
     flags.switch("encoded", "store image files instead of pixels: smaller, and slower to read")
     flags.flag(
         "encode_type",
-        "the kind of image file to store: png, jpg, ...; implies --encoded, and encodes every image anew", default="",
+        "the kind of image file to store: png, jpg, ...; implies --encoded. Files of another kind are encoded anew",
+        default="",
     )  # fmt: skip
     flags.flag(
         "threads", "images to convert at a time (default: as many as there are cores)", type=number_from(1), metavar="N"

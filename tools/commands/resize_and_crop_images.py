@@ -112,7 +112,7 @@ def _names(flags: Flags) -> list[str]:
         if not names:
             raise DataError(f"'{flags.input_folder}' holds no images", hint=f"known: {', '.join(IMAGE_ENDINGS)}")
         return names
-    from mgcaffe.engine.data.hdf5_files import check_listed, read_list
+    from mgcaffe.engine.data.file_lists import check_listed, read_list
 
     names = []
     for line, location in read_list(flags.input):

@@ -17,7 +17,6 @@ from mgcaffe.errors.checked_json import parse_json
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".webp")
 """The ends of the names of image files, in a tree of folders and in archives."""
-_FORM_OF_LIST = "a line is a path below ROOTFOLDER, a space, and a label"
 _LABELS = range(-(2**31), 2**31)
 _LONGEST_LABEL_FILE = 1 << 20
 _MAX_SHOWN = 5
@@ -75,20 +74,13 @@ def read_image_list(root: str, listed: str) -> ImageSource:
     """Return the images of a list, a line each: the path below `root`, a space, the label.
 
     Raises:
-        DataError: the list cannot be read, or a line does not end in a label.
+        DataError: the list cannot be read, or a line names no file.
     """
-    from mgcaffe.engine.data.hdf5_files import read_list
+    from mgcaffe.engine.data.file_lists import read_image_list as read_lines
 
-    entries = []
-    for line, location in read_list(listed):
-        path, _, label = line.rpartition(" ")
-        path = path.strip()
-        try:
-            number = _label(label, f"'{line}' does not end in a label", location)
-        except DataError as error:
-            raise DataError(error.message, location=location, hint=_FORM_OF_LIST) from None
-        entries.append(Entry(path, number, location, root + path))
-    return ImageSource(entries)
+    images, note = read_lines(listed)
+    entries = [Entry(path, label, location, root + path) for path, label, location in images]
+    return ImageSource(entries, notes=(note,) if note else ())
 
 
 def read_folders(root: str) -> ImageSource:

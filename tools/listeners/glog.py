@@ -41,7 +41,9 @@ class GlogFormatter(logging.Formatter):
         micros = int((record.created - whole) * 1e6)
         place = getattr(record, "place", None) or f"{record.filename}:{record.lineno}"
         prefix = f"{letter}{clock}.{micros:06d} {threading.get_native_id():5d} {place}] "
-        return prefix + self._start + record.getMessage()
+        text = prefix + self._start + record.getMessage()
+        # Names of files may hold bytes that are no UTF-8, as surrogates, which no log file takes.
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 def start_logging(

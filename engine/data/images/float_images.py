@@ -136,6 +136,9 @@ def as_input(
         raw_scale: factor before the mean is taken off.
         mean: what is taken off; broadcasts over the image.
         input_scale: factor after that.
+
+    Returns:
+        float32.
     """
     result = image
     if transpose is not None:
@@ -145,7 +148,7 @@ def as_input(
     if raw_scale is not None:
         result = result * np.float32(raw_scale)
     if mean is not None:
-        result = result - mean
+        result = (result - mean).astype(np.float32, copy=False)  # Caffe: in place
     if input_scale is not None:
         result = result * np.float32(input_scale)
     return result

@@ -17,7 +17,7 @@ from mgcaffe.engine.layer import TRAIN, Layer
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import DataError, PrototxtError
-from mgcaffe.errors.file_names import refuse_device
+from mgcaffe.errors.file_names import found_name, refuse_device
 from mgcaffe.prototxt import BlobProto, TransformationParameter, has_field
 from mgcaffe.prototxt.blobs import blob_array
 
@@ -133,7 +133,7 @@ def read_mean(layer: Layer) -> Array | None:
                 layer.fail(f"mean_value is {value:g}, but has to be finite", "transform_param.mean_value", index=index)
         return np.array(param.mean_value)
     if param.mean_file and layer.context.input_shapes is None:
-        return _read_mean_file(layer, param.mean_file)
+        return _read_mean_file(layer, found_name(param.mean_file))
     return None
 
 

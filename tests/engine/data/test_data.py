@@ -1,6 +1,7 @@
 """The Data layer: what it reads from an LMDB, and what it says of sources that it cannot read."""
 
 import io
+import os
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from tests.support.datakit import (
     make,
     numbered,
     write_lmdb,
+    write_mean,
 )
 
 
@@ -248,10 +250,46 @@ def test_sixteen_bit_images_are_refused(tmp_path):
         data_layer(write_lmdb(tmp_path / "db", [message]), 1)
 
 
-def test_force_color_on_raw_grey_records_is_refused(tmp_path):
-    source = numbered(tmp_path / "db", 1)
-    with pytest.raises(DataError, match="force_color cannot change"):
-        data_layer(source, 1, "transform_param { force_color: true }")
+@pytest.mark.parametrize(
+    ("field", "channels", "warns"),
+    [("force_color", 1, True), ("force_gray", 3, True), ("force_color", 3, False), ("force_gray", 1, False)],
+)
+def test_forced_colours_leave_pixels_as_they_are_with_one_warning(tmp_path, caplog, field, channels, warns):
+    pixels = images(4, (channels, 2, 3))
+    source = write_lmdb(tmp_path / "db", [datum(image) for image in pixels])
+    layer = data_layer(source, 2, f"transform_param {{ {field}: true }}")
+    for expected in ([0, 1], [2, 3]):
+        np.testing.assert_array_equal(layer.forward([])[0].numpy(), pixels[expected])
+    layer.close()
+    assert len(caplog.records) == warns
+    if warns:
+        assert f"record 0 (key '00000000') of '{source}' holds pixels" in caplog.text
+        assert f"so {field} leaves its {channels} channel(s) as they are, as in Caffe" in caplog.text
+
+
+def test_pixels_behind_encoded_images_are_warned_of_when_they_are_met(tmp_path, caplog):
+    picture = images(1, (4, 5, 3))[0]
+    source = write_lmdb(tmp_path / "db", [encoded(picture, "PNG"), *(datum(image) for image in images(2, (3, 4, 5)))])
+    layer = data_layer(source, 3, "transform_param { force_gray: true }")
+    assert not caplog.records
+    with pytest.raises(DataError, match="shape"):
+        layer.forward([])
+    assert [record.message.partition(" holds")[0] for record in caplog.records] == [
+        f"record 1 (key '00000001') of '{source}'"
+    ]
+
+
+def test_a_database_and_a_mean_file_whose_names_are_not_utf8_are_found(tmp_path):
+    pixels = images(2)
+    source = write_lmdb(tmp_path / "db", [datum(image) for image in pixels])
+    source.rename(tmp_path / os.fsdecode(b"d\xe4"))
+    write_mean(tmp_path / os.fsdecode(b"m\xe4"), np.full((3, 6, 8), 5))
+    layer = make(
+        rf'name: "d" type: "Data" top: "x" data_param {{ source: "{tmp_path}/d\344" batch_size: 2 backend: LMDB }}'
+        rf' transform_param {{ mean_file: "{tmp_path}/m\344" }}'
+    )
+    np.testing.assert_array_equal(layer.forward([])[0].numpy(), pixels.astype(np.float32) - 5)
+    layer.close()
 
 
 def test_a_missing_batch_size_or_source_is_refused(tmp_path):

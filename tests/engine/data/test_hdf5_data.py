@@ -1,5 +1,7 @@
 """The HDF5Data layer, also on the files that a real Caffe was trained with."""
 
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -101,6 +103,32 @@ def test_shuffling_keeps_files_together_and_changes_every_epoch(tmp_path):
     assert len(set(files)) > 1
     layer.seek(18 * 3)
     assert numbers(layer, 3) == epochs[3:]
+    layer.close()
+
+
+def test_several_files_may_stand_on_a_line_and_names_with_spaces_alone(tmp_path, monkeypatch):
+    """Caffe reads the list by `file >> line`, so all white space separates."""
+    monkeypatch.chdir(tmp_path)
+    names = ["a.h5", "b.h5", "c.h5", "my file.h5"]
+    source = write(tmp_path, rows(0, 1), rows(1, 2), rows(2, 3), rows(3, 4), names=names)
+    source.write_text("  c.h5\ta.h5  b.h5 \n\nmy file.h5\n")
+    layer = make(layer_text(source, 4))
+    assert numbers(layer, 1) == [[2, 0, 1, 3]]
+    layer.close()
+    source.write_text("a.h5\nb.h5 no file.h5\n")
+    with pytest.raises(DataError, match="HDF5 file 'no' does not exist") as caught:
+        make(layer_text(source, 2))
+    assert str(caught.value).startswith(f"{source}:2:1: ")
+    assert "a space ends a name, unless the whole line names a file" in caught.value.hint
+
+
+def test_a_list_and_files_whose_names_are_not_utf8_are_found(tmp_path):
+    source = write(tmp_path, rows(0, 2))
+    (tmp_path / "0.h5").rename(tmp_path / os.fsdecode(b"\xe4.h5"))
+    source.write_bytes(os.fsencode(tmp_path) + b"/\xe4.h5\n")
+    source.rename(tmp_path / os.fsdecode(b"\xfc.txt"))
+    layer = make(layer_text(f"{tmp_path}/\\xfc.txt", 2))
+    assert numbers(layer, 1) == [[0, 1]]
     layer.close()
 
 

@@ -1,5 +1,7 @@
 """The ImageData layer."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -108,14 +110,56 @@ def test_lists_and_images_that_cannot_be_read_are_named(folder):
         layer.forward([])
     assert str(caught.value).startswith(f"{path}:2:1: ")
     layer.close()
-    path.write_text("image 0.png zero\n")
-    with pytest.raises(DataError, match="does not end in a label") as caught:
+    path.write_text("image 0.png 2147483648\n")
+    with pytest.raises(DataError, match="label 2147483648 does not fit into 32 bits") as caught:
         layer_of(folder, 2)
     assert str(caught.value).startswith(f"{path}:1:1: ")
     (folder / "text.png").write_text("no image")
     path.write_text("text.png 0\n")
     with pytest.raises(DataError, match=r"text\.png': the encoded image cannot be decoded"):
         layer_of(folder, 2)
+
+
+def test_labels_are_those_that_caffes_atoi_reads_with_one_warning_for_the_list(folder, caplog):
+    path = folder / "list.txt"
+    (folder / "3.png").write_bytes((folder / "image 0.png").read_bytes())
+    path.write_text("image 0.png 7\nimage 1.png 3.7\nimage 2.png 1_0\nimage 3.png x\n3.png\n")
+    layer = layer_of(folder, 5)
+    assert layer.forward([])[1].tolist() == [7, 3, 1, 0, 3]
+    layer.close()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.message == (
+        f"{path}:2:1: a line is a path, a space and a label, a whole number, but 'image 1.png' has '3.7'; as in Caffe"
+        " its label is 3; so it is with 3 more of its lines (layer 'images')"
+    )
+
+
+def test_images_whose_names_are_not_utf8_are_found(folder):
+    name = b"b\xe4ume.png"
+    (folder / os.fsdecode(name)).write_bytes((folder / "image 0.png").read_bytes())
+    (folder / "list.txt").write_bytes(name + b" 4\nb\xfcro.png 5\n")
+    layer = layer_of(folder, 1)
+    assert layer.forward([])[1].tolist() == [4]
+    with pytest.raises(DataError, match=r"ro\.png' cannot be read: No such file"):
+        layer.forward([])
+    layer.close()
+
+
+def test_a_list_and_a_folder_whose_names_are_not_utf8_are_found(folder, caplog):
+    folder.joinpath("list.txt").rename(folder / os.fsdecode(b"\xe4.txt"))
+    inner = folder / os.fsdecode(b"\xfc")
+    inner.mkdir()
+    (folder / "image 0.png").rename(inner / "image 0.png")
+    layer = make(
+        'name: "i" type: "ImageData" top: "data" top: "label"'
+        rf' image_data_param {{ source: "{folder}/\344.txt" root_folder: "{folder}/\xfc/" }}'
+    )
+    assert layer.forward([])[1].tolist() == [0]
+    layer.close()
+    (record,) = caplog.records
+    assert "source is not UTF-8 and is read as Latin-1" in record.message
+    assert "and so are 1 more strings (root_folder)" in record.message
 
 
 def test_half_a_new_size_is_refused(folder):

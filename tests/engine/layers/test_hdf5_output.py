@@ -35,6 +35,11 @@ def batch(seed, rows=3):
     return [random_input((rows, 2, 4), seed=seed), torch.arange(rows, dtype=torch.float64) + 10 * seed]
 
 
+def four_axes(x):
+    """Return the values with ones behind their shape, as the file has them."""
+    return x.reshape(*x.shape, *[1] * (4 - x.dim())).numpy()
+
+
 def read(path):
     with h5py.File(path) as file:
         return {name: values[...] for name, values in file.items()}
@@ -49,7 +54,7 @@ def test_every_pass_appends_and_the_file_is_whole_after_each(tmp_path):
         found = read(tmp_path / "out.h5")
         assert sorted(found) == ["data", "label"]
         for name, index in (("data", 0), ("label", 1)):
-            expected = torch.cat([bottoms[index] for bottoms in batches[:count]]).numpy()
+            expected = four_axes(torch.cat([bottoms[index] for bottoms in batches[:count]]))
             np.testing.assert_array_equal(found[name], expected)
             assert found[name].dtype == np.float64
 
@@ -65,9 +70,22 @@ def test_the_file_is_read_by_hdf5_data(tmp_path):
         f' hdf5_data_param {{ source: "{tmp_path}/list.txt" batch_size: 6 }}'
     )
     found, labels = data.forward([])
-    assert torch.equal(found, torch.cat([bottoms[0]] * 2))
-    assert labels.tolist() == [10, 11, 12, 10, 11, 12]
+    assert torch.equal(found, torch.cat([bottoms[0]] * 2)[..., None])
+    assert labels.shape == (6, 1, 1, 1)
+    assert labels.flatten().tolist() == [10, 11, 12, 10, 11, 12]
     data.close()
+
+
+def test_both_datasets_have_four_axes_as_caffes(tmp_path):
+    """Caffe copies both bottoms into blobs of num x channels x height x width; a scalar is one row."""
+    for number, shape in enumerate([(), (1,), (1, 3), (1, 2, 3), (1, 2, 3, 4)]):
+        layer, _ = make_layer(text(tmp_path / f"{number}.h5"), [shape, (1,)])
+        x = random_input(shape)
+        layer.forward([x, torch.zeros(1)])
+        found = read(tmp_path / f"{number}.h5")
+        assert found["data"].shape == ((*shape, 1, 1, 1, 1) if shape else (1, 1, 1, 1))[:4]
+        assert found["label"].shape == (1, 1, 1, 1)
+        np.testing.assert_array_equal(found["data"], four_axes(x))
 
 
 def test_values_in_channels_last_keep_their_places(tmp_path):
@@ -82,7 +100,7 @@ def test_rows_longer_than_a_chunk(tmp_path):
     x = random_input((2, 200_000))
     layer.forward([x, torch.zeros(2)])
     layer.forward([x + 1, torch.zeros(2)])
-    np.testing.assert_array_equal(read(tmp_path / "out.h5")["data"], torch.cat([x, x + 1]).numpy())
+    np.testing.assert_array_equal(read(tmp_path / "out.h5")["data"], four_axes(torch.cat([x, x + 1])))
 
 
 def test_an_earlier_file_is_kept_and_left_alone_until_the_first_pass(tmp_path):
@@ -91,8 +109,8 @@ def test_an_earlier_file_is_kept_and_left_alone_until_the_first_pass(tmp_path):
     second = make(path)
     assert len(read(path)["label"]) == 3
     second.forward(batch(2))
-    assert read(path)["label"].tolist() == [20, 21, 22]
-    assert read(tmp_path / "out.h5.previous")["label"].tolist() == [10, 11, 12]
+    assert read(path)["label"].flatten().tolist() == [20, 21, 22]
+    assert read(tmp_path / "out.h5.previous")["label"].flatten().tolist() == [10, 11, 12]
 
 
 def test_two_layers_that_write_one_file_are_an_error(tmp_path):
@@ -113,7 +131,7 @@ def test_ranks_write_files_of_their_own_and_the_batch_of_every_row(tmp_path):
     for rank in (0, 1):
         found = read(tmp_path / f"train.rank{rank}.h5")
         assert found["batch"].tolist() == [rank] * 3 + [rank + 2] * 3
-        assert found["label"].tolist() == [n + 10 * seed for seed in (rank, rank + 2) for n in range(3)]
+        assert found["label"].flatten().tolist() == [n + 10 * seed for seed in (rank, rank + 2) for n in range(3)]
 
 
 def test_rows_of_a_test_sorted_by_batch_are_in_the_order_of_one_rank(tmp_path):
@@ -125,7 +143,7 @@ def test_rows_of_a_test_sorted_by_batch_are_in_the_order_of_one_rank(tmp_path):
             layer.forward([batch(0)[0], torch.arange(first, first + 3, dtype=torch.float64)])
     parts = [read(tmp_path / f"test.rank{rank}.h5") for rank in (0, 1)]
     order = np.argsort(np.concatenate([part["batch"] for part in parts]), kind="stable")
-    assert np.concatenate([part["label"] for part in parts])[order].tolist() == list(range(18))
+    assert np.concatenate([part["label"] for part in parts])[order].flatten().tolist() == list(range(18))
 
 
 def test_a_process_that_is_killed_between_passes_leaves_a_whole_file(tmp_path):
@@ -141,7 +159,7 @@ def test_a_process_that_is_killed_between_passes_leaves_a_whole_file(tmp_path):
     )
     assert ended.returncode == -signal.SIGKILL
     found = read(tmp_path / "out.h5")
-    np.testing.assert_array_equal(found["data"], torch.cat([batch(seed)[0] for seed in range(3)]).numpy())
+    np.testing.assert_array_equal(found["data"], four_axes(torch.cat([batch(seed)[0] for seed in range(3)])))
 
 
 def test_a_net_trains_past_it(tmp_path):
@@ -160,7 +178,7 @@ def test_a_net_trains_past_it(tmp_path):
         net.clear_param_diffs()
         net.forward_backward()
     assert net.parameters[0].diff.abs().sum() > 0
-    np.testing.assert_array_equal(read(tmp_path / "out.h5")["data"][2:], net.blobs["y"].data.numpy())
+    np.testing.assert_array_equal(read(tmp_path / "out.h5")["data"][2:], four_axes(net.blobs["y"].data))
 
 
 def test_what_cannot_be_written_is_a_located_error(tmp_path):
@@ -184,8 +202,8 @@ def test_what_cannot_be_written_is_a_located_error(tmp_path):
     assert caught.value.exit_code == 73
     with pytest.raises(NetError, match="as many rows as each other, not 2 and 3"):
         build(f'file_name: "{tmp_path}/out.h5"', "dim: 3")
-    with pytest.raises(NetError, match=r"bottom 1 \('t'\) has no axes"):
-        build(f'file_name: "{tmp_path}/out.h5"', "")
+    with pytest.raises(NetError, match=r"bottom 1 \('t'\) has 5 axes, shape \(2, 1, 1, 1, 3\).*datasets have 4"):
+        build(f'file_name: "{tmp_path}/out.h5"', "dim: 2 dim: 1 dim: 1 dim: 1 dim: 3")
     (tmp_path / "folder.h5").mkdir()
     net = build(f'file_name: "{tmp_path}/folder.h5"')
     with pytest.raises(DataError, match="cannot be written: it is a folder") as caught:
@@ -196,7 +214,7 @@ def test_what_cannot_be_written_is_a_located_error(tmp_path):
 def test_rows_of_another_shape_are_an_error_and_leave_the_file_as_it_was(tmp_path):
     layer = make(tmp_path / "out.h5")
     layer.forward(batch(1))
-    with pytest.raises(DataError, match=r"rows of 'data' have shape \(3, 4\) now, but \(2, 4\)"):
+    with pytest.raises(DataError, match=r"rows of 'data' have shape \(3, 4, 1\) now, but \(2, 4, 1\)"):
         layer.forward([torch.zeros(3, 3, 4, dtype=torch.float64), torch.zeros(3)])
     assert len(read(tmp_path / "out.h5")["data"]) == 3
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights.saved_layers import SavedBlob
 from mgcaffe.errors import NetError, PrototxtError
 from mgcaffe.prototxt import NetParameter, blob_array, write_binary
@@ -62,6 +63,24 @@ def test_old_weights_give_the_same_outputs(form, tmp_path):
         net.forward()
     assert source.blobs["ip"].data.abs().sum() > 0
     assert torch.equal(source.blobs["ip"].data, target.blobs["ip"].data)
+
+
+def test_layers_whose_names_are_not_utf8_get_their_weights(tmp_path):
+    text = 'layer { name: "?" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { num_output: 2 } }'
+    path = tmp_path / "net.prototxt"
+    path.write_bytes((inputs(x=(1, 3)) + text).encode().replace(b"?", b"\xc4\xe3"))
+    net, other = Net.from_file(path, seed=1), Net.from_file(path, seed=2)
+    for parameter in net.parameters:
+        parameter.data.normal_()
+    message = net.to_proto()
+    message.layer[1].name = "??"
+    caffes = message.SerializeToString().replace(b"??", b"\xc4\xe3")  # as Caffe writes it
+    for name, content in (("ours", net.to_proto().SerializeToString()), ("caffes", caffes)):
+        (tmp_path / name).write_bytes(content)
+        for parameter in other.parameters:
+            parameter.data.zero_()
+        assert [row.layer for row in other.copy_trained_layers(tmp_path / name).copied] == ["\xc4\xe3"]
+        assert torch.equal(other.parameters[0].data, net.parameters[0].data)
 
 
 def test_layers_of_one_name_are_copied_in_their_order(tmp_path):

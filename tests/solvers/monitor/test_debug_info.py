@@ -165,3 +165,11 @@ def test_a_nets_own_debug_info_gives_way_to_the_solvers():
         # Blobs are kept only where they are shown.
         assert [net.keep_blobs for net in (plain.net, *plain.test_nets)] == [False, False]
     assert len(recorder.of(Tested)) == 1 and not recorder.of(BlobStatistics)
+
+
+def test_a_loss_without_a_top_is_shown_by_caffes_name():
+    recorder = Recorder()
+    with solver(recorder, NET.replace('bottom: "label" top: "loss"', 'bottom: "label"')) as watched:
+        watched.step(1)
+    shown = [e for e in recorder.events if isinstance(e, BlobStatistics) and e.layer == "loss" and e.step == "Forward"]
+    assert [(e.blob, e.name) for e in shown] == [("top blob", "(automatic)")]

@@ -74,7 +74,7 @@ def test_decoded_resized_and_encoded_images_are_those_of_opencv(engine, pictures
             expected = datum_bytes(shape=(3, *image.shape[:2]), data=data, label=number - 3, encoded=False)
             assert value == expected
     assert engine.run("convert_imageset", "--encode_type=jpg", "tree/", "list.txt", "jpg").returncode == 0
-    for number, (_, value) in enumerate(records("jpg")):
+    for number, (_, value) in enumerate(records("jpg")[:6]):  # the others are JPEG files already
         data = cv2.imencode(".jpg", cv2.imread(f"tree/{names[number]}"))[1].tobytes()
         assert value == datum_bytes(data=data, label=number - 3, encoded=True)
     assert engine.run("convert_imageset", "--gray", "tree/", "list.txt", "gray").returncode == 0
@@ -96,6 +96,57 @@ def test_encoded_records_hold_the_files_and_other_numbers_of_channels_are_told(e
     ]
     assert "1 images are stored as the files that they are, which do not have three channels: set" in result.stderr
     assert "transform_param { force_color: true }" in result.stderr
+
+
+def test_files_of_the_kind_that_is_asked_for_are_stored_as_they_are_unless_resized(engine, pictures):
+    """Caffe's matchExt: in any case, and a file that ends in .jpeg is a jpg, though none in .jpg a jpeg."""
+    jpeg = (engine.folder / "tree" / "dog" / "6.jpg").read_bytes()
+    for name in ("a.JPG", "b.jpeg"):
+        (engine.folder / "tree" / name).write_bytes(jpeg)
+    engine.write("jpegs.txt", "a.JPG 1\nb.jpeg 2\ndog/0.png 3\n")
+    for flags, kept in {
+        ("--encode_type=jpg",): [True, True, False],
+        ("--encode_type=JPEG",): [False, True, False],
+        ("--encode_type=png",): [False, False, True],
+        ("--encode_type=jpg", "--resize_height=7", "--resize_width=5"): [False] * 3,
+    }.items():
+        shutil.rmtree("db", ignore_errors=True)
+        result = engine.run("convert_imageset", *flags, "tree/", "jpegs.txt", "db")
+        assert result.returncode == 0, result.stderr
+        stored = [
+            value == datum_bytes(data=(engine.folder / "tree" / name).read_bytes(), label=label, encoded=True)
+            for label, (name, (_, value)) in enumerate(
+                zip(("a.JPG", "b.jpeg", "dog/0.png"), records("db"), strict=True), 1
+            )
+        ]
+        assert stored == kept, flags
+
+
+def test_labels_are_read_as_caffe_reads_them_and_the_first_odd_line_is_named(engine, pictures):
+    lines = ("dog/0.png 4", "dog/2.png 3x", "cat/1.png", "cat/3.png -1_0")
+    engine.write("odd.txt", "".join(f"{line}\n" for line in lines))
+    result = engine.run("convert_imageset", "tree/", "odd.txt", "db")
+    assert result.returncode == 0, result.stderr
+    assert [(key, decode_datum(value)[1]) for key, value in records("db")] == [
+        (b"00000000_dog/0.png", 4),
+        (b"00000001_dog/2.png", 3),
+        (b"00000002_cat/1.png", 0),
+        (b"00000003_cat/3.png", -1),
+    ]
+    warnings = [line for line in result.stderr.splitlines() if line.startswith("W")]
+    assert len(warnings) == 1
+    assert "odd.txt:2:1: a line is a path, a space and a label, a whole number, but 'dog/2.png' has '3x'" in warnings[0]
+    assert warnings[0].endswith("as in Caffe its label is 3; so it is with 2 more of its lines")
+
+
+def test_names_in_lists_need_not_be_utf8(engine, pictures):
+    name = b"\xe9t\xe9.png"
+    shutil.copy("tree/dog/0.png", engine.folder / "tree" / os.fsdecode(name))
+    (engine.folder / "bytes.txt").write_bytes(name + b" 1\nabsent\xe9.png 2\n")
+    result = engine.run("convert_imageset", "tree/", "bytes.txt", "db")
+    assert result.returncode == 0, result.stderr
+    assert [key for key, _ in records("db")] == [b"00000000_" + name]
+    assert r"image 'tree/absent\udce9.png' is left out: No such file" in result.stderr
 
 
 def test_encoded_records_hold_files_of_any_kind_that_can_be_decoded(engine, pictures):
@@ -193,7 +244,7 @@ def test_archives_become_the_same_records_as_their_files(engine, pictures):
     ("words", "code", "message"),
     [
         (["tree", "list.txt", "db"], 65, "can be read\n  'tree' stands in front of each path as it is; say 'tree/'"),
-        (["tree/", "tab.txt", "db"], 65, "a whole number\n  a line is a path below ROOTFOLDER, a space, and a label"),
+        (["tree/", "tab.txt", "db"], 65, "'dog/0.png\\t1' has no label; as in Caffe its label is 0\n"),
         (["--resize_height=65536", "--resize_width=65536", "tree/", "list.txt", "db"], 2, "have more than the"),
         (["--source=folders", "tree", "list.txt", "db"], 2, "--source=folders takes two names, not 3"),
         (["--source=folders", "absent", "db"], 65, "'absent' is no folder"),

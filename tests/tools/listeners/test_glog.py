@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
 
 import pytest
@@ -34,6 +35,13 @@ def test_a_line_of_our_own_names_its_own_place(stream):
 def test_warnings_of_every_package_come_out_as_w_lines(stream):
     logging.getLogger("mgcaffe.engine.anything").warning("unknown field '%s'", "x")
     assert re.fullmatch("W" + _PREFIX[6:] + "unknown field 'x'\n", stream.getvalue())
+
+
+def test_bytes_that_are_no_utf8_are_written_as_escapes():
+    bytes_of_file = io.BytesIO()
+    start_logging(True, io.TextIOWrapper(bytes_of_file, encoding="utf-8", write_through=True))
+    log_line(f"image '{os.fsdecode(b'caf' + bytes([0xE9]))}'")
+    assert bytes_of_file.getvalue().endswith(b"] image 'caf\\udce9'\n")
 
 
 def test_a_message_of_several_lines_has_one_prefix(stream):
