@@ -85,7 +85,13 @@ EVERY_LAYER = """
 - Parameter gradients are added up, bottom gradients are replaced. No gradient flows where a section says so; a net that
   needs one there is refused when it is built.
 - *In place* in the list above: the top may have the bottom's name. Where Caffe's in-place layer would spoil what a
-  neighbour needs for its backward pass, this engine works on a copy.
+  neighbour or the layer itself needs for its backward pass, this engine works on a copy, so that the gradients are
+  those of a layer with a top of its own. In Caffe the gradients of Clip, BNLL, Power, Log, MVN with
+  `normalize_variance`, ReLU with a `negative_slope` below 0 and ELU with an `alpha` below 0 are other ones in place:
+  backward reads what has been written over. The tops of Split, Flatten, Reshape, a Slice with one top and a Concat with
+  one bottom are in Caffe the bottom's own memory, so that a layer in place behind one of them changes what later layers
+  read of the bottom, too. Here each reader gets what the prototxt says: such a layer changes its own blob alone, and
+  never what an Input, a MemoryData, a Parameter or a constant DummyData layer holds.
 - A shape may change between passes, as long as the parameters still fit.
 
 What Caffe leaves open or does in a way that has no use, and what is done here:

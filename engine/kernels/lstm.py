@@ -5,6 +5,9 @@
 Shapes: cells c and outputs h (N, H); the gates' inputs (N, 4 H), in Caffe's order i, f, o, g; k (N, 1) is 0 where a
 sequence begins and 1 where it goes on, or None where all do. Backward takes T steps together, with a first axis of
 size T.
+
+On a CPU Caffe takes F = k sigmoid(f) for the forget gate, and c F (1 - F) for the slope of c' to f: the derivative
+where k is 0 or 1, and another number for any other k. Here it is that number, on every device.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Derivatives:
     """How each step's gates, output and cell depend on each other, for T steps.
 
     Attributes:
-        gates: (T, N, 4 H): of c' with respect to the inputs of i, f and g, and of h' to that of o.
+        gates: (T, N, 4 H): of c' with respect to the inputs of i, f (Caffe's slope) and g, and of h' to that of o.
         cell_of_hidden: (T, N, H): of h' with respect to c'.
         cell_of_cell: (T, N, H): of c' with respect to c.
     """
@@ -93,8 +96,8 @@ def derivatives(
     inputs = torch.empty_like(gates)
     of_input, of_forget, of_output, of_candidate = inputs.chunk(4, 2)
     aten.sigmoid_backward.grad_input(candidate, input_, grad_input=of_input)
-    kept = cells if keep is None else cells * keep
-    aten.sigmoid_backward.grad_input(kept, forget, grad_input=of_forget)
+    kept = forget if keep is None else forget * keep
+    aten.sigmoid_backward.grad_input(cells, kept, grad_input=of_forget)
     aten.sigmoid_backward.grad_input(squashed, output, grad_input=of_output)
     aten.tanh_backward.grad_input(input_, candidate, grad_input=of_candidate)
-    return Derivatives(inputs, aten.tanh_backward(output, squashed), forget if keep is None else forget * keep)
+    return Derivatives(inputs, aten.tanh_backward(output, squashed), kept)

@@ -8,6 +8,8 @@ group (1); bias_term (true); weight_filler, bias_filler (constant 0); axis (1): 
 is spatial, everything before it is batch. force_nd_im2col does not change the result.
 Bottoms: one or more of equal shape (N, C, in...), all with the same filters.
 Tops: one for each bottom, (N, num_output, out...), out = floor((in + 2 pad - dilation (kernel - 1) - 1) / stride) + 1.
+Where the filter is larger than the image with its padding, but by less than a stride, out is 1, since C cuts the
+quotient off towards 0; what lies beyond the image is 0.
 Parameters: W (num_output, C / group, kernel...), b (num_output).
 No differences from Caffe. (Caffe: base_conv_layer.cpp, conv_layer.cpp.)
 """
@@ -21,7 +23,7 @@ import torch
 
 from mgcaffe.engine.kernels import convolution
 from mgcaffe.engine.kernels.convolution_forward import favours_ordinary
-from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.geometry import Geometry, cut, filled, grown
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.kernels.winograd_tiles import Tiles
 from mgcaffe.engine.layer import Layer, at_least
@@ -190,17 +192,26 @@ class Convolution(FilterLayer):
 
     Attributes:
         tiles: the transformed tiles of the bottom, kept for the filters' gradient where there are few.
+        missing: how many zeros are put behind the bottoms, along each spatial axis.
     """
 
+    capturable = True
     tiles: Tiles | None = None
+    missing: tuple[int, ...] = ()
 
     def weight_shape(self) -> Shape:
         """(num_output, C / group, kernel...)."""
         return (self.outputs, self.channels // self.geometry.groups, *self.geometry.kernel)
 
     def top_size(self, bottom_size: Sequence[int]) -> tuple[int, ...]:
-        """floor((in + 2 pad - extent) / stride) + 1."""
-        return self.geometry.output_size(bottom_size)
+        """(in + 2 pad - extent) / stride + 1, the quotient cut off towards 0."""
+        return self.geometry.output_size(grown(bottom_size, self.geometry.missing(bottom_size)))
+
+    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
+        """Find out whether zeros are missing as well."""
+        top_shapes = super().reshape(bottom_shapes)
+        self.missing = self.geometry.missing(bottom_shapes[0][self.channel_axis + 1 :])
+        return top_shapes
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute one convolution per bottom; keep the bottoms."""
@@ -224,7 +235,7 @@ class Convolution(FilterLayer):
         # Measuring times each direction by itself.
         keeps = keeps and is_only and self.context.frees_blobs and not choices.measures
         self.tiles = Tiles() if keeps else None
-        return convolution.forward(x, weight, self.bias, self.geometry, relu, choices, self.tiles)
+        return convolution.forward(filled(x, self.missing), weight, self.bias, self.geometry, relu, choices, self.tiles)
 
     def release(self) -> None:
         """Drop the tiles as well."""
@@ -233,15 +244,19 @@ class Convolution(FilterLayer):
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
         """Return the convolution's own."""
-        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry, self.context.choices, self.tiles)
+        x, choices = filled(x, self.missing), self.context.choices
+        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry, choices, self.tiles)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-        """Return the convolution's own."""
-        return convolution.backward_data(dy, self.parameters[0].data, size, self.geometry, self.context.choices)
+        """Return the convolution's own, of what the bottom has."""
+        weight, size = self.parameters[0].data, grown(size, self.missing)
+        return cut(convolution.backward_data(dy, weight, size, self.geometry, self.context.choices), self.missing)
 
     def both_gradients(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return the convolution's own, of both."""
-        return convolution.backward(self.parameters[0], dy, x, self.geometry, self.context.choices, self.tiles)
+        x, choices = filled(x, self.missing), self.context.choices
+        dx = convolution.backward(self.parameters[0], dy, x, self.geometry, choices, self.tiles)
+        return cut(dx, self.missing)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
         """Return one filter's size for every value of the tops."""

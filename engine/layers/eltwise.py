@@ -4,9 +4,9 @@
     PROD:  y = prod_i x_i                             dx_i = dy prod_{j != i} x_j
     MAX:   y = max_i x_i                              dx_i = dy where x_i is the largest, else 0
 
-Fields of `eltwise_param` (default): operation (SUM); coeff (1), one a bottom, with SUM only; stable_prod_grad (true):
-if false, PROD's gradient is dy y / x_i: faster with many bottoms, NaN where x_i is 0. Among equal values MAX takes
-bottom 1 before bottom 0, and both before later ones.
+Fields of `eltwise_param` (default): operation (SUM); coeff (1), one a bottom, for SUM: PROD takes none, and with MAX
+they have no effect, which a warning says; stable_prod_grad (true): if false, PROD's gradient is dy y / x_i: faster with
+many bottoms, NaN where x_i is 0. Among equal values MAX takes bottom 1 before bottom 0, and both before later ones.
 Bottoms: two or more of one shape. Top: that shape.
 No differences from Caffe. (Caffe: eltwise_layer.cpp.)
 """
@@ -21,6 +21,7 @@ import torch
 from mgcaffe.engine.kernels.elementwise import add_
 from mgcaffe.engine.kernels.precision import is_narrow, widened
 from mgcaffe.engine.layer import Layer, at_least
+from mgcaffe.engine.layers.shared.fields import warn_of_idle_field
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -31,6 +32,7 @@ PROD, SUM, MAX = 0, 1, 2
 class Eltwise(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     bottoms = at_least(2)
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
@@ -38,10 +40,13 @@ class Eltwise(Layer):
         param = self.param.eltwise_param
         self.operation: int = param.operation
         given, count = list(param.coeff), len(bottom_shapes)
-        if given and self.operation != SUM:
-            self.fail("coefficients go with the operation SUM only", "eltwise_param.coeff")
         if given and len(given) != count:
             self.fail(f"{len(given)} coefficients for {count} bottoms", "eltwise_param.coeff")
+        if given and self.operation == PROD:
+            self.fail("coefficients go with the operation SUM only", "eltwise_param.coeff")
+        if given and self.operation == MAX:
+            warn_of_idle_field(self, "eltwise_param.coeff", "with the operation MAX")
+            given = []
         self.coefficients: list[float] = given or [1.0] * count
         self.divides = self.operation == PROD and not param.stable_prod_grad
         self.keeps_bottoms = self.operation == PROD

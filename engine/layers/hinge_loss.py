@@ -8,7 +8,9 @@ N is the size of the first axis, w the loss weight.
 
 Fields of `hinge_loss_param` (default): norm (L1).
 Bottoms: scores x (N, ...), of which all but the first axis count as classes; labels, N. Top: the loss ().
-No differences from Caffe. (Caffe: hinge_loss_layer.cpp.)
+Differences from Caffe: with loss_weight 0, beside another loss of the same scores, the scores' gradient is that of the
+other loss. In Caffe the forward pass keeps h in the memory of this layer's gradient, backward passes over the layer,
+and the Split of the scores adds h to their gradient. (Caffe: hinge_loss_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 
 With the identity as H this is SoftmaxWithLoss. w is the loss weight, Z as in loss.py.
 
-Fields of `infogain_loss_param` (default): axis (1); source: a BlobProto file with H, if it is no bottom.
+Fields of `infogain_loss_param` (default): axis (1); source: a BlobProto file with H, if it is no bottom; if it is one,
+source has no effect, which a warning says.
 Fields of `loss_param` (default): ignore_label (none), normalization (VALID); normalize is refused, as in Caffe.
 Bottoms: scores x, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...); H, C x C values, unless it
 comes from a file.
@@ -24,10 +25,12 @@ import torch
 
 from mgcaffe.engine.layer import between
 from mgcaffe.engine.layers.shared import labels
+from mgcaffe.engine.layers.shared.fields import warn_of_idle_field
 from mgcaffe.engine.layers.shared.loss import NormalizedLoss
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError, PrototxtError
+from mgcaffe.errors.file_names import found_name
 from mgcaffe.prototxt import BlobProto, blob_array, read_binary
 
 MIN_PROBABILITY = 1e-20
@@ -54,13 +57,12 @@ class InfogainLoss(NormalizedLoss):
                 "this loss has no normalize", "loss_param.normalize", hint="give normalization: VALID or BATCH_SIZE"
             )
         source = self.param.infogain_loss_param.source
-        given = len(bottom_shapes) == 3
-        if given == bool(source):
-            self.fail(
-                "the matrix H has to be bottom 2 or infogain_loss_param.source, one of them", "infogain_loss_param"
-            )
-        if not given:
-            self.matrix = self._read(source)
+        if len(bottom_shapes) < 3:
+            if not source:
+                self.fail("the matrix H has to be bottom 2 or infogain_loss_param.source", "infogain_loss_param")
+            self.matrix = self._read(found_name(source))
+        elif source:
+            warn_of_idle_field(self, "infogain_loss_param.source", "where the matrix H is bottom 2")
         self.keeps_tops = len(self.param.top) > 1
 
     def _read(self, source: str) -> torch.Tensor:

@@ -3,6 +3,9 @@
     (i, f, o, g)_t = W_xc x_t + b_c + W_xc_static x_static + W_hc (cont_t h_{t-1})
     c_t = cont_t sigmoid(f_t) c_{t-1} + sigmoid(i_t) tanh(g_t)          y_t = h_t = sigmoid(o_t) tanh(c_t)
 
+For a cont other than 0 and 1 the gradient of f_t is that of c_t times c_{t-1} F (1 - F) with F = cont_t sigmoid(f_t),
+as in Caffe on a CPU, and so not the derivative, c_{t-1} F (1 - sigmoid(f_t)).
+
 Fields of `recurrent_param` (default): num_output H; weight_filler, bias_filler (constant 0); expose_hidden (false): the
 states h and c come from bottoms and go to tops; debug_info (false): logs mean absolute values step by step.
 Bottoms: x (T, N, ...); cont (T, N), 0 where a sequence begins and else 1; optionally a static input (N, ...); with
@@ -11,8 +14,9 @@ Tops: y (T, N, H); with `expose_hidden` h_T and c_T, each (1, N, H). Without it 
 to the next. No gradient flows through exposed or carried states.
 Parameters: with D values of x and S of the static input for each stream: W_xc (4 H, D); b_c (4 H); with a static input
 W_xc_static (4 H, S); W_hc (4 H, H). More in recurrent.py.
-Differences from Caffe: T and N may change from pass to pass, where Caffe unrolls the net for one T.
-(Caffe: lstm_layer.cpp, recurrent_layer.cpp.)
+Differences from Caffe: T and N may change from pass to pass, where Caffe unrolls the net for one T. On a GPU Caffe
+takes the derivative for any cont.
+(Caffe: lstm_layer.cpp, lstm_unit_layer.cpp, recurrent_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ class LSTM(RecurrentLayer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run all steps at once where that is possible and faster, else one after the other."""
-        first, keep = self._first_factor(bottoms[1]), self._factors(bottoms[1])
+        first, keep = self._factors(bottoms[1])
         if keep is None and self._is_fused(bottoms[0]):
             return self._forward_at_once(bottoms, first)
         return self._forward_in_steps(bottoms, first, keep)

@@ -2,11 +2,14 @@
 
     c' = k sigmoid(f) c + sigmoid(i) tanh(g)          h' = sigmoid(o) tanh(c')
 
+For a k other than 0 and 1 the gradient of f is that of c' times c F (1 - F) with F = k sigmoid(f), as in Caffe on a
+CPU, and so not the derivative, c F (1 - sigmoid(f)).
+
 No fields.
 Bottoms: c (1, N, H); the gates' inputs (1, N, 4 H), in the order i, f, o, g; the sequence indicators k (1, N), 0 where
 a sequence begins and else 1, to which no gradient flows.
 Tops: c' and h', each (1, N, H).
-No differences from Caffe. (Caffe: lstm_unit_layer.cpp.)
+Differences from Caffe: on a GPU Caffe takes the derivative for any k. (Caffe: lstm_unit_layer.cpp, lstm_unit_layer.cu.)
 """
 
 from __future__ import annotations

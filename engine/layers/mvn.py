@@ -7,12 +7,15 @@ The deviation is that of the values themselves (the sum of squares divided by th
 
 Fields of `mvn_param` (default): normalize_variance (true); across_channels (false): over all channels of an item
 together; eps (1e-9).
-Bottom: (N, C, ...). Top: the same; may be the bottom's blob.
-Differences from Caffe: any number of axes from two on, where Caffe takes up to four. (Caffe: mvn_layer.cpp.)
+Bottom: (N, C, H, W), or fewer axes, those that are missing being of size 1; or more axes, (N, C, ...). Top: the same
+with at least four axes, so that of (N, C) it is (N, C, 1, 1); may be the bottom's blob.
+Differences from Caffe: any number of axes, where Caffe takes up to four. In place a blob of fewer than four keeps its
+axes, of which a warning tells; in Caffe it then has four. (Caffe: mvn_layer.cpp.)
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 
@@ -21,6 +24,10 @@ import torch
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
+
+AXES = 4
+
+_log = logging.getLogger("mgcaffe.engine")
 
 
 @register("MVN")
@@ -36,20 +43,29 @@ class MVN(Layer):
         self.eps: float = param.eps
         self.divides: bool = param.normalize_variance
         self.keeps_tops = self.divides
+        self.is_in_place = list(self.param.bottom) == list(self.param.top)
+        if self.is_in_place and len(bottom_shapes[0]) < AXES:
+            _log.warning(
+                "layer '%s': blob '%s' keeps its %d axes; in Caffe an MVN layer in place gives it %d. Give the top a"
+                " name of its own, and it has them here as well",
+                *(self.name, self.param.top[0], len(bottom_shapes[0]), AXES),
+            )
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """Return the bottom's shape."""
-        shape = bottom_shapes[0]
+        """Return the bottom's shape, with four axes at least unless in place."""
+        self.bottom_shape = shape = bottom_shapes[0]
+        if not self.is_in_place:
+            shape = (*shape, *[1] * (AXES - len(shape)))
+        self.top_shape = shape
         together = 1 if self.param.mvn_param.across_channels else 2
-        if len(shape) < together:
-            self.fail(f"the bottom needs at least {together} axes; its shape is {shape}")
         self.axes = tuple(range(together, len(shape)))
         self.count = math.prod(shape[together:])
         return [shape]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep y and what each row was divided by."""
-        y = bottoms[0] - self._mean(bottoms[0])
+        x = bottoms[0].reshape(self.top_shape)
+        y = x - self._mean(x)
         if not self.divides:
             return [y]
         divisor = self._mean(y.square()).sqrt_().add_(self.eps)
@@ -66,7 +82,7 @@ class MVN(Layer):
         if self.divides:
             y, divisor = self.saved
             dx.addcmul_(y, self._mean(y * dy), value=-1).div_(divisor)
-        return [dx]
+        return [dx.reshape(self.bottom_shape)]
 
     def _mean(self, x: torch.Tensor) -> torch.Tensor:
         """Return the mean of every channel or item, with axes of size 1; of nothing, 0 over 0."""

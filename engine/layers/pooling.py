@@ -9,9 +9,10 @@
 STOCHASTIC is for values that are not negative, as behind a ReLU, and takes no pad. A window of zeros gives 0; in
 training its gradient goes to its first pixel. The random numbers come from the net's stream.
 
-Fields of `pooling_param` (default): pool (MAX; AVE, STOCHASTIC); kernel_size, or kernel_h and kernel_w; stride (1), or
-stride_h and stride_w; pad (0), or pad_h and pad_w; global_pooling (false): one window, the whole image; round_mode
-(CEIL; FLOOR), in forks also called ceil_mode (true: CEIL, false: FLOOR) and torch_pooling (true: FLOOR).
+Fields of `pooling_param` (default): pool (MAX; AVE, STOCHASTIC); kernel_size, or kernel_h and kernel_w (one of these
+beside kernel_size has no effect, which a warning says); stride (1), or stride_h and stride_w; pad (0), or pad_h and
+pad_w; global_pooling (false): one window, the whole image; round_mode (CEIL; FLOOR), in forks also called ceil_mode
+(true: CEIL, false: FLOOR) and torch_pooling (true: FLOOR).
 Bottom: (N, C, H, W).
 Tops: (N, C, P, Q), P = ceil((H + 2 pad - kernel) / stride) + 1 (floor with FLOOR), less one if there is any padding and
 the last window would start behind image and left pad; with MAX optionally a second top of the same shape: where the
@@ -33,7 +34,7 @@ import torch
 
 from mgcaffe.engine.kernels.pooling import Pair, Window
 from mgcaffe.engine.layer import Layer, between
-from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields
+from mgcaffe.engine.layers.shared.fields import refuse_empty_images, refuse_fork_fields, warn_of_idle_field
 from mgcaffe.engine.layers.shared.pooling_methods import POOLING_METHODS
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -52,6 +53,7 @@ _FORK_FIELDS = {
 class Pooling(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     tops = between(1, 2)
     keeps_bottoms = False
 
@@ -62,6 +64,7 @@ class Pooling(Layer):
         name = PoolingParameter.PoolMethod.Name(param.pool)
         self.method = POOLING_METHODS[name](self)
         self.keeps_bottoms = self.method.reads_bottom(self.phase)
+        self.capturable = self.capturable and not self.method.draws
         if len(self.param.top) > 1 and not self.method.has_mask:
             self.fail("only MAX pooling has a second top", "top")
         self.ceil = self._rounds_up()
@@ -97,10 +100,16 @@ class Pooling(Layer):
         return next(iter(given.values()), True)
 
     def _pair(self, field: str, short: str, default: int) -> Pair:
-        """Return rows and columns of a field that can be given once or as _h and _w."""
+        """Return rows and columns of a field that can be given once or as _h and _w.
+
+        Caffe takes no notice of one of the latter beside kernel_size, but refuses it beside stride and pad.
+        """
         param = self.param.pooling_param
         names = [f"{short}_h", f"{short}_w"]
         given = [name for name in names if has_field(param, name)]
+        if len(given) == 1 and field == "kernel_size" and has_field(param, field):
+            warn_of_idle_field(self, f"pooling_param.{given[0]}", f"beside {field} and without its partner")
+            given = []
         if given and has_field(param, field):
             where = f"pooling_param.{given[0]}"
             self.fail(f"give either {field} or {names[0]} and {names[1]}, not both", where)
@@ -113,8 +122,8 @@ class Pooling(Layer):
 
     def _field_of(self, field: str, axis: int) -> str:
         """Return the field that says `field` for rows (axis 0) or columns (1)."""
-        side = f"{field.removesuffix('_size')}_{'hw'[axis]}"
-        return f"pooling_param.{side if has_field(self.param.pooling_param, side) else field}"
+        param, side = self.param.pooling_param, f"{field.removesuffix('_size')}_{'hw'[axis]}"
+        return f"pooling_param.{side if has_field(param, side) and not has_field(param, field) else field}"
 
     def _check_global(self) -> None:
         param = self.param.pooling_param

@@ -4,9 +4,8 @@
 
 Fields of `power_param` (default): power (1), scale (1), shift (0). Where power scale is 0, y is constant and dx is 0.
 Bottom: any shape. Top: the same; may be the bottom's blob.
-Differences from Caffe: if shift is 0 Caffe divides y by x for dx, which is NaN at x = 0; here the formula holds there
-too.
-(Caffe: power_layer.cpp.)
+Differences from Caffe: for powers above 0 but 1 and 2 Caffe makes dx of y / (shift + scale x), which is NaN where
+shift + scale x is 0; here the formula holds there too. (Caffe: power_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class RNN(RecurrentLayer):
         hiddens = self._transform(bottoms)
         recurrent, outward, bias = (parameter.data for parameter in self.parameters[-3:])
         recurrent, outward = self._operand(recurrent), self._operand(outward)
-        keep = self._factors(bottoms[1])
-        first = hidden = self._begin(bottoms)[0] * self._first_factor(bottoms[1])
+        factor, keep = self._factors(bottoms[1])
+        first = hidden = self._begin(bottoms)[0] * factor
         for step, now in enumerate(hiddens.unbind()):
             linear.add_forward(now, self._operand(hidden if keep is None else hidden * keep[step]), recurrent)
             hidden = now.tanh_()

@@ -7,7 +7,10 @@ axes; num_axes (1): how many it covers, -1 for all to the end, 0 for a single va
 (false); bias_filler (constant 0). num_axes and filler count only where s is learned.
 Bottoms: x of any shape, and optionally s, of x's shape from `axis` on. Top: x's shape; may be x's blob.
 Parameters: s, unless it is a bottom: x.shape[axis : axis + num_axes]; b with bias_term, of the same shape.
-No differences from Caffe. (Caffe: scale_layer.cpp.)
+Differences from Caffe: gradients of a learned s are always added up. Where x has but one item before the axes of s
+(axis 0, or a batch of one), Caffe's gradient of s replaces what was there, unless s is a single value and x has
+several: with iter_size above 1 only that of the last micro-batch is left, and of layers that share s that of the first.
+(Caffe: scale_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ POOLINGS = {
 }
 
 TWO_SIDES = "kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 3 pad_h: 1 pad_w: 0"
+LARGER = "kernel_size: 7 stride: 3 pad: 1"
 DEPTHWISE = f"num_output: 4 group: 4 bias_term: false {TWO_SIDES}"
 SQUARE = 'layer { name: "s" type: "Power" bottom: "x" top: "s" power_param { power: 2 } }'
 
@@ -99,6 +100,7 @@ CASES: dict[str, dict[str, str]] = {
         "three_axes": conv("num_output: 2 kernel_size: 2", shapes={"x": (2, 4, 4, 5, 3)}),
         "no_axes": conv("num_output: 6 kernel_size: 1 axis: 3 group: 3", shapes={"x": (2, 4, 7, 9)}),
         "axis": conv("num_output: 2 kernel_size: 3 axis: 2", shapes={"x": (2, 3, 4, 7, 9)}),
+        "larger_than_the_image": conv(f"num_output: 2 {LARGER}", shapes={"x": (2, 4, 3, 9)}),
     },
     "Deconvolution": {
         "k4_s2_p1": conv("num_output: 3 kernel_size: 4 stride: 2 pad: 1", "Deconvolution"),
@@ -111,14 +113,17 @@ CASES: dict[str, dict[str, str]] = {
     "DepthwiseConvolution": {"plain": conv("kernel_size: 3 stride: 2 pad: 1", "DepthwiseConvolution"),
                              "dilation": conv("kernel_size: 2 dilation: 2", "DepthwiseConvolution"),
                              "fields": conv(DEPTHWISE, "DepthwiseConvolution"),
-                             "axis": conv("kernel_size: 3 axis: 2", "DepthwiseConvolution", {"x": (2, 3, 4, 7, 9)})},
+                             "axis": conv("kernel_size: 3 axis: 2", "DepthwiseConvolution", {"x": (2, 3, 4, 7, 9)}),
+                             "larger_than_the_image": conv(LARGER, "DepthwiseConvolution", {"x": (2, 4, 3, 9)})},
     "ConvolutionDepthwise": {"plain": conv("kernel_size: 3 stride: 2 pad: 1", "ConvolutionDepthwise"),
                              "dilation": conv("kernel_size: 2 dilation: 2", "ConvolutionDepthwise"),
                              "fields": conv(DEPTHWISE, "ConvolutionDepthwise"),
-                             "axis": conv("kernel_size: 3 axis: 2", "ConvolutionDepthwise", {"x": (2, 3, 4, 7, 9)})},
+                             "axis": conv("kernel_size: 3 axis: 2", "ConvolutionDepthwise", {"x": (2, 3, 4, 7, 9)}),
+                             "larger_than_the_image": conv(LARGER, "ConvolutionDepthwise", {"x": (2, 4, 3, 9)})},
     "Im2col": {"k3": conv("kernel_size: 3 stride: 2 pad: 1 dilation: 2", "Im2col"),
                "two_sides": conv(TWO_SIDES, "Im2col"),
-               "axis": conv("kernel_size: 2 axis: 2", "Im2col", {"x": (2, 3, 4, 5, 4)})},
+               "axis": conv("kernel_size: 2 axis: 2", "Im2col", {"x": (2, 3, 4, 5, 4)}),
+               "larger_than_the_image": conv(LARGER, "Im2col", {"x": (2, 4, 3, 9)})},
     "InnerProduct": {
         "image": plain("InnerProduct", "inner_product_param { num_output: 6 }"),
         "transpose": plain("InnerProduct", "inner_product_param { num_output: 6 transpose: true bias_term: false }"),
@@ -170,7 +175,9 @@ CASES: dict[str, dict[str, str]] = {
     "MVN": {"plain": plain("MVN"), "mean_only": plain("MVN", "mvn_param { normalize_variance: false }"),
             "across": plain("MVN", "mvn_param { across_channels: true eps: 0.2 }"),
             "matrix": plain("MVN", "mvn_param { across_channels: true }", MATRIX),
-            "single_values": plain("MVN", "mvn_param { normalize_variance: false }", MATRIX)},
+            "single_values": plain("MVN", "mvn_param { normalize_variance: false }", MATRIX),
+            "five_axes": plain("MVN", shapes={"x": (2, 3, 2, 2, 3)}),
+            "sequences": plain("MVN", shapes={"x": (2, 3, 5)})},
     "Normalize": {"image": plain("Normalize"), "position": plain("Normalize", "norm_param { across_spatial: false }"),
                   "per_channel": plain("Normalize",
                                        "norm_param { channel_shared: false across_spatial: false eps: 1 }")},
@@ -286,6 +293,9 @@ CASES: dict[str, dict[str, str]] = {
     "ContrastiveLoss": {
         "plain": plain("ContrastiveLoss", "contrastive_loss_param { margin: 4 }",
                        {"a": (8, 5), "b": (8, 5), "s": (8,)}),
+        "single_values": plain("ContrastiveLoss", shapes={"a": (8,), "b": (8, 1), "s": (8,)}),
+        "unlike_shapes": plain("ContrastiveLoss", "contrastive_loss_param { margin: 4 }",
+                               {"a": (8, 5), "b": (8, 5, 1, 1), "s": (8,)}),
         "legacy": plain("ContrastiveLoss", "contrastive_loss_param { margin: 9 legacy_version: true }",
                         {"a": (8, 5), "b": (8, 5), "s": (8, 1)})},
     "EmbeddingBag": {

@@ -23,7 +23,10 @@ def recurrent(kind, x=(4, 3, 2), *, static=None, exposed=False, hidden=3, fields
 
 
 def data(x=(4, 3, 2), *, static=None, exposed=0, hidden=3, cont="mixed", seed=5):
-    """Bottoms: values, and indicators of ones, zeros or both; in the first step of `mixed` some streams go on."""
+    """Bottoms: values, and indicators of ones, zeros or both; in the first step of `mixed` some streams go on.
+
+    `fractions` are indicators that Caffe's documentation does not know, above 1 as well.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape):
@@ -33,6 +36,7 @@ def data(x=(4, 3, 2), *, static=None, exposed=0, hidden=3, cont="mixed", seed=5)
         "ones": torch.ones(x[:2]),
         "zeros": torch.zeros(x[:2]),
         "mixed": torch.rand(x[:2], generator=generator) > 0.4,
+        "fractions": torch.rand(x[:2], generator=generator) * 1.5,
     }[cont].double()
     bottoms = [random(*x), indicators]
     if static:
@@ -62,6 +66,12 @@ def plain(kind, *, static=False, state=None):
     return step_by_step
 
 
+def forget_gate(keep, f):
+    """keep sigmoid(f), whose slope is to Caffe on a CPU that of a sigmoid with this value."""
+    value = (keep * torch.sigmoid(f)).detach()
+    return value + value * (1 - value) * (f - f.detach())
+
+
 def lstm(inner, cont, weights, state):
     """As Caffe's documentation writes it, with its gates' order i, f, o, g."""
     (recurrent_weight,) = weights
@@ -69,7 +79,7 @@ def lstm(inner, cont, weights, state):
     outputs = []
     for gates, keep in zip(inner, cont.unsqueeze(2), strict=True):
         i, f, o, g = (gates + (keep * h) @ recurrent_weight.t()).chunk(4, 1)
-        c = keep * torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        c = forget_gate(keep, f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
         outputs.append(h)
     return torch.stack(outputs), [h, c]

@@ -92,9 +92,10 @@ def _window(param: _Window) -> list[str]:
 
 def _sizes(param: _Window, both: str, height: str, width: str, default: str) -> str:
     """Return `3x3` or `3x1`, for fields that hold one number, one for each axis, or height and width."""
-    if has_field(param, height) or has_field(param, width):
-        return f"{getattr(param, height)}x{getattr(param, width)}"
     value = getattr(param, both)
+    goes_before = not hasattr(value, "__len__") and has_field(param, both)  # Pooling's kernel_size, beside one of them
+    if not goes_before and (has_field(param, height) or has_field(param, width)):
+        return f"{getattr(param, height)}x{getattr(param, width)}"
     sizes = list(value) if hasattr(value, "__len__") else [value]
     if not sizes:
         return default

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from google.protobuf.message import Message
@@ -9,6 +10,8 @@ from google.protobuf.message import Message
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import has_field
+
+_log = logging.getLogger("mgcaffe.engine")
 
 
 def refuse_fork_fields(layer: Layer, message: Message, path: str, neutral: dict[str, Any]) -> None:
@@ -29,6 +32,19 @@ def refuse_fork_fields(layer: Layer, message: Message, path: str, neutral: dict[
                 f"{path}.{name}",
                 hint=f"remove {name}, or write what it stands for as layers of their own",
             )
+
+
+def warn_of_idle_field(layer: Layer, path: str, because: str) -> None:
+    """Warn of a field that is given where neither Caffe nor this layer reads it.
+
+    Args:
+        layer: the layer.
+        path: the field in the layer, such as "eltwise_param.coeff".
+        because: what makes it idle, as the end of a sentence: "with operation MAX".
+    """
+    where = layer.location(path)
+    what = f"{path.rpartition('.')[2]} has no effect {because} (layer '{layer.name}')"
+    _log.warning("%s%s", f"{where}: " if where else "", what)
 
 
 def refuse_empty_images(layer: Layer, shape: Shape, number: int = 0, axis: int = 1) -> None:

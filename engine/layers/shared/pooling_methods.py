@@ -26,11 +26,13 @@ class PoolingMethod:
     Attributes:
         takes_pad: the windows may reach beyond the image.
         has_mask: there may be a second top.
+        draws: random numbers are drawn.
         place_bytes: of a place that backward needs for each value of the top; 0: it needs none.
     """
 
     takes_pad: ClassVar[bool] = True
     has_mask: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
     place_bytes: ClassVar[int] = 0
 
     def __init__(self, layer: Layer) -> None:
@@ -87,6 +89,7 @@ class StochasticPooling(PoolingMethod):
     """A pixel drawn by its value in training, the mean weighted by the values in a test."""
 
     takes_pad = False
+    draws = True
     place_bytes = 8
 
     @staticmethod

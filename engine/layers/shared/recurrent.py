@@ -163,22 +163,16 @@ class RecurrentLayer(Layer):
         return torch.cat([values, self._zeros(missing)]) if missing > 0 else values[: self._streams]
 
     @staticmethod
-    def _first_factor(markers: torch.Tensor) -> torch.Tensor | float:
-        """Return what the state before the first step is multiplied by, (N, 1)."""
-        return markers[0].unsqueeze(1) if len(markers) else 1.0
+    def _factors(markers: torch.Tensor) -> tuple[torch.Tensor | float, torch.Tensor | None]:
+        """Return what the states are multiplied by: that from before the pass, and that before each step.
 
-    @staticmethod
-    def _factors(markers: torch.Tensor) -> torch.Tensor | None:
-        """Return what the state before each step is multiplied by, (T, N, 1); None where it goes on throughout.
-
-        The first step's are 1: see `_first_factor`.
+        Where a sequence begins in the first step or not at all, these are the first step's 0s and 1s, (N, 1), and None;
+        else 1 and the factors of all steps, (T, N, 1).
         """
         # On a GPU looking would mean waiting for it.
-        if markers.is_cpu and bool((markers[1:] == 1).all()):
-            return None
-        factors = markers.unsqueeze(2).clone()
-        factors[:1] = 1
-        return factors
+        if markers.is_cpu and bool((markers[1:] == 1).all()) and bool(((markers[:1] == 0) | (markers[:1] == 1)).all()):
+            return (markers[0].unsqueeze(1) if len(markers) else 1.0), None
+        return 1.0, markers.unsqueeze(2)
 
     # -- products over all time steps --------------------------------------------------------------------
 

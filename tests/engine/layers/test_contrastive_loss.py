@@ -10,9 +10,9 @@ from tests.support.layouts import random_input
 PAIRS = 12
 
 
-def contrastive(fields: str = "", shape=(PAIRS, 2), similar=(PAIRS,)):
+def contrastive(fields: str = "", shape=(PAIRS, 2), similar=(PAIRS,), other=None):
     text = 'name: "l" type: "ContrastiveLoss" bottom: "a" bottom: "b" bottom: "y" top: "loss" '
-    return make_layer(text + f"contrastive_loss_param {{ {fields} }}", [shape, shape, similar])[0]
+    return make_layer(text + f"contrastive_loss_param {{ {fields} }}", [shape, other or shape, similar])[0]
 
 
 def pairs() -> list[torch.Tensor]:
@@ -62,5 +62,24 @@ def test_equal_members_of_a_pair_have_a_gradient():
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(NetError, match="12 pairs need as many values in bottom 2"):
         contrastive(similar=(3,))
-    with pytest.raises(NetError, match="of one shape N x C"):
-        contrastive(shape=(PAIRS,))
+    for shapes in [((PAIRS, 2), (PAIRS, 3)), ((PAIRS, 2), (PAIRS,)), ((PAIRS, 2), (PAIRS, 1, 2)), ((), (1,))]:
+        with pytest.raises(NetError, match="of one shape N x C"):
+            contrastive(shape=shapes[0], other=shapes[1])
+
+
+@pytest.mark.parametrize(
+    ("shape", "other"),
+    [((PAIRS, 2), (PAIRS, 2, 1, 1)), ((PAIRS, 2, 1), (PAIRS, 2)), ((PAIRS,), (PAIRS,)), ((PAIRS,), (PAIRS, 1, 1, 1))],
+)
+def test_axes_of_size_one_at_the_end_do_not_matter(shape, other):
+    a, b, y = pairs()
+    count = 2 if 2 in shape else 1
+    a, b = a[:, :count].contiguous(), b[:, :count].contiguous()
+    one = torch.ones((), dtype=torch.float64)
+    plain = contrastive("margin: 2.5", (PAIRS, count))
+    (expected,), (da, db, _) = forward_backward(plain, [a, b, y], [one])
+    layer = contrastive("margin: 2.5", shape, other=other)
+    (loss,), diffs = forward_backward(layer, [a.view(shape), b.view(other), y], [one])
+    assert loss == expected
+    assert torch.equal(diffs[0], da.view(shape))
+    assert torch.equal(diffs[1], db.view(other))

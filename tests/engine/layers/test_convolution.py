@@ -6,8 +6,10 @@ import torch
 from torch.nn import functional
 
 from mgcaffe.errors import NetError
+from tests.support.autograd import check_against_autograd
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input
+from tests.support.netkit import inputs, make_net
 
 GAUSSIAN = 'weight_filler { type: "gaussian" std: 0.5 } bias_filler { type: "gaussian" std: 0.5 }'
 
@@ -148,6 +150,78 @@ def test_unwanted_bottom_gradient_is_none() -> None:
     layer.wants_bottom = [False]
     _, diffs = forward_backward(layer, [random_input((1, 2, 3, 3))], [torch.ones(shape, dtype=torch.float64)])
     assert diffs == [None]
+
+
+LARGER = [(4, 5, 7, 4, 0, 1, 1), (2, 9, 5, 4, 1, 1, 2), (4, 12, 3, 5, 0, 3, 1), (1, 6, 4, 7, 0, 1, 1)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("height", "width", "kernel", "stride", "pad", "dilation", "group"), LARGER)
+def test_a_filter_larger_than_the_image_by_less_than_a_stride_meets_zeros_beyond_it(
+    layout, height, width, kernel, stride, pad, dilation, group
+) -> None:
+    """C's division cuts the negative quotient off towards 0."""
+    fields = f"num_output: 4 kernel_size: {kernel} stride: {stride} pad: {pad} dilation: {dilation} group: {group}"
+    shape, extent = (2, 4, height, width), dilation * (kernel - 1) + 1
+    layer, (top_shape,) = make_layer(text(fields), [shape])
+    margins = [amount for size in (width, height) for amount in (pad, pad + max(0, extent - size - 2 * pad))]
+    assert any(extent > size + 2 * pad for size in (height, width))
+    assert top_shape == (2, 4, *(int((size + 2 * pad - extent) / stride) + 1 for size in (height, width)))
+    check_against_autograd(
+        layer,
+        [random_input(shape, layout)],
+        lambda x, w, b: functional.conv2d(functional.pad(x, margins), w, b, stride, 0, dilation, group),
+    )
+
+
+@pytest.mark.parametrize("size", [(2,), (2, 3, 2), (2, 2, 3, 2)], ids=lambda size: f"{len(size)}axes")
+def test_gradients_of_filters_larger_than_the_image(size) -> None:
+    layer, (top_shape,) = make_layer(text("num_output: 2 kernel_size: 3 stride: 2"), [(2, 2, *size)])
+    assert top_shape == (2, 2, *[1] * len(size))
+    x = random_input((2, 2, *size))
+    check_gradients(layer, [x])
+    for wants, trains in ((True, False), (False, True)):  # each direction alone
+        layer.wants_bottom, layer.parameters[0].wanted = [wants], trains
+        check_gradients(layer, [x])
+
+
+def test_a_filter_that_lacks_a_whole_stride_is_refused_and_shapes_may_change() -> None:
+    layer, (top_shape,) = make_layer(text("num_output: 2 kernel_size: 5 stride: 3"), [(1, 2, 3, 9)])
+    assert top_shape == (1, 2, 1, 2)
+    for shape in ((1, 2, 9, 9), (1, 2, 3, 9)):
+        (top_shape,) = layer.reshape([shape])
+        x = random_input(shape)
+        (y,), (dx,) = forward_backward(layer, [x], [random_input(top_shape)])
+        assert (y.shape, dx.shape) == (top_shape, shape)
+    with pytest.raises(NetError, match="the filter does not fit"):
+        layer.reshape([(1, 2, 2, 9)])
+
+
+@pytest.mark.parametrize("keep_blobs", [True, False])
+def test_a_net_trains_filters_larger_than_the_image(keep_blobs) -> None:
+    """Alone and fused with a ReLU, behind BatchNorm, Scale and ReLU, in both formats."""
+    conv = f'layer {{ name: "c%d" type: "Convolution" bottom: "%s" top: "%s" convolution_param {{ %s {GAUSSIAN} }} }}'
+    layers = [
+        conv % (1, "x", "a", "num_output: 16 kernel_size: 1"),
+        'layer { name: "n" type: "BatchNorm" bottom: "a" top: "a" }',
+        'layer { name: "s" type: "Scale" bottom: "a" top: "a" scale_param { bias_term: true } }',
+        'layer { name: "r" type: "ReLU" bottom: "a" top: "a" }',
+        conv % (2, "a", "b", "num_output: 8 kernel_size: 5 stride: 3"),
+        'layer { name: "q" type: "ReLU" bottom: "b" top: "b" }',
+        'layer { name: "l" type: "EuclideanLoss" bottom: "b" bottom: "t" top: "l" }',
+    ]
+    net = make_net(inputs(x=(2, 3, 3, 4), t=(2, 8, 1, 1)) + "".join(layers), keep_blobs=keep_blobs)
+    net.layers[0].values, net.layers[1].values = [random_input((2, 3, 3, 4))], [random_input((2, 8, 1, 1), seed=8)]
+    net.clear_param_diffs()
+    net.forward_backward()
+    x, weights = net.layers[0].values[0], [parameter.data.clone() for parameter in net.parameters]
+    leaves = [weight.requires_grad_() for weight in weights]
+    a = functional.conv2d(x, leaves[0], leaves[1])
+    a = functional.batch_norm(a, None, None, leaves[5], leaves[6], True).relu()
+    b = functional.conv2d(functional.pad(a, [0, 1, 0, 2]), leaves[7], leaves[8], 3).relu()
+    ((b - net.layers[1].values[0]).square().sum() / 4).backward()
+    for number in (0, 5, 6, 7, 8):
+        torch.testing.assert_close(net.parameters[number].diff, leaves[number].grad)
 
 
 @pytest.mark.parametrize(

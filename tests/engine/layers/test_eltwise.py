@@ -94,5 +94,16 @@ def test_shapes_that_differ_are_refused():
 def test_coefficients_have_to_fit():
     with pytest.raises(NetError, match="1 coefficients for 2 bottoms"):
         eltwise("coeff: 1", (2,), (2,))
+    with pytest.raises(NetError, match="1 coefficients for 2 bottoms"):
+        eltwise("operation: MAX coeff: 1", (2,), (2,))
     with pytest.raises(NetError, match="SUM only"):
-        eltwise("operation: MAX coeff: 1 coeff: 1", (2,), (2,))
+        eltwise("operation: PROD coeff: 1 coeff: 1", (2,), (2,))
+
+
+def test_the_maximum_takes_no_notice_of_coefficients_and_says_so(caplog):
+    layer = eltwise("operation: MAX coeff: -1 coeff: 10", (2,), (2,))
+    (y,), (da, db) = forward_backward(layer, [vector(1, 4), vector(3, 2)], [vector(5, 6)])
+    assert [values.tolist() for values in (y, da, db)] == [[3, 4], [0, 6], [5, 0]]
+    assert [record.getMessage() for record in caplog.records] == [
+        "coeff has no effect with the operation MAX (layer 'e')"
+    ]

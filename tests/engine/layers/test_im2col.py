@@ -5,7 +5,7 @@ import torch
 
 from mgcaffe.errors import NetError
 from tests.support.autograd import check_against_autograd
-from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input
 
 SHAPE = (2, 3, 6, 5)
@@ -60,6 +60,27 @@ def test_axes_before_the_channels_are_a_batch():
     x = random_input((2, 3, 4, 5))
     flat, _ = im2col("kernel_size: 2", (6, 4, 5))
     torch.testing.assert_close(layer.forward([x])[0].view(6, 8, 4), flat.forward([x.view(6, 4, 5)])[0])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("force", ["false", "true"])
+def test_a_filter_larger_than_the_image_by_less_than_a_stride_meets_zeros_beyond_it(force, layout):
+    layer, (top,) = im2col(f"kernel_size: 7 stride: 3 pad: 0 force_nd_im2col: {force}")
+    assert top == (2, 3 * 49, 1, 1)
+    pad = torch.nn.functional.pad
+    check_against_autograd(
+        layer,
+        [random_input(SHAPE, layout)],
+        lambda x: torch.nn.functional.unfold(pad(x, [0, 2, 0, 1]), 7, stride=3).view(top),
+    )
+
+
+def test_an_image_of_no_pixels_gives_a_column_of_zeros_where_a_stride_is_larger():
+    layer, (top,) = im2col("kernel_size: 1 stride: 2", (2, 3, 0))
+    assert top == (2, 3, 1)
+    (y,), (dx,) = forward_backward(layer, [torch.empty(2, 3, 0, dtype=torch.float64)], [torch.ones(top).double()])
+    assert not y.any()
+    assert dx.shape == (2, 3, 0)
 
 
 def test_a_filter_that_does_not_fit_is_refused():

@@ -121,11 +121,19 @@ def test_a_file_that_is_missing_or_no_blob_is_named(tmp_path):
         infogain(f'infogain_loss_param {{ source: "{tmp_path}/text" }}', matrix=None)
 
 
-def test_the_matrix_is_given_once():
+def test_the_matrix_has_to_be_given():
     with pytest.raises(NetError, match="has to be bottom 2 or infogain_loss_param"):
         infogain(matrix=None)
-    with pytest.raises(NetError, match="one of them"):
-        infogain('infogain_loss_param { source: "here" }')
+
+
+def test_a_matrix_that_is_a_bottom_goes_before_a_file_which_is_not_read(caplog):
+    x, labels, matrix = random_input(SHAPE), labels_for(), random_input((5, 5), seed=9)
+    layer = infogain('infogain_loss_param { source: "there is no such file" }')
+    assert [record.getMessage() for record in caplog.records] == [
+        "source has no effect where the matrix H is bottom 2 (layer 'i')"
+    ]
+    (loss,), _ = forward_backward(layer, [x, labels, matrix], [ONE])
+    torch.testing.assert_close(loss, by_hand(x, labels, matrix, 24))
 
 
 def test_the_matrix_has_to_fit_the_classes():

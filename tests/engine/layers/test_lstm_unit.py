@@ -5,8 +5,9 @@ import torch
 
 from mgcaffe.errors import NetError
 from tests.support.autograd import check_against_autograd
-from tests.support.layerkit import check_gradients, make_layer
+from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import random_input
+from tests.support.recurrentkit import forget_gate
 
 TEXT = 'name: "u" type: "LSTMUnit" bottom: "c" bottom: "gates" bottom: "cont" top: "c1" top: "h1"'
 
@@ -23,7 +24,7 @@ def bottoms(cont):
 
 def formula(cell, gates, cont):
     i, f, o, g = gates.chunk(4, 2)
-    cell = cont.unsqueeze(2) * torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+    cell = forget_gate(cont.unsqueeze(2), f) * cell + torch.sigmoid(i) * torch.tanh(g)
     return cell, torch.sigmoid(o) * torch.tanh(cell)
 
 
@@ -34,14 +35,24 @@ def test_both_tops_have_the_cells_shape():
     assert layer.wants_bottom == [True, True, False]
 
 
-@pytest.mark.parametrize("cont", [(0, 0, 0), (1, 1, 1), (0, 1, 0), (0.25, 1, 0.5)])
+@pytest.mark.parametrize("cont", [(0, 0, 0), (1, 1, 1), (0, 1, 0)])
 def test_gradients_agree_with_differences(cont):
     check_gradients(unit()[0], bottoms(cont))
 
 
-@pytest.mark.parametrize("cont", [(0, 0, 0), (1, 0, 1)])
+@pytest.mark.parametrize("cont", [(0, 0, 0), (1, 0, 1), (0.25, 1, 1.5)])
 def test_values_and_gradients_are_those_of_the_formula(cont):
     check_against_autograd(unit()[0], bottoms(cont), formula)
+
+
+def test_the_forget_gate_has_caffes_slope_for_an_indicator_of_one_half():
+    cell, gates = torch.tensor([[[3.0]]], dtype=torch.float64), torch.zeros(1, 1, 4, dtype=torch.float64)
+    cont, layer = torch.tensor([[0.5]], dtype=torch.float64), unit(1, 1)[0]
+    diffs = [torch.ones_like(cell), torch.zeros_like(cell)]
+    _, (before, dgates, _) = forward_backward(layer, [cell, gates, cont], diffs)
+    # The gate is 0.5 sigmoid(0) = 0.25; the derivative would be 3 * 0.25 * (1 - 0.5).
+    assert dgates[0, 0, 1].item() == 3 * 0.25 * (1 - 0.25)
+    assert before.item() == 0.25
 
 
 def test_a_gradient_can_be_wanted_alone():

@@ -134,6 +134,10 @@ def test_the_bottom_may_be_overwritten_before_backward() -> None:
         ("", 1, "kernel_size has to be at least 1"),
         ("kernel_size: 2 kernel_h: 2 kernel_w: 2", 1, "either kernel_size or kernel_h and kernel_w"),
         ("kernel_h: 2", 1, "kernel_h and kernel_w have to be given together"),
+        ("kernel_size: 2 stride: 1 stride_h: 1", 1, "either stride or stride_h"),
+        ("kernel_size: 2 pad: 1 pad_w: 1", 1, "either pad or pad_h"),
+        ("kernel_size: 2 stride_h: 1", 1, "stride_h and stride_w have to be given together"),
+        ("kernel_size: 2 pad_w: 1", 1, "pad_h and pad_w have to be given together"),
         ("kernel_size: 2 stride: 0", 1, "stride has to be at least 1"),
         ("kernel_size: 2 stride: 2 stride_h: 1 stride_w: 1", 1, "either stride or stride_h"),
         ("kernel_size: 2 pad: 2", 1, "smaller than the kernel"),
@@ -150,6 +154,15 @@ def test_wrong_fields_are_errors(fields, tops, message) -> None:
     with pytest.raises(NetError, match=message) as caught:
         make_layer(text(fields, tops), [(1, 2, 5, 5)])
     assert "layer 'pool'" in str(caught.value)
+
+
+@pytest.mark.parametrize("side", ["kernel_h", "kernel_w"])
+def test_one_side_beside_kernel_size_has_no_effect_and_a_warning_says_so(side, caplog) -> None:
+    layer, (shape,) = make_layer(text(f"kernel_size: 2 {side}: 4 stride: 2"), [(1, 2, 6, 6)])
+    assert (layer.kernel, shape) == ((2, 2), (1, 2, 3, 3))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{side} has no effect beside kernel_size and without its partner (layer 'pool')"
+    ]
 
 
 def test_four_axes_are_needed() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from mgcaffe.tools.convert.onnx_out.emitter import Emitter, Operator
 
 def convolution(e: Emitter, layer: Convolution) -> list[str]:
     """Conv, one for each bottom, all with the same arrays."""
-    return _filtered(e, layer, "Conv")
+    return _filtered(e, layer, "Conv", layer.missing)
 
 
 def deconvolution(e: Emitter, layer: Deconvolution) -> list[str]:
@@ -27,7 +29,8 @@ def deconvolution(e: Emitter, layer: Deconvolution) -> list[str]:
     return _filtered(e, layer, "ConvTranspose")
 
 
-def _filtered(e: Emitter, layer: FilterLayer, operator: str) -> list[str]:
+def _filtered(e: Emitter, layer: FilterLayer, operator: str, missing: Sequence[int] = ()) -> list[str]:
+    """Return the tops' values; `missing` zeros are put behind the bottoms, along each spatial axis."""
     # Without spatial axes it is a product of matrices, which a filter over one axis of size 1 is as well.
     flat = layer.geometry.rank == 0
     geometry = Geometry((1,), (1,), (0,), (1,), layer.geometry.groups) if flat else layer.geometry
@@ -38,7 +41,7 @@ def _filtered(e: Emitter, layer: FilterLayer, operator: str) -> list[str]:
         inner = _one_batch_axis(shape, layer.channel_axis)
         if inner != shape:
             x = e.reshape(x, inner)
-        y = e.node(operator, x, *arrays, **_attributes(geometry))
+        y = e.node(operator, x, *arrays, **_attributes(geometry, missing))
         tops.append(e.reshape(y, top_shape) if inner != shape else y)
     return tops
 
@@ -53,11 +56,12 @@ def needs(shape: Shape, axis: int) -> bool:
     return axis != 1 or len(shape) == axis + 1
 
 
-def _attributes(geometry: Geometry) -> dict[str, object]:
+def _attributes(geometry: Geometry, missing: Sequence[int]) -> dict[str, object]:
+    behind = (pad + more for pad, more in zip_longest(geometry.pad, missing, fillvalue=0))
     return {
         "kernel_shape": geometry.kernel,
         "strides": geometry.stride,
-        "pads": (*geometry.pad, *geometry.pad),
+        "pads": (*geometry.pad, *behind),
         "dilations": geometry.dilation,
         "group": geometry.groups,
     }
@@ -70,7 +74,8 @@ def im2col(e: Emitter, layer: Im2col) -> list[str]:
     one_hot = np.eye(points, dtype=np.float32).reshape(points, 1, *geometry.kernel)
     grouped = Geometry(geometry.kernel, geometry.stride, geometry.pad, geometry.dilation, channels)
     x = e.x if axis == 1 else e.reshape(e.x, (math.prod(shape[:axis]), *shape[axis:]))
-    y = e.node("Conv", x, e.floats(np.tile(one_hot, (channels, *[1] * (one_hot.ndim - 1)))), **_attributes(grouped))
+    filters = e.floats(np.tile(one_hot, (channels, *[1] * (one_hot.ndim - 1))))
+    y = e.node("Conv", x, filters, **_attributes(grouped, layer.missing))
     return [y if axis == 1 else e.reshape(y, e.top_shapes[0])]
 
 

@@ -146,14 +146,15 @@ def hinge_loss(e: Emitter, layer: HingeLoss) -> list[str]:
 
 def contrastive_loss(e: Emitter, layer: ContrastiveLoss) -> list[str]:
     """Where of the squared distance and, for pairs that are not similar, the gap to the margin; ReduceSum over 2 N."""
-    pairs = e.bottom_shapes[0][0]
-    difference = e.node("Flatten", e.node("Sub", e.x, e.bottoms[1]), axis=1)
+    first, second = e.bottom_shapes[:2]
+    pairs, other = first[0], e.bottoms[1] if first == second else e.reshape(e.bottoms[1], first)
+    difference = e.node("Flatten", e.node("Sub", e.x, other), axis=1)
     square = e.sums(difference, [1], keep=False, operator="ReduceSumSquare")
     distance = square if layer.legacy else e.node("Sqrt", square)
     gap = e.node("Relu", e.node("Sub", e.floats(layer.margin), distance))
     apart = gap if layer.legacy else e.node("Mul", gap, gap)
-    other = e.node("Equal", e.reshape(e.to_integers(e.bottoms[2]), (pairs,)), e.integers(0))
-    return [e.scaled(_total(e, e.node("Where", other, apart, square)), 1 / (2 * max(1, pairs)))]
+    differs = e.node("Equal", e.reshape(e.to_integers(e.bottoms[2]), (pairs,)), e.integers(0))
+    return [e.scaled(_total(e, e.node("Where", differs, apart, square)), 1 / (2 * max(1, pairs)))]
 
 
 def accuracy(e: Emitter, layer: Accuracy) -> list[str]:

@@ -41,14 +41,14 @@ def bn(e: Emitter, layer: BN) -> list[str]:
 def _by_batch(e: Emitter, eps: float, own: Sequence[int]) -> str:
     """Return x with mean 0 and variance 1 over all axes but the channels, then scaled and shifted."""
     others = [axis for axis in range(len(e.bottom_shapes[0])) if axis != 1]
-    centred, variance = _centred(e, others)
+    centred, variance = _centred(e, e.x, others)
     y = e.node("Div", centred, e.node("Sqrt", e.scaled(variance, 1, eps)))
     return _per_channel(e, y, own)
 
 
-def _centred(e: Emitter, axes: Sequence[int]) -> tuple[str, str]:
-    """Return the deviations from the mean over axes, and their mean square."""
-    centred = e.node("Sub", e.x, e.sums(e.x, axes, operator="ReduceMean"))
+def _centred(e: Emitter, x: str, axes: Sequence[int]) -> tuple[str, str]:
+    """Return the deviations of x from the mean over axes, and their mean square."""
+    centred = e.node("Sub", x, e.sums(x, axes, operator="ReduceMean"))
     return centred, e.sums(e.node("Mul", centred, centred), axes, operator="ReduceMean")
 
 
@@ -73,9 +73,12 @@ def lrn(e: Emitter, layer: LRN) -> list[str]:
 
 def mvn(e: Emitter, layer: MVN) -> list[str]:
     """Deviations from the mean, over the root of their mean square plus eps (which ONNX's own operator has inside)."""
+    x, given = e.x, len(layer.bottom_shape)
+    if added := len(layer.top_shape) - given:
+        x = e.reshape(x, [0] * given + [1] * added)
     if not layer.divides:
-        return [e.node("Sub", e.x, e.sums(e.x, layer.axes, operator="ReduceMean"))]
-    centred, variance = _centred(e, layer.axes)
+        return [e.node("Sub", x, e.sums(x, layer.axes, operator="ReduceMean"))]
+    centred, variance = _centred(e, x, layer.axes)
     return [e.node("Div", centred, e.scaled(e.node("Sqrt", variance), 1, layer.eps))]
 
 
@@ -109,7 +112,7 @@ OPERATORS = (
     ),
     Operator("BN", bn, f"BatchNormalization, {_FORMULA}", without_effect=("momentum", "frozen"), any_batch=True),
     Operator("LRN", lrn, "LRN, Mul, AveragePool, Add, Pow", any_batch=True),
-    Operator("MVN", mvn, _FORMULA, any_batch=True),
+    Operator("MVN", mvn, f"{_FORMULA}, Reshape", any_batch=True),
     Operator("LayerNorm", layer_norm, "LayerNormalization", any_batch=True),
     Operator("Normalize", normalize, "ReduceSumSquare, Add, Sqrt, Div, Mul", any_batch=True),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mgcaffe.engine.layers.convolution import Convolution, FilterLayer
 from mgcaffe.engine.layers.deconvolution import Deconvolution
 from mgcaffe.engine.layers.embed import Embed
@@ -15,7 +17,7 @@ _MOST_AXES = 3
 
 def convolution(e: Emitter, layer: Convolution) -> list[str]:
     """nn.Conv1d, 2d or 3d, called for each bottom; F.conv1d, 2d or 3d with parameters that are another layer's."""
-    return _filtered(e, layer, "Conv", "F.conv")
+    return _filtered(e, layer, "Conv", "F.conv", layer.missing)
 
 
 def deconvolution(e: Emitter, layer: Deconvolution) -> list[str]:
@@ -23,7 +25,8 @@ def deconvolution(e: Emitter, layer: Deconvolution) -> list[str]:
     return _filtered(e, layer, "ConvTranspose", "F.conv_transpose")
 
 
-def _filtered(e: Emitter, layer: FilterLayer, name: str, function: str) -> list[str]:
+def _filtered(e: Emitter, layer: FilterLayer, name: str, function: str, missing: Sequence[int] = ()) -> list[str]:
+    """Return the tops' expressions; `missing` zeros are put behind the bottoms, along each spatial axis."""
     geometry = layer.geometry
     if geometry.rank > _MOST_AXES:
         e.refuse(f"its filters have {geometry.rank} spatial axes; nn.{name}3d has the most, three")
@@ -44,7 +47,7 @@ def _filtered(e: Emitter, layer: FilterLayer, name: str, function: str) -> list[
     arrays = "" if own else ", ".join(e.parameter(part, blob) for part, blob in blobs.items())
     tops = []
     for bottom in e.bottoms:
-        x = _one_batch_axis(bottom, layer.channel_axis)
+        x = _filled(_one_batch_axis(bottom, layer.channel_axis), missing)
         x = f"{x}.unsqueeze(-1)" if flat else x
         if own:
             y = f"{own}({x})"
@@ -65,10 +68,15 @@ def _all_batch_axes(y: str, like: str, axis: int) -> str:
     return {0: f"{y}.squeeze(0)", 1: y}.get(axis, f"{y}.unflatten(0, {like}.shape[:{axis}])")
 
 
+def _filled(x: str, missing: Sequence[int]) -> str:
+    """Return x with zeros behind its pixels, along each spatial axis."""
+    return call("F.pad", x, str([amount for more in reversed(missing) for amount in (0, more)])) if any(missing) else x
+
+
 def im2col(e: Emitter, layer: Im2col) -> list[str]:
     """`im2col`, which cuts the windows out with the method unfold, for any number of axes."""
     geometry = layer.geometry
-    x = _one_batch_axis(e.x, layer.axis)
+    x = _filled(_one_batch_axis(e.x, layer.axis), layer.missing)
     sizes = (geometry.kernel, geometry.stride, geometry.pad, geometry.dilation)
     return [_all_batch_axes(call(e.helper("im2col"), x, *map(str, sizes)), e.x, layer.axis)]
 
@@ -110,7 +118,7 @@ def embedding_bag(e: Emitter, layer: EmbeddingBag) -> list[str]:
 
 
 _NO_EFFECT = ("force_nd_im2col",)
-_CONVOLUTIONS = "nn.Conv1d, nn.Conv2d, nn.Conv3d, F.conv2d"
+_CONVOLUTIONS = "nn.Conv1d, nn.Conv2d, nn.Conv3d, F.conv2d, F.pad"
 _TOO_MANY_AXES = {"kernel_size": "for more than three spatial axes"}
 
 OPERATORS = (
@@ -122,9 +130,9 @@ OPERATORS = (
         _TOO_MANY_AXES,
         _NO_EFFECT,
     ),
-    Operator("DepthwiseConvolution", convolution, "nn.Conv2d, F.conv2d", _TOO_MANY_AXES, _NO_EFFECT),
-    Operator("ConvolutionDepthwise", convolution, "nn.Conv2d, F.conv2d", _TOO_MANY_AXES, _NO_EFFECT),
-    Operator("Im2col", im2col, "im2col", without_effect=("num_output", "group", "bias_term", "force_nd_im2col")),
+    Operator("DepthwiseConvolution", convolution, "nn.Conv2d, F.conv2d, F.pad", _TOO_MANY_AXES, _NO_EFFECT),
+    Operator("ConvolutionDepthwise", convolution, "nn.Conv2d, F.conv2d, F.pad", _TOO_MANY_AXES, _NO_EFFECT),
+    Operator("Im2col", im2col, "im2col, F.pad", without_effect=("num_output", "group", "bias_term", "force_nd_im2col")),
     Operator(
         "InnerProduct",
         inner_product,

@@ -83,8 +83,11 @@ def hinge_loss(e: Emitter, layer: HingeLoss) -> list[str]:
 
 def contrastive_loss(e: Emitter, layer: ContrastiveLoss) -> list[str]:
     """`contrastive_loss`, the formula with Caffe's gradient."""
-    legacy = (str(layer.legacy), "False")
-    return [call(e.helper("contrastive_loss"), *e.bottoms, number(layer.margin), legacy=legacy)]
+    legacy, (first, second) = (str(layer.legacy), "False"), layer.shapes
+    # Pairs of single values, or members of unlike shapes, as rows.
+    rows = "" if first == second and len(first) > 1 else ".unsqueeze(-1).flatten(1)"
+    members = [f"{member}{rows}" for member in e.bottoms[:2]]
+    return [call(e.helper("contrastive_loss"), *members, e.bottoms[2], number(layer.margin), legacy=legacy)]
 
 
 def accuracy(e: Emitter, layer: Accuracy) -> list[str]:

@@ -116,11 +116,13 @@ def lrn(e: Emitter, layer: LRN) -> list[str]:
 def mvn(e: Emitter, layer: MVN) -> list[str]:
     """Deviations from the mean; `mean_variance_normalize` divides them by the root of their mean square plus eps."""
     axes = str(layer.axes[0]) if len(layer.axes) == 1 else str(layer.axes)
-    if not layer.axes:  # of single values
-        return [call("torch.zeros_like", e.x)]
+    added = len(layer.top_shape) - len(layer.bottom_shape)
+    x = f"{e.x}[{', '.join(['...', *['None'] * added])}]" if added else e.x
+    if layer.count == 1:  # of single values
+        return [call("torch.zeros_like", x)]
     if not layer.divides:
-        return [f"{e.x} - {e.x}.mean({axes}, keepdim=True)"]
-    return [call(e.helper("mean_variance_normalize"), e.x, axes, number(layer.eps))]
+        return [f"{x} - {x}.mean({axes}, keepdim=True)"]
+    return [call(e.helper("mean_variance_normalize"), x, axes, number(layer.eps))]
 
 
 def layer_norm(e: Emitter, layer: LayerNorm) -> list[str]:

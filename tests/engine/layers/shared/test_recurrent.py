@@ -41,7 +41,7 @@ def test_exposed_states_are_further_tops():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("cont", ["ones", "zeros", "mixed"])
+@pytest.mark.parametrize("cont", ["ones", "zeros", "mixed", "fractions"])
 @pytest.mark.parametrize(
     ("x", "static", "exposed"),
     [
@@ -131,6 +131,20 @@ def test_all_steps_of_an_lstm_at_once_agree_with_single_steps(x, exposed):
             results.append([*tops, gradients[0], *layer.state(), *(each.diff for each in layer.parameters)])
         for single, double in zip(*results, strict=True):
             torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=1e-6 * float(double.abs().max()))
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_one_fraction_among_an_lstms_indicators_has_caffes_gradient(step):
+    """In float32 oneDNN's layer, which knows no indicators, serves passes without; the first step is no exception."""
+    layer, _ = recurrent("LSTM", exposed=True)
+    bottoms = data(exposed=2, cont="ones")
+    bottoms[1][step, 1] = 0.5
+    check_against_autograd(layer, bottoms, plain("LSTM"))
+    for parameter in layer.parameters:
+        parameter.data = parameter.data.float()
+    layer.context = replace(layer.context, dtype=torch.float32)
+    layer.forward([values.float() for values in bottoms])
+    assert not isinstance(layer.saved[-1], onednn_lstm.Run)
 
 
 @pytest.mark.parametrize("why", ["a sequence begins", "a static input", "debug_info", "large weights"])
