@@ -31,6 +31,7 @@ from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.engine.tables.access import PlaceTables, TableAccess
 from mgcaffe.engine.types import Shape
+from mgcaffe.engine.weights import given
 from mgcaffe.errors import EngineError, NetError
 from mgcaffe.prototxt import NetParameter, NetSource, NetState, Phase, check_names
 
@@ -43,7 +44,8 @@ class BuiltNet:
     Args:
         param: the NetParameter message, already upgraded.
         phase: TRAIN or TEST.
-        level, stages: the rest of the net's state; `param.state` lies underneath.
+        level: replaces that of `param.state`; None: leaves it.
+        stages: come beside those of `param.state`.
         dtype: float32 or float64.
         device: where tensors live.
         seed: of fillers, dropout and data augmentation; drawn from the system if None.
@@ -74,7 +76,8 @@ class BuiltNet:
         table_look_ups: looks up what lies in other processes; None where there is no such table.
         is_trained: whether a solver updates its parameters, which says so here.
         before_forward, after_forward, before_backward, after_backward: functions that are called with the
-            number of each layer that runs.
+            number of each layer that runs. In a solver's pass that is replayed (`engine/capture`) blobs hold no values
+            between the layers of a range.
 
     Raises:
         NetError, DataError: with the place in the prototxt.
@@ -85,7 +88,7 @@ class BuiltNet:
         param: NetParameter,
         *,
         phase: Phase = TRAIN,
-        level: int = 0,
+        level: int | None = None,
         stages: Sequence[str] = (),
         dtype: torch.dtype = torch.float32,
         device: str | torch.device = "cpu",
@@ -149,7 +152,7 @@ class BuiltNet:
         self._find_ends()
         self._segments: dict[Node, Segment] = {}
         self._plan_memory()
-        self._gradients = GradientStore(dtype, self.device, keep=keep_blobs)
+        self.gradients = GradientStore(dtype, self.device, keep=keep_blobs)
         self.before_forward: list[LayerHook] = []
         self.after_forward: list[LayerHook] = []
         self.before_backward: list[LayerHook] = []
@@ -216,15 +219,15 @@ class BuiltNet:
         specs, parameters = len(spec.param.param), len(layer.parameters)
         if specs > parameters:
             layer.fail(f"{specs} param message(s) are given, but the layer has {parameters} parameter(s)", "param")
-        for index, parameter in enumerate(layer.parameters):
+        given.give(layer, spec.blobs)
+        for index, parameter in enumerate(layer.parameters if not spec.blobs else ()):
             try:
                 fillers.check(parameter.filler)
             except NetError as error:
                 layer.fail(f"parameter {index}: {error.message}", hint=error.hint)
 
     def _bind_parameters(self, share_with: BuiltNet | None, train_beside: BuiltNet | None) -> None:
-        lenders = {layer.name: layer for layer in reversed(share_with.layers)} if share_with else {}
-        lent = sharing.bind_to_net(self.layers, lenders)
+        lent = sharing.bind_to_net(self.layers, share_with.layers if share_with is not None else ())
         owned = sharing.share_by_name(self.layers)
         mine = [entry for entry in owned if id(entry[2]) not in lent]
         if self._place_tables is not None:
@@ -253,6 +256,7 @@ class BuiltNet:
                 fill(self.layers[index], parameter, generator)
             else:
                 parameter.initial = None  # the values are there
+        given.forget(self.layers)
         sharing.bind_shared(self.layers)
 
     def _reshape(self, node: Node, shapes: Sequence[Shape]) -> None:
@@ -305,6 +309,11 @@ class BuiltNet:
         held = {node: numbers for segment in found.segments for node, numbers in segment.held.items()}
         lifetimes.decide_overwrites(self._steps, freeing=True, held=held)
         return found
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether some layers run a second time in backward."""
+        return bool(self._segments)
 
     def reseed(self, *numbers: int) -> None:
         """Restart the net's random stream from these numbers (say seed, rank and iteration)."""

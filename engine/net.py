@@ -52,14 +52,24 @@ class Net(BuiltNet):
         """
         loss = 0.0
         for node in self._range(start, len(self.nodes) if end is None else end):
-            for hook in self.before_forward:
-                hook(node.index)
-            loss += self._forward(node)
-            for hook in self.after_forward:
-                hook(node.index)
+            loss += self.run_forward(node, self.compute_forward)
         return loss
 
-    def _forward(self, node: Node) -> float:
+    def run_forward(self, node: Node, compute: Callable[[Node], float]) -> float:
+        """Run one of the `steps` forward by `compute`, with the hooks around it; return its part of the loss."""
+        for hook in self.before_forward:
+            hook(node.index)
+        try:
+            loss = compute(node)
+        except (RuntimeError, MemoryError) as error:
+            sizes.explain(node.layer, "forward", error)
+            raise
+        for hook in self.after_forward:
+            hook(node.index)
+        return loss
+
+    def compute_forward(self, node: Node) -> float:
+        """Compute one of the `steps` by its layer; return its part of the loss."""
         bottoms = [self._value(node, blob) for blob in node.bottoms]
         shapes = [bottom.shape for bottom in bottoms]
         if shapes != node.shapes:
@@ -67,11 +77,7 @@ class Net(BuiltNet):
         segment = self._segments.get(node)
         if segment is not None:
             segment.before_forward(node, bottoms)
-        try:
-            tops = node.layer.forward(bottoms)
-        except (RuntimeError, MemoryError) as error:
-            sizes.explain(node.layer, "forward", error)
-            raise
+        tops = node.layer.forward(bottoms)
         if segment is not None:
             node.layer.release()
         node.has_run = True
@@ -128,28 +134,43 @@ class Net(BuiltNet):
             needs.check(self.nodes)
         first = len(self.nodes) - 1 if start is None else start
         for node in reversed(self._range(end, first + 1)):
-            for hook in self.before_backward:
-                hook(node.index)
-            if node.needs_backward:
-                if (segment := self._segments.get(node)) is not None:
-                    segment.before_backward()
-                try:
-                    if self.keep_blobs and not node.has_run:
-                        self._recall(node)
-                    self._gradients.backward(node, loss_scale)
-                except (RuntimeError, MemoryError) as error:
-                    sizes.explain(node.layer, "backward", error)
-                    raise
-                if not self.keep_blobs:
-                    node.layer.release()
-            for parameter in node.owned:
-                if parameter.fresh and parameter.wanted:
-                    parameter.clear_diff()
-            for hook in self.after_backward:
-                hook(node.index)
-            if on_layer_done is not None:
-                for index in reversed(node.members):
-                    on_layer_done(index)
+            self.run_backward(node, functools.partial(self.compute_backward, loss_scale=loss_scale), on_layer_done)
+
+    def run_backward(
+        self, node: Node, compute: Callable[[Node], None], on_layer_done: Callable[[int], None] | None
+    ) -> None:
+        """Run one of the `steps` backward by `compute`, with the hooks around it; `on_layer_done` as for `backward`."""
+        for hook in self.before_backward:
+            hook(node.index)
+        try:
+            compute(node)
+        except (RuntimeError, MemoryError) as error:
+            sizes.explain(node.layer, "backward", error)
+            raise
+        for hook in self.after_backward:
+            hook(node.index)
+        if on_layer_done is not None:
+            for index in reversed(node.members):
+                on_layer_done(index)
+
+    def compute_backward(self, node: Node, loss_scale: float = 1.0) -> None:
+        """Compute the gradients of one of the `steps` by its layer, if backward visits it; complete its parameters'.
+
+        Args:
+            node: the step.
+            loss_scale: a factor on its tops' part of the loss.
+        """
+        if node.needs_backward:
+            if (segment := self._segments.get(node)) is not None:
+                segment.before_backward()
+            if self.keep_blobs and not node.has_run:
+                self._recall(node)
+            self.gradients.backward(node, loss_scale)
+            if not self.keep_blobs:
+                node.layer.release()
+        for parameter in node.owned:
+            if parameter.fresh and parameter.wanted:
+                parameter.clear_diff()
 
     def _recall(self, node: Node) -> None:
         """Let a layer that did not run forward see what lies in its blobs: zeros where nothing was written."""
@@ -248,7 +269,7 @@ class Net(BuiltNet):
                 " it cannot use another net's",
                 hint="let the other net use this one's weights, or copy its weights",
             )
-        sharing.bind_to_net(self.layers, {layer.name: layer for layer in reversed(other.layers)})
+        sharing.bind_to_net(self.layers, other.layers)
         sharing.bind_shared(self.layers)
 
     def to_proto(self, diff: bool = False) -> NetParameter:

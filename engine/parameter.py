@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -29,6 +30,7 @@ class Parameter:
         owner: the parameter whose values it shares, or None.
         measured: forward itself changes it, solvers do not (a normalisation's statistics).
         initial: the values that it begins with, where a layer gives them itself instead of a filler.
+        given: puts the values into `data` that the net's definition holds for it, which come before both.
         explicit_multipliers: those of lr_mult and decay_mult that a prototxt gives for the owned values.
         memory_format: the order in memory of `data` and `diff`.
         fresh: True while `diff` holds nothing of this iteration: the next gradient replaces it.
@@ -45,6 +47,7 @@ class Parameter:
     diff: torch.Tensor = field(default=None, repr=False)  # type: ignore[assignment]
     owner: Parameter | None = field(default=None, repr=False)
     initial: torch.Tensor | None = field(default=None, repr=False)
+    given: Callable[[], None] | None = field(default=None, repr=False)
     explicit_multipliers: dict[str, float] = field(default_factory=dict, repr=False)
     memory_format: torch.memory_format = field(default=torch.contiguous_format, repr=False)
     _fresh: bool = field(default=True, repr=False)

@@ -10,10 +10,18 @@ import math
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from mgcaffe.errors import PrototxtError
-from mgcaffe.prototxt.messages import BlobProto, BlobShape, has_field, message_facts
+from mgcaffe.prototxt.messages import (
+    BlobProto,
+    BlobShape,
+    LayerParameter,
+    NetParameter,
+    has_field,
+    message_facts,
+)
 from mgcaffe.prototxt.wire_format import field_head, fields_of, reader_of
 
 MAX_AXES = 32
@@ -111,6 +119,36 @@ def fill_blob(proto: BlobProto, array: NDArray[Any], *, diff: bool = False) -> N
         proto.ClearField(stale)
     proto.shape.CopyFrom(BlobShape(dim=array.shape))
     proto.MergeFromString(b"".join((field_head(number, len(content)), content)))
+
+
+def without_blobs(layer: LayerParameter) -> LayerParameter:
+    """Return a copy of a layer's message without its weights, which are not copied even for a moment."""
+    copy = LayerParameter()
+    _copy_fields(layer, copy, but="blobs")
+    return copy
+
+
+def net_without_blobs(net: NetParameter) -> NetParameter:
+    """Return a copy of a net's message without the weights of its `layer`s, as `without_blobs` does."""
+    copy = NetParameter()
+    _copy_fields(net, copy, but="layer")
+    copy.layer.extend(without_blobs(layer) for layer in net.layer)
+    return copy
+
+
+def _copy_fields(message: Message, copy: Message, but: str) -> None:
+    """Set the fields of a message in another one of its type, but for one of them."""
+    facts = message_facts(message).fields
+    for descriptor, value in message.ListFields():
+        field = facts[descriptor.name]
+        if field.name == but:
+            continue
+        if field.repeated:
+            getattr(copy, field.name).extend(value)
+        elif field.kind == "message":
+            getattr(copy, field.name).CopyFrom(value)
+        else:
+            setattr(copy, field.name, value)
 
 
 def _packed(array: NDArray[Any], name: str) -> tuple[int, memoryview]:

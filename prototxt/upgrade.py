@@ -129,8 +129,8 @@ def _upgrade_inputs(net: NetSource) -> None:
     """
     param = net.param
     count = len(param.input)
-    if param.input_shape and param.input_dim:
-        raise net.error("the net has both input_shape and input_dim: give only one of them", "input_dim")
+    if count and param.input_shape and param.input_dim:
+        logger.warning("%s: input_dim has no effect beside input_shape", net.field("input_dim"))
     if not count and (param.input_shape or param.input_dim):
         which = "input_shape" if param.input_shape else "input_dim"
         logger.warning("%s: %s without any 'input' has no effect", net.field(which), which)
@@ -152,20 +152,29 @@ def _input_shapes(net: NetSource) -> list[list[int]]:
     param = net.param
     count = len(param.input)
     if param.input_shape:
-        if len(param.input_shape) != count:
+        if len(param.input_shape) < count:
             message = f"{count} 'input' need as many 'input_shape', not {len(param.input_shape)}"
             raise net.error(message, "input_shape")
-        return [list(shape.dim) for shape in param.input_shape]
+        _warn_of_surplus(net, "input_shape", count)
+        return [list(shape.dim) for shape in param.input_shape[:count]]
     dims = list(param.input_dim)
-    if len(dims) != 4 * count:
+    if len(dims) < 4 * count:
         raise net.error(f"{count} 'input' need {4 * count} 'input_dim' (4 each), not {len(dims)}", "input_dim")
-    return [dims[start : start + 4] for start in range(0, len(dims), 4)]
+    _warn_of_surplus(net, "input_dim", 4 * count)
+    return [dims[start : start + 4] for start in range(0, 4 * count, 4)]
+
+
+def _warn_of_surplus(net: NetSource, name: str, needed: int) -> None:
+    surplus = len(getattr(net.param, name)) - needed
+    if surplus:
+        reason = f"{len(net.param.input)} 'input' need {needed}"
+        logger.warning("%s: the last %d %s have no effect: %s", net.field(name, needed), surplus, name, reason)
 
 
 def _input_source(net: NetSource) -> LayerSource:
     fields = net.place.fields
     tops = fields.get("input", [])
-    shapes = fields.get("input_shape") or fields.get("input_dim", [])[::4]
+    shapes = (fields.get("input_shape") or fields.get("input_dim", [])[::4])[: len(tops)]
     place = Place(tops[0].offset if tops else net.place.offset, {"top": tops})
     if shapes:
         place.fields["input_param"] = [Place(shapes[0].offset, {"shape": shapes})]

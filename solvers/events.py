@@ -258,12 +258,12 @@ class Restored(Event):
     Attributes:
         iteration: updates done when it was taken.
         state: the solverstate.
-        weights: the caffemodel that it names, where it was found.
+        weights: the caffemodel that it names, where it was found; None: it names none, and the weights stayed.
     """
 
     iteration: int
     state: str
-    weights: str
+    weights: str | None
 
 
 @dataclass(frozen=True)

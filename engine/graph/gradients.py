@@ -37,7 +37,7 @@ class GradientStore:
         """
         apart = loss_scale != 1 and node.layer.may_ignore_top_diff and not node.owned and _is_loss_alone(node)
         before = 1.0 if apart else loss_scale
-        diffs = [self._take(blob, weight, before) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
+        diffs = [self.take(blob, weight, before) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
         if not node.layer.takes_narrow:
             diffs = [widened(diff) for diff in diffs]
         if self.keep:
@@ -52,9 +52,9 @@ class GradientStore:
             results = [None if diff is None else diff * loss_scale for diff in results]
         for blob, diff, wanted in zip(node.bottoms, results, node.wants, strict=True):
             if wanted and diff is not None:
-                self._store(blob, diff)
+                self.store(blob, diff)
 
-    def _take(self, blob: Blob, weight: float, loss_scale: float) -> torch.Tensor:
+    def take(self, blob: Blob, weight: float = 0.0, loss_scale: float = 1.0) -> torch.Tensor:
         """Return the gradient of a top: what its reader computed, or else its weight in the loss times `loss_scale`.
 
         In a net that keeps its blobs a user may have written it.
@@ -70,7 +70,12 @@ class GradientStore:
             self._forget(diff)
         return diff * loss_scale if self.keep and weight and loss_scale != 1 else diff
 
-    def _store(self, blob: Blob, diff: torch.Tensor) -> None:
+    def is_alone(self, blob: Blob) -> bool:
+        """Return whether no other gradient lies in the memory of a blob's."""
+        return blob.diff is None or self._alive.get(_storage(blob.diff), 0) <= 1
+
+    def store(self, blob: Blob, diff: torch.Tensor) -> None:
+        """Take note of the gradient of a bottom, for the layer that made it."""
         if self.keep:
             blob.diff = widened(diff)
             return

@@ -18,11 +18,15 @@ def fill(layer: Layer, parameter: Parameter, generator: torch.Generator) -> None
     Args:
         layer: whose it is.
         parameter: with its filler, or with values that were given.
-        generator: the random stream of all parameters' values, on the CPU; it goes on.
+        generator: the random stream of all parameters' values, on the CPU; where a filler is used, it goes on.
 
     Raises:
-        NetError: the filler cannot fill it, at its place.
+        NetError: the filler cannot fill it, or the values that were given cannot be read, at the place.
     """
+    if parameter.given is not None:
+        parameter.given()
+        parameter.given = parameter.initial = None
+        return
     if parameter.initial is not None:
         parameter.data.copy_(parameter.initial)
         parameter.initial = None

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from mgcaffe.engine import registry
 from mgcaffe.errors import Location, NetError
-from mgcaffe.prototxt import LayerParameter, NetState, NetStateRule, Phase, Source
+from mgcaffe.prototxt import BlobProto, LayerParameter, NetState, NetStateRule, Phase, Source
+from mgcaffe.prototxt.blobs import without_blobs
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class LayerSpec:
         param: the message.
         source: its place, or None.
         bottoms: the bottoms as the user named them, where `param` names outputs of Splits instead.
+        blobs: the weights that the user wrote into the layer, where `param` is a copy without them.
     """
 
     param: LayerParameter
     source: Source | None = None
     bottoms: tuple[str, ...] = ()
+    blobs: Sequence[BlobProto] = ()
 
     def location(self, field: str | None = None, index: int = 0) -> Location | None:
         """Return where the layer or one of its fields stands."""
@@ -37,13 +40,18 @@ class LayerSpec:
         return self.source.field(field, index) if field else self.source.location
 
 
-def make_state(phase: Phase, level: int = 0, stages: Sequence[str] = (), base: NetState | None = None) -> NetState:
-    """Return a NetState: `base` (a net's own state) overlaid with phase, level and the non-empty stages."""
+def make_state(
+    phase: Phase, level: int | None = None, stages: Sequence[str] = (), base: NetState | None = None
+) -> NetState:
+    """Return a NetState: `base` (a net's own state) with this phase and level, and these stages beside its own.
+
+    A level of None leaves that of `base`, 0 replaces it. Empty stages are passed over.
+    """
     state = NetState()
     if base is not None:
         state.CopyFrom(base)
     state.phase = phase
-    if level:
+    if level is not None:
         state.level = level
     state.stage.extend(stage for stage in stages if stage)
     return state
@@ -138,21 +146,29 @@ def _with_splits(
     result: list[LayerSpec] = []
     used: dict[tuple[int, int], int] = {}
     for layer, spec in enumerate(layers):
-        param = LayerParameter()
-        param.CopyFrom(spec.param)
+        param = _copy(spec.param)
         for index, blob in enumerate(param.bottom):
             top = read_from[layer, index]
             if readers[top] > 1:
                 copy = used.get(top, 1 if weights[top] else 0)
                 used[top] = copy + 1
                 param.bottom[index] = split_blob_name(layers[top[0]].param.name, blob, top[1], copy)
-        result.append(LayerSpec(param, spec.source, tuple(spec.param.bottom)))
+        result.append(LayerSpec(param, spec.source, tuple(spec.param.bottom), spec.param.blobs))
         for index, blob in enumerate(spec.param.top):
             if readers.get((layer, index), 0) > 1:
                 result.append(
                     LayerSpec(_split(param, blob, index, readers[layer, index], weights[layer, index]), spec.source)
                 )
     return result
+
+
+def _copy(param: LayerParameter) -> LayerParameter:
+    """Return a copy of a layer's message without its weights, of which a net would hold a second copy for good."""
+    if param.blobs:
+        return without_blobs(param)
+    copy = LayerParameter()
+    copy.CopyFrom(param)
+    return copy
 
 
 def _split(param: LayerParameter, blob: str, top: int, copies: int, weight: float) -> LayerParameter:

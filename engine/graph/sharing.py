@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
@@ -11,6 +12,28 @@ from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.prototxt import ParamSpec, has_field
 
 STRICT, PERMISSIVE = 0, 1
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str:
+        """The layer's name."""
+
+
+_Layer = TypeVar("_Layer", bound=_Named)
+
+
+def by_name(layers: Sequence[_Layer], weights: str) -> dict[str, list[_Layer]]:
+    """Return the layers of each name that have any weights, or else the first one of the name, in order.
+
+    Args:
+        layers: a net's or a file's.
+        weights: the attribute that holds a layer's weights.
+    """
+    named: dict[str, list[_Layer]] = {}
+    for layer in layers:
+        named.setdefault(layer.name, []).append(layer)
+    return {name: [layer for layer in same if getattr(layer, weights)] or same[:1] for name, same in named.items()}
 
 
 def share_by_name(layers: Sequence[Layer]) -> list[tuple[int, str, Parameter]]:
@@ -54,8 +77,15 @@ def bind_shared(layers: Sequence[Layer]) -> None:
                 parameter.lr_mult, parameter.decay_mult = parameter.owner.lr_mult, parameter.owner.decay_mult
 
 
-def bind_to_net(layers: Sequence[Layer], others: Mapping[str, Layer]) -> set[int]:
+def bind_to_net(layers: Sequence[Layer], others: Sequence[Layer]) -> set[int]:
     """Point the parameters of layers at those of the same-named layers of another net.
+
+    Where several layers have one name, the first is bound to the other net's first, the second to its second (Caffe
+    binds the first to the last and leaves the others alone); layers without parameters do not count.
+
+    Args:
+        layers: a net's.
+        others: the other net's.
 
     Returns:
         The ids of the parameters bound.
@@ -64,10 +94,10 @@ def bind_to_net(layers: Sequence[Layer], others: Mapping[str, Layer]) -> set[int
         NetError: the numbers of parameters or their shapes differ.
     """
     bound: set[int] = set()
-    for layer in layers:
-        other = others.get(layer.name)
-        if other is None:
-            continue
+    lenders = by_name(others, "parameters")
+    borrowers = by_name(layers, "parameters")
+    pairs = [pair for name, mine in borrowers.items() for pair in zip(mine, lenders.get(name, ()), strict=False)]
+    for layer, other in pairs:
         if len(other.parameters) != len(layer.parameters):
             layer.fail(
                 f"cannot share weights with the other net's layer of this name: {len(layer.parameters)}"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 import torch
 
+from mgcaffe.engine.graph import sharing
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter, WholeRows
@@ -22,7 +22,6 @@ from mgcaffe.errors import NetError
 from mgcaffe.prototxt import NetParameter, fill_blob
 
 FROM_SCRATCH = "To learn this layer's parameters from scratch rather than copying from a saved net, rename the layer."
-_Named = TypeVar("_Named", Layer, SavedLayer)
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def copy_saved(
         NetError: a layer has another number of blobs, or a blob another shape, than in the file.
     """
     report = CopyReport(source)
-    ours, theirs = _by_name(layers, "parameters"), _by_name(saved, "blobs")
+    ours, theirs = sharing.by_name(layers, "parameters"), sharing.by_name(saved, "blobs")
     pairs: list[tuple[Layer, SavedLayer]] = []
     for name, found in theirs.items():
         targets = ours.get(name, [])
@@ -117,7 +116,7 @@ def copy_saved(
         if whole is not None:
             _store(whole, blob)
         else:
-            _copy(parameter.data, blob)
+            copy_blob(parameter.data, blob)
     return report
 
 
@@ -136,11 +135,11 @@ def _store(target: WholeRows, blob: SavedBlob) -> None:
         start += values.size
 
 
-def _copy(target: torch.Tensor, blob: SavedBlob) -> None:
-    """Copy values into a tensor of as many values."""
+def copy_blob(target: torch.Tensor, blob: SavedBlob) -> None:
+    """Copy a saved blob into a tensor of as many values, of any type, device and order in memory."""
     if not target.is_contiguous():
         whole = torch.empty(target.shape, dtype=target.dtype, device=target.device)
-        _copy(whole, blob)
+        copy_blob(whole, blob)
         target.copy_(whole)
         return
     flat, start = target.view(-1), 0
@@ -172,14 +171,6 @@ def layers_to_proto(net: NetParameter, layers: Sequence[Layer], diff: bool) -> N
             fill_blob(blob, parameter.data.cpu().numpy())
             if diff:
                 fill_blob(blob, parameter.dense_diff().cpu().numpy(), diff=True)
-
-
-def _by_name(layers: Sequence[_Named], blobs: str) -> dict[str, list[_Named]]:
-    """Return the layers of each name that have any `blobs`, or else the first one of the name."""
-    named: dict[str, list[_Named]] = {}
-    for layer in layers:
-        named.setdefault(layer.name, []).append(layer)
-    return {name: [layer for layer in same if getattr(layer, blobs)] or same[:1] for name, same in named.items()}
 
 
 def _misfit(target: Layer, blobs: Mapping[int, SavedBlob]) -> str:

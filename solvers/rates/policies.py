@@ -176,6 +176,7 @@ class LearningRatePolicy:
         check_warm_up(param, source)
         self._warm_up = WarmUp.of(param)
         self._plateau = Plateau(param) if self.name == "plateau" else None
+        self._steps_told = 0  # of multistep
         unset = [field for field in fields_read(param) if not _is_set(param, field)]
         self.warnings = [f"lr_policy '{self.name}' reads {field}, which is not set and counts as 0" for field in unset]
 
@@ -192,19 +193,30 @@ class LearningRatePolicy:
         return self.schedule()(iteration)
 
     def current_step(self, iteration: int) -> int:
-        """Count the steps that the rate has gone down: Caffe's `current_step` in a solverstate."""
+        """Count the steps that the rate of the last of `iteration` updates had gone down.
+
+        That is Caffe's `current_step` in a solverstate: a step that is due at `iteration` itself is not in it yet.
+        """
         if self._plateau is not None:
             return self._plateau.state.steps
+        if iteration == 0:
+            return 0
         if self.name == "step":
-            return iteration // self._param.stepsize
-        return rate_schedules.steps_passed(self._param.stepvalue, iteration) if self.name == "multistep" else 0
+            return (iteration - 1) // self._param.stepsize
+        return rate_schedules.steps_passed(self._param.stepvalue, iteration - 1) if self.name == "multistep" else 0
 
     def observe(self, iteration: int, smoothed_loss: float) -> str | None:
         """Show the policy an iteration's loss, the same on all ranks, before the rate of its update is asked for.
 
         Returns:
-            A message for the user where the rate goes down for this loss.
+            A message for the user where `multistep` or `plateau` takes a step, in Caffe's words.
         """
+        if self.name == "multistep":
+            steps = rate_schedules.steps_passed(self._param.stepvalue, iteration)
+            if steps <= self._steps_told:
+                return None
+            self._steps_told = steps
+            return f"MultiStep Status: Iteration {iteration}, step = {steps}"
         if self._plateau is None or iteration < self._warm_up.iterations:
             return None
         if not self._plateau.observe(iteration, smoothed_loss):
@@ -226,6 +238,7 @@ class LearningRatePolicy:
         Returns:
             A message for the user where the state is missing.
         """
+        self._steps_told = self.current_step(iteration)
         if self._plateau is None:
             return None
         if state is not None:

@@ -19,7 +19,7 @@ from mgcaffe.engine.kernels.precision import FLOAT32, Precision
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.engine.tables.access import PlaceTables
-from mgcaffe.prototxt import SolverParameter, print_text
+from mgcaffe.prototxt import TEST, SolverParameter, print_text
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
@@ -147,6 +147,8 @@ def build_nets(
         emit(
             Warned("comm_param.snapshot_tables has no effect: all tables lie in this process, and snapshots hold them")
         )
+    if train.phase == TEST:
+        emit(Warned("the training net is in the TEST phase, as its state says: its layers compute as they do in tests"))
     warn_of_losses(train_net, precision, emit)
     watch_tests(test_nets, param, world.rank, emit)
     agree_on_shapes(train_net, world.communicator)
@@ -158,7 +160,7 @@ def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net],
     """Copy weights by layer name into all nets; later files win.
 
     Args:
-        paths: caffemodels; each entry may be a comma-separated list.
+        paths: caffemodels; each entry may be a comma-separated list, with blanks around the names.
         train_net, test_nets: the nets.
         emit: takes the events.
 
@@ -171,7 +173,7 @@ def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net],
         for index, net in enumerate(test_nets)
         if any(tensor.numel() for tensor in net.arena.tensors())
     ]
-    for file in (name for entry in paths for name in entry.split(",") if name):
+    for file in (name.strip() for entry in paths for name in entry.split(",") if name.strip()):
         for name, net in [("train", train_net), *tests]:
             emit(WeightsCopied(file, name, net.copy_trained_layers(file)))
 
@@ -301,7 +303,7 @@ def build_train_net(
         shard=shard(world.rank * workers + worker, world.size * workers),
         sum_over_ranks=divisors.sum_of,
         solver_ranks=divisors.size,
-        keep_blobs=keep_blobs,
+        keep_blobs=keep_blobs or choice.phase == TEST,  # what frees its blobs in the TEST phase cannot run backward
         train_beside=beside,
         before_setup=partial(_record_setup, "setting up"),
         place_tables=place_tables,

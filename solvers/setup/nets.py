@@ -6,11 +6,13 @@ A solver names its nets in four ways (`net`, `net_param`, `train_net`, `train_ne
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mgcaffe.errors import PrototxtError, SolverError
+from mgcaffe.errors.file_names import found_name
 from mgcaffe.prototxt import (
     TEST,
     TRAIN,
@@ -24,6 +26,7 @@ from mgcaffe.prototxt import (
     print_text,
     read_net_source,
 )
+from mgcaffe.prototxt.blobs import net_without_blobs
 from mgcaffe.solvers.setup.reader_fields import hand_down
 from mgcaffe.solvers.source import locate
 
@@ -37,7 +40,9 @@ class NetChoice:
     Attributes:
         param: the NetParameter message.
         sources: its locations, if they are known.
-        phase, level, stages: the state it is built in, apart from the net's own.
+        phase, level: of the state that it is built in: those of the solver's train_state or test_state, else of the
+            net's own `state`, else TRAIN or TEST, and 0.
+        stages: those that the solver adds to the net's own.
         test_iter: batches in one test; 0 for the training net.
     """
 
@@ -50,8 +55,16 @@ class NetChoice:
 
     @property
     def text(self) -> str:
-        """The net and its state as text: what ranks compare."""
-        return f"{print_text(self.param)}# phase {self.phase}, level {self.level}, stages {self.stages}\n"
+        """The net and its state as text, with digests in the place of weights: what ranks compare."""
+        state = f"# phase {self.phase}, level {self.level}, stages {self.stages}\n"
+        if not any(layer.blobs for layer in self.param.layer):
+            return f"{print_text(self.param)}{state}"
+        digests = "".join(
+            f"# layer '{layer.name}', blob {index}: {hashlib.sha256(blob.SerializeToString()).hexdigest()}\n"
+            for layer in self.param.layer
+            for index, blob in enumerate(layer.blobs)
+        )
+        return f"{print_text(net_without_blobs(self.param))}{digests}{state}"
 
 
 class NetReader:
@@ -161,6 +174,7 @@ class NetReader:
         return source.param, source
 
     def _read(self, path: str, name: str, index: int) -> NetSource:
+        path = found_name(path)
         if not Path(path).is_file():
             raise PrototxtError(
                 f"{name} names '{path}', and there is no such file",
@@ -176,4 +190,7 @@ class NetReader:
 def _choice(
     param: NetParameter, sources: NetSource | None, phase: Phase, state: NetState, test_iter: int = 0
 ) -> NetChoice:
-    return NetChoice(param, sources, phase, state.level, tuple(state.stage), test_iter)
+    merged = NetState(phase=phase)
+    merged.MergeFrom(param.state)
+    merged.MergeFrom(state)
+    return NetChoice(param, sources, merged.phase, merged.level, tuple(state.stage), test_iter)

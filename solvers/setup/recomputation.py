@@ -29,7 +29,12 @@ def recompute(param: SolverParameter, source: Source | None, nets: Sequence[Net]
     if setting in ("", OFF):
         return
     if nets[0].keep_blobs:
-        emit(Warned("recompute has no effect: all blobs are kept readable, as debug_info and pycaffe need them"))
+        emit(
+            Warned(
+                "recompute has no effect: all blobs are kept readable, as debug_info, pycaffe and a training net in the"
+                " TEST phase need them"
+            )
+        )
         return
     try:
         alike = [net.recompute(setting) for net in nets]

@@ -31,11 +31,11 @@ OnRank0 = Callable[[Callable[[], Progress]], Progress | None]
 _OTHER = "resume from another snapshot; --snapshot=auto finds the newest whole one"
 
 
-def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
+def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path | None]:
     """Read a solverstate and find its caffemodel, ours or Caffe's.
 
     Returns:
-        The state, and the caffemodel's path.
+        The state, and the caffemodel's path; None where the state names none, as Caffe lets it.
 
     Raises:
         SnapshotError: (exit code 65) a file is missing, damaged or something else; with a manifest beside the
@@ -48,7 +48,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[SavedState, Path]:
         manifest.check_shards(Path(path).parent)
     state = read_state(path)
     weights = state.find_weights(beside_first=manifest is not None)
-    if manifest is not None:
+    if manifest is not None and weights is not None:
         check_file(weights, manifest.weights)
     return state, weights
 
@@ -107,13 +107,21 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit, *, tables_t
     state, weights = read_snapshot(path)
     state.check_solver_type(updater.name)
     state.check_history(updater.history_blobs(net.parameters))
-    with _reading_weights(weights):
-        report = net.copy_trained_layers(weights, tables_too=tables_too)
-    emit(WeightsCopied(str(weights), "train", report))
-    _check_complete(report, net, weights)
+    if weights is None:
+        emit(
+            Warned(
+                f"{path} names no weights (learned_net): only the iteration and the histories are restored, and the"
+                " net's weights stay what they are"
+            )
+        )
+    else:
+        with _reading_weights(weights):
+            report = net.copy_trained_layers(weights, tables_too=tables_too)
+        emit(WeightsCopied(str(weights), "train", report))
+        _check_complete(report, net, weights)
     updater.separate_histories()
     state.copy_history(updater.history_blobs(net.parameters), tables_too=tables_too)
-    emit(Restored(state.progress.iteration, str(path), str(weights)))
+    emit(Restored(state.progress.iteration, str(path), None if weights is None else str(weights)))
     return state.progress
 
 
@@ -177,6 +185,8 @@ def _newest(prefix: Path, emit: Emit) -> str | None:
     for stored in stored_snapshots(prefix):
         try:
             _, weights = read_snapshot(stored.state)
+            if weights is None:
+                raise unreadable("it names no weights (learned_net)", None)
             if stored.manifest is None:
                 _check_weights(weights)
         except EngineError as error:

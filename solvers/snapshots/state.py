@@ -48,7 +48,7 @@ class Progress:
 
     Attributes:
         iteration: updates done.
-        current_step: steps that the learning rate has gone down.
+        current_step: steps that the learning rate of the last update had gone down.
         seed: the run's seed; None in a state that Caffe wrote, as are precision and the next three.
         world_size: ranks that trained in step.
         workers: Hogwild workers of each rank.
@@ -101,8 +101,8 @@ class SavedState:
     learned_net: str
     history: Sequence[NDArray[Any] | StoredRows]
 
-    def find_weights(self, *, beside_first: bool = False) -> Path:
-        """Find the caffemodel: where the state says, or else beside the state.
+    def find_weights(self, *, beside_first: bool = False) -> Path | None:
+        """Find the caffemodel: where the state says, or else beside the state; None: the state names none.
 
         Args:
             beside_first: looks beside the state first, where the files that a manifest describes lie.
@@ -110,6 +110,8 @@ class SavedState:
         Raises:
             SnapshotError: it lies in neither place.
         """
+        if not self.learned_net:
+            return None
         named = Path(self.learned_net)
         beside = self.path.parent / named.name
         for candidate in (beside, named) if beside_first else (named, beside):

@@ -71,14 +71,13 @@ def read_state(path: str | os.PathLike[str]) -> SavedState:
             progress.plateau = PlateauState.of_fork(message.current_step, message.minimum_loss, message.iter_last_event)
         if message.HasField("engine_state"):
             add_engine_state(progress, message.engine_state)
-        if not isinstance(message.learned_net, str):  # protobuf gives bytes that are no UTF-8 as they are
-            raise ValueError
+        learned_net = os.fsdecode(message.learned_net)  # protobuf gives bytes that are not UTF-8 as they are
     except (DecodeError, PrototxtError, ValueError, AttributeError):
         raise unreadable(
             f"{path} is cut short, damaged, or no solverstate",
             "give the .solverstate file of another snapshot",
         ) from None
-    return SavedState(path, progress, message.learned_net, history)
+    return SavedState(path, progress, learned_net, history)
 
 
 def _read(path: Path) -> bytes:

@@ -56,13 +56,34 @@ def test_inputs_without_shapes_are_dropped_as_in_old_weights():
     [
         ("input: 'a' input_dim: 1 input_dim: 2", "1 'input' need 4 'input_dim' (4 each), not 2"),
         ("input: 'a' input: 'b' input_shape { dim: 1 }", "2 'input' need as many 'input_shape', not 1"),
-        ("input: 'a' input_dim: 1 input_shape { dim: 1 }", "both input_shape and input_dim"),
     ],
 )
 def test_inputs_that_do_not_add_up(text, says):
     error = refused(text)
     assert says in error.message
     assert error.location is not None and error.location.column > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("input_dim: [1, 2, 3, 4]\ninput_shape { dim: 7 }", "1:24: input_dim has no effect beside input_shape"),
+        (
+            "input_shape { dim: 7 }\ninput_shape { dim: 8 }",
+            "2:1: the last 1 input_shape have no effect: 1 'input' need 1",
+        ),
+        (
+            "input_dim: 7 input_dim: 2 input_dim: 3 input_dim: 4\ninput_dim: 5 input_dim: 6",
+            "2:1: the last 2 input_dim have no effect: 1 'input' need 4",
+        ),
+    ],
+)
+def test_shapes_of_inputs_that_caffe_passes_over_are_warned_about(caplog, text, says):
+    net = upgraded(f"input: 'a' {text}")
+    (layer,) = net.param.layer
+    assert (list(layer.top), [shape.dim[0] for shape in layer.input_param.shape]) == (["a"], [7])
+    assert f"net.prototxt:{says}" in caplog.text
+    assert len(net.layers[0].place.fields["input_param"][0].fields["shape"]) == 1
 
 
 def test_shapes_without_inputs_warn(caplog):

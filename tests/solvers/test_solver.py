@@ -15,6 +15,7 @@ from mgcaffe.solvers.events import (
     Finished,
     IterationDone,
     LearningRate,
+    Noted,
     Restored,
     SnapshotWriting,
     SnapshotWritten,
@@ -24,6 +25,7 @@ from mgcaffe.solvers.events import (
     Warned,
     WeightsCopied,
 )
+from mgcaffe.solvers.snapshots.state_file import read_state
 from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 
@@ -406,6 +408,29 @@ def test_the_files_of_a_snapshot_are_caffes(least_squares, tmp_path):
     assert [list(blob.shape.dim) for blob in state.history] == [[1, 4], [1]]
     assert [event.kind for event in recorder.of(SnapshotWriting)] == ["weights", "state"]
     assert not ip.blobs[0].diff
+
+
+@pytest.mark.parametrize("form", ["BINARYPROTO", "HDF5"])
+@pytest.mark.parametrize("policy", ['"step" stepsize: 5', '"multistep" stepvalue: 5 stepvalue: 10'])
+def test_a_snapshot_at_a_step_of_the_rate_counts_as_caffes_does_and_is_gone_on_from(
+    least_squares, tmp_path, policy, form
+):
+    fields = f"snapshot: 5 base_lr: 0.01 gamma: 0.5 lr_policy: {policy} display: 1 snapshot_format: {form}"
+    whole = Recorder()
+    with make_solver(least_squares, fields, tmp_path, recorder=whole) as solver:
+        solver.step(12)
+    ending = ".h5" if form == "HDF5" else ""
+    states = [tmp_path / f"net_iter_{iteration}.solverstate{ending}" for iteration in (5, 10)]
+    assert [read_state(path).progress.current_step for path in states] == [0, 1]
+    resumed = Recorder()
+    with make_solver(least_squares, fields, tmp_path, recorder=resumed) as solver:
+        solver.restore(str(states[0]))
+        solver.step(7)
+    assert [event.rate for event in resumed.of(LearningRate)] == [event.rate for event in whole.of(LearningRate)][5:]
+    steps = [f"MultiStep Status: Iteration {iteration}, step = {iteration // 5}" for iteration in (5, 10)]
+    for recorder in (whole, resumed):
+        told = [event.text for event in recorder.of(Noted) if "Status" in event.text]
+        assert told == (steps if "multistep" in policy else [])
 
 
 def test_snapshot_diff_stores_the_last_step(least_squares, tmp_path):

@@ -173,7 +173,8 @@ def _net_of(flags: Flags) -> str:
         raise UsageError(f"{path} names no net", hint="give the net's own file")
     if not flags.trace and solver.HasField("precision"):
         flags.precision = flags.precision or solver.precision
-    flags.level = flags.level or solver.train_state.level
+    if flags.level is None and solver.train_state.HasField("level"):
+        flags.level = solver.train_state.level
     flags.stage = flags.stage or list(solver.train_state.stage)
     return str(net)
 

@@ -24,6 +24,8 @@ from mgcaffe.tools.listeners.communication_lines import (
 )
 from mgcaffe.tools.listeners.glog import log_line, number
 
+_STEPS_OF_RATES = ("MultiStep Status: ", "Plateau Status: ")
+
 
 class CaffeLogListener:
     """Logs what happens, on the one rank that speaks.
@@ -142,7 +144,7 @@ class CaffeLogListener:
 
     @on_event.register
     def _(self, event: events.Noted) -> None:
-        log_line(event.text)
+        log_line(event.text, "sgd_solver.cpp:46" if event.text.startswith(_STEPS_OF_RATES) else None)
 
     @on_event.register
     def _(self, event: events.BlobStatistics) -> None:

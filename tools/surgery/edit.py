@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mgcaffe.engine.types import Array
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt import LayerParameter, NetParameter, blob_array
-from mgcaffe.prototxt.messages import message_facts
+from mgcaffe.prototxt.blobs import without_blobs
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,3 @@ def weights_of(net: NetParameter) -> NetParameter:
 def without_weights(net: NetParameter) -> NetParameter:
     """Return a net as it stands in a prototxt."""
     return with_layers(net, [without_blobs(layer) for layer in net.layer])
-
-
-def without_blobs(layer: LayerParameter) -> LayerParameter:
-    """Return a layer without its weights, which are not copied even for a moment."""
-    row = LayerParameter()
-    facts = message_facts(layer).fields
-    for descriptor, value in layer.ListFields():
-        field = facts[descriptor.name]
-        if field.name == "blobs":
-            continue
-        if field.repeated:
-            getattr(row, field.name).extend(value)
-        elif field.kind == "message":
-            getattr(row, field.name).CopyFrom(value)
-        else:
-            setattr(row, field.name, value)
-    return row

@@ -14,9 +14,10 @@ from mgcaffe.engine.weights import by_name
 from mgcaffe.engine.weights.saved_layers import saved_layers
 from mgcaffe.errors import DataError, EngineError, NetError
 from mgcaffe.prototxt import LayerParameter, NetParameter, NetSource, fill_blob, net_source
+from mgcaffe.prototxt.blobs import without_blobs
 from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs, value_names
 from mgcaffe.tools.convert.proof import Difference, compare, not_finite
-from mgcaffe.tools.surgery.edit import Edit, with_layers, without_blobs
+from mgcaffe.tools.surgery.edit import Edit, with_layers
 from mgcaffe.tools.surgery.wiring import State, Wiring, active, is_source, only_watches
 
 Shapes = Mapping[str, Sequence[int]]

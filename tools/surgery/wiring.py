@@ -82,7 +82,7 @@ class Wiring:
 class State:
     """The level and the stages of the net's state; its phase is said where it matters."""
 
-    level: int = 0
+    level: int | None = None
     stages: tuple[str, ...] = ()
 
 

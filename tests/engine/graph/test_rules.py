@@ -4,7 +4,7 @@ import pytest
 
 from mgcaffe.engine.graph import rules as graph
 from mgcaffe.errors import NetError
-from mgcaffe.prototxt import TEST, TRAIN, NetParameter, parse_text, read_net
+from mgcaffe.prototxt import TEST, TRAIN, NetParameter, NetState, parse_text, read_net
 from tests.support.paths import MODELS
 
 
@@ -55,6 +55,23 @@ def test_rules_keep_and_drop_layers(rules, state, expected):
 def test_include_and_exclude_together_are_refused():
     with pytest.raises(NetError, match="'ruled' gives both include and exclude"):
         names_kept("include { phase: TRAIN } exclude { phase: TEST }")
+
+
+@pytest.mark.parametrize(("level", "expected"), [(None, 2), (0, 0), (3, 3)])
+def test_a_level_that_is_given_replaces_that_of_the_net(level, expected):
+    base = NetState(phase=TEST, level=2, stage=["a"])
+    state = graph.make_state(TRAIN, level, ["", "b"], base)
+    assert (state.phase, state.level, list(state.stage)) == (TRAIN, expected, ["a", "b"])
+
+
+def test_the_layers_of_a_net_are_copied_without_their_weights():
+    before = specs(
+        'layer { name: "a" type: "Silence" param { lr_mult: 2 } include { phase: TRAIN } blobs { data: 1 } }'
+    )
+    (after,) = graph.insert_splits(before)
+    assert list(after.blobs) == list(before[0].param.blobs) and not after.param.blobs
+    after.param.blobs.extend(after.blobs)
+    assert after.param == before[0].param
 
 
 def with_splits(text: str) -> list[tuple[str, list[str], list[str]]]:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from mgcaffe.engine.layer import TEST
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import NetParameter
 from tests.support.netkit import inputs, make_net
@@ -126,6 +127,18 @@ def test_test_net_borrows_the_train_nets_parameters():
     assert train.forward() == test.forward()
     train.arena.data.mul_(2)
     assert train.forward() == test.forward()
+
+
+def test_of_layers_of_one_name_the_second_borrows_from_the_second():
+    text = inputs(x=(4, 5)) + 'layer { name: "a" type: "ReLU" bottom: "x" top: "r" }\n'
+    text += ip("a", "r", "h") + ip("a", "h", "g")
+    train = make_net(text)
+    test = make_net(text + ip("a", "g", "f"), phase=TEST, share_with=train)
+    borrowed = [layer.parameters[0].data for layer in test.layers if layer.parameters]
+    lent = [parameter.data for parameter in train.parameters]
+    assert [values.data_ptr() for values in borrowed[:2]] == [values.data_ptr() for values in lent]
+    # The third has no counterpart, and values of its own.
+    assert [piece.parameter.data.data_ptr() for piece in test.arena.slices] == [borrowed[2].data_ptr()]
 
 
 def test_written_net_reads_back_with_its_gradients(tmp_path):

@@ -1,5 +1,7 @@
 """Which nets a solver trains and tests: every way of naming them, and what is refused."""
 
+import os
+
 import pytest
 
 from mgcaffe.errors import PrototxtError, SolverError
@@ -79,6 +81,37 @@ def test_states_bring_levels_and_stages():
 
 
 @pytest.mark.parametrize(
+    ("own", "solvers", "train", "test"),
+    [
+        ("", "", (TRAIN, 0), (TEST, 0)),
+        ("level: 3", "", (TRAIN, 3), (TEST, 3)),
+        ("level: 3", "level: 0", (TRAIN, 0), (TEST, 0)),
+        ("level: 3", "level: 1", (TRAIN, 1), (TEST, 1)),
+        ("phase: TEST", "", (TEST, 0), (TEST, 0)),
+        ("phase: TEST", "phase: TRAIN", (TRAIN, 0), (TRAIN, 0)),
+        ("", "phase: TEST level: 2", (TEST, 2), (TEST, 2)),
+    ],
+)
+def test_the_solvers_state_comes_before_the_nets_and_that_before_the_phase_of_the_use(own, solvers, train, test):
+    net = f'net_param {{ {INLINE.format("a")} state {{ {own} stage: "own" }} }}'
+    nets = reader(f"{net} test_iter: 1 test_interval: 1 train_state {{ {solvers} }} test_state {{ {solvers} }}")
+    assert (nets.train_net().phase, nets.train_net().level) == train
+    (choice,) = nets.test_nets()
+    assert (choice.phase, choice.level, choice.stages) == (*test, ())
+
+
+def test_weights_in_a_net_are_compared_by_their_digests():
+    texts = []
+    for value in (1, 1, 2):
+        layer = f'layer {{ name: "x" type: "Silence" blobs {{ shape {{ dim: 2 }} data: 0.25 data: {value} }} }}'
+        texts.append(reader(f'net_param {{ name: "a" force_backward: true {layer} }}').train_net().text)
+    assert texts[0] == texts[1] != texts[2]
+    assert "0.25" not in texts[0] and "force_backward: true" in texts[0]
+    differing = [line for line in texts[0].splitlines() if line not in texts[2].splitlines()]
+    assert [line.partition(":")[0] for line in differing] == ["# layer 'x', blob 0"]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ('net: "a.prototxt" test_net: "b.prototxt" test_interval: 1', "test_iter is given 0 time(s) for 1"),
@@ -100,6 +133,12 @@ def test_a_missing_net_file_is_named_with_the_place_that_names_it():
     message = refusal('max_iter: 1\nnet: "nowhere.prototxt"', PrototxtError)
     assert message.startswith("s.prototxt:2:1: net names 'nowhere.prototxt'")
     assert "relative to the folder" in message
+
+
+@pytest.mark.parametrize("name", [b"\xe4.prototxt", "\xe4.prototxt".encode()])
+def test_a_net_whose_name_is_not_utf8_is_found_by_its_bytes_or_in_utf8(tmp_path, name):
+    (tmp_path / "a.prototxt").rename(tmp_path / os.fsdecode(name))
+    assert reader(r'net: "\xe4.prototxt"').train_net().param.name == "a"
 
 
 def test_a_net_that_trains_and_tests_is_read_once():

@@ -1,5 +1,6 @@
 """Solverstates: Caffe's own are read, ours hold everything, and what is no solverstate is refused."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,15 @@ def test_weights_are_looked_for_as_given_and_then_beside_the_state(tmp_path, mon
     assert state.find_weights().resolve() == beside
     (tmp_path / "net_iter_7.caffemodel").touch()
     assert state.find_weights() == Path("net_iter_7.caffemodel")
+
+
+def test_weights_whose_name_is_not_utf8_are_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = encode_state(Progress(iteration=7), "net?iter_7.caffemodel", [])
+    (tmp_path / "a.solverstate").write_bytes(content.replace(b"?", b"\xe4"))
+    state = read_state("a.solverstate")
+    (tmp_path / os.fsdecode(b"net\xe4iter_7.caffemodel")).touch()
+    assert os.fsencode(state.find_weights()) == b"net\xe4iter_7.caffemodel"
 
 
 def test_the_state_of_another_solver_type_is_refused(tmp_path):

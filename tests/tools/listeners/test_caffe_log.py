@@ -49,6 +49,17 @@ def test_caffes_lines_come_word_for_word(log):
     assert "Optimization Done." in log
 
 
+def test_steps_of_the_rate_have_the_place_of_caffes_lines():
+    stream = io.StringIO()
+    start_logging(True, stream)
+    listener = CaffeLogListener(display=100, ranks=1)
+    for text in ("MultiStep Status: Iteration 3, step = 1", "something else"):
+        listener.on_event(events.Noted(text))
+    steps, other = stream.getvalue().splitlines()
+    assert steps.endswith(" sgd_solver.cpp:46] MultiStep Status: Iteration 3, step = 1")
+    assert ".cpp" not in other
+
+
 def test_the_end_names_accuracy_communication_and_snapshot(log):
     assert log[-4:] == [
         "Test net #0: accuracy = 0.985",

@@ -1,0 +1,76 @@
+"""What a solver drives, built as its fields say: states of nets, weights to start from, test nets."""
+
+import pytest
+import torch
+
+from mgcaffe.solvers.events import Tested, Warned, WeightsCopied
+from tests.support.solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, write_data
+
+DROPOUT = LEAST_SQUARES.replace('bottom: "data"', 'bottom: "dropped"', 1)
+DROP = 'layer { name: "drop" type: "Dropout" bottom: "data" top: "dropped" }\n'
+PLAIN = 'layer { name: "drop" type: "Power" bottom: "data" top: "dropped" }\n'
+BLOBS = "blobs { shape { dim: 1 dim: 4 } data: 1 data: 2 data: 3 data: 4 } blobs { shape { dim: 1 } data: 5 }"
+
+
+@pytest.fixture
+def data(tmp_path):
+    return data_layer(write_data(tmp_path), 5)
+
+
+def trained(net, fields, folder):
+    recorder = Recorder()
+    with make_solver(net, f"max_iter: 3 {fields}", folder, recorder=recorder) as solver:
+        solver.solve()
+        return solver.net.arena.data.tolist(), [event.text for event in recorder.of(Warned)]
+
+
+@pytest.mark.parametrize("state", ["train_state { phase: TEST }", "", "recompute: 'auto' train_state { phase: TEST }"])
+def test_a_training_net_may_be_in_the_test_phase(data, tmp_path, state):
+    own = "" if state else "state { phase: TEST }\n"
+    weights, warnings = trained(own + data + DROP + DROPOUT, state, tmp_path)
+    assert any("the training net is in the TEST phase" in text for text in warnings)
+    assert any("recompute has no effect" in text for text in warnings) == ("recompute" in state)
+    expected, none = trained(data + PLAIN + DROPOUT, "", tmp_path)
+    assert weights == expected and not none
+    assert trained(data + DROP + DROPOUT, "", tmp_path)[0] != weights
+
+
+def test_a_test_net_may_be_in_the_training_phase(data, tmp_path):
+    scores = []
+    for state in ("", "test_state { }", "test_state { phase: TRAIN }"):
+        recorder = Recorder()
+        fields = f"max_iter: 1 test_iter: 2 test_interval: 5 {state}"
+        with make_solver(data + DROP + DROPOUT, fields, tmp_path, recorder=recorder) as solver:
+            solver.solve()
+        scores.append(recorder.of(Tested)[0].scores)
+    assert scores[0] == scores[1] != scores[2]  # Dropout sets values to 0 in the training phase alone
+
+
+def test_a_level_of_zero_replaces_the_nets_own(data, tmp_path):
+    net = "state { level: 2 }\n" + data + PLAIN + DROPOUT
+    net += 'layer { name: "deep" type: "Silence" bottom: "dropped" include { min_level: 1 } }\n'
+    for fields, expected in (("", True), ("train_state { level: 0 }", False)):
+        with make_solver(net, fields, tmp_path) as solver:
+            assert ("deep" in [layer.name for layer in solver.net.layers]) == expected
+
+
+def test_weights_of_a_net_are_those_that_training_begins_with(data, tmp_path):
+    net = data + LEAST_SQUARES.replace("inner_product_param", f"{BLOBS} inner_product_param")
+    with make_solver(net, "test_iter: 1 test_interval: 5", tmp_path) as solver:
+        assert solver.net.arena.data.tolist() == [1, 2, 3, 4, 5]
+        for mine, trained_one in zip(solver.test_nets[0].parameters, solver.net.parameters, strict=True):
+            assert mine.data is trained_one.data
+    with make_solver(net, "comm_param { hogwild_threads: 2 }", tmp_path, dtype=torch.float32) as solver:
+        assert solver.net.arena.data.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_names_of_weights_may_have_blanks_around_them(data, tmp_path):
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        with make_solver(data + LEAST_SQUARES, f'snapshot_prefix: "{tmp_path}/{name}"', tmp_path) as solver:
+            solver.net.arena.data.fill_(value)
+            solver.snapshot()
+    recorder = Recorder()
+    first, second = (f"{tmp_path}/{name}_iter_0.caffemodel" for name in "ab")
+    with make_solver(data + LEAST_SQUARES, f'weights: " {first},  {second} ,"', tmp_path, recorder=recorder) as solver:
+        assert solver.net.arena.data.tolist() == [2.0] * 5
+    assert [event.path for event in recorder.of(WeightsCopied)] == [first, second]
