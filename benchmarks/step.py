@@ -24,7 +24,8 @@ With `--autotune` one more process measures the ways to compute before, as a fir
 recorded: what measuring keeps of memory shall not count.
 
 Sides: `ours`; `ours_float32` (ours in float32, to see what a precision gives); `ours_rules` (ours without `--autotune`,
-to see what that gives); `eager` and `channels_last` (PyTorch
+to see what that gives); `ours_layers` (ours with every layer run by its code, to see what replaying captured passes
+gives); `eager` and `channels_last` (PyTorch
 autograd and torch.optim.SGD, the two memory formats); `compile` (torch.compile of the model; on a GPU channels last and
 in mode max-autotune). On a GPU PyTorch's SGD is the fused one, and cuDNN tries its algorithms on every side
 (torch.backends.cudnn.benchmark).
@@ -50,7 +51,7 @@ from machine_limit import PRECISIONS
 from torch_models import BATCHES
 
 HERE = Path(__file__).resolve().parent
-SIDES = ("ours", "ours_float32", "ours_rules", "eager", "channels_last", "compile")
+SIDES = ("ours", "ours_float32", "ours_rules", "ours_layers", "eager", "channels_last", "compile")
 
 
 class SideFailed(Exception):

@@ -21,6 +21,7 @@ OURS = {
     "ours": "off",
     "ours_float32": "off",
     "ours_rules": "off",
+    "ours_layers": "off",
     "recompute": "auto",
 }  # sides that the engine computes, with the solver's field `recompute`
 RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
@@ -186,6 +187,8 @@ def serve(options: argparse.Namespace) -> None:
     arguments = options.batch, options.device, precision
     if is_ours:
         choice = ("off", "off") if options.side == "ours_rules" else (options.autotune, options.winograd)
+        if options.side == "ours_layers":
+            importlib.import_module("mgcaffe.engine.capture.replayed_pass").MOST_VALUES = 0
         step = our_step(options.model, *arguments, OURS[options.side], *choice)
     else:
         step = torch_step(options.model, options.side, *arguments)

@@ -143,6 +143,8 @@ class Layer:
         keeps_others: backward reads more large values than those (masks, indices); True where nothing is known.
         only_once: why forward cannot run a second time in a pass and give the same; empty: it can, since it depends on
             nothing but bottoms, parameters and the net's random stream.
+        capturable: for bottoms of one form its passes call the same functions of tensors with the same numbers, read no
+            values in Python, draw no random numbers, and remember nothing from pass to pass (`engine/capture`).
         tops_share_bottoms: the tops are views of bottom 0's storage.
         may_ignore_top_diff: nothing is known of whether backward multiplies by its tops' gradients.
         diffs_share_tops: the bottoms' gradients lie in the storage of top 0's, as views or written over it.
@@ -172,10 +174,16 @@ class Layer:
     bottoms_made_again: Sequence[int] = ()
     keeps_others: bool = True
     only_once: str = ""
+    capturable: bool = False
     tops_share_bottoms: bool = False
     may_ignore_top_diff: ClassVar[bool] = False
     diffs_share_tops: bool = False
     takes_narrow: bool = False
+
+    def __init_subclass__(cls) -> None:
+        """Have each class say by itself that it is `capturable`: nothing is known of what it changes in another one."""
+        super().__init_subclass__()
+        cls.capturable = cls.__dict__.get("capturable", False)
 
     def __init__(self, param: LayerParameter, context: LayerContext, source: Source | None = None) -> None:
         """Take the LayerParameter message, the net's context and, if known, the prototxt's LayerSource."""

@@ -14,6 +14,7 @@ from mgcaffe.comm import CommReport
 from mgcaffe.comm.exchange.comm_report import OnGroup
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.engine import Net
+from mgcaffe.engine.capture.replayed_pass import ReplayedPass
 from mgcaffe.engine.data.stages import sum_stages
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
@@ -110,6 +111,7 @@ class Trainer:
         self._scale = 1.0  # of the gradients that lie in the net
         self._segment_of = {layer: segment for segment, (_, layer, _, _) in enumerate(net.arena.segments())}
         self._overlap = PendingUpdate(net, averaging)
+        self._pass = ReplayedPass(net)
         self._clock = IterationClock()
         self._earlier: CommReport | None = None
         self._waited: CommReport | None = None
@@ -135,16 +137,16 @@ class Trainer:
         loss = 0.0
         for micro_batch in range(self._iter_size):
             self.net.reseed(seed, self._rank, iteration, micro_batch)
-            loss += self.net.forward()
+            loss += self._pass.forward()
             if micro_batch == 0:
                 # Every parameter is up to date now; backward is about to write over the gradients.
                 self._earlier = self._observed(self._overlap.complete())
                 self._clock.first_forward = self._clock.now()
             if micro_batch < self._iter_size - 1:
-                self.net.backward(loss_scale=self._scale)
+                self._pass.backward(loss_scale=self._scale)
         self._clock.forward = self._clock.now()
         self.averaging.begin()
-        self.net.backward(self._layer_done, loss_scale=self._scale)
+        self._pass.backward(self._layer_done, loss_scale=self._scale)
         self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
         return Pass(loss / self._iter_size, self._data_wait() - waited, self._new_data_work())

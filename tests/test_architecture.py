@@ -31,9 +31,9 @@ MAY_IMPORT = {
 ORDER: dict[str, tuple[str, ...]] = {
     "errors": ("file_names", "checked_json"),
     "prototxt": (
-        "problems", "whole_files", "names", "schema_tables", "schema", "descriptor_pool", "render_schema",
-        "render_stubs", "build_schema", "messages", "wire_format", "blobs", "lexer", "scalars", "binary", "source",
-        "text_writer", "text_reader", "upgrade_v0", "upgrade_v1", "upgrade", "files", "stored",
+        "foreign_text", "problems", "whole_files", "names", "schema_tables", "schema", "descriptor_pool",
+        "render_schema", "render_stubs", "build_schema", "messages", "wire_format", "blobs", "lexer", "scalars",
+        "binary", "source", "text_writer", "text_reader", "upgrade_v0", "upgrade_v1", "upgrade", "files", "stored",
     ),
     "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision", "tables", "replicas"),
     "engine": (
@@ -42,7 +42,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "kernels.choice.choices", "kernels.choice", "layer", "host_blob", "user_layer", "checks.fork_fields",
         "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers", "tables", "layers.shared",
         "weights.hdf5_image", "data.random_numbers", "data.batch_memory", "data.stages", "data.batches", "data.images",
-        "data.lmdb", "data", "layers", "graph", "weights", "built_net", "net", "tuning",
+        "data.lmdb", "data", "layers", "graph", "weights", "built_net", "net", "capture", "tuning",
     ),
     "solvers": (
         "source", "events", "snapshots.names", "snapshots.files", "snapshots.manifest", "training_iteration",

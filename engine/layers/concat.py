@@ -25,6 +25,7 @@ class Concat(Layer):
     """The layer; see the module's text."""
 
     keeps_others = False
+    capturable = True
     diffs_share_tops = True
     bottoms = at_least(1)
     keeps_bottoms = False

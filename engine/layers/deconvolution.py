@@ -28,6 +28,8 @@ from mgcaffe.engine.types import Shape
 class Deconvolution(FilterLayer):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def weight_shape(self) -> Shape:
         """(C, num_output / group, kernel...)."""
         return (self.channels, self.outputs // self.geometry.groups, *self.geometry.kernel)

@@ -26,6 +26,8 @@ from mgcaffe.prototxt import has_field
 class DepthwiseConvolution(Convolution):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Set what is not given to the number of channels, then as for Convolution."""
         param, shape = self.param.convolution_param, bottom_shapes[0]
@@ -52,3 +54,5 @@ class DepthwiseConvolution(Convolution):
 @register("ConvolutionDepthwise")
 class ConvolutionDepthwise(DepthwiseConvolution):
     """The same under its other name."""
+
+    capturable = True

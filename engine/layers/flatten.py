@@ -21,6 +21,8 @@ from mgcaffe.engine.types import Shape
 class Flatten(Reshaping):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def new_shape(self, shape: Shape) -> Shape:
         """Return the shape with one axis in place of the flattened ones."""
         param = self.param.flatten_param

@@ -34,6 +34,7 @@ class InnerProduct(Layer):
 
     takes_narrow = True
     keeps_others = False
+    capturable = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declare the weight and the bias."""

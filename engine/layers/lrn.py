@@ -26,6 +26,8 @@ from mgcaffe.engine.types import Shape
 class LRN(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Check the window."""
         param = self.param.lrn_param

@@ -24,6 +24,8 @@ from mgcaffe.engine.types import Shape
 class ReLU(TopNeuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Decide what to keep: with a slope below 0 the sign of y does not tell that of x."""
         self.slope: float = self.param.relu_param.negative_slope

@@ -20,6 +20,8 @@ from mgcaffe.engine.registry import register
 class Sigmoid(TopNeuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""
         return torch.sigmoid(x, out=out)

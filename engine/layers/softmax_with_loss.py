@@ -85,9 +85,7 @@ class SoftmaxWithLoss(NormalizedLoss):
         scale = top_diffs[0] / divisor
         if valid is not None:
             scale = scale * valid
-        diff = probabilities * scale
+        diff = probabilities.scatter(self.axis, index, self.smoothing - 1, reduce="add")
         if self.smoothing:
-            diff.sub_(scale * (self.smoothing / probabilities.shape[self.axis]))
-            scale = scale * (1 - self.smoothing)
-        diff.scatter_add_(self.axis, index, scale.neg().expand(index.shape))
-        return [diff, None]
+            diff.sub_(self.smoothing / probabilities.shape[self.axis])
+        return [diff.mul_(scale), None]

@@ -28,6 +28,7 @@ class Split(Layer):
     """The layer; see the module's text."""
 
     keeps_others = False
+    capturable = True
     diffs_share_tops = True
     tops = at_least(1)
     keeps_bottoms = False

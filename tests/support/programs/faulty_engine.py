@@ -33,38 +33,55 @@ def strike(how: str) -> None:
 
 
 def install(point: str, how: str, occurrence: int) -> None:
-    """Puts the fault into the class that does the work."""
+    """Puts the fault where the work is done."""
+    from mgcaffe.engine.graph.node import Node
     from mgcaffe.engine.layer import TEST
     from mgcaffe.engine.layers.inner_product import InnerProduct
+    from mgcaffe.engine.net import Net
     from mgcaffe.solvers import built_solver
     from mgcaffe.solvers.snapshots.resuming import RunState
 
     counted = 0
 
-    def before(owner: object, name: str, applies: Callable[[Any], bool]) -> None:
+    def count() -> None:
+        nonlocal counted
+        counted += 1
+        if counted == occurrence:
+            strike(how)
+
+    def before(owner: object, name: str) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
-        def changed(self: Any, *arguments: Any, **options: Any) -> Any:
-            nonlocal counted
-            if applies(self):
-                counted += 1
-                if counted == occurrence:
-                    strike(how)
-            return original(self, *arguments, **options)
+        def changed(*arguments: Any, **options: Any) -> Any:
+            count()
+            return original(*arguments, **options)
 
         setattr(owner, name, changed)
 
+    def in_products(name: str, *, tests: bool) -> None:
+        """Strike where an InnerProduct computes, by its code or by a replay of it."""
+        original = getattr(Net, name)
+
+        @functools.wraps(original)
+        def changed(net: Net, node: Node, compute: Callable[[Node], Any], *others: Any) -> Any:
+            def strike_and_compute(node: Node) -> Any:
+                if isinstance(net.nodes[node.index].layer, InnerProduct) and (net.phase == TEST) == tests:
+                    count()
+                return compute(node)
+
+            return original(net, node, strike_and_compute, *others)
+
+        setattr(Net, name, changed)
+
     if point == "set-up":
-        before(built_solver, "build_nets", lambda _: True)
-    elif point == "forward":
-        before(InnerProduct, "forward", lambda layer: layer.context.phase != TEST)
-    elif point == "backward":
-        before(InnerProduct, "backward", lambda _: True)
+        before(built_solver, "build_nets")
+    elif point in ("forward", "backward"):
+        in_products(f"run_{point}", tests=False)
     elif point == "test":
-        before(InnerProduct, "forward", lambda layer: layer.context.phase == TEST)
+        in_products("run_forward", tests=True)
     else:
-        before(RunState, "progress", lambda _: True)
+        before(RunState, "progress")
 
 
 def record(rank: int) -> None:
