@@ -55,21 +55,24 @@ class Net(BuiltNet):
             loss += self.run_forward(node, self.compute_forward)
         return loss
 
-    def run_forward(self, node: Node, compute: Callable[[Node], float]) -> float:
+    def run_forward(self, node: Node, compute: Callable[[Node], None]) -> float:
         """Run one of the `steps` forward by `compute`, with the hooks around it; return its part of the loss."""
         for hook in self.before_forward:
             hook(node.index)
         try:
-            loss = compute(node)
+            compute(node)
         except (RuntimeError, MemoryError) as error:
             sizes.explain(node.layer, "forward", error)
             raise
+        loss = _loss_of(node)
+        for blob in node.dead:
+            blob.data = None
         for hook in self.after_forward:
             hook(node.index)
         return loss
 
-    def compute_forward(self, node: Node) -> float:
-        """Compute one of the `steps` by its layer; return its part of the loss."""
+    def compute_forward(self, node: Node) -> None:
+        """Compute one of the `steps` by its layer."""
         bottoms = [self._value(node, blob) for blob in node.bottoms]
         shapes = [bottom.shape for bottom in bottoms]
         if shapes != node.shapes:
@@ -81,17 +84,11 @@ class Net(BuiltNet):
         if segment is not None:
             node.layer.release()
         node.has_run = True
-        loss = 0.0
-        for blob, top, weight in zip(node.tops, tops, node.loss_weights, strict=True):
+        for blob, top in zip(node.tops, tops, strict=True):
             # Blobs that stay readable hold float32.
             blob.data = widened(top) if self.keep_blobs else top
             if top.shape != blob.shape:
                 blob.shape = tuple(top.shape)
-            if weight:
-                loss += weight * float(top if top.dim() == 0 else widened(top).sum())
-        for blob in node.dead:
-            blob.data = None
-        return loss
 
     @property
     def steps(self) -> list[Node]:
@@ -277,3 +274,12 @@ class Net(BuiltNet):
         message = NetParameter(name=self.name)
         by_name.layers_to_proto(message, self.layers, diff)
         return message
+
+
+def _loss_of(node: Node) -> float:
+    """Return the part of the loss that lies in a step's tops."""
+    loss = 0.0
+    for blob, weight in zip(node.tops, node.loss_weights, strict=True):
+        if weight and blob.data is not None:
+            loss += weight * float(blob.data if blob.data.dim() == 0 else widened(blob.data).sum())
+    return loss

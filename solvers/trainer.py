@@ -137,16 +137,16 @@ class Trainer:
         loss = 0.0
         for micro_batch in range(self._iter_size):
             self.net.reseed(seed, self._rank, iteration, micro_batch)
-            loss += self._pass.forward()
+            loss += self._pass.forward(self._scale)
             if micro_batch == 0:
                 # Every parameter is up to date now; backward is about to write over the gradients.
                 self._earlier = self._observed(self._overlap.complete())
                 self._clock.first_forward = self._clock.now()
             if micro_batch < self._iter_size - 1:
-                self._pass.backward(loss_scale=self._scale)
+                self._pass.backward()
         self._clock.forward = self._clock.now()
         self.averaging.begin()
-        self._pass.backward(self._layer_done, loss_scale=self._scale)
+        self._pass.backward(self._layer_done)
         self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
         return Pass(loss / self._iter_size, self._data_wait() - waited, self._new_data_work())

@@ -37,8 +37,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision", "tables", "replicas"),
     "engine": (
-        "types", "heap", "weights.safetensors", "weights.shards", "parameter", "row_parameter", "shard", "blob",
-        "arena", "checks.memory", "kernels.processor", "kernels.precision", "kernels.choice.operation",
+        "types", "heap", "one_call", "weights.safetensors", "weights.shards", "parameter", "row_parameter", "shard",
+        "blob", "arena", "checks.memory", "kernels.processor", "kernels.precision", "kernels.choice.operation",
         "kernels.choice.choices", "kernels.choice", "layer", "host_blob", "user_layer", "checks.fork_fields",
         "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers", "tables", "layers.shared",
         "weights.hdf5_image", "data.random_numbers", "data.batch_memory", "data.stages", "data.batches", "data.images",

@@ -12,6 +12,7 @@ from mgcaffe.engine.capture.program import Values, compile_calls
 from mgcaffe.engine.capture.recorder import Call, Recorder
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.net import Net
+from mgcaffe.engine.parameter import Parameter
 
 _ATTEMPTS = 4
 _VARIANTS = 4
@@ -26,19 +27,19 @@ class _Capture:
     Attributes:
         inputs: the slots of the values that the layers read.
         forward, backward: the calls of each layer, in the order in which they run.
-        exposed: the blobs that hold a value after the forward pass, with its slot.
+        exposed: for each layer, the blobs that hold a value of its after the forward pass, with its slot.
         gradients: the blobs that hold a gradient when backward begins, with its slot, shape and strides.
         handed_on: the blobs that get one from backward, with its slot.
-        fresh: whether each layer's parameters are still `fresh` after its backward, layers in backward's order.
+        written: each layer's parameters that are not `fresh` after its backward, layers in backward's order.
     """
 
     inputs: list[int]
     forward: list[list[Call]] = field(default_factory=list)
     backward: list[list[Call]] = field(default_factory=list)
-    exposed: list[tuple[Blob, int]] = field(default_factory=list)
+    exposed: list[list[tuple[Blob, int]]] = field(default_factory=list)
     gradients: list[tuple[Blob, int, torch.Size, tuple[int, ...]]] = field(default_factory=list)
     handed_on: list[tuple[Blob, int]] = field(default_factory=list)
-    fresh: list[list[bool]] = field(default_factory=list)
+    written: list[list[Parameter]] = field(default_factory=list)
 
 
 @dataclass
@@ -82,8 +83,9 @@ class CapturedRange:
 
     Each pass goes forward, then backward. What the calls depend on besides the values is the key of a `_Variant`: the
     form of the inputs, which parameters are fresh (the second micro-batch adds to their gradients), where these lie,
-    and who chooses among candidates. For the rest the layers say that they are `capturable`. Hooks of the net are
-    called for each step, but blobs between two steps of the range hold nothing while it is replayed.
+    how many ranks there are, and who chooses among candidates. For the rest the layers say that they are `capturable`.
+    Hooks of the net are called for each step, but blobs between two steps of the range hold nothing while it is
+    replayed.
 
     Args:
         net: a training net that frees its blobs.
@@ -99,7 +101,6 @@ class CapturedRange:
             self._inputs += [blob for blob in node.bottoms if blob not in seen]
             seen.update(node.bottoms, node.tops)
         self._tops = [*dict.fromkeys(blob for node in steps for blob in node.tops)]
-        self._dropped = [blob for blob in self._inputs if any(blob in node.dead for node in steps)]
         self._parameters = [parameter for node in steps for parameter in node.owned]
         self._variants: dict[Hashable, _Variant] = {}
         self._variant: _Variant | None = None  # of the pass that has gone forward
@@ -119,21 +120,22 @@ class CapturedRange:
 
     # -- forward -----------------------------------------------------------------------------------------
 
-    def forward(self) -> None:
-        """Run the steps forward, or replay that."""
+    def forward(self) -> float:
+        """Run the steps forward, or replay that; return their part of the loss."""
         self._values = self._recorder = None
         self._variant = variant = self._find_variant()
         if variant is None or variant.why_not:
-            self._run_forward(self._net.compute_forward)
-        elif variant.program is not None:
-            self._replay_forward(variant.program)
-        else:
-            variant.attempts += 1
-            self._capture_forward()
+            return self._run_forward(self._net.compute_forward)
+        if variant.program is not None:
+            return self._replay_forward(variant.program)
+        variant.attempts += 1
+        return self._capture_forward()
 
-    def _run_forward(self, compute: Callable[[Node], float]) -> None:
+    def _run_forward(self, compute: Callable[[Node], None]) -> float:
+        loss = 0.0
         for node in self.steps:
-            self._net.run_forward(node, compute)
+            loss += self._net.run_forward(node, compute)
+        return loss
 
     def _find_variant(self) -> _Variant | None:
         """Return what is known of passes like the one that begins; None if an input is missing."""
@@ -143,43 +145,47 @@ class CapturedRange:
                 return None
             form.append((blob.data.shape, blob.data.stride(), blob.data.dtype))
         places = tuple((each.fresh, id(each.data), id(each.diff)) for each in self._parameters)
-        key = (*form, places, self._net.context.choices, tuple(id(node.shapes) for node in self.steps))
+        context, shapes = self._net.context, tuple(id(node.shapes) for node in self.steps)
+        key = (*form, places, context.choices, context.solver_ranks, shapes)
         if key not in self._variants:
             if len(self._variants) == _VARIANTS:
                 self._variants.clear()
             self._variants[key] = _Variant([node.shapes for node in self.steps])
         return self._variants[key]
 
-    def _replay_forward(self, program: _Program) -> None:
+    def _replay_forward(self, program: _Program) -> float:
         values: Values = [None] * program.count
         self._values = values
-        functions, capture = iter(program.forward), program.capture
-        for blob, slot in zip(self._inputs, capture.inputs, strict=True):
+        for blob, slot in zip(self._inputs, program.capture.inputs, strict=True):
             values[slot] = blob.data
-        for blob in self._dropped:
-            blob.data = None
+        steps = zip(program.forward, program.capture.exposed, strict=True)
 
-        def replay(_: Node) -> float:
-            next(functions)(values)
-            return 0.0
+        def replay(_: Node) -> None:
+            function, exposed = next(steps)
+            function(values)
+            for blob, slot in exposed:
+                blob.data = values[slot]
 
-        self._run_forward(replay)
-        for blob, slot in capture.exposed:
-            blob.data = values[slot]
+        loss = self._run_forward(replay)
         for slot in program.spent:
             values[slot] = None
+        return loss
 
-    def _capture_forward(self) -> None:
+    def _capture_forward(self) -> float:
         self._recorder = recorder = Recorder()
         inputs = [recorder.slot_for(blob.data) for blob in self._inputs if blob.data is not None]
-        self._capture = capture = _Capture(inputs)
+        self._capture = capture = _Capture(inputs, exposed=[[] for _ in self.steps])
 
-        def record(node: Node) -> float:
+        def record(node: Node) -> None:
             with recorder.noting(capture.forward):
-                return self._net.compute_forward(node)
+                self._net.compute_forward(node)
 
-        self._run_forward(record)
-        capture.exposed = [(blob, recorder.slot_for(blob.data)) for blob in self._tops if blob.data is not None]
+        loss = self._run_forward(record)
+        maker = {blob: number for number, node in enumerate(self.steps) for blob in node.tops}
+        for blob, number in maker.items():
+            if blob.data is not None:
+                capture.exposed[number].append((blob, recorder.slot_for(blob.data)))
+        return loss
 
     # -- backward ----------------------------------------------------------------------------------------
 
@@ -207,13 +213,13 @@ class CapturedRange:
                 diff = torch.empty_strided(shape, strides, dtype=diff.dtype, device=diff.device).copy_(diff)
             values[slot] = diff
             del diff
-        functions = zip(program.backward, capture.fresh, strict=True)
+        steps = zip(program.backward, capture.written, strict=True)
 
-        def replay(node: Node) -> None:
-            function, fresh = next(functions)
+        def replay(_: Node) -> None:
+            function, written = next(steps)
             function(values)
-            for parameter, is_fresh in zip(node.owned, fresh, strict=True):
-                parameter.fresh = is_fresh
+            for parameter in written:
+                parameter.fresh = False
 
         self._run_backward(replay, on_layer_done)
         for blob, slot in capture.handed_on:
@@ -234,7 +240,7 @@ class CapturedRange:
         def record(node: Node) -> None:
             with recorder.noting(capture.backward):
                 self._net.compute_backward(node)
-            capture.fresh.append([parameter.fresh for parameter in node.owned])
+            capture.written.append([parameter for parameter in node.owned if not parameter.fresh])
 
         self._run_backward(record, on_layer_done)
         capture.handed_on = [(blob, recorder.slot_for(blob.diff)) for blob in self._inputs if blob.diff is not None]
@@ -257,10 +263,11 @@ class CapturedRange:
 
 
 def _compile(capture: _Capture, count: int) -> _Program:
-    kept = {slot for _, slot in (*capture.exposed, *capture.handed_on)}
+    exposed = {slot for blobs in capture.exposed for _, slot in blobs}
+    kept = exposed | {slot for _, slot in capture.handed_on}
     functions = compile_calls([*capture.forward, *capture.backward], kept)
     read = {slot for calls in capture.backward for call in calls for slot in call.read}
     read |= {slot for _, slot in capture.handed_on}
-    spent = [slot for _, slot in capture.exposed if slot not in read]
+    spent = [slot for slot in exposed if slot not in read]
     steps = len(capture.forward)
     return _Program(capture, count, spent, functions[:steps], functions[steps:])

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
+from mgcaffe.engine.one_call import is_one_call
+
 _LOOKS = {
     torch.Tensor.dim,
     torch.Tensor.stride,
@@ -163,7 +165,7 @@ class Recorder(TorchFunctionMode):
         elif getattr(func, "__name__", "") == "__get__":
             return result  # an attribute, such as the shape
         else:
-            if func is not torch.Tensor.__setitem__:
+            if func is not torch.Tensor.__setitem__ and not is_one_call(func):
                 self.why_not = self.why_not or f"Python reads what {getattr(func, '__name__', func)} gives"
             made = None
         self._calls.append(Call(func, arguments, keywords, made))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import operator
+from collections.abc import Container
 from itertools import groupby
 
+from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.capture.captured_range import CapturedRange, OnLayerDone
 from mgcaffe.engine.graph.fused_layer import FusedLayer
 from mgcaffe.engine.graph.node import Node
@@ -21,10 +22,10 @@ class ReplayedPass:
     """The two directions of a net's whole pass: `forward`, then `backward`, as `Net`'s.
 
     Ranges of `capturable` layers are replayed; others run as always. All do while candidates are measured, where layers
-    run again in backward, and in nets that keep their blobs, compute in 16 bits or on a GPU, or whose blobs have more
-    than 8 million values in all: Python takes some 10 us a call, which is 20 % of a step of cifar10_quick with one
-    image, 4 % with 64 (4 million values), and nothing that can be seen of AlexNet's with 16 or GoogLeNet's with one
-    (10 million).
+    run again in backward, with a factor on the loss, and in nets that keep their blobs, compute in 16 bits or on a GPU,
+    or whose blobs have more than 8 million values in all: Python takes some 10 us a call, which is 20 % of a step of
+    cifar10_quick with one image, 4 % with 64 (4 million values), and nothing that can be seen of AlexNet's with 16 or
+    GoogLeNet's with one (10 million).
 
     Args:
         net: a training net.
@@ -34,6 +35,7 @@ class ReplayedPass:
         self._net = net
         self._steps: list[Node] = []
         self._parts: list[Node | CapturedRange] = []
+        self._loss_scale = 1.0
         self._is_divided = False  # whether the pass that has gone forward ran by parts
 
     @property
@@ -41,9 +43,14 @@ class ReplayedPass:
         """The ranges that may be replayed."""
         return [part for part in self._parts if isinstance(part, CapturedRange)]
 
-    def forward(self) -> float:
-        """Run all layers; return the loss, as `Net.forward`."""
-        self._is_divided = self._can_divide()
+    def forward(self, loss_scale: float = 1.0) -> float:
+        """Run all layers; return the loss, as `Net.forward`.
+
+        Args:
+            loss_scale: the factor on the loss whose gradients `backward` will compute.
+        """
+        self._loss_scale = loss_scale
+        self._is_divided = loss_scale == 1 and self._can_divide()
         if not self._is_divided:
             return self._net.forward()
         if self._steps is not self._net.steps:
@@ -53,18 +60,17 @@ class ReplayedPass:
             if isinstance(part, Node):
                 loss += self._net.run_forward(part, self._net.compute_forward)
             else:
-                part.forward()
+                loss += part.forward()
         return loss
 
-    def backward(self, on_layer_done: OnLayerDone | None = None, *, loss_scale: float = 1.0) -> None:
+    def backward(self, on_layer_done: OnLayerDone | None = None) -> None:
         """Run all layers backward, as `Net.backward` from the last layer to the first."""
         if not self._is_divided:
-            self._net.backward(on_layer_done, loss_scale=loss_scale)
+            self._net.backward(on_layer_done, loss_scale=self._loss_scale)
             return
-        compute = functools.partial(self._net.compute_backward, loss_scale=loss_scale)
         for part in reversed(self._parts):
             if isinstance(part, Node):
-                self._net.run_backward(part, compute, on_layer_done)
+                self._net.run_backward(part, self._net.compute_backward, on_layer_done)
             else:
                 part.backward(on_layer_done)
 
@@ -80,14 +86,17 @@ class ReplayedPass:
         """Find the ranges of the net's steps."""
         self._steps, self._parts = self._net.steps, []
         is_small = self._is_small()
-        for captures, nodes in groupby(self._steps, lambda node: is_small and _is_capturable(node)):
+        read = {blob for node in self._steps for blob in node.bottoms}
+        for captures, nodes in groupby(self._steps, lambda node: is_small and _is_capturable(node, read)):
             found = list(nodes)
             self._parts += [CapturedRange(self._net, found)] if captures and len(found) >= _FEWEST else found
 
 
-def _is_capturable(node: Node) -> bool:
+def _is_capturable(node: Node, read: Container[Blob]) -> bool:
     layer = node.layer
     members = layer.members if isinstance(layer, FusedLayer) else [layer]
     parameters = [parameter for member in members for parameter in member.parameters]
     is_owner = len(parameters) == len(node.owned) and all(map(operator.is_, parameters, node.owned))
-    return all(member.capturable for member in members) and is_owner and not any(node.loss_weights)
+    # A loss is read by the net where nothing else does.
+    is_plain = not any(weight and blob in read for blob, weight in zip(node.tops, node.loss_weights, strict=True))
+    return is_owner and is_plain and all(member.capturable for member in members)

@@ -25,6 +25,7 @@ from mgcaffe.engine.types import Shape
 class EuclideanLoss(Loss):
     """The layer; see the module's text."""
 
+    capturable = True
     keeps_bottoms = False
 
     def differentiable(self, bottom: int) -> bool:

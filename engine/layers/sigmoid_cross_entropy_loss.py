@@ -26,6 +26,7 @@ from mgcaffe.engine.types import Shape
 class SigmoidCrossEntropyLoss(NormalizedLoss):
     """The layer; see the module's text."""
 
+    capturable = True
     default_normalization = BATCH_SIZE
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:

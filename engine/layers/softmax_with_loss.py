@@ -46,6 +46,7 @@ class SoftmaxWithLoss(NormalizedLoss):
     tops = between(1, 2)
     keeps_bottoms = False
     smooths_labels = True
+    capturable = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Compute the loss; the probabilities are kept, and may be a top."""

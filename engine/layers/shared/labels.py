@@ -8,6 +8,7 @@ from typing import NamedTuple, NoReturn
 import torch
 
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.one_call import one_call
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError
 
@@ -53,11 +54,17 @@ def read_labels(layer: Layer, labels: torch.Tensor, scores: torch.Size, axis: in
     if ignore is not None:
         valid = index != ignore
         index = index * valid
-    if index.numel():
-        low, high = (int(edge) for edge in torch.aminmax(index))
-        if low < 0 or high >= scores[axis]:
-            _fail(layer, labels, index, scores[axis])
+    _check(index, labels, scores[axis], layer)
     return Labels(index, valid)
+
+
+@one_call
+def _check(index: torch.Tensor, labels: torch.Tensor, classes: int, layer: Layer) -> None:
+    """Fail unless the numbers are those of classes."""
+    if index.numel():
+        low, high = torch.aminmax(index)
+        if int(low) < 0 or int(high) >= classes:
+            _fail(layer, labels, index, classes)
 
 
 def _fail(layer: Layer, labels: torch.Tensor, index: torch.Tensor, classes: int) -> NoReturn:

@@ -71,6 +71,8 @@ class NormalizedLoss(Loss):
             where = "loss_param.label_smoothing"
             self.fail(f"label_smoothing has to be at least 0 and below 1, not {self.smoothing:g}", where)
         self.ignore_label: int | None = param.ignore_label if param.HasField("ignore_label") else None
+        # How many positions count is read in each pass.
+        self.capturable = self.capturable and self.ignore_label is None
         self.normalization = self.default_normalization
         if param.HasField("normalization"):
             self.normalization = param.normalization

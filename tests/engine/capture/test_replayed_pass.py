@@ -12,7 +12,7 @@ from mgcaffe.engine.kernels.choice.choices import Choices, Forced
 from mgcaffe.engine.kernels.precision import PRECISIONS
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.relu import ReLU
-from mgcaffe.errors import EngineError
+from mgcaffe.errors import DataError, EngineError
 from tests.support.netkit import inputs, make_net
 
 IMAGES = inputs(x=(4, 3, 12, 12), label=(4,))
@@ -132,7 +132,47 @@ def test_ranges_end_at_layers_that_draw_random_numbers_or_read_values():
     replays = both(WITH_OTHERS)
     names = [[step.layer.name for step in part.steps] for part in replays.ranges]
     # The second convolution stands alone.
-    assert names == [["label_label_0_split", "c1"], ["ip1", "ip2", "ip2_ip2_0_split"]]
+    assert names == [["label_label_0_split", "c1"], ["ip1", "ip2", "ip2_ip2_0_split", "loss"]]
+
+
+@pytest.mark.parametrize("label", [3, -1])
+def test_labels_are_checked_in_each_pass(label):
+    net, replays = build(PLAIN)
+    train(net, replays.forward, replays.backward)
+    assert replays.ranges[-1].steps[-1].layer.name == "loss"
+    net.layers[1].values[0][2] = label
+    net.clear_param_diffs()
+    with pytest.raises(DataError, match=f"label {label} at \\[2\\] of blob 'label' is no class"):
+        replays.forward()
+    assert replays.ranges[-1].is_replayed
+
+
+@pytest.mark.parametrize(("loss", "labels"), [("SoftmaxWithLoss", "label"), ("SigmoidCrossEntropyLoss", "target")])
+def test_losses_that_ignore_labels_run_by_themselves(loss, labels):
+    ignoring = layer("loss", loss, f"ip2 {labels}", "loss", "loss_param { ignore_label: 1 }")
+    replays = both(inputs(target=(4, 3)) + PLAIN.replace(LOSS, ignoring))
+    assert replays.ranges[-1].steps[-1].layer.name != "loss"
+
+
+@pytest.mark.parametrize("loss", ["EuclideanLoss", "SigmoidCrossEntropyLoss"])
+def test_other_losses_are_replayed(loss):
+    targets = inputs(target=(4, 3))
+    replays = both(targets + PLAIN.replace(LOSS, layer("loss", loss, "ip2 target", "loss", "loss_weight: 0.5")))
+    assert replays.ranges[-1].steps[-1].layer.name == "loss"
+
+
+def test_a_loss_that_a_layer_reads_counts_as_always():
+    replays = both(PLAIN + layer("twice", "Power", "loss", "twice", "power_param { scale: 2 } loss_weight: 1"))
+    assert all(part.is_replayed for part in replays.ranges)
+
+
+def test_another_number_of_ranks_is_captured_anew():
+    net, replays = build(PLAIN.replace(LOSS, LOSS[:-3] + "loss_param { normalization: NONE } }\n"))
+    train(net, replays.forward, replays.backward)
+    net.context.solver_ranks = 2
+    net.clear_param_diffs()
+    replays.forward()
+    assert not replays.ranges[-1].is_replayed
 
 
 def test_micro_batches_that_add_to_gradients_have_captures_of_their_own():
@@ -282,6 +322,19 @@ def test_while_candidates_are_measured_all_run_by_their_layers():
     assert not replays.ranges
 
 
+def test_with_a_factor_on_the_loss_all_run_by_their_layers():
+    net, replays = build(PLAIN)
+    train(net, replays.forward, replays.backward)
+    net.clear_param_diffs()
+    replays.forward()
+    replays.backward()
+    once = net.arena.diff.clone()
+    net.clear_param_diffs()
+    replays.forward(8.0)
+    replays.backward()
+    assert torch.equal(net.arena.diff, once * 8)
+
+
 def test_large_nets_run_by_their_layers(monkeypatch):
     net, replays = build(PLAIN)
     values = sum(blob.count for node in net.steps for blob in node.tops)
@@ -297,7 +350,7 @@ def test_layers_whose_parameters_others_own_run_by_themselves():
         + dense("ip2", "c", "ip2", 3) + LOSS
     )  # fmt: skip
     replays = both(text)
-    assert [[step.layer.name for step in part.steps] for part in replays.ranges] == [["c", "ip2"]]
+    assert [[step.layer.name for step in part.steps] for part in replays.ranges] == [["c", "ip2", "loss"]]
 
 
 def test_a_layer_that_is_derived_from_another_says_itself_that_it_is_capturable():
