@@ -171,7 +171,7 @@ class BuiltNet:
         for spec in rules.insert_splits(rules.filter_layers(specs, state)):
             self._append(spec)
         self._bind_parameters(share_with, train_beside)
-        self._find_needs()
+        self._find_needs(share_with is not None)
 
     def _find_ends(self) -> None:
         """Find the blobs where values enter and leave the net."""
@@ -266,14 +266,18 @@ class BuiltNet:
             sizes.check_top(node.layer, number, blob.name, shape)
             blob.shape = tuple(shape)
 
-    def _find_needs(self) -> None:
-        """Check a net that trains now; one to test may lack gradients as long as none is asked for."""
+    def _find_needs(self, is_tested: bool) -> None:
+        """Check a net that trains now; one to test may lack gradients as long as none is asked for.
+
+        Args:
+            is_tested: whether it is a training net's test net, which may be in the TRAIN phase, too.
+        """
         needs.sweep(self.nodes, self.param.force_backward)
         needs.find_last_products(self.nodes)
-        if self.phase == TRAIN:
-            needs.check(self.nodes)
-        elif not self.keep_blobs:
+        if not self.keep_blobs and (is_tested or self.phase == TEST):
             needs.without_backward(self.nodes)
+        elif self.phase == TRAIN:
+            needs.check(self.nodes)
 
     def _show_first_values(self) -> None:
         """Put what some layers' tops hold from the start into their blobs, so that a user can fill them."""

@@ -53,7 +53,7 @@ class LayerContext:
         seed: the number that data layers derive each record's own random numbers from.
         shard: this rank's part of every data source.
         sum_over_ranks: adds a number up over the ranks that train in step (loss divisors).
-        solver_ranks: how many ranks train in step.
+        solver_ranks: how many ranks train in step; 1 in a net for tests, whose `sum_over_ranks` changes nothing.
         memory_format: the format that data layers and inputs give to four-dimensional blobs.
         input_shapes: shapes of the records of data layers whose source is absent, by layer name or "*".
         outline: the net is only looked at, so blobs larger than the machine's memory are no mistake.

@@ -280,6 +280,7 @@ def _loss_of(node: Node) -> float:
     """Return the part of the loss that lies in a step's tops."""
     loss = 0.0
     for blob, weight in zip(node.tops, node.loss_weights, strict=True):
-        if weight and blob.data is not None:
+        if weight:
+            assert blob.data is not None
             loss += weight * float(blob.data if blob.data.dim() == 0 else widened(blob.data).sum())
     return loss

@@ -7,6 +7,7 @@ a packed field are those of the array, so they are handed over as a whole, throu
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,14 @@ from mgcaffe.prototxt.messages import (
     BlobShape,
     LayerParameter,
     NetParameter,
+    SolverParameter,
     has_field,
     message_facts,
 )
 from mgcaffe.prototxt.wire_format import field_head, fields_of, reader_of
 
 MAX_AXES = 32
+_INLINE_NETS = ("net_param", "train_net_param")
 _LEGACY_AXES = ("num", "channels", "height", "width")
 _MAX_BYTES = 2**31 - 1024
 _RAW_TYPES = {"DOUBLE": "<f8", "FLOAT": "<f4", "FLOAT16": "<f2"}
@@ -124,24 +127,41 @@ def fill_blob(proto: BlobProto, array: NDArray[Any], *, diff: bool = False) -> N
 def without_blobs(layer: LayerParameter) -> LayerParameter:
     """Return a copy of a layer's message without its weights, which are not copied even for a moment."""
     copy = LayerParameter()
-    _copy_fields(layer, copy, but="blobs")
+    _copy_fields(layer, copy, but=("blobs",))
     return copy
 
 
 def net_without_blobs(net: NetParameter) -> NetParameter:
     """Return a copy of a net's message without the weights of its `layer`s, as `without_blobs` does."""
     copy = NetParameter()
-    _copy_fields(net, copy, but="layer")
+    _copy_fields(net, copy, but=("layer",))
     copy.layer.extend(without_blobs(layer) for layer in net.layer)
     return copy
 
 
-def _copy_fields(message: Message, copy: Message, but: str) -> None:
-    """Set the fields of a message in another one of its type, but for one of them."""
+def inline_nets(solver: SolverParameter) -> list[NetParameter]:
+    """Return the nets that stand in a solver's message."""
+    single = [getattr(solver, name) for name in _INLINE_NETS if has_field(solver, name)]
+    return [*single, *solver.test_net_param]
+
+
+def solver_without_blobs(solver: SolverParameter) -> SolverParameter:
+    """Return a copy of a solver's message without the weights of the nets in it, as `net_without_blobs` does."""
+    copy = SolverParameter()
+    _copy_fields(solver, copy, but=(*_INLINE_NETS, "test_net_param"))
+    for name in _INLINE_NETS:
+        if has_field(solver, name):
+            getattr(copy, name).CopyFrom(net_without_blobs(getattr(solver, name)))
+    copy.test_net_param.extend(map(net_without_blobs, solver.test_net_param))
+    return copy
+
+
+def _copy_fields(message: Message, copy: Message, but: Collection[str]) -> None:
+    """Set the fields of a message in another one of its type, but for some of them."""
     facts = message_facts(message).fields
     for descriptor, value in message.ListFields():
         field = facts[descriptor.name]
-        if field.name == but:
+        if field.name in but:
             continue
         if field.repeated:
             getattr(copy, field.name).extend(value)

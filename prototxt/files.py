@@ -126,7 +126,7 @@ def _decode_text(data: bytes, message_class: type[_M], file: str) -> tuple[_M, S
             message, problems = parse_binary(data, message_class, file=file)
         except PrototxtError:
             raise text_error from None
-        if problems.found:
+        if problems.found or problems.foreign:
             raise
         return message, Source(SourceText(file, None), Place(0)), problems
 

@@ -37,5 +37,7 @@ def foreign_note(found: list[tuple[Location, str, str]]) -> str:
     location, field, text = found[0]
     shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
     others = sorted({name for _, name, _ in found[1:]})
-    more = f", and so are {len(found) - 1} more strings ({', '.join(others[:_MAX_NAMED])})" if others else ""
+    count = len(found) - 1
+    many = "is 1 more string" if count == 1 else f"are {count} more strings"
+    more = f", and so {many} ({', '.join(others[:_MAX_NAMED])})" if others else ""
     return f"{location}: {field} is not UTF-8 and is read as Latin-1, {shown!r}{more}; written again it is UTF-8"

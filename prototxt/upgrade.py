@@ -168,7 +168,8 @@ def _warn_of_surplus(net: NetSource, name: str, needed: int) -> None:
     surplus = len(getattr(net.param, name)) - needed
     if surplus:
         reason = f"{len(net.param.input)} 'input' need {needed}"
-        logger.warning("%s: the last %d %s have no effect: %s", net.field(name, needed), surplus, name, reason)
+        what = f"the last {name} has" if surplus == 1 else f"the last {surplus} {name} have"
+        logger.warning("%s: %s no effect: %s", net.field(name, needed), what, reason)
 
 
 def _input_source(net: NetSource) -> LayerSource:

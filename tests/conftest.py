@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mgcaffe.engine.checks import said_once
 from tests.support.mpirun import MPIRUN
 from tests.support.paths import ROOT
 
@@ -24,6 +25,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 MPI = ROOT / "tests" / "mpi"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said() -> None:
+    """Let each test hear the warnings that are said once a process."""
+    said_once.forget()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -30,8 +30,9 @@ FORMATS = """
 Formats are told by the names of files. A weights file (`.caffemodel`, `.caffemodel.h5`, `.h5`, `.safetensors`, `.npz`,
 or what is no text by its content) belongs to the net before it, so a model is one word or two. A net and weights may be
 of any age and form that [formats.md](formats.md) names; what is written is today's form. A net needs Input layers:
-convert the deploy net, not the training net. Where no weights are given, those of the net's fillers are used
-(`--seed`), and the output says so, as it names layers that found no weights and weights that found no layer.
+convert the deploy net, not the training net. Where no weights are given, those in the net's definition are used, and
+for layers without any those of their fillers (`--seed`); the output says so, as it names layers that found no weights
+and weights that found no layer.
 """
 
 WEIGHTS = """

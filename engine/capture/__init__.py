@@ -6,6 +6,7 @@ the same arguments, so its bits are those of the layers.
 
     recorder.py          notes down the calls that a piece of code makes
     program.py           makes functions of noted calls
+    captured_pass.py     what was noted down of a pass, and the functions made of it
     captured_range.py    neighbouring layers whose passes are captured and replayed
     replayed_pass.py     a net's pass, which replays what it can: what the solver runs
 """

@@ -120,7 +120,7 @@ class Recorder(TorchFunctionMode):
     Attributes:
         count: how many slots there are.
         why_not: why the code cannot be replayed; empty: nothing speaks against it. That is so where values are read by
-            Python, or random numbers drawn.
+            Python, or random numbers drawn from a generator that is an argument.
     """
 
     def __init__(self) -> None:

@@ -11,21 +11,22 @@ from mgcaffe.engine.capture.captured_range import CapturedRange, OnLayerDone
 from mgcaffe.engine.graph.fused_layer import FusedLayer
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.kernels.precision import FLOAT32
+from mgcaffe.engine.layers.convolution import FilterLayer
 from mgcaffe.engine.net import Net
 
 _FEWEST = 2
-MOST_VALUES = 1 << 23
+MOST_VALUES = 1 << 22
 """How many values the blobs of a net may have in all; larger nets run by their layers."""
 
 
 class ReplayedPass:
     """The two directions of a net's whole pass: `forward`, then `backward`, as `Net`'s.
 
-    Ranges of `capturable` layers are replayed; others run as always. All do while candidates are measured, where layers
-    run again in backward, with a factor on the loss, and in nets that keep their blobs, compute in 16 bits or on a GPU,
-    or whose blobs have more than 8 million values in all: Python takes some 10 us a call, which is 20 % of a step of
-    cifar10_quick with one image, 4 % with 64 (4 million values), and nothing that can be seen of AlexNet's with 16 or
-    GoogLeNet's with one (10 million).
+    Ranges of two or more `capturable` layers are replayed; what is between them runs as always. So does everything
+    while candidates are measured, where layers run again in backward, with a factor on the loss, and in nets that keep
+    their blobs, compute in 16 bits or on a GPU, or whose blobs have more than 4 million values in all: Python takes
+    some 10 us a call, which is 20 % of a step of cifar10_quick with one image, 4 % with 64 (4 million values), and
+    nothing that can be seen with 100.
 
     Args:
         net: a training net.
@@ -60,7 +61,7 @@ class ReplayedPass:
             if isinstance(part, Node):
                 loss += self._net.run_forward(part, self._net.compute_forward)
             else:
-                loss += part.forward()
+                loss = part.forward(loss)
         return loss
 
     def backward(self, on_layer_done: OnLayerDone | None = None) -> None:
@@ -99,4 +100,5 @@ def _is_capturable(node: Node, read: Container[Blob]) -> bool:
     is_owner = len(parameters) == len(node.owned) and all(map(operator.is_, parameters, node.owned))
     # A loss is read by the net where nothing else does.
     is_plain = not any(weight and blob in read for blob, weight in zip(node.tops, node.loss_weights, strict=True))
-    return is_owner and is_plain and all(member.capturable for member in members)
+    reads_others = any(isinstance(member, FilterLayer) and member.make_bottom is not None for member in members)
+    return is_owner and is_plain and not reads_others and all(member.capturable for member in members)

@@ -17,6 +17,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from mgcaffe.engine.checks.fork_fields import CHANGES_THE_RESULT, HOW_TO_COMPUTE
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.errors import Location, NetError
 from mgcaffe.prototxt import LayerParameter, NetParameter, Source
 
@@ -57,7 +58,6 @@ _FURTHER = {
     "ConvolutionDepthwise": ("convolution_param",),
 }
 _MESSAGE, _FLOATS = 11, (1, 2)
-_told: set[str] = set()
 
 
 def check_layer(param: LayerParameter, source: Source | None = None) -> None:
@@ -98,11 +98,6 @@ def check_net(param: NetParameter, source: Source | None = None) -> None:
             _tell(param, field.name, f"{{}} of net '{param.name}' has no effect here", field.name, source)
 
 
-def reset_warnings() -> None:
-    """Warn again of the next field that only says how to compute."""
-    _told.clear()
-
-
 def _belongs(field: str, layer_type: str) -> bool:
     """Return whether a layer of this type reads the field: `inner_product_param` belongs to InnerProduct."""
     if field in _FURTHER.get(layer_type, ()) or (field == "loss_param" and layer_type in _LOSSES):
@@ -136,14 +131,12 @@ def _tell(message: Message, field: str, idle: str, path: str, source: Source | N
         return
     described = message.DESCRIPTOR.fields_by_name[field]
     kind = f"{message.DESCRIPTOR.name}.{field}"
-    if kind in _told or (described.type != _MESSAGE and getattr(message, field) == described.default_value):
-        return
-    _told.add(kind)
-    _warn(location, f"{text}: it only says how another Caffe computes (warned once)")
+    if described.type == _MESSAGE or getattr(message, field) != described.default_value:
+        _warn(location, f"{text}: it only says how another Caffe computes (warned once)", kind)
 
 
-def _warn(location: Location | None, what: str) -> None:
-    _log.warning("%s%s", f"{location}: " if location else "", what)
+def _warn(location: Location | None, what: str, key: str = "") -> None:
+    warn_once(_log, f"{location}: {what}" if location else what, key)
 
 
 def _each(field: FieldDescriptor, value: Any) -> Iterator[Any]:

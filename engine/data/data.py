@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.data.batches import BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.datum import DatumRecord, decode_datum_record
@@ -127,12 +128,12 @@ class DatumReader:
         for number, record in zip(numbers, records, strict=True):
             if not record.encoded and len(record.image) != channels:
                 self._has_warned = True
-                _log.warning(
-                    "%s holds pixels, no encoded image, so %s leaves its %d channel(s) as they are, as in Caffe; remove"
-                    " the field (said once for a source)",
-                    self._source.describe(number),
-                    field,
-                    len(record.image),
+                where = self._source.describe(number)
+                warn_once(
+                    _log,
+                    f"{where} holds pixels, no encoded image, so {field} leaves its {len(record.image)} channel(s) as"
+                    " they are, as in Caffe; remove the field (said once for a source)",
+                    key=f"{field} {self._source.name}",
                 )
                 return
 

@@ -85,7 +85,7 @@ def read_image_list(source: str) -> ImageList:
         number = _NUMBER.match(text)
         images.append(ListedImage(path, _label(number[1], location) if number else 0, location))
         if path is line or number is None or number.end() != len(text):
-            odd.append((images[-1], "no label" if path is line else f"'{shown_name(text)}'"))
+            odd.append((images[-1], "no space in front of a label" if path is line else f"'{shown_name(text)}'"))
     return ImageList(images, _note(odd) if odd else "")
 
 
@@ -110,7 +110,8 @@ def _label(digits: str, location: Location) -> int:
 def _note(odd: list[tuple[ListedImage, str]]) -> str:
     """Say of the first line that does not end in a label what stands there, and what was made of it."""
     image, found = odd[0]
-    more = f"; so it is with {len(odd) - 1} more of its lines" if len(odd) > 1 else ""
+    others = len(odd) - 1
+    more = f"; {others} more {'line does' if others == 1 else 'lines do'} not end in a label" if others else ""
     return (
         f"{image.location}: a line is a path, a space and a label, a whole number, but '{shown_name(image.path)}' has"
         f" {found}; as in Caffe its label is {image.label}{more}"

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.data.batches import BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.file_lists import ListedImage, read_image_list
@@ -153,7 +154,7 @@ class ImageData(DataLayer):
         images, note = read_image_list(found_name(param.source))
         root = found_name(param.root_folder)
         if note:
-            _log.warning("%s (layer '%s')", note, self.name)
+            warn_once(_log, f"{note} (layer '{self.name}')")
         return [image._replace(path=root + image.path) for image in images]
 
     def shape_without_source(self, hint: Shape | None) -> list[Shape]:

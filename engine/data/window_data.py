@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.data import random_numbers
 from mgcaffe.engine.data.batches import BatchForm
 from mgcaffe.engine.data.data_layer import DataLayer
@@ -155,10 +156,13 @@ class WindowReader:
             raise DataError(f"image '{image.path}': {error.message}", location=image.location) from error
         if pixels.shape[1:] != (image.height, image.width) and not self._told_of_size:
             self._told_of_size = True
-            _log.warning(
-                "%s: image '%s' is %d x %d (height x width), though the window file says %d x %d; its windows are taken"
-                " as they are, and further images of another size are not reported",
-                *(image.location, image.path, *pixels.shape[1:], image.height, image.width),
+            height, width = pixels.shape[1:]
+            warn_once(
+                _log,
+                f"{image.location}: image '{image.path}' is {height} x {width} (height x width), though the window file"
+                f" says {image.height} x {image.width}; its windows are taken as they are, and further images of"
+                " another size are not reported",
+                key=f"image sizes in {image.location.file}",
             )
         return pixels
 

@@ -59,8 +59,7 @@ def _windows_below(pixels: torch.Tensor, out: Sequence[int], geometry: Geometry,
     pixel, line, image = channels, width * channels, height * width * channels
     shape = (batch, *out, len(rows), geometry.kernel[1], channels)
     strides = (image, down * line, right * pixel, further_down * line, further_right * pixel, 1)
-    first = pixels.storage_offset() + rows.start * further_down * line
-    seen = pixels.as_strided(shape, strides, first).reshape(batch * math.prod(out), -1)
+    seen = pixels[:, rows.start * further_down :].as_strided(shape, strides).reshape(batch * math.prod(out), -1)
     return seen.contiguous()  # windows as wide as one image may still be a view, whose rows overlap: oneDNN refuses it
 
 

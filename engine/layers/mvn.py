@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -45,10 +46,10 @@ class MVN(Layer):
         self.keeps_tops = self.divides
         self.is_in_place = list(self.param.bottom) == list(self.param.top)
         if self.is_in_place and len(bottom_shapes[0]) < AXES:
-            _log.warning(
-                "layer '%s': blob '%s' keeps its %d axes; in Caffe an MVN layer in place gives it %d. Give the top a"
-                " name of its own, and it has them here as well",
-                *(self.name, self.param.top[0], len(bottom_shapes[0]), AXES),
+            warn_once(
+                _log,
+                f"layer '{self.name}': blob '{self.param.top[0]}' keeps its {len(bottom_shapes[0])} axes; in Caffe an"
+                f" MVN layer in place gives it {AXES}. Give the top a name of its own, and it has them here as well",
             )
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.host_blob import LayerBlob, ParameterBlob, as_sizes, write_back
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.registry import register
@@ -57,7 +58,7 @@ class Python(Layer):
         user_class = self._find_class()
         shard = self.context.shard
         if param.share_in_parallel and shard.size > 1:
-            logger.warning("layer '%s': share_in_parallel is not needed: each rank has its own layer", self.name)
+            warn_once(logger, f"layer '{self.name}': share_in_parallel is not needed: each rank has its own layer")
         self.user = self._call("__init__", user_class, self.param)
         self.user.param_str, self.user.phase = param.param_str, self.phase
         self.user.solver_rank, self.user.solver_count = shard.rank, shard.size

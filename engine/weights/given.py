@@ -1,7 +1,8 @@
 """Weights that stand in a net's definition (`layer { blobs { ... } }`, or a caffemodel given as the net).
 
 Caffe's Layer constructor takes them as the layer's blobs, and the fillers are not used. They are read from the message
-one at a time when the parameter has got its place in memory, so no copy of them stays.
+one at a time when the parameter has got its place in memory, so no further copy of them is made; the message, which
+`BuiltNet.param` keeps, holds them still.
 """
 
 from __future__ import annotations

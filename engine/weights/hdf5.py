@@ -6,6 +6,8 @@
     /layers/<n>/...        the n-th layer of the net, where its name cannot stand above: a uint8 attribute `name`,
                            and groups `data` and `diff`
 
+A name that is not UTF-8 is read as Latin-1, as everywhere (prototxt/foreign_text.py).
+
 A layer's name with `/` in it makes nested groups, as HDF5 itself takes a path. Caffe can neither write such a
 file (it stops) nor find nested layers when it reads one (it passes over them). Names that cannot stand under
 /data are those that come a second time, those that are no path (empty, `a//b`), and those that lie inside
@@ -14,6 +16,7 @@ another layer's group (`a/b` beside a layer `a`).
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -22,19 +25,23 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.row_parameter import TableInShards
 from mgcaffe.engine.weights.by_name import CopyReport, copy_saved
 from mgcaffe.engine.weights.hdf5_image import is_hdf5, make_image, open_image, reading
 from mgcaffe.engine.weights.saved_layers import SavedBlob, SavedLayer, saved_blob
-from mgcaffe.errors import NetError, SnapshotError
+from mgcaffe.errors import Location, NetError, SnapshotError
 from mgcaffe.prototxt import BlobProto, NetParameter, fill_blob, write_whole
+from mgcaffe.prototxt.foreign_text import foreign_note, text_of
 from mgcaffe.prototxt.whole_files import Content
 
 __all__ = [
     "copy_file", "encode_hdf5", "encode_saved", "is_hdf5", "load_hdf5", "read_message", "read_reference", "save_hdf5",
     "write_reference",
 ]  # fmt: skip
+
+_log = logging.getLogger("mgcaffe.engine")
 
 _ASIDE = "layers"
 _MAX_BLOBS = 1000
@@ -196,7 +203,7 @@ def _saved_layers(file: Any, source: str) -> Iterator[SavedLayer]:
     yield from _named_layers(file["data"], source)
     aside = file.get(_ASIDE)
     for index in sorted(aside, key=_number) if isinstance(aside, h5py.Group) else ():
-        name = bytes(aside[index].attrs["name"]).decode()
+        name = text_of(bytes(aside[index].attrs["name"]))
         blobs = {_number(key): _saved_blob(values, source) for key, values in aside[index]["data"].items()}
         yield SavedLayer(name, blobs)
 
@@ -206,18 +213,27 @@ def _named_layers(data: Any, source: str) -> Iterator[SavedLayer]:
     import h5py
 
     found: dict[str, dict[int, SavedBlob]] = {}
+    foreign: dict[str, None] = {}
 
     # Each group is visited once, also where links make a circle.
-    def visit(name: str, item: Any) -> None:
+    def visit(path: str | bytes, item: Any) -> None:
+        name = path if isinstance(path, str) else text_of(path)  # h5py gives bytes where they are not UTF-8
+        layer, _, number = name.rpartition("/")
         if isinstance(item, h5py.Group) and not len(item):
-            found[name] = {}
+            layer = name
+            found[layer] = {}
         elif isinstance(item, h5py.Dataset):
-            layer, _, number = name.rpartition("/")
             if not layer or str(_number(number)) != number:
                 raise NetError(f"{source} is HDF5 and holds no weights of a net: dataset '/data/{name}' is none")
             found.setdefault(layer, {})[int(number)] = _saved_blob(item, source)
+        else:
+            return
+        if isinstance(path, bytes):
+            foreign[layer] = None
 
     data.visititems(visit)
+    if foreign:
+        warn_once(_log, foreign_note([(Location(source), "the name of a layer", name) for name in foreign]))
     for name, blobs in found.items():
         yield SavedLayer(name, blobs)
 

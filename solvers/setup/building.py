@@ -19,12 +19,13 @@ from mgcaffe.engine.kernels.precision import FLOAT32, Precision
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.engine.tables.access import PlaceTables
-from mgcaffe.prototxt import TEST, SolverParameter, print_text
+from mgcaffe.errors.file_names import found_name
+from mgcaffe.prototxt import TEST, TRAIN, SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import watch_tests
-from mgcaffe.solvers.setup.nets import NetChoice, NetReader
+from mgcaffe.solvers.setup.nets import NetChoice, NetReader, solver_text
 from mgcaffe.solvers.setup.precision import choose_precision, warn_of_losses
 from mgcaffe.solvers.tables.async_tables import AsyncTables
 from mgcaffe.solvers.tables.divided_tables import DividedTables
@@ -149,6 +150,10 @@ def build_nets(
         )
     if train.phase == TEST:
         emit(Warned("the training net is in the TEST phase, as its state says: its layers compute as they do in tests"))
+    for index, choice in enumerate(tests):
+        if choice.phase == TRAIN:
+            text = f"test net #{index} is in the TRAIN phase, as its state says: its layers compute as in training"
+            emit(Warned(text))
     warn_of_losses(train_net, precision, emit)
     watch_tests(test_nets, param, world.rank, emit)
     agree_on_shapes(train_net, world.communicator)
@@ -174,8 +179,9 @@ def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net],
         if any(tensor.numel() for tensor in net.arena.tensors())
     ]
     for file in (name.strip() for entry in paths for name in entry.split(",") if name.strip()):
+        found = found_name(file)
         for name, net in [("train", train_net), *tests]:
-            emit(WeightsCopied(file, name, net.copy_trained_layers(file)))
+            emit(WeightsCopied(file, name, net.copy_trained_layers(found)))
 
 
 def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit) -> torch.device:
@@ -218,7 +224,7 @@ def agree_on_inputs(
         return
     facts = {
         "world size": str(communicator.size),
-        "solver": print_text(param),
+        "solver": solver_text(param),
         "training net": choices[0].text,
     }
     facts.update((f"test net #{index}", choice.text) for index, choice in enumerate(choices[1:]))

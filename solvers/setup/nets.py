@@ -26,7 +26,7 @@ from mgcaffe.prototxt import (
     print_text,
     read_net_source,
 )
-from mgcaffe.prototxt.blobs import net_without_blobs
+from mgcaffe.prototxt.blobs import inline_nets, net_without_blobs, solver_without_blobs
 from mgcaffe.solvers.setup.reader_fields import hand_down
 from mgcaffe.solvers.source import locate
 
@@ -57,14 +57,14 @@ class NetChoice:
     def text(self) -> str:
         """The net and its state as text, with digests in the place of weights: what ranks compare."""
         state = f"# phase {self.phase}, level {self.level}, stages {self.stages}\n"
-        if not any(layer.blobs for layer in self.param.layer):
-            return f"{print_text(self.param)}{state}"
-        digests = "".join(
-            f"# layer '{layer.name}', blob {index}: {hashlib.sha256(blob.SerializeToString()).hexdigest()}\n"
-            for layer in self.param.layer
-            for index, blob in enumerate(layer.blobs)
-        )
-        return f"{print_text(net_without_blobs(self.param))}{digests}{state}"
+        digests = _digests(self.param)
+        return f"{print_text(net_without_blobs(self.param) if digests else self.param)}{digests}{state}"
+
+
+def solver_text(param: SolverParameter) -> str:
+    """Return a SolverParameter as text, with digests in the place of weights in its nets: what ranks compare."""
+    digests = "".join(_digests(net) for net in inline_nets(param))
+    return f"{print_text(solver_without_blobs(param) if digests else param)}{digests}"
 
 
 class NetReader:
@@ -185,6 +185,15 @@ class NetReader:
 
     def _fail(self, message: str, field: str | None, hint: str | None, index: int = 0) -> None:
         raise SolverError(message, location=locate(self.source, field, index), hint=hint)
+
+
+def _digests(net: NetParameter) -> str:
+    """Return a line for each blob in a net's definition."""
+    return "".join(
+        f"# layer '{layer.name}', blob {index}: {hashlib.sha256(blob.SerializeToString()).hexdigest()}\n"
+        for layer in net.layer
+        for index, blob in enumerate(layer.blobs)
+    )
 
 
 def _choice(

@@ -110,8 +110,8 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit, *, tables_t
     if weights is None:
         emit(
             Warned(
-                f"{path} names no weights (learned_net): only the iteration and the histories are restored, and the"
-                " net's weights stay what they are"
+                f"{path} names no weights (learned_net): the iteration and the histories are restored, and training"
+                " goes on with the weights that the net has now"
             )
         )
     else:

@@ -14,6 +14,8 @@ from mgcaffe.engine.weights.hdf5_image import is_hdf5
 from mgcaffe.engine.weights.shards import find_rows, has_shards
 from mgcaffe.errors import PrototxtError, SnapshotError
 from mgcaffe.prototxt import BlobProto, NetParameter, SolverState, blob_array, fill_blob
+from mgcaffe.prototxt.messages import message_facts
+from mgcaffe.prototxt.wire_format import field_head
 from mgcaffe.solvers.rates.plateau import PlateauState
 from mgcaffe.solvers.snapshots.state import (
     Progress,
@@ -37,7 +39,9 @@ def encode_state(progress: Progress, learned_net: str, history: Sequence[torch.T
         learned_net: the caffemodel's path.
         history: the history blobs, as `Updater.history_blobs` returns them; what stands for those in shards.
     """
-    message = SolverState(iter=progress.iteration, learned_net=learned_net, current_step=progress.current_step)
+    message = SolverState(iter=progress.iteration, current_step=progress.current_step)
+    name = os.fsencode(learned_net)  # protobuf takes a text that is UTF-8 alone, and these bytes as they are
+    message.MergeFromString(field_head(message_facts(message).fields["learned_net"].number, len(name)) + name)
     for values in history:
         if isinstance(values, torch.Tensor):
             fill_blob(message.history.add(), values.cpu().numpy())

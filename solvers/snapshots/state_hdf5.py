@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -89,14 +90,14 @@ def read_state_hdf5(path: Path) -> SavedState:
                 add_engine_state(progress, EngineState.FromString(_read(file["engine_state"]).tobytes()))
             except (DecodeError, PrototxtError, ValueError, AttributeError) as error:
                 raise fail(f"damaged in 'engine_state' ({error})") from None
-        return SavedState(path, progress, _read_string(file), history)
+        return SavedState(path, progress, learned_net_of(file), history)
 
 
 def _write_string(file: Any, name: str, text: str) -> None:
     """Write a string as C's HDF5 functions do, since Caffe cannot read h5py's own strings."""
     import h5py
 
-    content = text.encode()
+    content = os.fsencode(text)
     kind = h5py.h5t.C_S1.copy()
     kind.set_size(len(content) + 1)
     kind.set_strpad(h5py.h5t.STR_NULLTERM)
@@ -105,14 +106,19 @@ def _write_string(file: Any, name: str, text: str) -> None:
     dataset.write(space, space, np.array(content, dtype=f"S{len(content) + 1}"), mtype=kind)
 
 
-def _read_string(file: Any) -> str:
+def learned_net_of(file: Any) -> str:
+    """Return the path of the weights that an open file names, or nothing; bytes that are not UTF-8 are surrogates.
+
+    Raises:
+        ValueError: it is longer than any path.
+    """
     if "learned_net" not in file:
         return ""
     dataset = file["learned_net"]
     if dataset.nbytes > _MAX_PATH_BYTES:
         raise ValueError(f"learned_net has {dataset.nbytes} bytes")
     value = dataset[()]
-    return (value if isinstance(value, bytes) else bytes(value)).split(b"\0")[0].decode()
+    return os.fsdecode((value if isinstance(value, bytes) else bytes(value)).split(b"\0")[0])
 
 
 def _number(dataset: Any) -> int:

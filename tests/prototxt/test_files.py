@@ -89,6 +89,13 @@ def test_a_mistake_in_a_text_that_is_not_utf8_is_named_for_itself(write):
     assert error.location.line == 2
 
 
+@pytest.mark.parametrize("read", [read_net, read_solver])
+def test_a_broken_text_that_is_not_utf8_is_no_binary_message(write, read):
+    """As a message it would be a name of nine bytes, one of them beyond ASCII."""
+    error = refused(read, write(b"\n\tname: '\xe9x"))
+    assert error.message.startswith("this string is not closed") and error.location.line == 2
+
+
 def test_the_sources_know_their_file(write):
     path = write(NET)
     assert read_net_source(path).path == str(path)

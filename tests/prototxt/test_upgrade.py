@@ -70,7 +70,7 @@ def test_inputs_that_do_not_add_up(text, says):
         ("input_dim: [1, 2, 3, 4]\ninput_shape { dim: 7 }", "1:24: input_dim has no effect beside input_shape"),
         (
             "input_shape { dim: 7 }\ninput_shape { dim: 8 }",
-            "2:1: the last 1 input_shape have no effect: 1 'input' need 1",
+            "2:1: the last input_shape has no effect: 1 'input' need 1",
         ),
         (
             "input_dim: 7 input_dim: 2 input_dim: 3 input_dim: 4\ninput_dim: 5 input_dim: 6",

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.prototxt import SolverSource, parse_net, parse_solver
+from mgcaffe.prototxt import SolverSource, SolverState, parse_net, parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Displayed, IterationDone
 
@@ -127,17 +127,36 @@ def weights_of(solver: Solver) -> torch.Tensor:
     return solver.net.arena.data.clone()
 
 
-def train_ranks(
-    size: int, folder: Path, fields: str, *, iterations: int, restore: str | None = None, at_once: int | None = None
-) -> list:
-    """Trains CLASSIFIER on `size` ranks with 8 records in each iteration, and snapshots unless it was restored.
+def take_weights_out(state: Path) -> None:
+    """Takes the path of the weights out of a solverstate, as a program other than Caffe may leave it out."""
+    state.with_name(f"{state.name}.manifest.json").unlink()
+    if state.suffix == ".h5":
+        with h5py.File(state, "r+") as file:
+            del file["learned_net"]
+        return
+    message = SolverState.FromString(state.read_bytes())
+    message.ClearField("learned_net")
+    state.write_bytes(message.SerializeToString())
 
-    `at_once` iterations are made by each call of `Solver.step`; None: all by one.
+
+def train_ranks(
+    size: int,
+    folder: Path,
+    fields: str,
+    *,
+    iterations: int,
+    restore: str | None = None,
+    at_once: int | None = None,
+    layers: str = CLASSIFIER,
+) -> list:
+    """Trains a net on `size` ranks with 8 records in each iteration, and snapshots unless it was restored.
+
+    `at_once` iterations are made by each call of `Solver.step`; None: all by one. `layers` stand behind the data layer.
 
     Returns:
         Each rank's (weights, recorder, plan).
     """
-    net = data_layer(write_data(folder, classes=3), 8 // size) + CLASSIFIER
+    net = data_layer(write_data(folder, classes=3), 8 // size) + layers
 
     def rank(communicator):
         recorder = Recorder()

@@ -32,7 +32,8 @@ def _process_as_before():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
     threads = torch.get_num_threads()
     yield
-    logger.handlers[:], logger.level, logger.propagate = before
+    logger.handlers[:], level, logger.propagate = before
+    logger.setLevel(level)  # forgets which levels were enabled, too
     for number, handler in handlers.items():
         signal.signal(number, handler)
     torch.set_num_threads(threads)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, NetError, UsageError
 from mgcaffe.errors.file_names import shown_name
-from mgcaffe.tools.flags.net_flags import add_shape_flag
+from mgcaffe.tools.flags.net_flags import add_shape_flag, add_state_flags
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, positive_float, words_list
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
@@ -68,9 +68,7 @@ def parser() -> FlagParser:
     flags.flag("batch_size", f"batch of --deploy's inputs (default: 1) or of --train_val (default: {_TRAIN_BATCH})",
                type=number_from(1), metavar="N")  # fmt: skip
     add_shape_flag(flags)
-    flags.flag("level", "level of the net's state", type=int, default=0, metavar="N")
-    flags.flag("stage", "stages of the net's state, separated by commas", type=words_list, default=[])
-    flags.switch("strict", "refuse unknown fields in prototxt files instead of warning")
+    add_state_flags(flags)
     flags.flag("tolerance", "the largest difference allowed, relative to a blob's largest value",
                type=positive_float, default=_TOLERANCE, metavar="X")  # fmt: skip
     flags.switch("no_check", "do not run the nets; the output says so")

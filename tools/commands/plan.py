@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, Location, UsageError
+from mgcaffe.errors.file_names import found_name
 from mgcaffe.tools.commands.simulate import add_model_of_time_flags, add_network_flag, check_schedules, trace_line
 from mgcaffe.tools.flags.computing_flags import add_machine_flags, add_precision_flag
 from mgcaffe.tools.flags.net_flags import add_model_flags, add_shape_flag
@@ -160,8 +161,8 @@ def _net_of(flags: Flags) -> str:
     """Return the net's file; for a solver's the one that it trains, in the solver's state."""
     path = Path(flags.model)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
         return str(path)  # whoever reads it next says what is wrong with it
     if _NET_FIELD.search(text) or not _SOLVER_FIELD.search(text):
         return str(path)
@@ -176,7 +177,7 @@ def _net_of(flags: Flags) -> str:
     if flags.level is None and solver.train_state.HasField("level"):
         flags.level = solver.train_state.level
     flags.stage = flags.stage or list(solver.train_state.stage)
-    return str(net)
+    return found_name(net)
 
 
 def _compare(trace: Trace, layers: Sequence[tuple[str, int]], path: str) -> None:

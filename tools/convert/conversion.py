@@ -19,7 +19,7 @@ from mgcaffe.tools.convert.allowances import check_allowances
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names
 from mgcaffe.tools.convert.caffe_training import scores_of
-from mgcaffe.tools.convert.format_tables import names_weights, open_model, reader_of, split_models, writer_of
+from mgcaffe.tools.convert.format_tables import names_weights, open_model, split_models, writer_of
 from mgcaffe.tools.convert.formats import CAFFE, Opened, Options, Writer
 from mgcaffe.tools.convert.proof import (
     TOLERANCE,
@@ -120,7 +120,7 @@ def convert(
         tolerance = 0.0
     finals = tuple(writer.files(path))
     _refuse_overwriting(words, finals)
-    _keep_weights(words, path)
+    _keep_weights(opened, path)
     notes = _notes(opened, writer)
     with _built_aside(finals) as building:
         writer.write(opened, building, options)
@@ -225,8 +225,10 @@ def _notes(opened: Opened, writer: Writer) -> tuple[str, ...]:
     """Say where weights come from that the user did not give, and which ones were not needed."""
     if writer.weights_alone and opened.weights_alone:
         return ()
-    if isinstance(opened, CaffeFiles) and len(opened.words) == 1 and opened.net.parameters:
-        return (f"no weights are given: those of the fillers are used (seed {opened.options.seed})",)
+    if isinstance(opened, CaffeFiles) and (filled := opened.filled_layers):
+        some = len(filled) < sum(bool(layer.parameters) for layer in opened.net.layers)
+        which = f" for {', '.join(filled[:_SHOWN])}{' and others' * (len(filled) > _SHOWN)}" if some else ""
+        return (f"no weights are given{which}: those of the fillers are used (seed {opened.options.seed})",)
     return (*opened.source.skipped, *opened.notes) if opened.net else ()
 
 
@@ -238,13 +240,15 @@ def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:
             raise UsageError(f"{path} would be written, but it is what is read", hint="give the output another name")
 
 
-def _keep_weights(words: Sequence[str], target: Path) -> None:
+def _keep_weights(opened: Opened, target: Path) -> None:
     """Refuse to replace weights by those of fillers, as where a user forgets the last of net, weights and target."""
-    is_net_alone = len(words) == 1 and reader_of(words).name == CAFFE
-    if is_net_alone and names_weights(target.name) and target.exists():
+    if not (isinstance(opened, CaffeFiles) and names_weights(target.name) and target.exists()):
+        return
+    if filled := opened.filled_layers:
+        net = opened.words[0]
         raise UsageError(
-            f"{target} is there already, and {words[0]} alone has no weights but those of fillers",
-            hint=f"to convert both, name the file to write behind them: engine convert {words[0]} {target} OUT",
+            f"{target} is there already, and {net} alone has only its fillers for layer '{filled[0]}'",
+            hint=f"to convert both, name the file to write behind them: engine convert {net} {target} OUT",
         )
 
 

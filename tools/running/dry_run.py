@@ -22,15 +22,17 @@ from mgcaffe.comm.replicas.roles import RoleGroups
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.errors import EXIT_OK, SnapshotError
-from mgcaffe.prototxt import SolverParameter, print_text
+from mgcaffe.prototxt import SolverParameter
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers import events
+from mgcaffe.solvers.setup.nets import solver_text
 from mgcaffe.solvers.snapshots import names
 from mgcaffe.solvers.solver import Solver
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.flags.snapshot_flags import chosen_snapshot
 from mgcaffe.tools.listeners.communication_lines import scores_text
 from mgcaffe.tools.listeners.glog import number, start_logging
+from mgcaffe.tools.running.first_weights import first_weights
 from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.roles import run_in_role
@@ -86,7 +88,7 @@ def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
     local = (communicator.local_rank, communicator.local_size)
     device = pick_device(flags.gpu, *local) if flags.gpu else None
     # What follows depends on the solver, and changes it.
-    handshake(communicator, {"solver": print_text(source.param)})
+    handshake(communicator, {"solver": solver_text(source.param)})
     asked = type(source.param).FromString(source.param.SerializeToString())
     notes = _Notes()
     begin_with = chosen_snapshot(flags, source, communicator, [notes])
@@ -105,7 +107,7 @@ def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
                 source=source,
                 communicator=communicator,
                 listeners=[notes],
-                weights=[] if begin_with else flags.weights,
+                weights=first_weights(flags, begin_with, communicator),
                 dtype=dtype_named(flags.dtype),
                 device=device,
                 strict=flags.strict,

@@ -18,11 +18,12 @@ from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL, EngineError, SolverError, UsageError
-from mgcaffe.prototxt import CommParameter, SolverParameter, print_text
+from mgcaffe.prototxt import CommParameter, SolverParameter
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.events import Event, SolverListener, Started
 from mgcaffe.solvers.replicas.sync_settings import check_servers, sync_settings
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
+from mgcaffe.solvers.setup.nets import solver_text
 from mgcaffe.solvers.source import locate
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.listeners.glog import log_line
@@ -95,7 +96,7 @@ def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
         servers = f"embedding_servers: {comm.embedding_servers}, sync_servers: {comm.sync_servers}"
         handshake(world, {"roles": servers, "mgcaffe version": version("mgcaffe")})
         if comm.embedding_servers or comm.sync_servers:
-            handshake(world, {"solver": print_text(source.param)})
+            handshake(world, {"solver": solver_text(source.param)})
     roles = assign_roles(world.size, comm.embedding_servers, comm.sync_servers)
     check_servers(source.param, source)
     if comm.on_trainer_loss == CommParameter.CONTINUE:

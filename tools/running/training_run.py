@@ -14,9 +14,10 @@ from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL, Location
-from mgcaffe.prototxt import CommParameter, NanEffect, SolverParameter, print_text, read_solver_source
+from mgcaffe.prototxt import CommParameter, NanEffect, SolverParameter, read_solver_source
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.events import Event, Finished, SolverListener
+from mgcaffe.solvers.setup.nets import solver_text
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
 from mgcaffe.solvers.solver import Solver
 from mgcaffe.tools.flags.data_flags import apply_data_flags
@@ -29,6 +30,7 @@ from mgcaffe.tools.listeners.progress import ProgressListener
 from mgcaffe.tools.listeners.tensorboard import TensorBoardListener
 from mgcaffe.tools.listeners.trainer_warnings import TrainerWarnings
 from mgcaffe.tools.running.comm_settings import apply_comm_flags, apply_file_beside
+from mgcaffe.tools.running.first_weights import first_weights
 from mgcaffe.tools.running.process import dtype_named, pick_device, set_threads
 from mgcaffe.tools.running.rank_watch import RankWatch
 from mgcaffe.tools.running.requeueing import requeue
@@ -80,7 +82,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
         if communicator.rank == 0:
             watch.look_for(stop_file(flags, source))
         if not shows_progress:
-            log_line(f"Initializing solver from parameters: \n{print_text(source.param)}", "solver.cpp:44")
+            log_line(f"Initializing solver from parameters: \n{solver_text(source.param)}", "solver.cpp:44")
         snapshot = snapshot_after_restart(flags, source, communicator, listeners)
         solver = stack.enter_context(
             Solver(
@@ -88,7 +90,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
                 source=source,
                 communicator=communicator,
                 listeners=listeners,
-                weights=[] if snapshot else flags.weights,
+                weights=first_weights(flags, snapshot, communicator),
                 dtype=dtype_named(flags.dtype),
                 device=device,
                 strict=flags.strict,

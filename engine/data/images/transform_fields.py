@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.data.images.random_resizing import FIELDS, RandomResizing, read_random_resizing
 from mgcaffe.engine.data.images.resizing import Misfit, Resizing, read_resizing
 from mgcaffe.engine.data.images.transformer import Transformer
@@ -99,7 +100,7 @@ def _random_resizing(layer: Layer) -> RandomResizing | None:
         if has_field(param, name):
             where = layer.location(f"transform_param.{name}")
             what = f"{name} has no effect without img_rand_resize_lower and its kin (layer '{layer.name}')"
-            _log.warning("%s%s", f"{where}: " if where else "", what)
+            warn_once(_log, f"{where}: {what}" if where else what)
     return resizing
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import has_field
@@ -35,7 +36,7 @@ def refuse_fork_fields(layer: Layer, message: Message, path: str, neutral: dict[
 
 
 def warn_of_idle_field(layer: Layer, path: str, because: str) -> None:
-    """Warn of a field that is given where neither Caffe nor this layer reads it.
+    """Warn, once a process, of a field that is given where neither Caffe nor this layer reads it.
 
     Args:
         layer: the layer.
@@ -44,7 +45,7 @@ def warn_of_idle_field(layer: Layer, path: str, because: str) -> None:
     """
     where = layer.location(path)
     what = f"{path.rpartition('.')[2]} has no effect {because} (layer '{layer.name}')"
-    _log.warning("%s%s", f"{where}: " if where else "", what)
+    warn_once(_log, f"{where}: {what}" if where else what)
 
 
 def refuse_empty_images(layer: Layer, shape: Shape, number: int = 0, axis: int = 1) -> None:

@@ -8,7 +8,8 @@ B, and gradients and losses are averaged over the ranks. So that this equals one
     BATCH_SIZE  Z = B
     NONE        Z = 1 / R, since the average of the ranks' sums is their sum / R
 
-Counts are at least 1. A net for tests counts for itself. (Caffe: loss_layer.cpp, softmax_loss_layer.cpp.)
+Counts are at least 1. That holds in either phase of a net that trains; a net for tests is told of one rank, and counts
+for itself. (Caffe: loss_layer.cpp, softmax_loss_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layer import TRAIN, Layer, exactly
+from mgcaffe.engine.layer import Layer, exactly
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
 from mgcaffe.engine.types import Shape
 
@@ -90,13 +91,11 @@ class NormalizedLoss(Loss):
             inner: positions behind it.
             valid: which positions are not ignored; None if all count.
         """
-        trains = self.context.phase == TRAIN
-        ranks = self.context.solver_ranks if trains else 1
+        ranks = self.context.solver_ranks
         if self.normalization == NONE:
             return 1 / ranks
         if self.normalization == BATCH_SIZE:
             return float(max(1, outer))
         if self.normalization == FULL or valid is None:
             return float(max(1, outer * inner))
-        count = float(valid.sum())
-        return max(1.0, self.context.sum_over_ranks(count) if trains else count) / ranks
+        return max(1.0, self.context.sum_over_ranks(float(valid.sum()))) / ranks

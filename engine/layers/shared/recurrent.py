@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.kernels import linear
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer, between
@@ -240,7 +241,7 @@ class RecurrentLayer(Layer):
             return
         self._gradient_is_dropped = True
         if any(wanted[len(wanted) - self.exposed :]) or any(bool(diff.any()) for diff in top_diffs[1:]):
-            _log.warning("layer '%s': no gradient flows through the exposed hidden state, as in Caffe", self.name)
+            warn_once(_log, f"layer '{self.name}': no gradient flows through the exposed hidden state, as in Caffe")
 
     @staticmethod
     def _before(first: torch.Tensor, after: torch.Tensor) -> torch.Tensor:

@@ -1,120 +1,30 @@
 """Passes that are replayed give the bits of the layers, and are left where they would not."""
 
-import weakref
-
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mgcaffe.engine.capture import replayed_pass
-from mgcaffe.engine.capture.replayed_pass import ReplayedPass
-from mgcaffe.engine.kernels.choice.choices import Choices, Forced
+from mgcaffe.engine.kernels.choice.choices import Choices
 from mgcaffe.engine.kernels.precision import PRECISIONS
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.relu import ReLU
 from mgcaffe.errors import DataError, EngineError
-from tests.support.netkit import inputs, make_net
-
-IMAGES = inputs(x=(4, 3, 12, 12), label=(4,))
-
-
-def layer(name, kind, bottoms, top, fields=""):
-    names = " ".join(f'bottom: "{bottom}"' for bottom in bottoms.split())
-    tops = " ".join(f'top: "{each}"' for each in top.split())
-    return f'layer {{ name: "{name}" type: "{kind}" {names} {tops} {fields} }}\n'
-
-
-def conv(name, bottom, top, outputs=4, fields="", more=""):
-    filler = 'weight_filler { type: "xavier" } kernel_size: 3 pad: 1'
-    return layer(
-        name, "Convolution", bottom, top, f"convolution_param {{ num_output: {outputs} {filler} {more} }} {fields}"
-    )
-
-
-def dense(name, bottom, top, outputs, fields=""):
-    filler = 'weight_filler { type: "xavier" }'
-    return layer(
-        name, "InnerProduct", bottom, top, f"inner_product_param {{ num_output: {outputs} {filler} }} {fields}"
-    )
-
-
-POOL = "pooling_param { kernel_size: 3 stride: 2 }"
-AVERAGE = "pooling_param { pool: AVE kernel_size: 3 stride: 2 }"
-LOSS = layer("loss", "SoftmaxWithLoss", "ip2 label", "loss")
-PLAIN = (
-    IMAGES + conv("c1", "x", "c1") + layer("p1", "Pooling", "c1", "p1", POOL) + layer("r1", "ReLU", "p1", "p1")
-    + conv("c2", "p1", "c2", 6, more="group: 2") + layer("r2", "ReLU", "c2", "c2")
-    + layer("p2", "Pooling", "c2", "p2", AVERAGE)
-    + dense("ip1", "p2", "ip1", 5) + layer("t", "TanH", "ip1", "ip1") + dense("ip2", "ip1", "ip2", 3) + LOSS
-)  # fmt: skip
-BRANCHES = (
-    IMAGES + conv("c1", "x", "c1") + layer("n", "LRN", "c1", "n") + conv("a", "n", "a", 3)
-    + layer("a_s", "Sigmoid", "a", "a")
-    + layer("p", "Pooling", "n", "p", "pooling_param { kernel_size: 3 stride: 1 pad: 1 }")
-    + conv("b", "p", "b", 3) + layer("sum", "Eltwise", "a b", "s") + layer("join", "Concat", "s n", "j")
-    + layer("f", "Flatten", "j", "f") + dense("ip2", "f", "ip2", 3) + LOSS
-    + layer("side", "EuclideanLoss", "s b", "side", "loss_weight: 0.3")
-)  # fmt: skip
-WITH_OTHERS = (
-    IMAGES + conv("c1", "x", "c1") + layer("r1", "ReLU", "c1", "c1") + layer("d", "Dropout", "c1", "c1")
-    + conv("c2", "c1", "c2") + layer("r2", "ReLU", "c2", "c2")
-    + layer("noise", "Pooling", "c2", "p", f"{POOL[:-1]} pool: STOCHASTIC }}")
-    + dense("ip1", "p", "ip1", 5) + layer("r3", "ReLU", "ip1", "ip1") + dense("ip2", "ip1", "ip2", 3) + LOSS
-    + layer("accuracy", "Accuracy", "ip2 label", "accuracy")
-)  # fmt: skip
-FROZEN = PLAIN.replace('name: "c1" type: "Convolution"', 'name: "c1" type: "Convolution" param { lr_mult: 0 }')
-UNREAD = PLAIN + dense("extra", "p2", "extra", 2)
-NETS = {"plain": PLAIN, "branches": BRANCHES, "others": WITH_OTHERS, "frozen": FROZEN, "unread": UNREAD}
-
-
-def build(text, **options):
-    """Return a training net that frees its blobs, with its pass."""
-    net = make_net(text, **{"keep_blobs": False, "dtype": torch.float32, **options})
-    return net, ReplayedPass(net)
-
-
-def fill(net, iteration):
-    """Put another batch into the inputs, as data layers do: new tensors."""
-    generator = torch.Generator().manual_seed(iteration)
-    for layer in net.layers:
-        if layer.type == "Input":
-            for number, values in enumerate(layer.values):
-                fresh = torch.randn(values.shape, generator=generator, dtype=values.dtype)
-                if values.dim() == 1:
-                    fresh = torch.randint(0, 3, values.shape, generator=generator).to(values.dtype)
-                layer.values[number] = torch.empty_like(values).copy_(fresh)
-
-
-def train(net, forward, backward, iterations=6, passes=1, begin=fill):
-    """Train by plain steps; return losses, outputs, gradients of each iteration and weights."""
-    seen = []
-    for iteration in range(iterations):
-        net.clear_param_diffs()
-        begin(net, iteration)
-        for each in range(passes):
-            net.reseed(7, iteration, each)
-            done = []
-            seen.append(torch.tensor(forward()))
-            seen += [value.clone() for _, value in net.output_values()]
-            backward(done.append)
-            assert done == sorted(done, reverse=True)
-        seen.append(net.arena.diff.clone())
-        for parameter in net.parameters:
-            if parameter.wanted:
-                parameter.data.add_(parameter.diff, alpha=-0.1)
-    return [*seen, net.arena.data.clone()]
-
-
-def both(text, passes=1, begin=fill, **options):
-    """Train a net by replays and one by its layers; check that all is the same; return the pass that replays."""
-    net, replays = build(text, **options)
-    mine = train(net, replays.forward, replays.backward, passes=passes, begin=begin)
-    plain, _ = build(text, **options)
-    others = train(plain, plain.forward, plain.backward, passes=passes, begin=begin)
-    assert len(mine) == len(others)
-    assert all(map(torch.equal, mine, others))
-    assert bool(mine[-2].any())
-    return replays
+from tests.support.capturekit import (
+    BRANCHES,
+    IMAGES,
+    LOSS,
+    NETS,
+    PLAIN,
+    RESIDUAL,
+    WITH_OTHERS,
+    both,
+    build,
+    conv,
+    dense,
+    layer,
+    train,
+)
+from tests.support.netkit import inputs
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -166,69 +76,26 @@ def test_a_loss_that_a_layer_reads_counts_as_always():
     assert all(part.is_replayed for part in replays.ranges)
 
 
-def test_another_number_of_ranks_is_captured_anew():
-    net, replays = build(PLAIN.replace(LOSS, LOSS[:-3] + "loss_param { normalization: NONE } }\n"))
-    train(net, replays.forward, replays.backward)
-    net.context.solver_ranks = 2
-    net.clear_param_diffs()
-    replays.forward()
-    assert not replays.ranges[-1].is_replayed
-
-
-def test_micro_batches_that_add_to_gradients_have_captures_of_their_own():
-    net, replays = build(PLAIN)
-    train(net, replays.forward, replays.backward, passes=3)
-    assert [part.captured for part in replays.ranges] == [2]
-    both(PLAIN, passes=3)
-
-
-def test_another_batch_size_is_captured_anew():
-    def begin(net, iteration):
-        images = 4 if iteration < 3 or iteration > 6 else 2
-        for each in net.layers[:2]:
-            each.values[0] = torch.empty(images, *each.values[0].shape[1:])
-        fill(net, iteration)
-
-    net, replays = build(PLAIN)
-    mine = train(net, replays.forward, replays.backward, iterations=10, begin=begin)
-    plain, _ = build(PLAIN)
-    others = train(plain, plain.forward, plain.backward, iterations=10, begin=begin)
-    assert all(map(torch.equal, mine, others))
+def test_a_loss_without_a_name_counts():
+    replays = both(PLAIN.replace('top: "loss"', ""))
+    assert replays.ranges[-1].steps[-1].layer.name == "loss"
     assert all(part.is_replayed for part in replays.ranges)
 
 
-def test_a_shape_that_came_back_after_a_pass_by_the_layers_is_not_replayed_with_the_other_shapes_tops():
-    net, replays = build(PLAIN)
+def test_losses_are_added_up_in_the_net_s_order():
+    losses = "".join(
+        layer(f"loss{weight}", "SoftmaxWithLoss", "ip2 label", f"loss{weight}", f"loss_weight: 0.{weight}")
+        for weight in (9, 4, 1, 7)
+    )
+    both(BRANCHES.replace(LOSS, losses))
+
+
+def test_ends_of_residual_blocks_that_are_made_again_are_left_out():
+    net, replays = build(RESIDUAL)
+    assert any(getattr(each, "make_bottom", None) is not None for each in net.layers)
     train(net, replays.forward, replays.backward)
-    (part,) = replays.ranges
-    assert part.is_replayed
-    for each in net.layers[:2]:
-        each.values[0] = torch.zeros(2, *each.values[0].shape[1:])
-    net.forward()  # the layers are reshaped
-    train(net, replays.forward, replays.backward, iterations=1, begin=lambda net, _: None)
-    assert not part.is_replayed
-
-
-def test_another_choice_of_candidates_is_captured_anew():
-    net, replays = build(PLAIN)
-    train(net, replays.forward, replays.backward)
-    net.context.choices = Forced("windows_mm")
-    net.clear_param_diffs()
-    replays.forward()
-    replays.backward()
-    assert net.context.choices.used == {"convolution forward", "convolution backward weight"}
-
-
-def test_parameters_that_lie_elsewhere_are_captured_anew():
-    net, replays = build(PLAIN)
-    train(net, replays.forward, replays.backward)
-    (part,) = replays.ranges
-    weight = net.parameters[0]
-    weight.data = torch.zeros_like(weight.data)
-    net.clear_param_diffs()
-    replays.forward()
-    assert not part.is_replayed
-    replays.backward()
+    captured = [step.layer for part in replays.ranges for step in part.steps]
+    assert all(getattr(each, "make_bottom", None) is None for each in captured)
 
 
 def test_hooks_are_called_for_each_layer():
@@ -247,35 +114,6 @@ def test_hooks_are_called_for_each_layer():
     net.backward()
     assert replayed == seen
     assert all(part.is_replayed for part in replays.ranges)
-
-
-class Made(TorchDispatchMode):
-    """Remembers the tensors that operations give."""
-
-    def __init__(self):
-        super().__init__()
-        self.tensors = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        found = result if isinstance(result, (tuple, list)) else [result]
-        self.tensors += [weakref.ref(each) for each in found if isinstance(each, torch.Tensor)]
-        return result
-
-
-def test_nothing_of_a_pass_is_kept_after_it():
-    net, replays = build(BRANCHES)
-    train(net, replays.forward, replays.backward)
-    with Made() as made:
-        net.clear_param_diffs()
-        replays.forward()
-        assert len([each for each in made.tensors if each() is not None]) > 10
-        replays.backward()
-    assert all(part.is_replayed for part in replays.ranges)
-    lasting = {id(each) for parameter in net.parameters for each in (parameter.data, parameter.diff)}
-    lasting |= {id(blob.data) for blob in net.blobs.values()}
-    assert {id(each()) for each in made.tensors if each() is not None} <= lasting
-    assert all(blob.diff is None for blob in net.blobs.values())
 
 
 def test_an_error_names_the_layer_that_is_replayed(monkeypatch):

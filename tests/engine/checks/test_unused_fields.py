@@ -20,13 +20,6 @@ from tests.support.paths import ROOT
 RELU = 'layer {{ name: "r" type: "ReLU" bottom: "x" top: "y" {extra} }}\n'
 
 
-@pytest.fixture(autouse=True)
-def nothing_told():
-    unused_fields.reset_warnings()
-    yield
-    unused_fields.reset_warnings()
-
-
 @pytest.mark.parametrize(
     ("extra", "field"),
     [

@@ -131,7 +131,20 @@ def test_labels_are_those_that_caffes_atoi_reads_with_one_warning_for_the_list(f
     assert record.levelname == "WARNING"
     assert record.message == (
         f"{path}:2:1: a line is a path, a space and a label, a whole number, but 'image 1.png' has '3.7'; as in Caffe"
-        " its label is 3; so it is with 3 more of its lines (layer 'images')"
+        " its label is 3; 3 more lines do not end in a label (layer 'images')"
+    )
+
+
+def test_a_line_without_a_space_and_a_list_that_two_nets_read_are_warned_about_once(folder, caplog):
+    path = folder / "list.txt"
+    (folder / "3.png").write_bytes((folder / "image 0.png").read_bytes())
+    path.write_text("3.png\nimage 1.png x\n")
+    for _ in range(2):
+        layer_of(folder, 2).close()
+    (record,) = caplog.records
+    assert record.message == (
+        f"{path}:1:1: a line is a path, a space and a label, a whole number, but '3.png' has no space in front of a"
+        " label; as in Caffe its label is 3; 1 more line does not end in a label (layer 'images')"
     )
 
 
@@ -159,7 +172,7 @@ def test_a_list_and_a_folder_whose_names_are_not_utf8_are_found(folder, caplog):
     layer.close()
     (record,) = caplog.records
     assert "source is not UTF-8 and is read as Latin-1" in record.message
-    assert "and so are 1 more strings (root_folder)" in record.message
+    assert "and so is 1 more string (root_folder)" in record.message
 
 
 def test_half_a_new_size_is_refused(folder):

@@ -143,18 +143,17 @@ def test_two_ranks_equal_one_with_the_whole_batch(fields):
     torch.testing.assert_close(torch.cat(diffs) / 2, whole[0])
 
 
-def test_ranks_are_asked_only_where_the_divisor_depends_on_data_and_never_in_tests():
-    def count_calls(fields: str, phase: int) -> int:
+def test_ranks_are_asked_only_where_the_divisor_depends_on_data():
+    def count_calls(fields: str) -> int:
         calls = []
-        context = LayerContext(phase=phase, dtype=torch.float64, solver_ranks=2)
+        context = LayerContext(dtype=torch.float64, solver_ranks=2)
         context.sum_over_ranks = lambda count: calls.append(count) or count
         loss_layer(fields, context=context).forward([random_input(SHAPE), labels_for()])
         return len(calls)
 
-    assert count_calls("loss_param { ignore_label: 1 }", 0) == 1
-    assert count_calls("", 0) == 0
-    assert count_calls("loss_param { ignore_label: 1 normalization: FULL }", 0) == 0
-    assert count_calls("loss_param { ignore_label: 1 }", 1) == 0
+    assert count_calls("loss_param { ignore_label: 1 }") == 1
+    assert count_calls("") == 0
+    assert count_calls("loss_param { ignore_label: 1 normalization: FULL }") == 0
 
 
 @pytest.mark.parametrize("value", [5, -1, 1e30, math.nan])

@@ -157,6 +157,22 @@ def test_a_file_as_caffe_writes_it(tmp_path):
     ]
 
 
+def test_names_that_are_not_utf8_are_read_as_latin1(tmp_path, caplog):
+    """Caffe writes a layer's name as the bytes that the prototxt has, as in Chinese files in GBK."""
+    with h5py.File(tmp_path / "w.h5", "w") as file:
+        group = file.create_group("data").create_group(b"\xc4\xe3")
+        group["0"], group["1"] = np.arange(9.0).reshape(3, 3), np.ones(3)
+        file["data"].create_group(b"\xba\xc3")
+    net = make_net(chain("\xc4\xe3"), seed=2)
+    for _ in range(2):
+        report = net.copy_trained_layers(tmp_path / "w.h5")
+    assert net.layers[1].parameters[0].data.flatten().tolist() == list(range(9))
+    assert [row.layer for row in report.copied] == ["\xc4\xe3"]
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path}/w.h5: the name of a layer is not UTF-8 and is read as Latin-1, ")
+    assert "and so is 1 more string (" in message
+
+
 def test_the_content_decides_not_the_name(tmp_path):
     source, target = make_net(chain("one"), seed=1), make_net(chain("one"), seed=2)
     save_hdf5(source, tmp_path / "w.caffemodel")

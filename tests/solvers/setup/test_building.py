@@ -1,10 +1,21 @@
 """What a solver drives, built as its fields say: states of nets, weights to start from, test nets."""
 
+import os
+
 import pytest
 import torch
 
+from mgcaffe.comm import run_ranks
 from mgcaffe.solvers.events import Tested, Warned, WeightsCopied
-from tests.support.solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, write_data
+from tests.support.solverkit import (
+    CLASSIFIER,
+    LEAST_SQUARES,
+    Recorder,
+    data_layer,
+    make_solver,
+    train_ranks,
+    write_data,
+)
 
 DROPOUT = LEAST_SQUARES.replace('bottom: "data"', 'bottom: "dropped"', 1)
 DROP = 'layer { name: "drop" type: "Dropout" bottom: "data" top: "dropped" }\n'
@@ -36,14 +47,46 @@ def test_a_training_net_may_be_in_the_test_phase(data, tmp_path, state):
 
 
 def test_a_test_net_may_be_in_the_training_phase(data, tmp_path):
-    scores = []
-    for state in ("", "test_state { }", "test_state { phase: TRAIN }"):
+    scores, warnings = [], []
+    for own, state in (("", ""), ("", "test_state { }"), ("", "test_state { phase: TRAIN }"), ("phase: TRAIN", "")):
         recorder = Recorder()
         fields = f"max_iter: 1 test_iter: 2 test_interval: 5 {state}"
-        with make_solver(data + DROP + DROPOUT, fields, tmp_path, recorder=recorder) as solver:
+        with make_solver(f"state {{ {own} }}\n" + data + DROP + DROPOUT, fields, tmp_path, recorder=recorder) as solver:
             solver.solve()
+            # It is not run backward, whatever its phase, so it keeps nothing for that.
+            assert not any(node.needs_backward or node.layer.backward_follows for node in solver.test_nets[0].nodes)
+            assert any(node.needs_backward for node in solver.net.nodes)
         scores.append(recorder.of(Tested)[0].scores)
-    assert scores[0] == scores[1] != scores[2]  # Dropout sets values to 0 in the training phase alone
+        warnings.append(["test net #0 is in the TRAIN phase" in event.text for event in recorder.of(Warned)])
+    assert scores[0] == scores[1] != scores[2] == scores[3]  # Dropout sets values to 0 in the training phase alone
+    assert warnings == [[], [], [True], [True]]
+
+
+def test_a_test_net_in_the_training_phase_that_keeps_its_blobs_can_be_run_backward(data, tmp_path):
+    fields = "test_iter: 1 test_interval: 5 test_state { phase: TRAIN }"
+    with make_solver(data + DROP + DROPOUT, fields, tmp_path, keep_blobs=True) as solver:
+        solver.test_nets[0].forward_backward()
+
+
+def test_ranks_train_in_the_test_phase_what_one_rank_trains(tmp_path):
+    """The divisor of a loss is that of all ranks, whatever the phase; test nets count for themselves."""
+    layers = CLASSIFIER.replace("ignore_label: 99", "normalization: NONE")
+    fields = "train_state { phase: TEST } comm_param { schedule: SINGLE }"
+    (alone, *_), *_ = train_ranks(1, tmp_path, fields, iterations=3, layers=layers)
+    for weights, *_ in train_ranks(2, tmp_path, fields, iterations=3, layers=layers):
+        torch.testing.assert_close(weights, alone)
+
+
+def test_test_nets_are_told_of_one_rank(tmp_path):
+    net = data_layer(write_data(tmp_path), 5) + LEAST_SQUARES
+
+    def contexts(communicator):
+        fields = "test_iter: 2 test_interval: 5 test_state { phase: TRAIN }"
+        with make_solver(net, fields, tmp_path, communicator=communicator) as solver:
+            context = solver.test_nets[0].context
+            return solver.net.context.solver_ranks, context.solver_ranks, context.sum_over_ranks(3.0)
+
+    assert run_ranks(2, contexts) == [(2, 1, 3.0)] * 2
 
 
 def test_a_level_of_zero_replaces_the_nets_own(data, tmp_path):
@@ -74,3 +117,15 @@ def test_names_of_weights_may_have_blanks_around_them(data, tmp_path):
     with make_solver(data + LEAST_SQUARES, f'weights: " {first},  {second} ,"', tmp_path, recorder=recorder) as solver:
         assert solver.net.arena.data.tolist() == [2.0] * 5
     assert [event.path for event in recorder.of(WeightsCopied)] == [first, second]
+
+
+def test_weights_whose_name_is_not_utf8_are_found_by_its_bytes(data, tmp_path):
+    with make_solver(data + LEAST_SQUARES, f'snapshot_prefix: "{tmp_path}/a"', tmp_path) as solver:
+        solver.net.arena.data.fill_(3)
+        solver.snapshot()
+    (tmp_path / "a_iter_0.caffemodel").rename(tmp_path / os.fsdecode(b"\xc4\xe3.caffemodel"))
+    recorder = Recorder()
+    fields = rf'weights: "{tmp_path}/\xc4\xe3.caffemodel"'
+    with make_solver(data + LEAST_SQUARES, fields, tmp_path, recorder=recorder) as solver:
+        assert solver.net.arena.data.tolist() == [3.0] * 5
+    assert [event.path for event in recorder.of(WeightsCopied)] == [f"{tmp_path}/\xc4\xe3.caffemodel"]

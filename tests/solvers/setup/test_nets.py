@@ -5,8 +5,8 @@ import os
 import pytest
 
 from mgcaffe.errors import PrototxtError, SolverError
-from mgcaffe.prototxt import TEST, TRAIN, parse_solver
-from mgcaffe.solvers.setup.nets import NetReader
+from mgcaffe.prototxt import TEST, TRAIN, parse_solver, print_text
+from mgcaffe.solvers.setup.nets import NetReader, solver_text
 
 INLINE = 'name: "{}" layer {{ name: "x" type: "Silence" }}'
 
@@ -109,6 +109,25 @@ def test_weights_in_a_net_are_compared_by_their_digests():
     assert "0.25" not in texts[0] and "force_backward: true" in texts[0]
     differing = [line for line in texts[0].splitlines() if line not in texts[2].splitlines()]
     assert [line.partition(":")[0] for line in differing] == ["# layer 'x', blob 0"]
+
+
+@pytest.mark.parametrize("field", ["net_param", "train_net_param", "test_net_param"])
+def test_weights_in_a_solvers_nets_are_compared_and_shown_by_their_digests(field):
+    texts = []
+    for value in (1, 1, 2):
+        layer = f'layer {{ name: "x" type: "Silence" blobs {{ shape {{ dim: 2 }} data: 0.25 data: {value} }} }}'
+        param = parse_solver(f'max_iter: 3 {field} {{ name: "a" {layer} }}').param
+        texts.append(solver_text(param))
+        assert getattr(param, field) and "0.25" in print_text(param)  # the message itself keeps them
+    assert texts[0] == texts[1] != texts[2]
+    assert "0.25" not in texts[0] and f"{field} {{" in texts[0] and "max_iter: 3" in texts[0]
+    differing = [line for line in texts[0].splitlines() if line not in texts[2].splitlines()]
+    assert [line.partition(":")[0] for line in differing] == ["# layer 'x', blob 0"]
+
+
+def test_a_solver_without_weights_is_shown_as_it_is():
+    param = parse_solver('net: "a.prototxt" max_iter: 3 test_net_param { name: "b" }').param
+    assert solver_text(param) == print_text(param)
 
 
 @pytest.mark.parametrize(

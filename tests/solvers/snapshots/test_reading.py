@@ -1,17 +1,25 @@
 """Snapshots are read with their manifest or without, and the newest whole one is found."""
 
-import h5py
 import pytest
 import torch
 
 from mgcaffe.comm import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
-from mgcaffe.prototxt import NetParameter, SolverParameter, SolverState
+from mgcaffe.prototxt import NetParameter, SolverParameter
 from mgcaffe.solvers.events import NothingToRestore, Restored, Warned
+from mgcaffe.solvers.snapshots.named_weights import names_weights
 from mgcaffe.solvers.snapshots.reading import newest_snapshot, read_snapshot
 from tests.support.paths import GOLDEN
-from tests.support.solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
+from tests.support.solverkit import (
+    LEAST_SQUARES,
+    Recorder,
+    data_layer,
+    make_solver,
+    take_weights_out,
+    weights_of,
+    write_data,
+)
 
 SOLVERS = GOLDEN / "solvers"
 
@@ -88,23 +96,13 @@ def test_a_snapshot_of_caffe_needs_no_manifest():
     assert weights.name == "snap_iter_5.caffemodel"
 
 
-def without_weights(state):
-    """Takes the path of the weights out of a solverstate, as a program other than Caffe may leave it out."""
-    state.with_name(f"{state.name}.manifest.json").unlink()
-    if state.suffix == ".h5":
-        with h5py.File(state, "r+") as file:
-            del file["learned_net"]
-        return
-    message = SolverState.FromString(state.read_bytes())
-    message.ClearField("learned_net")
-    state.write_bytes(message.SerializeToString())
-
-
 def test_a_state_without_weights_restores_iteration_and_histories_alone(snapshots, net, tmp_path):
     path = tmp_path / f"net_iter_6.solverstate{snapshots}"
     recorder = Recorder()
     state, _ = read_snapshot(path)
-    without_weights(path)
+    assert names_weights(path)
+    take_weights_out(path)
+    assert not names_weights(path)
     with make_solver(net, "", tmp_path, recorder=recorder) as solver:
         before = weights_of(solver)
         solver.restore(str(path))
@@ -114,9 +112,19 @@ def test_a_state_without_weights_restores_iteration_and_histories_alone(snapshot
             assert torch.equal(torch.tensor(values), blob.reshape(values.shape))
         solver.step(1)
     assert [event.weights for event in recorder.of(Restored)] == [None]
-    assert any(f"{path} names no weights (learned_net)" in event.text for event in recorder.of(Warned))
+    (text,) = [event.text for event in recorder.of(Warned) if f"{path} names no weights (learned_net)" in event.text]
+    assert text.endswith("training goes on with the weights that the net has now")
     # A run that is to begin where it can goes on from one with weights.
     assert find(tmp_path, recorder) == f"{tmp_path}/net_iter_4.solverstate{snapshots}"
+
+
+def test_a_state_that_cannot_be_read_counts_as_one_with_weights(snapshots, tmp_path):
+    """Whoever reads it next says what is wrong with it."""
+    path = tmp_path / f"net_iter_6.solverstate{snapshots}"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    for each in (path, tmp_path / "missing", tmp_path, "a\0b"):
+        assert names_weights(each)
 
 
 def test_a_moved_snapshot_is_compared_with_its_manifest(snapshots, net, tmp_path):

@@ -10,10 +10,12 @@ import torch
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
-from mgcaffe.prototxt import SolverState, blob_array
+from mgcaffe.prototxt import SolverState, blob_array, write_whole
 from mgcaffe.solvers.snapshots.best import BestScore
+from mgcaffe.solvers.snapshots.named_weights import names_weights
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.state_file import encode_state, read_state
+from mgcaffe.solvers.snapshots.state_hdf5 import encode_state_hdf5
 from tests.support.paths import GOLDEN
 
 SOLVERS = GOLDEN / "solvers"
@@ -66,6 +68,14 @@ def test_a_state_holds_all_that_is_needed_to_go_on(tmp_path):
     restored = [arena.like(), arena.like()]
     state.copy_history(blobs(arena, parameters, restored))
     assert torch.equal(torch.stack(restored), torch.stack(values))
+
+
+@pytest.mark.parametrize("name", [os.fsdecode(b"b\xe4r.caffemodel"), "b\xe4r.caffemodel", ""])
+def test_weights_of_any_name_are_named_in_both_forms(tmp_path, name):
+    (tmp_path / "a").write_bytes(encode_state(Progress(iteration=7), name, []))
+    write_whole(tmp_path / "a.h5", encode_state_hdf5(Progress(iteration=7), name, []))
+    assert [read_state(tmp_path / each).learned_net for each in ("a", "a.h5")] == [name, name]
+    assert [names_weights(tmp_path / each) for each in ("a", "a.h5")] == [bool(name)] * 2
 
 
 def test_history_blobs_come_in_caffes_order_with_their_shapes(tmp_path):

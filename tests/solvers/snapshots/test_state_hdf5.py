@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -132,6 +134,20 @@ def test_caffes_own_state_is_read(tmp_path):
     assert state.progress == Progress(iteration=5, current_step=1)
     assert state.learned_net == "run_iter_5.caffemodel.h5"
     assert [values.flat[0] for values in state.history] == list(range(12))  # by number, not by the alphabet
+
+
+def test_weights_whose_name_is_not_utf8_are_found(tmp_path):
+    weights, _ = snapshot(tmp_path)
+    state, name = tmp_path / "net_iter_3.solverstate.h5", os.fsdecode(b"b\xe4r.caffemodel.h5")
+    (tmp_path / "net_iter_3.caffemodel.h5").rename(tmp_path / name)
+    state.with_name(f"{state.name}.manifest.json").unlink()
+    with h5py.File(state, "r+") as file:
+        del file["learned_net"]
+        file["learned_net"] = np.bytes_(os.fsencode(tmp_path / name))
+    assert read_state(state).learned_net == str(tmp_path / name)
+    with make_solver(net(tmp_path), SOLVERS["SGD"][0], tmp_path, dtype=torch.float32) as solver:
+        solver.restore(str(state))
+        assert torch.equal(weights_of(solver), weights)
 
 
 def test_the_weights_may_have_moved_along(tmp_path):

@@ -136,7 +136,7 @@ def test_labels_are_read_as_caffe_reads_them_and_the_first_odd_line_is_named(eng
     warnings = [line for line in result.stderr.splitlines() if line.startswith("W")]
     assert len(warnings) == 1
     assert "odd.txt:2:1: a line is a path, a space and a label, a whole number, but 'dog/2.png' has '3x'" in warnings[0]
-    assert warnings[0].endswith("as in Caffe its label is 3; so it is with 2 more of its lines")
+    assert warnings[0].endswith("as in Caffe its label is 3; 2 more lines do not end in a label")
 
 
 def test_names_in_lists_need_not_be_utf8(engine, pictures):
@@ -244,7 +244,7 @@ def test_archives_become_the_same_records_as_their_files(engine, pictures):
     ("words", "code", "message"),
     [
         (["tree", "list.txt", "db"], 65, "can be read\n  'tree' stands in front of each path as it is; say 'tree/'"),
-        (["tree/", "tab.txt", "db"], 65, "'dog/0.png\\t1' has no label; as in Caffe its label is 0\n"),
+        (["tree/", "tab.txt", "db"], 65, "'dog/0.png\\t1' has no space in front of a label; as in Caffe its"),
         (["--resize_height=65536", "--resize_width=65536", "tree/", "list.txt", "db"], 2, "have more than the"),
         (["--source=folders", "tree", "list.txt", "db"], 2, "--source=folders takes two names, not 3"),
         (["--source=folders", "absent", "db"], 65, "'absent' is no folder"),

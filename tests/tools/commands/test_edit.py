@@ -127,6 +127,15 @@ def test_values_that_differ_end_with_code_65_and_another_name(small, monkeypatch
     assert "not compared with it (--no_check)" in Path("out.prototxt").read_text().splitlines()[0]
 
 
+def test_the_level_is_the_nets_own_unless_the_flag_gives_one(small):
+    deep = 'layer { name: "deep" type: "Power" bottom: "ip" top: "deep" include { min_level: 1 } }\n'
+    small.write("levels.prototxt", f"state {{ level: 2 }}\n{SMALL}{deep}")
+    for flags, has_deep in (([], True), (["--level=0"], False), (["--level=1"], True)):
+        result = small.run("edit", "levels.prototxt", "-o", "out.prototxt", "--rename=conv=first", *flags)
+        assert result.returncode == 0, result.stderr
+        assert ("deep" in result.stdout.split()) == has_deep
+
+
 def test_without_a_check_no_data_and_no_shape_are_needed(small):
     words = ("edit", "trains.prototxt", "-o", "out.prototxt", "--rename=conv=first")
     result = small.run(*words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -63,6 +64,15 @@ def test_a_net_is_timed_where_there_is_no_trace_also_that_of_a_solver(two_layers
         assert result.returncode == 0, result.stderr
         assert re.search(r"2 layers with 44 parameters \(0.00 MiB\); forward \d+\.\d+ ms, backward", result.stdout)
         assert re.search(r"^ +0  ip +", result.stdout, re.MULTILINE), result.stdout
+
+
+def test_a_solver_and_a_net_whose_names_are_not_utf8_are_found(two_layers):
+    (two_layers.folder / "net.prototxt").rename(two_layers.folder / os.fsdecode(b"r\xe9seau.prototxt"))
+    solver = two_layers.solver.encode().replace(b"net.prototxt", b"r\xe9seau.prototxt")
+    (two_layers.folder / "solver.prototxt").write_bytes(solver)
+    result = two_layers.run("plan", "solver.prototxt", "--trace=trace.csv", LINE, "--workers=2", "--schedule=wfbp")
+    assert result.returncode == 0, result.stderr
+    assert "2 layers with 44 parameters" in result.stdout
 
 
 def test_a_net_is_timed_in_the_precision_of_the_flag_or_the_solver(two_layers):

@@ -97,6 +97,17 @@ def test_weights_are_copied_and_reported(engine):
     assert "Finetuning from tiny_iter_1.caffemodel" in _log(result)
 
 
+def test_weights_in_the_solvers_own_net_are_logged_by_their_digests(engine):
+    blob = f"blobs {{ shape {{ dim: 4 dim: 3 }} data: [{', '.join(['0.123'] * 12)}] }}"
+    blobs = f'name: "ip" {blob} blobs {{ shape {{ dim: 4 }} data: [0, 0, 0, 0] }}'
+    net = engine.net.replace('name: "ip"', blobs, 1)
+    engine.write("solver.prototxt", engine.solver.replace('net: "net.prototxt"', f"net_param {{ {net} }}"))
+    result = engine.run("train", "solver.prototxt", "--max_iter=1")
+    assert result.returncode == 0, result.stderr
+    assert "0.123" not in result.stderr
+    assert re.search(r"^# layer 'ip', blob 0: [0-9a-f]{64}$", result.stderr, re.MULTILINE)
+
+
 @pytest.mark.slow
 def test_sigint_stops_after_a_snapshot_with_code_75(engine):
     engine.write("solver.prototxt", engine.solver.replace("max_iter: 20", "max_iter: 10000000"))

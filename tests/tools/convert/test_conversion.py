@@ -13,7 +13,7 @@ import pytest
 import mgcaffe
 from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.errors import DataError, EngineError, UsageError
-from mgcaffe.prototxt import read_net, write_binary
+from mgcaffe.prototxt import blob_array, fill_blob, read_net, write_binary, write_text
 from mgcaffe.tools.convert import conversion
 from mgcaffe.tools.convert.comparison import compare_models
 from mgcaffe.tools.convert.conversion import convert
@@ -164,6 +164,27 @@ def test_weights_that_are_missing_and_weights_that_are_not_needed_are_named(fold
         "layer 'gone': the net has no layer of this name",
         "layer 'conv': the file has no layer of this name; keeps its values",
     )
+
+
+def test_weights_in_the_definition_are_no_fillers_and_are_written_beside_the_net(folder):
+    full, empty = read_net("net.prototxt"), read_net("net.prototxt")
+    for layer, row in zip(read_model("net.prototxt", "net.caffemodel").build().layers, full.layer, strict=True):
+        for parameter in layer.parameters:
+            fill_blob(row.blobs.add(), parameter.data.numpy())
+    write_text(full, "full.prototxt")
+    assert convert("full.prototxt", "out.onnx").notes == ()
+    result = convert("full.prototxt", "new.prototxt")
+    assert result.holds and result.notes == () and read_net("new.prototxt") == empty
+    values = [[blob_array(blob).tolist() for blob in layer.blobs] for layer in full.layer if layer.blobs]
+    layers = read_net("new.caffemodel").layer
+    assert [[blob_array(blob).tolist() for blob in layer.blobs] for layer in layers if layer.blobs] == values
+    assert convert("full.prototxt", "new.caffemodel").holds  # what is there already is replaced by no fillers
+    full.layer[3].ClearField("blobs")
+    write_text(full, "part.prototxt")
+    result = convert("part.prototxt", "out.onnx")
+    assert result.notes == ("no weights are given for ip: those of the fillers are used (seed 0)",)
+    with pytest.raises(UsageError, match=r"new\.caffemodel is there already, .* only its fillers for layer 'ip'"):
+        convert("part.prototxt", "new.caffemodel")
 
 
 def test_a_target_without_a_format_or_that_is_the_source_is_refused(folder):
