@@ -47,7 +47,7 @@ class CapturedRange:
     form of the inputs, which parameters are fresh (the second micro-batch adds to their gradients), where these lie,
     how many ranks there are, and who chooses among candidates. For the rest the layers say that they are `capturable`.
     Hooks of the net are called for each step, but blobs between two steps of the range hold nothing while it is
-    replayed. Where inputs hardly ever have one form twice, the layers run by themselves after some passes.
+    replayed. Where no form has come back after some passes, the layers run by themselves until one does.
 
     Args:
         net: a training net that frees its blobs.
@@ -63,7 +63,8 @@ class CapturedRange:
             self._inputs += [blob for blob in node.bottoms if blob not in seen]
             seen.update(node.bottoms, node.tops)
         self._makers = {blob: number for number, node in enumerate(steps) for blob in node.tops}
-        elsewhere = {blob for node in net.steps if node not in steps for blob in node.bottoms}
+        behind = net.steps[net.steps.index(steps[-1]) + 1 :]
+        elsewhere = {blob for node in behind for blob in node.bottoms}
         self._read_elsewhere = [
             blob for blob, number in self._makers.items() if blob in elsewhere and steps[number].needs_backward
         ]
@@ -72,7 +73,8 @@ class CapturedRange:
         self._variant: _Variant | None = None  # of the pass that has gone forward
         self._recorder: Recorder | None = None
         self._capture = CapturedPass([])
-        self._captures_in_vain = 0  # since the last replay
+        self._captures_in_vain = 0  # since the last replay, less the passes that were like the one before
+        self._last_key: Hashable = None
         self._values: Values | None = None
 
     @property
@@ -91,14 +93,22 @@ class CapturedRange:
         """Run the steps forward, or replay that; return their part of the loss added to `loss`."""
         self._values = self._recorder = None
         self._variant = variant = self._find_variant()
-        if variant is None or variant.why_not:
-            return self._run_forward(self._net.compute_forward, loss)
-        if variant.program is not None:
+        if variant is not None and variant.program is not None:
             self._captures_in_vain = 0
             return self._replay_forward(variant.program, loss)
+        if variant is None or variant.why_not:
+            return self._run_forward(self._net.compute_forward, loss)
+        if self._captures_in_vain >= _MOST_IN_VAIN:
+            self._drop_captures()
+            return self._run_forward(self._net.compute_forward, loss)
         variant.attempts += 1
         self._captures_in_vain += 1
         return self._capture_forward(loss)
+
+    def _drop_captures(self) -> None:
+        self._capture = CapturedPass([])
+        for variant in self._variants.values():
+            variant.capture = None
 
     def _run_forward(self, compute: Callable[[Node], None], loss: float) -> float:
         for node in self.steps:
@@ -106,15 +116,18 @@ class CapturedRange:
         return loss
 
     def _find_variant(self) -> _Variant | None:
-        """Return what is known of passes like the one that begins; None if an input is missing, or none comes twice."""
+        """Return what is known of passes like the one that begins; None if an input is missing."""
         values = [blob.data for blob in self._inputs if blob.data is not None]
-        if len(values) < len(self._inputs) or self._captures_in_vain >= _MOST_IN_VAIN:
+        if len(values) < len(self._inputs):
             return None
         form = [(each.shape, each.stride(), each.dtype) for each in values]
         alike = [next(place for place, other in enumerate(values) if other is each) for each in values]
         places = [(each.fresh, id(each.data), id(each.diff)) for each in self._parameters]
         context, shapes = self._net.context, [id(node.shapes) for node in self.steps]
         key = (*form, *alike, *places, context.choices, context.solver_ranks, *shapes)
+        if key == self._last_key:
+            self._captures_in_vain = max(0, self._captures_in_vain - 1)
+        self._last_key = key
         if key not in self._variants:
             if len(self._variants) == _VARIANTS:
                 self._variants.clear()
@@ -222,6 +235,7 @@ class CapturedRange:
         variant = self._variant
         assert variant is not None
         earlier, variant.capture = variant.capture, None
+        self._capture = CapturedPass([])
         if recorder.why_not:
             variant.why_not = recorder.why_not
         elif capture == earlier:

@@ -15,7 +15,7 @@ from mgcaffe.engine.layers.convolution import FilterLayer
 from mgcaffe.engine.net import Net
 
 _FEWEST = 2
-MOST_VALUES = 1 << 22
+MOST_VALUES = 5_000_000
 """How many values the blobs of a net may have in all; larger nets run by their layers."""
 
 
@@ -24,8 +24,8 @@ class ReplayedPass:
 
     Ranges of two or more `capturable` layers are replayed; what is between them runs as always. So does everything
     while candidates are measured, where layers run again in backward, with a factor on the loss, and in nets that keep
-    their blobs, compute in 16 bits or on a GPU, or whose blobs have more than 4 million values in all: Python takes
-    some 10 us a call, which is 20 % of a step of cifar10_quick with one image, 4 % with 64 (4 million values), and
+    their blobs, compute in 16 bits or on a GPU, or whose blobs have more than 5 million values in all: Python takes
+    some 10 us a call, which is 20 % of a step of cifar10_quick with one image, 4 % with 64 (4.3 million values), and
     nothing that can be seen with 100.
 
     Args:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mgcaffe.comm.planning.trace import Trace
 
 _SOLVER_FIELD = re.compile(r"^\s*(net|train_net|base_lr|lr_policy|max_iter)\s*:", re.MULTILINE)
+_HEAD = 1 << 16
 _NET_FIELD = re.compile(r"^\s*layers?\s*:?\s*\{", re.MULTILINE)
 
 
@@ -164,6 +165,8 @@ def _net_of(flags: Flags) -> str:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return str(path)  # whoever reads it next says what is wrong with it
+    if "\0" in text[:_HEAD]:
+        return str(path)  # a binary net
     if _NET_FIELD.search(text) or not _SOLVER_FIELD.search(text):
         return str(path)
     from mgcaffe.prototxt import read_solver_source

@@ -14,7 +14,7 @@ from mgcaffe.tools.flags.computing_flags import (
 )
 from mgcaffe.tools.flags.data_flags import add_data_flags
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, require, seconds, words_list
-from mgcaffe.tools.flags.snapshot_flags import add_snapshot_flags, refuse_weights
+from mgcaffe.tools.flags.snapshot_flags import add_snapshot_flags
 from mgcaffe.tools.flags.sync_flags import add_sync_flags
 from mgcaffe.tools.flags.timeline_flags import add_timeline_flags
 from mgcaffe.tools.launcher.flags import add_launcher_flags, is_launcher
@@ -97,7 +97,6 @@ def parser() -> FlagParser:
 def run(flags: Flags, session: Session) -> int:
     """Train, and return 75 if a signal stopped it."""
     path = require(flags, "solver", "the solver")
-    refuse_weights(flags)
     if flags.requeue:
         check_requeue(flags.snapshot)
     if is_launcher(flags):

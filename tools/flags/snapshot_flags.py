@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mgcaffe.comm.transport.communicator import Communicator
-from mgcaffe.errors import UsageError
-from mgcaffe.errors.file_names import is_there
 from mgcaffe.solvers.events import Event, SolverListener
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from
 
@@ -56,26 +54,6 @@ def apply_snapshot_flags(solver: SolverParameter, flags: Flags) -> None:
 def is_auto(flags: Flags) -> bool:
     """Return whether the snapshot to go on from has to be looked for."""
     return bool(flags.snapshot == _AUTO)
-
-
-def refuse_weights(flags: Flags) -> None:
-    """Refuse `--weights` beside a snapshot that brings weights of its own.
-
-    Raises:
-        UsageError: both are given, and the solverstate names its weights, or is not there.
-    """
-    if not (flags.snapshot and flags.weights) or is_auto(flags):
-        return
-    if is_there(flags.snapshot):
-        from mgcaffe.solvers.snapshots.named_weights import names_weights
-
-        if not names_weights(flags.snapshot):
-            return
-    raise UsageError(
-        "--snapshot and --weights exclude each other",
-        hint="--snapshot goes on where it stopped, --weights starts anew from given weights; they go together only"
-        " where the solverstate names no weights",
-    )
 
 
 def chosen_snapshot(

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mgcaffe.engine import registry
 from mgcaffe.engine.capture.recorder import Recorder
-from mgcaffe.engine.kernels.choice.choices import Forced
+from mgcaffe.engine.kernels.choice.choices import RULES, Choices, Forced
 from mgcaffe.engine.layer import Layer, between, exactly
 from tests.support.capturekit import (
     BRANCHES,
@@ -265,3 +265,28 @@ def test_nothing_of_a_pass_is_kept_after_it():
     lasting |= {id(blob.data) for blob in net.blobs.values()}
     assert {id(each()) for each in made.tensors if each() is not None} <= lasting
     assert all(blob.diff is None for blob in net.blobs.values())
+
+
+def test_what_has_been_captured_is_replayed_however_many_forms_take_turns():
+    net, replays = build(PLAIN)
+    choices = [RULES, Choices()]
+
+    def begin(net, iteration):
+        net.context.choices = choices[iteration % 2]
+        fill(net, iteration)
+
+    train(net, replays.forward, replays.backward, iterations=8, passes=2, begin=begin)
+    assert [(part.captured, part.is_replayed) for part in replays.ranges] == [(4, True)]
+
+
+def test_a_form_that_stays_is_captured_also_after_many_others():
+    net, replays = build(PLAIN)
+
+    def begin(net, iteration):
+        give_images(net, 1 + iteration % 5)
+        fill(net, iteration)
+
+    train(net, replays.forward, replays.backward, iterations=20, begin=begin)
+    assert not replays.ranges[0].is_replayed
+    train(net, replays.forward, replays.backward)
+    assert replays.ranges[0].is_replayed

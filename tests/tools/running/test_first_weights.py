@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from mgcaffe.engine.weights.hdf5 import is_hdf5, read_message
 from mgcaffe.prototxt import blob_array, read_net
+from mgcaffe.tools.running.first_weights import first_weights
 from tests.support.solverkit import take_weights_out
 
 _STATE = "tiny_iter_10.solverstate"
@@ -58,3 +61,21 @@ def test_weights_beside_a_state_that_names_its_own_are_refused(engine):
     result = engine.run(*words, "--snapshot=tiny_iter_1.solverstate")
     assert result.returncode == 2 and "--snapshot and --weights exclude each other" in result.stderr
     assert engine.run(*words, "--snapshot=auto", "--max_iter=2").returncode == 0
+
+
+def test_a_state_that_is_not_there_is_said_to_be_so_also_beside_weights(engine):
+    result = engine.run("train", "solver.prototxt", "--weights=x.caffemodel", "--snapshot=absent.solverstate")
+    assert result.returncode == 65 and "absent.solverstate" in result.stderr
+    assert "exclude" not in result.stderr
+
+
+def test_the_other_ranks_need_no_copy_of_a_state_that_names_no_weights():
+    class Rank1:
+        rank = 1
+
+        def broadcast_object(self, value):
+            assert value is None
+            return False
+
+    flags = SimpleNamespace(weights=["a.caffemodel"], snapshot="absent.solverstate")
+    assert first_weights(flags, "absent.solverstate", Rank1()) == ["a.caffemodel"]
