@@ -61,7 +61,6 @@ def test_without_arguments_it_shows_help_and_fails():
         (("--solver=x",), "'--solver=x' stands where the command belongs"),
         (("train",), "the solver is missing"),
         (("train", "--solvr=x"), "did you mean '--solver'?"),
-        (("train", "x", "--snapshot=a", "--weights=b"), "--snapshot and --weights exclude each other"),
     ],
 )
 def test_mistakes_end_with_code_2_and_no_traceback(words, message):

@@ -26,12 +26,13 @@ def first_weights(flags: Flags, snapshot: str | None, communicator: Communicator
     Raises:
         UsageError: on all ranks: `--weights` is given beside a snapshot, given by name, that brings weights of its own.
     """
+    given: Sequence[str] | None = flags.weights
     if snapshot is None:
-        return flags.weights
+        return given
     found = communicator.broadcast_object(names_weights(snapshot) if communicator.rank == 0 else None)
     if found is False:
-        return flags.weights
-    if found and flags.weights and not is_auto(flags):
+        return given
+    if found and given and not is_auto(flags):
         raise UsageError(
             "--snapshot and --weights exclude each other",
             hint="--snapshot goes on where it stopped, --weights starts anew from given weights; they go together only"
