@@ -103,7 +103,7 @@ def conv_params(fn: Function) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[
     axis = param.get("axis", 1)
     if "kernel_size" not in param and "kernel_h" not in param:
         raise UndefinedMapError(f"a layer of type {fn.type_name} without kernel_size has no coordinate map")
-    kernel = np.array(_two(param, "kernel_h", "kernel_w") or param.get("kernel_size"), ndmin=1)
+    kernel = np.array(param.get("kernel_size") or _two(param, "kernel_h", "kernel_w"), ndmin=1)
     stride = np.array(_two(param, "stride_h", "stride_w") or param.get("stride", 1), ndmin=1)
     padding = np.array(_two(param, "pad_h", "pad_w") or param.get("pad", 0), ndmin=1)
     dilation = np.array(param.get("dilation", 1), ndmin=1)

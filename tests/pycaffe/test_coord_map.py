@@ -78,6 +78,14 @@ def test_rectangular_kernels():
     assert shift[1] == coord_map_from_to(n5.deconv, n5.data)[2]
 
 
+def test_kernel_size_counts_beside_one_of_kernel_h_and_kernel_w():
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[1, 1, 100, 100]))
+    n.pool = L.Pooling(n.data, pool=P.Pooling.MAX, kernel_size=4, kernel_h=9, stride=2)
+    n.plain = L.Pooling(n.data, pool=P.Pooling.MAX, kernel_size=4, stride=2)
+    assert coord_map_from_to(n.pool, n.data) == coord_map_from_to(n.plain, n.data)
+
+
 def test_convolutions_of_any_number_of_axes():
     n = NetSpec()
     n.data = L.Input(shape=dict(dim=[2, 3, 100, 100, 100]))
