@@ -130,8 +130,9 @@ class Net(BuiltNet):
         if self.phase == TEST:
             needs.check(self.nodes)
         first = len(self.nodes) - 1 if start is None else start
+        compute = functools.partial(self.compute_backward, loss_scale=loss_scale)
         for node in reversed(self._range(end, first + 1)):
-            self.run_backward(node, functools.partial(self.compute_backward, loss_scale=loss_scale), on_layer_done)
+            self.run_backward(node, compute, on_layer_done)
 
     def run_backward(
         self, node: Node, compute: Callable[[Node], None], on_layer_done: Callable[[int], None] | None

@@ -52,8 +52,6 @@ class Constant:
             return mine is others
         return type(mine) is type(others) and bool(mine == others)
 
-    __hash__ = None  # type: ignore[assignment] # arguments may be lists
-
 
 Argument = Slot | Constant | list[Any] | tuple[Any, ...]
 """One argument; a list or tuple with tensors inside is one of arguments."""

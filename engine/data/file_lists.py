@@ -41,6 +41,24 @@ class ImageList(NamedTuple):
     note: str
 
 
+def read_source(source: str, what: str) -> bytes:
+    """Return what a file holds; `what` is what messages call it.
+
+    Raises:
+        DataError: it does not exist, or cannot be read.
+    """
+    try:
+        refuse_device(source)
+        return Path(source).read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{what} '{source}' does not exist",
+            hint=f"relative paths start from the working directory, {Path.cwd()}",
+        ) from error
+    except OSError as error:
+        raise DataError(f"{what} '{source}' cannot be read: {error.strerror}") from error
+
+
 def read_list(source: str) -> list[tuple[str, Location]]:
     """Return the lines of a list and where they stand; empty ones are skipped.
 
@@ -49,16 +67,7 @@ def read_list(source: str) -> list[tuple[str, Location]]:
     Raises:
         DataError: the list does not exist, cannot be read, is no text, or names nothing.
     """
-    try:
-        refuse_device(source)
-        content = Path(source).read_bytes()
-    except FileNotFoundError as error:
-        raise DataError(
-            f"list of files '{source}' does not exist",
-            hint=f"relative paths start from the working directory, {Path.cwd()}",
-        ) from error
-    except OSError as error:
-        raise DataError(f"list of files '{source}' cannot be read: {error.strerror}") from error
+    content = read_source(source, "list of files")
     if b"\0" in content:
         raise DataError(f"'{source}' is no text file; it has to list files, one a line")
     texts = (line.decode("utf-8", "surrogateescape").strip(_BLANK) for line in content.splitlines())

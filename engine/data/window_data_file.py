@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mgcaffe.engine.data.file_lists import check_listed
+from mgcaffe.engine.data.file_lists import check_listed, read_source
 from mgcaffe.errors import DataError, Location
-from mgcaffe.errors.file_names import refuse_device, shown_name
+from mgcaffe.errors.file_names import shown_name
 
 _NUMBERS_A_WINDOW = 6
 _MAX_NUMBER = 2**31 - 1
@@ -177,15 +176,7 @@ def read_window_file(source: str, root: str, foreground: float, background: floa
 
 def _read_text(source: str) -> str:
     try:
-        refuse_device(source)
-        return Path(source).read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise DataError(
-            f"window file '{source}' does not exist",
-            hint=f"relative paths start from the working directory, {Path.cwd()}",
-        ) from error
-    except OSError as error:
-        raise DataError(f"window file '{source}' cannot be read: {error.strerror}") from error
+        return read_source(source, "window file").decode()
     except UnicodeDecodeError as error:
         raise DataError(f"'{source}' is no text file; it has to be a window file") from error
 
