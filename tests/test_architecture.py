@@ -42,8 +42,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "kernels.choice.choices", "kernels.choice", "layer", "host_blob", "user_layer", "checks.fork_fields",
         "checks.said_once", "checks.unused_fields", "checks.sizes", "registry", "kernels", "fillers", "tables",
         "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batch_memory", "data.stages",
-        "data.batches", "data.images", "data.lmdb", "data", "layers", "graph", "weights", "built_net", "net", "capture",
-        "tuning",
+        "data.batches", "data.images", "data.leveldb", "data.lmdb", "data", "layers", "graph", "weights", "built_net",
+        "net", "capture", "tuning",
     ),
     "solvers": (
         "source", "events", "snapshots.names", "snapshots.files", "snapshots.manifest", "training_iteration",
@@ -57,7 +57,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "merged_gradient_parallel", "measuring", "advice", "recording",
     ),
     "tools": (
-        "table", "memory_table", "flags", "model", "net_trace", "data_times", "lmdb_records", "upgrading",
+        "table", "memory_table", "flags", "model", "net_trace", "data_times", "record_images", "upgrading",
         "speedup_plot", "listeners",
         "logs", "convert", "surgery", "classifier", "datasets", "timeline", "report", "scaling", "drawing", "running",
         "scripts", "launcher", "commands", "main",

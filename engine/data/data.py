@@ -1,15 +1,16 @@
-"""Data: batches from an LMDB of Datum records, in the order of their keys.
+"""Data: batches from an LMDB or a LevelDB of Datum records, in the order of their keys.
 
-Fields of `data_param` (default): source, a folder; batch_size; backend: what the folder holds decides; prefetch (4):
-how many batches a thread makes ahead; shuffle (false): a new order every epoch; parser_threads (0): how many encoded
-images are decoded at a time, 0 for as many as the rank computes with; bad_record (STOP) and bad_record_limit (100): see
-record_loader.py; rand_skip (0): a start that the seed picks below it. In old files scale, mirror, crop_size and
-mean_file stand here. force_encoded_color does nothing; force_color and force_gray of transform_param say how encoded
-images are decoded, and leave records of pixels as they are, with a warning.
+Fields of `data_param` (default): source, a folder; batch_size; backend: what the folder holds decides, and another one
+is an error; prefetch (4): how many batches a thread makes ahead; shuffle (false): a new order every epoch;
+parser_threads (0): how many encoded images are decoded at a time, 0 for as many as the rank computes with; bad_record
+(STOP) and bad_record_limit (100): see record_loader.py; rand_skip (0): a start that the seed picks below it. In old
+files scale, mirror, crop_size and mean_file stand here. force_encoded_color does nothing; force_color and force_gray of
+transform_param say how encoded images are decoded, and leave records of pixels as they are, with a warning.
 Fields of `transform_param`: see transformer.py.
 No bottoms. Tops: images, batch x channels x height x width; optionally labels, batch.
-Differences from Caffe: LevelDB is refused. Each rank reads its own records only, where Caffe's solvers all read all of
-them. rand_skip, which today's Caffe reads no more, has its old meaning, with a start that the seed picks.
+Differences from Caffe: a LevelDB is read once from end to end when it is opened. Each rank reads its own records only,
+where Caffe's solvers all read all of them. rand_skip, which today's Caffe reads no more, has its old meaning, with a
+start that the seed picks.
 (Caffe: data_layer.cpp.)
 """
 
@@ -33,7 +34,7 @@ from mgcaffe.engine.data.images.transform_fields import (
     shape_by_hint,
 )
 from mgcaffe.engine.data.images.transformer import Transformer
-from mgcaffe.engine.data.lmdb.source import LmdbSource, open_lmdb
+from mgcaffe.engine.data.leveldb import LevelDbSource
 from mgcaffe.engine.data.record_loader import (
     BadRecordRule,
     RecordLoader,
@@ -41,6 +42,7 @@ from mgcaffe.engine.data.record_loader import (
     check_shape,
     decode_threads,
 )
+from mgcaffe.engine.data.record_source import RecordSource, open_records
 from mgcaffe.engine.data.stages import StageTimes
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Array, Shape
@@ -59,11 +61,11 @@ _KNOWN_FIELDS = {
 
 
 class DatumReader:
-    """Reads, decodes and transforms records of an LMDB."""
+    """Reads, decodes and transforms records of a database."""
 
     def __init__(
         self,
-        source: LmdbSource,
+        source: RecordSource,
         transformer: Transformer,
         order: EpochOrder,
         color: bool | None,
@@ -143,23 +145,24 @@ class DatumReader:
 
 @register("Data")
 class Data(DataLayer):
-    """Records of an LMDB."""
+    """Records of a database."""
 
     fields = "data_param"
 
     def open_source(self) -> DatumReader:
-        """Open the LMDB and decode its first record."""
+        """Open the database and decode its first record."""
         param = self.param.data_param
         refuse_other_fields(self, param, "data_param", _KNOWN_FIELDS)
         if not param.source:
-            self.fail("source is missing", "data_param", hint="name the folder of an LMDB database")
+            self.fail("source is missing", "data_param", hint="name the folder of an LMDB or LevelDB database")
         transformer = make_transformer(self)
-        source = open_lmdb(found_name(param.source))
-        if param.HasField("backend") and param.backend == param.LEVELDB:
+        source = open_records(found_name(param.source))
+        holds = "LEVELDB" if isinstance(source, LevelDbSource) else "LMDB"
+        if param.HasField("backend") and (param.backend == param.LEVELDB) != (holds == "LEVELDB"):
             self.fail(
-                f"backend is LEVELDB, but '{param.source}' holds an LMDB database",
+                f"backend is {param.DB.Name(param.backend)}, but '{param.source}' holds a database of kind {holds}",
                 "data_param.backend",
-                hint="write backend: LMDB",
+                hint=f"write backend: {holds}",
                 error=DataError,
             )
         order = EpochOrder(len(source), param.shuffle, param.rand_skip)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
-from mgcaffe.tools.lmdb_records import read_image
+from mgcaffe.tools.record_images import read_image
 from mgcaffe.tools.running.session import Session
 
 _SHOWN = 20

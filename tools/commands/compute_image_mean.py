@@ -1,4 +1,4 @@
-"""`engine compute_image_mean`: the mean image of an LMDB, for `mean_file` (Caffe: tools/compute_image_mean.cpp)."""
+"""`engine compute_image_mean`: the mean image of a database, for `mean_file` (Caffe: tools/compute_image_mean.cpp)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
 from mgcaffe.tools.listeners.glog import log_line, number, start_logging
-from mgcaffe.tools.lmdb_records import read_image
+from mgcaffe.tools.record_images import read_image
 from mgcaffe.tools.running.session import Session
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ def parser() -> FlagParser:
     """Return the flags of `engine compute_image_mean`."""
     flags = FlagParser(
         "compute_image_mean",
-        "Compute the mean image of an LMDB, for mean_file, and the mean of each channel, for mean_value.",
+        "Compute the mean image of a database, for mean_file, and the mean of each channel, for mean_value.",
         files=("INPUT_DB", "[OUTPUT_FILE]"),
         epilog="example:\n  engine compute_image_mean train_lmdb mean.binaryproto",
     )
-    flags.flag("backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
+    flags.flag("backend", "taken as in Caffe; what INPUT_DB holds decides", choices=("lmdb", "leveldb"), default="lmdb")
     return flags
 
 
@@ -55,9 +55,9 @@ def mean_image(folder: str) -> Array:
     """
     import numpy as np
 
-    from mgcaffe.engine.data.lmdb.source import open_lmdb
+    from mgcaffe.engine.data.record_source import open_records
 
-    source = open_lmdb(folder)
+    source = open_records(folder)
     total: Array | None = None
     for record in range(len(source)):
         image, _ = read_image(source, record)
@@ -74,7 +74,7 @@ def mean_image(folder: str) -> Array:
             log_line(f"Processed {record + 1} files.", "compute_image_mean.cpp:97")
     if len(source) % _TELL_EVERY:
         log_line(f"Processed {len(source)} files.", "compute_image_mean.cpp:101")
-    assert total is not None  # open_lmdb refuses an empty database
+    assert total is not None  # open_records refuses an empty database
     mean: Array = total / len(source)
     return mean
 

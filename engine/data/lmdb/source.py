@@ -14,6 +14,7 @@ from pathlib import Path
 from shlex import quote
 from weakref import WeakValueDictionary, finalize
 
+from mgcaffe.engine.data.leveldb import is_leveldb
 from mgcaffe.engine.data.lmdb import pages
 from mgcaffe.engine.data.lmdb.sums import read_sums, record_sum
 from mgcaffe.errors import DataError
@@ -151,20 +152,9 @@ def check_folder(folder: str) -> None:
             raise DataError(f"data source '{folder}': data.mdb may not be read (permission denied)")
         return
     if is_leveldb(path):
-        raise DataError(f"data source '{folder}' is a LevelDB database, which is not read here", hint=_way_out(path))
+        target = path.with_name(f"{path.name.removesuffix('_leveldb')}_lmdb")
+        raise DataError(
+            f"'{folder}' is a LevelDB database, and only an LMDB can be read here",
+            hint=f"engine convert_leveldb {quote(folder)} {quote(str(target))} makes an LMDB of it",
+        )
     raise DataError(f"data source '{folder}' is a folder without an LMDB database (it has no data.mdb)")
-
-
-def is_leveldb(folder: Path) -> bool:
-    """Return whether a LevelDB lies in the folder."""
-    return (folder / "CURRENT").is_file() or any(folder.glob("MANIFEST-*"))
-
-
-def _way_out(folder: Path) -> str:
-    stem = folder.name.removesuffix("_leveldb")
-    target = folder.with_name(f"{stem}_lmdb")
-    return (
-        f"engine convert_leveldb {quote(str(folder))} {quote(str(target))}\n"
-        f'  makes an LMDB of it; then say source: "{target}" and backend: LMDB. From the images themselves:\n'
-        f"  engine convert_imageset --backend=lmdb ROOTFOLDER/ LISTFILE {quote(str(target))}"
-    )

@@ -127,14 +127,11 @@ def test_batches_may_differ_in_size_but_not_the_images_of_one(tmp_path):
     cropped.close()
 
 
-def test_an_unset_backend_reads_lmdb_and_a_wrong_one_is_named(tmp_path):
+def test_an_unset_backend_reads_an_lmdb(tmp_path):
     source = numbered(tmp_path / "db", 2)
-    text = 'name: "d" type: "Data" top: "data" top: "label" data_param {{ source: "{}" batch_size: 2 {} }}'
-    layer = make(text.format(source, ""))
+    layer = make(f'name: "d" type: "Data" top: "data" top: "label" data_param {{ source: "{source}" batch_size: 2 }}')
     assert labels(layer, 1) == [[0, 1]]
     layer.close()
-    with pytest.raises(DataError, match=r"backend is LEVELDB.*holds an LMDB"):
-        make(text.format(source, "backend: LEVELDB"))
 
 
 def test_shuffle_gives_every_record_once_an_epoch_in_a_new_order(tmp_path):
@@ -175,13 +172,6 @@ def test_a_file_as_source_is_refused(tmp_path):
 def test_a_folder_without_a_database_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"no data\.mdb"):
         data_layer(tmp_path, 1)
-
-
-def test_a_leveldb_is_refused_with_a_way_out(tmp_path):
-    (tmp_path / "CURRENT").write_text("MANIFEST-000001\n")
-    with pytest.raises(DataError, match="is a LevelDB database") as caught:
-        data_layer(tmp_path, 1)
-    assert "convert_imageset --backend=lmdb" in str(caught.value)
 
 
 def test_an_empty_database_is_refused(tmp_path):

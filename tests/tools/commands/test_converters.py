@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import lmdb
 import numpy as np
 import plyvel
@@ -142,7 +140,7 @@ def test_check_lmdb_names_every_bad_record_and_writes_sums_anew(engine, pictures
     assert engine.run("check_lmdb", "db").returncode == 0
 
 
-def test_a_leveldb_is_refused_with_the_command_that_converts_it_and_that_works(engine, pictures):
+def test_check_lmdb_names_the_command_that_converts_a_leveldb_and_that_works(engine, pictures):
     convert(engine, "my images/", "list.txt", "db")
     source = open_lmdb("db")
     with plyvel.DB(str(engine.folder / "train_leveldb"), create_if_missing=True) as database:
@@ -150,8 +148,11 @@ def test_a_leveldb_is_refused_with_the_command_that_converts_it_and_that_works(e
             database.put(source.key(number), source.value(number))
     refused = engine.run("check_lmdb", "train_leveldb")
     assert refused.returncode == 65
-    [command] = [line.strip() for line in refused.stderr.splitlines() if "engine convert_leveldb" in line]
-    assert command == "engine convert_leveldb train_leveldb train_lmdb"
+    command = "engine convert_leveldb train_leveldb train_lmdb"
+    assert f"{command} makes an LMDB of it" in refused.stderr
+    assert engine.run("compute_image_mean", "train_leveldb", "of_leveldb").returncode == 0
+    assert engine.run("compute_image_mean", "db", "of_lmdb").returncode == 0
+    assert (engine.folder / "of_leveldb").read_bytes() == (engine.folder / "of_lmdb").read_bytes()
     result = engine.run(*command.split()[1:])
     assert result.returncode == 0, result.stderr
     copied = open_lmdb("train_lmdb")
@@ -160,13 +161,9 @@ def test_a_leveldb_is_refused_with_the_command_that_converts_it_and_that_works(e
     ]
 
 
-def test_converting_a_leveldb_without_plyvel_or_a_leveldb_is_an_error(engine, monkeypatch):
+def test_what_is_no_leveldb_is_not_converted(engine):
     result = engine.run("convert_leveldb", ".", "out")
     assert (result.returncode, "'.' is not the folder of a LevelDB" in result.stderr) == (65, True)
-    known = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plyvel" else known(name))
-    result = engine.run("convert_leveldb", ".", "out")
-    assert (result.returncode, "pip install 'mgcaffe[leveldb]'" in result.stderr) == (2, True)
 
 
 @pytest.mark.mpi

@@ -1,4 +1,4 @@
-"""Reading an LMDB's images one by one, with an error that names the record."""
+"""Reading a database's images one by one, with an error that names the record."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from mgcaffe.errors import DataError
 
 if TYPE_CHECKING:
-    from mgcaffe.engine.data.lmdb.source import LmdbSource
+    from mgcaffe.engine.data.record_source import RecordSource
     from mgcaffe.engine.types import Array
 
 
-def read_image(source: LmdbSource, number: int) -> tuple[Array, bytes]:
+def read_image(source: RecordSource, number: int) -> tuple[Array, bytes]:
     """Return the image of a record, channels x height x width, and the record's bytes.
 
     Raises:

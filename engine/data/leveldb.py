@@ -1,0 +1,154 @@
+"""A folder with a LevelDB database as a list of records, in the order of their keys.
+
+LevelDB is Caffe's default backend. Its own library lets one process at a time open a database, and writes to one when
+it opens it. RocksDB, which came from it, reads its files without writing, by the extra rocksdict; what rocksdict itself
+puts beside them goes to a temporary folder of symbolic links to the files. So any number of ranks read one database,
+whose folder may be read-only. (Caffe: db_leveldb.cpp.)
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from weakref import finalize
+
+import numpy as np
+
+from mgcaffe.errors import DataError
+
+_NOT_READ = {"LOCK", "LOG", "LOG.old"}
+_OPEN_FILES = 256  # at a time; a database has one for every 2 MB
+
+
+class LevelDb:
+    """A LevelDB database, opened to be read; closed when nothing refers to it any more.
+
+    Any number of threads may read from it. What is written to it after it was opened is not seen.
+
+    Args:
+        folder: where it lies, as the user wrote it.
+
+    Raises:
+        DataError: the folder holds no LevelDB, the database is damaged, or rocksdict is not installed.
+    """
+
+    def __init__(self, folder: str) -> None:
+        if not is_leveldb(Path(folder)):
+            raise DataError(f"'{folder}' is not the folder of a LevelDB database")
+        if importlib.util.find_spec("rocksdict") is None:
+            raise DataError(
+                f"'{folder}' is a LevelDB database, and rocksdict, which reads those, is not installed",
+                hint="pip install 'mgcaffe[leveldb]'",
+            )
+        import rocksdict
+
+        self._folder = folder
+        try:
+            links = TemporaryDirectory(prefix="mgcaffe_leveldb_")
+            finalize(self, links.cleanup)
+            for file in Path(folder).resolve().iterdir():
+                if file.name not in _NOT_READ:
+                    (Path(links.name) / file.name).symlink_to(file)
+        except OSError as error:
+            raise DataError(f"LevelDB '{folder}' cannot be opened: {error.strerror}: {error.filename}") from error
+        self._links = links.name
+        options = rocksdict.Options(raw_mode=True)
+        options.set_paranoid_checks(True)
+        options.set_max_open_files(_OPEN_FILES)
+        # A process that was killed while it wrote leaves half a record at the end of the log.
+        options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())
+        with self._reading():
+            self._database = rocksdict.Rdict(links.name, options, access_type=rocksdict.AccessType.read_only())
+        finalize(self, self._database.close)
+
+    def records(self, *, values: bool = True) -> Iterator[tuple[bytes, bytes]]:
+        """Return all keys and values in the order of the keys. This reads and checks the whole database.
+
+        Args:
+            values: return the values as well, else empty ones.
+
+        Raises:
+            DataError: a checksum is wrong, or a file is missing or cannot be read.
+        """
+        with self._reading():
+            place = self._database.iter()
+            place.seek_to_first()
+            while place.valid():
+                yield place.key(), place.value() if values else b""
+                place.next()
+            place.status()  # raises what has ended it
+
+    def value(self, key: bytes) -> bytes:
+        """Return the value of a key; raise as `records`."""
+        with self._reading():
+            value: bytes | None = self._database[key]
+        assert value is not None
+        return value
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn RocksDB's errors into DataErrors; they have no class of their own."""
+        try:
+            yield
+        except Exception as error:
+            said = str(error).strip().replace(self._links, self._folder)
+            raise DataError(f"LevelDB '{self._folder}' cannot be read: {said}") from error
+
+
+class LevelDbSource:
+    """The values of a LevelDB database by number.
+
+    Attributes:
+        name: the folder, as the user wrote it.
+
+    Args:
+        folder: where the database lies.
+
+    Raises:
+        DataError: as `LevelDb`; or it has no records.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.name, self._database = folder, LevelDb(folder)
+        keys, ends = bytearray(), []
+        for key, _ in self._database.records(values=False):
+            keys += key
+            ends.append(len(keys))
+        if not ends:
+            raise DataError(f"data source '{folder}' holds no records")
+        self._keys, self._key_ends = bytes(keys), np.array(ends)
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self._key_ends)
+
+    def key(self, number: int) -> bytes:
+        """Return the key of record `number`."""
+        start = int(self._key_ends[number - 1]) if number else 0
+        return self._keys[start : int(self._key_ends[number])]
+
+    def describe(self, number: int) -> str:
+        """Return what to call record `number` in a message."""
+        return f"record {number} (key {self.key(number).decode(errors='backslashreplace')!r}) of '{self.name}'"
+
+    def value(self, number: int) -> bytes:
+        """Return the value of a record.
+
+        Raises:
+            DataError: it cannot be read, or is not what was written.
+        """
+        try:
+            return self._database.value(self.key(number))
+        except DataError as error:
+            raise DataError(f"{self.describe(number)}: {error.message}") from error
+
+    def check_unchanged(self) -> None:
+        """Do nothing: what is written to the database meanwhile is not seen."""
+
+
+def is_leveldb(folder: Path) -> bool:
+    """Return whether a LevelDB lies in the folder."""
+    return (folder / "CURRENT").is_file() or any(folder.glob("MANIFEST-*"))
