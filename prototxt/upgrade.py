@@ -2,7 +2,7 @@
 
     layers { layer { ... } }            -> layers { ... }                    (see upgrade_v0)
     layers { ... }                      -> layer { ... }                     (see upgrade_v1)
-    data_param { scale crop_size ... }  -> transform_param { ... }
+    data_param { scale crop_size ... }  -> transform_param { ... }       (in nets with `layers`)
     input, input_shape, input_dim       -> a layer of type Input, named "input", at the front
     BatchNorm with three param messages -> their lr_mult and decay_mult set to 0, since they aren't learned
     solver_type: ADAM                   -> type: "Adam"
@@ -48,7 +48,7 @@ def upgrade_net(net: NetSource) -> None:
     if was_old:
         _upgrade_layers(net)
     moved = [
-        _upgrade_transform(layer, source, legacy_wins=was_old)
+        _upgrade_transform(layer, source, was_old=was_old)
         for layer, source in zip(net.param.layer, net.layers, strict=True)
     ]
     if any(moved):
@@ -88,30 +88,36 @@ def upgrade_solver(solver: SolverSource) -> None:
         solver.upgrades.extend(f"{which}: {done}" for done in net.upgrades)
 
 
-def _upgrade_transform(layer: LayerParameter, source: LayerSource, legacy_wins: bool) -> bool:
+def _upgrade_transform(layer: LayerParameter, source: LayerSource, was_old: bool) -> bool:
     """Move scale, mean_file, crop_size and mirror from a data layer's own parameters to transform_param.
 
-    Says whether there was anything to move.
+    Return whether one was moved.
 
-    Caffe does so in `layers`, where the old field wins over one in transform_param; in `layer` it ignores the
-    old fields, which is why moving or ignoring one there is worth a warning.
+    Caffe does so in `layers`, where the old field replaces one in transform_param. In `layer` it reads none of the old
+    ones, but for WindowData's scale; the others are removed with a warning.
     """
     holder_name = _TRANSFORM_HOLDERS.get(layer.type)
     if holder_name is None or not has_field(layer, holder_name):
         return False
     holder = getattr(layer, holder_name)
-    given = [name for name in _TRANSFORM_FIELDS if has_field(holder, name)]
-    for name in given:
-        is_new = not has_field(layer.transform_param, name)
-        location = source.field(f"{holder_name}.{name}")
-        if is_new or legacy_wins:
+    moved = False
+    for name in _TRANSFORM_FIELDS:
+        if not has_field(holder, name):
+            continue
+        if was_old or (layer.type, name) == ("WindowData", "scale"):
             setattr(layer.transform_param, name, getattr(holder, name))
             _move_transform_place(source.place, holder_name, name)
-        if not legacy_wins:
-            done = "read as if it stood there" if is_new else "ignored, since it stands there too"
-            logger.warning("%s: %s.%s belongs into transform_param; %s", location, holder_name, name, done)
+            moved = True
+        else:
+            location = source.field(f"{holder_name}.{name}")
+            logger.warning(
+                "%s: %s.%s has no effect in a 'layer', as in Caffe; what transform_param has counts",
+                location,
+                holder_name,
+                name,
+            )
         holder.ClearField(name)
-    return bool(given)
+    return moved
 
 
 def _move_transform_place(place: Place, holder_name: str, name: str) -> None:

@@ -3,9 +3,10 @@
 Fields of `data_param` (default): source, a folder; batch_size; backend: what the folder holds decides, and another one
 is an error; prefetch (4): how many batches a thread makes ahead; shuffle (false): a new order every epoch;
 parser_threads (0): how many encoded images are decoded at a time, 0 for as many as the rank computes with; bad_record
-(STOP) and bad_record_limit (100): see record_loader.py; rand_skip (0): a start that the seed picks below it. In old
-files scale, mirror, crop_size and mean_file stand here. force_encoded_color does nothing; force_color and force_gray of
-transform_param say how encoded images are decoded, and leave records of pixels as they are, with a warning.
+(STOP) and bad_record_limit (100): see record_loader.py; rand_skip (0): a start that the seed picks below it. In nets
+with `layers` scale, mirror, crop_size and mean_file stand here. force_encoded_color does nothing; force_color and
+force_gray of transform_param say how encoded images are decoded, and leave records of pixels as they are, with a
+warning.
 Fields of `transform_param`: see transformer.py.
 No bottoms. Tops: images, batch x channels x height x width; optionally labels, batch.
 Differences from Caffe: a LevelDB is read once from end to end when it is opened. Each rank reads its own records only,

@@ -4,7 +4,7 @@ Fields of `image_data_param` (default): source: a text file with a path and a la
 spaces, and a label is the number that the text behind the last space begins with, else 0 (a warning says where it is
 more or less than a number); batch_size (1); root_folder: put in front of each path; new_height and new_width (0: as it
 is): the size that images are brought to; is_color (true); shuffle (false): a new order every epoch; rand_skip (0): a
-start in the list that the seed picks below it. In old files scale, mirror, crop_size and mean_file stand here.
+start in the list that the seed picks below it. In nets with `layers` scale, mirror, crop_size and mean_file stand here.
 Fields of `data_param` (default): prefetch (4), parser_threads (0), bad_record (STOP) and bad_record_limit (100), like
 those of a Data layer.
 Fields of `transform_param`: see transformer.py.

@@ -6,8 +6,8 @@ windows, those before background windows, whose label is 0. Where ranks train in
 Fields of `window_data_param` (default): source: a window file, see window_data_file.py; root_folder: put in front of
 each path; batch_size; fg_threshold (0.5): the overlap from which on a window is foreground; bg_threshold (0.5): the
 overlap below which it is background; fg_fraction (0.25): the share of foreground in a batch; context_pad (0) and
-crop_mode ("warp"; "square"): see window_data_cut.py; cache_images (false): image files stay in memory. In old files
-scale, mirror, crop_size and mean_file stand here.
+crop_mode ("warp"; "square"): see window_data_cut.py; cache_images (false): image files stay in memory. scale (1) may
+stand here too, and in nets with `layers` also mirror, crop_size and mean_file.
 Fields of `transform_param` (default): crop_size: required; mirror (false): left to right for every other record, at
 random, in both phases; mean_file, whose middle counts, or mean_value, one or one a channel; scale (1). All others are
 refused.

@@ -91,27 +91,30 @@ def test_shapes_without_inputs_warn(caplog):
     assert "input_dim without any 'input' has no effect" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("layer_type", "holder"),
-    [("Data", "data_param"), ("ImageData", "image_data_param"), ("WindowData", "window_data_param")],
-)
-def test_transforms_move_out_of_data_layers_with_a_warning(layer_type, holder, caplog):
+@pytest.mark.parametrize(("layer_type", "holder"), [("Data", "data_param"), ("ImageData", "image_data_param")])
+def test_old_transforms_of_a_layer_have_no_effect_as_in_caffe_and_are_warned_about(layer_type, holder, caplog):
     fields = "scale: 0.5 mean_file: 'm' crop_size: 3 mirror: true"
-    net = upgraded(f"layer {{ type: '{layer_type}' {holder} {{ source: 's'\n {fields} }} }}")
-    expected = f"layer {{ type: '{layer_type}' {holder} {{ source: 's' }} transform_param {{ {fields} }} }}"
+    net = upgraded(
+        f"layer {{ type: '{layer_type}' transform_param {{ scale: 2 }} {holder} {{ source: 's'\n {fields} }} }}"
+    )
+    expected = f"layer {{ type: '{layer_type}' transform_param {{ scale: 2 }} {holder} {{ source: 's' }} }}"
     assert net.param == parse_text(expected, NetParameter)
+    assert not net.upgrades
     assert len(caplog.messages) == 4
     assert caplog.messages[0] == (
-        f"net.prototxt:2:2: {holder}.scale belongs into transform_param; read as if it stood there"
+        f"net.prototxt:2:2: {holder}.scale has no effect in a 'layer', as in Caffe; what transform_param has counts"
     )
-    assert net.layers[0].field("transform_param.crop_size").line == 2
 
 
-def test_a_transform_in_its_right_place_wins(caplog):
-    net = upgraded("layer { type: 'Data' data_param { scale: 2 } transform_param { scale: 3 } }")
-    assert net.param.layer[0].transform_param.scale == 3
-    assert not net.param.layer[0].data_param.HasField("scale")
-    assert "ignored, since it stands there too" in caplog.text
+def test_the_scale_of_window_data_is_read_from_its_own_fields_as_in_caffe(caplog):
+    fields = "scale: 0.5 mean_file: 'm' crop_size: 3 mirror: true"
+    net = upgraded(f"layer {{ type: 'WindowData' transform_param {{ scale: 2 }} window_data_param {{\n {fields} }} }}")
+    expected = "layer { type: 'WindowData' transform_param { scale: 0.5 } window_data_param { } }"
+    assert net.param == parse_text(expected, NetParameter)
+    assert net.layers[0].field("transform_param.scale").line == 2
+    assert [message.split(" ")[1] for message in caplog.messages] == [
+        f"window_data_param.{name}" for name in ("mean_file", "crop_size", "mirror")
+    ]
 
 
 def test_batch_norm_statistics_are_never_learned():
