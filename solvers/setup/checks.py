@@ -93,6 +93,10 @@ def _warnings(param: SolverParameter, source: Source | None) -> list[str]:
             f"{locate(source, 'test_interval') or 'solver'}: test_interval has no effect: without test_iter nothing is"
             " tested"
         )
+    for index, count in enumerate(param.test_iter):
+        if not count:
+            where = locate(source, "test_iter", index) or "solver"
+            warnings.append(f"{where}: test_iter is 0: test net #{index} is built, and tests run no batch of it")
     if not param.HasField("max_iter"):
         warnings.append("max_iter is not set and counts as 0: nothing will be trained")
     return warnings

@@ -140,8 +140,8 @@ class NetReader:
                 "set test_interval to the number of iterations between tests",
             )
         for index in range(count):
-            if solver.test_iter[index] <= 0:
-                self._fail(f"test_iter is {solver.test_iter[index]} and must be above 0", "test_iter", None, index)
+            if solver.test_iter[index] < 0:
+                self._fail(f"test_iter is {solver.test_iter[index]} and must not be below 0", "test_iter", None, index)
 
     def _refuse_train_fields(self, given: list[str]) -> None:
         known = ", ".join(_TRAIN_FIELDS)

@@ -112,7 +112,11 @@ class BestRule:
             self._fail("snapshot_best needs a test net, and the solver has none", "set test_iter and test_interval")
         if wanted is not None and wanted >= len(test_nets):
             self._fail(f"snapshot_best names test net {wanted}, and there are {len(test_nets)}", None)
-        for index in range(len(test_nets)) if wanted is None else [wanted]:
+        chosen = range(len(test_nets)) if wanted is None else [wanted]
+        tested = [index for index in chosen if test_nets[index].context.shard.test_iter]
+        if not tested:
+            self._fail("snapshot_best needs a test net that runs, and its test_iter is 0", "set test_iter above 0")
+        for index in tested:
             if self._output not in test_nets[index].outputs:
                 continue
             count = test_nets[index].blobs[self._output].count

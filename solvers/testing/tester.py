@@ -49,10 +49,13 @@ def run_test(
         poll: finds out whether a rank wants to leave the test early; None: none does.
 
     Returns:
-        The outcome, or None: a rank wanted to stop, and all have left the test after the same batch.
+        The outcome, without scores where test_iter is 0; or None: a rank wanted to stop, and all have left the test
+        after the same batch.
     """
     shard = net.context.shard
     assert isinstance(shard, TestShard)
+    if not shard.test_iter:
+        return TestResult((), None)
     total = np.zeros(1 + sum(math.prod(net.blobs[name].shape) for name in net.outputs))
     rounds = -(-shard.test_iter // shard.size)
     pass_scores = PassScores(net)

@@ -161,7 +161,7 @@ def _once(param: SolverParameter, prefix: Path | None) -> None:
     if param.test_interval:
         param.test_interval = _NEVER
     for index in range(len(param.test_iter)):
-        param.test_iter[index] = 1
+        param.test_iter[index] = min(param.test_iter[index], 1)
     if param.autotune not in ("", "off"):
         # What is recorded is read, and nothing is measured that would have to be.
         param.comm_param.deterministic = True
@@ -212,6 +212,7 @@ def _of_step(solver: Solver, notes: _Notes, start: int) -> list[str]:
     lines = [
         f"Test net #{test.net}, one batch: {scores_text(test.scores)} ({test.seconds * 1e3:.1f} ms)"
         for test in notes.tests
+        if solver.param.test_iter[test.net]
     ]
     done = notes.done
     if done is not None:

@@ -34,6 +34,7 @@ def test_their_neutral_values_pass():
         ("store_blobs_in_old_format: true", "store_blobs_in_old_format has no effect"),
         ("debug_info: true", "and display is 0"),
         ("test_interval: 100", "test_interval has no effect: without test_iter nothing is tested"),
+        ("test_iter: 3 test_iter: 0", "s.prototxt:1:26: test_iter is 0: test net #1 is built, and tests run no batch"),
         ("momentum2: 0.5", "momentum2 has no effect: only solver type Adam would read it"),
     ],
 )

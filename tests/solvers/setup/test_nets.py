@@ -135,7 +135,7 @@ def test_a_solver_without_weights_is_shown_as_it_is():
     [
         ('net: "a.prototxt" test_net: "b.prototxt" test_interval: 1', "test_iter is given 0 time(s) for 1"),
         ('net: "a.prototxt" test_iter: 1', "test_interval is 0, and the solver has 1 test net(s)"),
-        ('net: "a.prototxt" test_iter: 0 test_interval: 1', "test_iter is 0 and must be above 0"),
+        ('net: "a.prototxt" test_iter: -1 test_interval: 1', "test_iter is -1 and must not be below 0"),
         (
             'net: "a.prototxt" test_iter: 1 test_interval: 1 test_state { } test_state { }',
             "test_state is given 2 time(s) for 1 test net(s)",

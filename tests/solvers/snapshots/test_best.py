@@ -9,11 +9,12 @@ from mgcaffe.solvers.events import OutputValue
 from mgcaffe.solvers.snapshots.best import BestRule, BestScore
 
 
-def net(count=1, **outputs):
+def net(count=1, test_iter=2, **outputs):
     """A net with outputs {name: layer type}; the outputs have `count` numbers."""
     layers = [SimpleNamespace(type=kind, param=SimpleNamespace(top=[name])) for name, kind in outputs.items()]
     blobs = {name: SimpleNamespace(count=count) for name in outputs}
-    return SimpleNamespace(outputs=sorted(outputs), layers=layers, blobs=blobs, loss_weights={})
+    context = SimpleNamespace(shard=SimpleNamespace(test_iter=test_iter))
+    return SimpleNamespace(outputs=sorted(outputs), layers=layers, blobs=blobs, loss_weights={}, context=context)
 
 
 def better_of(text, nets, first, second):
@@ -62,6 +63,13 @@ def test_what_cannot_be_compared_is_refused(text, count, hint):
     with pytest.raises(SolverError) as caught:
         BestRule(text, [net(count, value="Reduction")])
     assert hint in str(caught.value)
+
+
+def test_a_net_that_runs_no_batch_of_a_test_has_no_best_score():
+    nets = [net(test_iter=0, accuracy="Accuracy"), net(accuracy="Accuracy")]
+    assert BestRule("accuracy", nets).candidate([[], [OutputValue(0, "accuracy", 0.5)]], 3).net == 1
+    with pytest.raises(SolverError, match="needs a test net that runs, and its test_iter is 0"):
+        BestRule("0:accuracy", nets)
 
 
 def test_a_best_score_is_taken_over_only_if_it_was_judged_alike():

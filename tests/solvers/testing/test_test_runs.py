@@ -69,6 +69,17 @@ def test_a_stop_in_the_first_test_leaves_a_snapshot(tmp_path, net):
     assert (tmp_path / "net_iter_0.solverstate").exists()
 
 
+def test_a_net_with_test_iter_0_is_passed_over_in_tests(tmp_path, net):
+    """As in Caffe, which many solvers rely on to go without tests."""
+    recorder = Recorder()
+    fields = FIELDS.replace("test_iter: 7", "test_iter: 0 test_iter: 2 test_compute_loss: true")
+    with make_solver(net, fields, tmp_path, recorder=recorder) as solver:
+        solver.solve()
+        assert [len(scores) for scores in solver.scores] == [0, len(solver.test_nets[1].outputs)]
+    tested = recorder.of(Tested)
+    assert [(event.net, event.loss is None) for event in tested] == [(0, True), (1, False)] * 4
+
+
 def test_ranks_of_different_speed_ask_after_the_same_round():
     def work(communicator):
         clock = iter(range(0, 10**6, 1 + communicator.rank))

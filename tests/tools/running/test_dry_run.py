@@ -72,3 +72,11 @@ def test_a_run_without_snapshots_needs_no_place_for_them(engine):
     result = engine.run("train", "solver.prototxt", "--dry_run")
     assert result.returncode == 0, result.stderr
     assert "Snapshot: the run writes none" in result.stdout
+
+
+def test_a_net_that_tests_run_no_batch_of_is_not_shown_as_tested(engine):
+    engine.write("solver.prototxt", engine.solver.replace("test_iter: 4", "test_iter: 0 test_iter: 4"))
+    result = engine.run("train", "solver.prototxt", "--dry_run")
+    assert result.returncode == 0, result.stderr
+    assert "Test net #1, one batch" in result.stdout
+    assert "Test net #0, one batch" not in result.stdout
