@@ -5,8 +5,8 @@
 
     m is 1 with probability 1 - dropout_ratio, else 0; every value has its own.
 
-Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1). The phase is the layer's own where the prototxt
-gives it one. The random numbers come from the net's stream.
+Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1), or 1 where the phase is TEST. The phase is the
+layer's own where the prototxt gives it one. The random numbers come from the net's stream.
 Bottom: any shape. Top: the same; may be the bottom's blob.
 Differences from Caffe: a dropout_ratio of 0 is allowed. The values dropped are others, since the random numbers are not
 Caffe's.
@@ -38,7 +38,7 @@ class Dropout(Neuron):
         param = self.param.dropout_param
         refuse_fork_fields(self, param, "dropout_param", {"random_seed": -1})
         self.ratio: float = param.dropout_ratio
-        if not 0 <= self.ratio < 1:
+        if not 0 <= self.ratio < 1 and (self.ratio != 1 or self.phase == TRAIN):
             self.fail(
                 f"dropout_ratio has to be at least 0 and below 1, not {self.ratio:g}",
                 "dropout_param.dropout_ratio",

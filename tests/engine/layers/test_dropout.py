@@ -74,6 +74,13 @@ def test_ratio_zero_drops_nothing():
     assert layer.forward([x])[0] is x
 
 
+def test_ratio_one_is_taken_where_nothing_is_dropped():
+    """Nets in use have a second Dropout for the TEST phase, with a ratio of 1."""
+    layer = dropout(1, phase=1)
+    x = torch.ones(COUNT, dtype=torch.float64)
+    assert layer.forward([x])[0] is x
+
+
 @pytest.mark.parametrize("ratio", [-0.1, 1, 1.5])
 def test_impossible_ratio_is_refused(ratio):
     with pytest.raises(NetError, match=r"dropout_ratio has to be at least 0 and below 1.*layer 'd'"):
