@@ -28,6 +28,10 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
     b"PK\3\4": "a zip file",
+    b"version https://git-lfs": "a Git LFS pointer, whose file has still to be fetched (git lfs pull)",
+    b"<!DOCTYPE": "a web page",
+    b"<!doctype": "a web page",
+    b"<html": "a web page",
 }
 
 

@@ -20,6 +20,8 @@ logger = logging.getLogger("mgcaffe.prototxt")
 MAX_SUGGESTIONS = 100
 """How many names are compared with the known ones: a hostile file must not buy itself endless comparisons."""
 _MAX_NAME = 64
+_FORMER = {"blobs_lr": "lr_mult", "weight_decay": "decay_mult", "blob_share_mode": "share_mode"}
+"""Fields of `layers` before 2015, and what stands for each in the `param` messages of today's `layer`."""
 
 
 @dataclass
@@ -63,8 +65,10 @@ class Problems:
     _suggestions: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def suggest(self, name: str, known: Iterable[str]) -> str:
-        """Give ` Did you mean 'x'?` for the known name nearest to an unknown one, or nothing."""
+        """Give ` Did you mean 'x'?` for the known name nearest to an unknown one, what it became, or nothing."""
         choices = list(known)
+        if name in _FORMER and "param" in choices:
+            return f" It belongs to the older 'layers'; in 'layer' write it as param {{ {_FORMER[name]}: ... }}."
         key = (name, hash(tuple(choices)))
         if key not in self._suggestions:
             if len(self._suggestions) >= MAX_SUGGESTIONS or len(name) > _MAX_NAME:

@@ -16,6 +16,7 @@ from mgcaffe.prototxt import (
     SolverState,
     parse_binary,
     read_binary,
+    read_net,
     write_binary,
 )
 
@@ -108,6 +109,21 @@ def test_one_warning_names_the_first_string_that_is_not_utf8(tmp_path, caplog):
 def test_other_kinds_of_files_are_recognised():
     with pytest.raises(PrototxtError, match="this is an HDF5 file, not a SolverState"):
         parse_binary(b"\x89HDF\r\n\x1a\n", SolverState)
+
+
+@pytest.mark.parametrize(
+    ("begins", "what"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "a Git LFS pointer, whose file"),
+        ("<!DOCTYPE html>\n<html><body>Not Found</body></html>", "a web page"),
+        ("<html>Sign in</html>", "a web page"),
+    ],
+)
+def test_what_a_download_leaves_in_place_of_a_file_is_recognised(tmp_path, begins, what):
+    """As text these would be refused at their second word, and as weights too."""
+    (tmp_path / "x.caffemodel").write_text(begins)
+    with pytest.raises(PrototxtError, match=f"this is {what}"):
+        read_net(tmp_path / "x.caffemodel")
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path, net):

@@ -142,6 +142,14 @@ def test_unknown_field_warns_with_place_and_nearest_name(caplog):
     )
 
 
+@pytest.mark.parametrize(("name", "now"), [("blobs_lr: 2", "lr_mult"), ("weight_decay: 0", "decay_mult")])
+def test_a_field_of_the_older_layers_says_what_it_became(caplog, name, now):
+    """The nearest name of blobs_lr would be blobs, which is something else."""
+    parse_text(f"layer {{ name: 'c' {name} }}", NetParameter, file="net.prototxt")
+    (record,) = caplog.records
+    assert f"belongs to the older 'layers'; in 'layer' write it as param {{ {now}: ... }}." in record.getMessage()
+
+
 def test_unknown_field_is_an_error_under_strict():
     error = refused("layer {\n\tconvolution_param { kernal_size: 3 }\n}", strict=True)
     assert place(error) == (2, 22)
