@@ -103,6 +103,9 @@ def _read_float(lexer: Lexer, facts: FieldFacts, negative: bool, start: int) -> 
         if match is None:
             raise _mismatch(lexer, facts)
         value = float(match[1])
+        if lexer.token[0] == "0" and _to_integer(lexer.token) not in (None, value):
+            message = f"{facts.name}: '{lexer.token}' has a leading zero, by which some Caffes read it as octal"
+            raise lexer.source.error(message, start, hint="Write it without the zero.")
         if not fits(value, facts.kind):
             raise lexer.source.error(f"{facts.name}: {lexer.found()} is too large for a {facts.kind}", start)
     lexer.advance()
