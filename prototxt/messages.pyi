@@ -1908,6 +1908,9 @@ class DropoutParameter(Message):
 
     dropout_ratio: float
     """The probability with which a value is set to 0 in training. Default: 0.5."""
+    scale_train: bool
+    """Whether training scales what is kept up, or else tests scale all down (caffe-fast-rcnn). Default: true.
+    A field of mgcaffe."""
     engine: DropoutParameter.Engine
     """Default: DEFAULT. A field of NVIDIA's fork."""
     random_seed: int
@@ -1916,13 +1919,14 @@ class DropoutParameter(Message):
         self,
         *,
         dropout_ratio: float | None = None,
+        scale_train: bool | None = None,
         engine: DropoutParameter.Engine | str | None = None,
         random_seed: int | None = None,
     ) -> None: ...
     def HasField(
         self,
         field_name: Literal[
-            "dropout_ratio", "engine", "random_seed"
+            "dropout_ratio", "scale_train", "engine", "random_seed"
         ],
     ) -> bool: ...
 

@@ -5,8 +5,13 @@
 
     m is 1 with probability 1 - dropout_ratio, else 0; every value has its own.
 
-Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1), or 1 where the phase is TEST. The phase is the
-layer's own where the prototxt gives it one. The random numbers come from the net's stream.
+    With scale_train: false
+    TRAIN: y = x m                                    dx = dy m
+    TEST:  y = x (1 - dropout_ratio)                  dx = dy (1 - dropout_ratio)
+
+Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1), or 1 where the phase is TEST; scale_train
+(true), of the Caffe of Fast and Faster R-CNN. The phase is the layer's own where the prototxt gives it one. The random
+numbers come from the net's stream.
 Bottom: any shape. Top: the same; may be the bottom's blob.
 Differences from Caffe: a dropout_ratio of 0 is allowed. The values dropped are others, since the random numbers are not
 Caffe's.
@@ -44,7 +49,9 @@ class Dropout(Neuron):
                 "dropout_param.dropout_ratio",
             )
         self.active = self.phase == TRAIN and self.ratio > 0
-        self.tops_share_bottoms = not self.active
+        kept = 1 - self.ratio
+        self.factor = (1 / kept if self.active else 1) if param.scale_train else (1 if self.active else kept)
+        self.tops_share_bottoms = not self.active and self.factor == 1
 
     def others_bytes(self, top_shapes: Sequence[Shape]) -> int:
         """Return the mask's: one byte a value."""
@@ -54,7 +61,7 @@ class Dropout(Neuron):
         """Keep the mask, one byte a value."""
         x = bottoms[0]
         if not self.active:
-            return [x]
+            return [self._scaled(x, self.may_overwrite_bottom)]
         noise = torch.empty_like(x).uniform_(generator=self.context.generator)
         # As numbers, not truth values: PyTorch multiplies with them in half the time.
         mask = (noise >= self.ratio).view(torch.uint8)
@@ -67,8 +74,14 @@ class Dropout(Neuron):
         if not wanted[0]:
             return [None]
         dy = top_diffs[0]
-        return [self._apply(self.saved, dy, self.may_overwrite_top_diff[0]) if self.active else dy]
+        in_place = self.may_overwrite_top_diff[0]
+        return [self._apply(self.saved, dy, in_place) if self.active else self._scaled(dy, in_place)]
 
     def _apply(self, mask: torch.Tensor, values: torch.Tensor, in_place: bool) -> torch.Tensor:
         kept = torch.mul(values, mask, out=values if in_place else None)
-        return kept.mul_(1 / (1 - self.ratio))
+        return self._scaled(kept, True)
+
+    def _scaled(self, values: torch.Tensor, in_place: bool) -> torch.Tensor:
+        if self.factor == 1:
+            return values
+        return torch.mul(values, self.factor, out=values if in_place else None)

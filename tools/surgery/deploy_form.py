@@ -123,7 +123,7 @@ def without_dropout(net: NetParameter) -> Edit:
         if layer.type == "Dropout":
             bottom, top = layer.bottom[0], layer.top[0]
             alone = len(wiring.readers[wiring.reads[number][0]]) == 1 and wiring.readers[number, 0]
-            if bottom == top or alone:
+            if (bottom == top or alone) and layer.dropout_param.scale_train:
                 renamed.update({} if bottom == top else {top: renamed.get(bottom, bottom)})
                 continue
             stays.append(layer.name)
@@ -134,7 +134,8 @@ def without_dropout(net: NetParameter) -> Edit:
             blobs[:] = [renamed.get(blob, blob) for blob in blobs]
     notes = [f"{len(layers) - len(kept)} Dropout layer(s) removed"]
     notes += [
-        f"Dropout layer '{name}' stays: its blob is an output, or its bottom has another reader" for name in stays
+        f"Dropout layer '{name}' stays: its blob is an output, its bottom has another reader, or scale_train is false"
+        for name in stays
     ]
     return Edit(made, {layer.name: layer.name for layer in kept}, tuple(notes))
 

@@ -10,8 +10,8 @@ from tests.support.netkit import inputs, make_net
 COUNT = 20_000
 
 
-def dropout(ratio: float, extra: str = "", **options):
-    text = f'name: "d" type: "Dropout" bottom: "x" top: "x" dropout_param {{ dropout_ratio: {ratio} }} {extra}'
+def dropout(ratio: float, extra: str = "", fields: str = "", **options):
+    text = f'name: "d" type: "Dropout" bottom: "x" top: "x" dropout_param {{ dropout_ratio: {ratio} {fields} }} {extra}'
     return make_layer(text, [(COUNT,)], **options)[0]
 
 
@@ -79,6 +79,22 @@ def test_ratio_one_is_taken_where_nothing_is_dropped():
     layer = dropout(1, phase=1)
     x = torch.ones(COUNT, dtype=torch.float64)
     assert layer.forward([x])[0] is x
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_without_scale_train_tests_scale_down_instead(in_place):
+    """As in the Caffe of Faster R-CNN, whose nets have weights that were trained so."""
+    ones, dy = torch.ones(COUNT, dtype=torch.float64), torch.full((COUNT,), 3.0, dtype=torch.float64)
+    layer = dropout(0.25, fields="scale_train: false")
+    layer.may_overwrite_bottom, layer.may_overwrite_top_diff = in_place, [in_place]
+    tops, diffs = forward_backward(layer, [ones.clone()], [dy.clone()])
+    assert set(tops[0].unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(diffs[0], 3 * tops[0])
+    tested = dropout(0.25, fields="scale_train: false", phase=1)
+    tested.may_overwrite_bottom, tested.may_overwrite_top_diff = in_place, [in_place]
+    tops, diffs = forward_backward(tested, [ones.clone()], [dy.clone()])
+    assert torch.equal(tops[0], 0.75 * ones) and torch.equal(diffs[0], 0.75 * dy)
+    assert not tested.tops_share_bottoms
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 1, 1.5])

@@ -46,6 +46,13 @@ def test_dropout_goes_on_request_also_where_it_is_not_in_place():
     assert "drop" in names(DEPLOY(net(read), keep_dropout=False).net)
 
 
+def test_dropout_that_scales_in_tests_stays():
+    text = TRAINS.replace('type: "Dropout"', 'type: "Dropout" dropout_param { scale_train: false }')
+    assert text != TRAINS
+    edit, found = prove(full(text, SHAPES), partial(DEPLOY, keep_dropout=False), SHAPES)
+    assert "drop" in names(edit.net) and found[0].largest_absolute == 0
+
+
 @pytest.mark.parametrize(
     ("loss", "last"),
     [

@@ -95,6 +95,8 @@ def dropout(e: Emitter, layer: Dropout) -> list[str]:
     """Dropout with its ratio, not in training mode: nothing is dropped."""
     if layer.active:
         e.refuse("it drops values at random also in a test, since its own phase is TRAIN", "phase")
+    if layer.factor != 1:
+        e.refuse("scale_train: false has tests scale its values down", "dropout_param.scale_train")
     return [e.node("Dropout", e.x, e.floats(layer.ratio))]
 
 
@@ -129,7 +131,7 @@ OPERATORS = (
         "Dropout",
         dropout,
         "Dropout",
-        {"phase: TRAIN": "at the layer: values drop at random"},
+        {"phase: TRAIN": "at the layer: values drop at random", "scale_train": "false"},
         any_batch=True,
     ),
 )

@@ -121,6 +121,8 @@ def dropout(e: Emitter, layer: Dropout) -> list[str]:
     """nn.Dropout, which does nothing in evaluation mode."""
     if layer.active:
         e.refuse("it drops values at random also in a test, since its own phase is TRAIN", "phase")
+    if layer.factor != 1:
+        e.refuse("scale_train: false has tests scale its values down", "dropout_param.scale_train")
     return [f"{e.attribute(f'nn.Dropout({number(layer.ratio)})')}({e.x})"]
 
 
@@ -151,5 +153,10 @@ OPERATORS = (
     Operator("Power", power, "torch.full_like"),
     Operator("Exp", exp, "torch.exp"),
     Operator("Log", log, "torch.log, torch.log2, torch.log10, math.log"),
-    Operator("Dropout", dropout, "nn.Dropout", {"phase: TRAIN": "at the layer: values drop at random"}),
+    Operator(
+        "Dropout",
+        dropout,
+        "nn.Dropout",
+        {"phase: TRAIN": "at the layer: values drop at random", "scale_train": "false"},
+    ),
 )

@@ -39,6 +39,11 @@ def refusal(text, **options):
             "ONNX cannot express it: it drops values at random",
         ),
         (
+            'type: "Dropout" bottom: "x" top: "y"\n dropout_param { scale_train: false }',
+            "4:18",
+            "scale_train: false has tests scale its values down",
+        ),
+        (
             'type: "Pooling" bottom: "x" top: "y"\n phase: TRAIN\n'
             " pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }",
             "4:2",

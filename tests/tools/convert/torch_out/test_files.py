@@ -140,6 +140,10 @@ def test_files_that_cannot_be_written_are_named(folder):
     ("layer", "target", "place", "said"),
     [
         ('type: "Dropout" bottom: "x" top: "y"\n phase: TRAIN', "py", "3:2", "it drops values at random"),
+        (
+            'type: "Dropout" bottom: "x" top: "y" dropout_param {\n scale_train: false }',
+            "py", "3:2", "scale_train: false has tests scale its values down",
+        ),
         ('type: "DummyData" top: "y"\n dummy_data_param { shape { dim: 2 } }', "py", "2:1", "nothing like DummyData"),
         (
             'type: "Pooling" bottom: "x" top: "y"\n phase: TRAIN pooling_param { pool: STOCHASTIC kernel_size: 2 }',
