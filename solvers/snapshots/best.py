@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
-from mgcaffe.engine import Net
+from mgcaffe.engine import Net, TestShard
 from mgcaffe.errors import DataError, SolverError
 from mgcaffe.errors.checked_json import parse_json
 from mgcaffe.prototxt import Source, nearest
@@ -113,7 +113,7 @@ class BestRule:
         if wanted is not None and wanted >= len(test_nets):
             self._fail(f"snapshot_best names test net {wanted}, and there are {len(test_nets)}", None)
         chosen = range(len(test_nets)) if wanted is None else [wanted]
-        tested = [index for index in chosen if test_nets[index].context.shard.test_iter]
+        tested = [index for index in chosen if _batches(test_nets[index])]
         if not tested:
             self._fail("snapshot_best needs a test net that runs, and its test_iter is 0", "set test_iter above 0")
         for index in tested:
@@ -147,3 +147,10 @@ class BestRule:
 
     def _fail(self, message: str, hint: str | None) -> NoReturn:
         raise SolverError(message, location=locate(self._source, "snapshot_best"), hint=hint)
+
+
+def _batches(net: Net) -> int:
+    """Return how many batches a test net's test has."""
+    shard = net.context.shard
+    assert isinstance(shard, TestShard)
+    return shard.test_iter

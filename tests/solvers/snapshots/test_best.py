@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mgcaffe.engine import TestShard
 from mgcaffe.errors import SolverError
 from mgcaffe.solvers.events import OutputValue
 from mgcaffe.solvers.snapshots.best import BestRule, BestScore
@@ -13,7 +14,7 @@ def net(count=1, test_iter=2, **outputs):
     """A net with outputs {name: layer type}; the outputs have `count` numbers."""
     layers = [SimpleNamespace(type=kind, param=SimpleNamespace(top=[name])) for name, kind in outputs.items()]
     blobs = {name: SimpleNamespace(count=count) for name in outputs}
-    context = SimpleNamespace(shard=SimpleNamespace(test_iter=test_iter))
+    context = SimpleNamespace(shard=TestShard(0, 1, test_iter))
     return SimpleNamespace(outputs=sorted(outputs), layers=layers, blobs=blobs, loss_weights={}, context=context)
 
 
