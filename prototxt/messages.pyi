@@ -1732,6 +1732,13 @@ class ConvolutionParameter(Message):
     """The axis of the channels; all behind it are spatial. Default: 1."""
     force_nd_im2col: bool
     """Which implementation computes in Caffe; without effect here. Default: false."""
+    @property
+    def hole(self) -> RepeatedScalarFieldContainer[int]:
+        """dilation under another name (DeepLab). A field of mgcaffe."""
+    hole_h: int
+    """hole for rows. A field of mgcaffe."""
+    hole_w: int
+    """hole for columns. A field of mgcaffe."""
     cudnn_convolution_algo_seeker: ConvolutionParameter.CuDNNConvolutionAlgorithmSeeker
     """Default: FINDEX. A field of NVIDIA's fork."""
     conv_algos_override: str
@@ -1768,6 +1775,9 @@ class ConvolutionParameter(Message):
         engine: ConvolutionParameter.Engine | str | None = None,
         axis: int | None = None,
         force_nd_im2col: bool | None = None,
+        hole: Iterable[int] | None = None,
+        hole_h: int | None = None,
+        hole_w: int | None = None,
         cudnn_convolution_algo_seeker: ConvolutionParameter.CuDNNConvolutionAlgorithmSeeker | str | None = None,
         conv_algos_override: str | None = None,
         relu: bool | None = None,
@@ -1780,8 +1790,8 @@ class ConvolutionParameter(Message):
         self,
         field_name: Literal[
             "num_output", "bias_term", "pad_h", "pad_w", "kernel_h", "kernel_w", "stride_h", "stride_w",
-            "group", "weight_filler", "bias_filler", "engine", "axis", "force_nd_im2col",
-            "cudnn_convolution_algo_seeker", "conv_algos_override", "relu", "negative_slope",
+            "group", "weight_filler", "bias_filler", "engine", "axis", "force_nd_im2col", "hole_h",
+            "hole_w", "cudnn_convolution_algo_seeker", "conv_algos_override", "relu", "negative_slope",
             "conv_algorithm", "fusion_type"
         ],
     ) -> bool: ...

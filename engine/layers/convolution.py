@@ -4,6 +4,7 @@
 
 Fields of `convolution_param` (default): num_output; kernel_size, stride (1), pad (0), dilation (1), each one number or
 one for each spatial axis; for two spatial axes also kernel_h and kernel_w, stride_h and stride_w, pad_h and pad_w;
+hole, hole_h and hole_w, DeepLab's names of dilation;
 group (1); bias_term (true); weight_filler, bias_filler (constant 0); axis (1): the channel axis, everything behind it
 is spatial, everything before it is batch. force_nd_im2col does not change the result.
 Bottoms: one or more of equal shape (N, C, in...), all with the same filters.

@@ -63,7 +63,8 @@ def detail_of(layer: LayerParameter) -> str:
     if layer.type in ("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise", "Im2col"):
         param = layer.convolution_param
         group = [f"group {param.group}"] if param.group != 1 else []
-        dilation = [f"dilation {_joined(param.dilation)}"] if set(param.dilation) - {1} else []
+        gaps = param.dilation or param.hole or (param.hole_h, param.hole_w)
+        dilation = [f"dilation {_joined(gaps)}"] if set(gaps) - {0, 1} else []
         return " ".join([*_window(param), *dilation, *group])
     if layer.type == "Pooling":
         pool = layer.pooling_param

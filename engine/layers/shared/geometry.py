@@ -1,8 +1,8 @@
 """Reads kernel, stride, pad and dilation of convolution_param, with all of Caffe's checks.
 
 Each is a repeated field with one number for all spatial axes or one for each; with two spatial axes kernel,
-stride and pad may be given as `_h` and `_w` fields instead, never both ways at once. (Caffe:
-base_conv_layer.cpp.)
+stride and pad may be given as `_h` and `_w` fields instead, never both ways at once. DeepLab's nets call dilation hole.
+(Caffe: base_conv_layer.cpp.)
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ def read_geometry(layer: Layer, spatial_axes: int) -> Geometry:
     stride = _read(layer, message, "stride", "stride", spatial_axes, 1, 1)
     pad = _read(layer, message, "pad", "pad", spatial_axes, 0, 0)
     dilation = _read(layer, message, "dilation", None, spatial_axes, 1, 1)
+    given = ["hole"] if message.hole else [name for name in ("hole_h", "hole_w") if has_field(message, name)]
+    if given:
+        if message.dilation:
+            layer.fail(f"{given[0]} is dilation by another name: give one of them only", f"{_PATH}.{given[0]}")
+        dilation = _read(layer, message, "hole", "hole", spatial_axes, 1, 1)
     return Geometry(kernel, stride, pad, dilation, message.group)
 
 

@@ -131,6 +131,12 @@ def test_height_and_width_fields() -> None:
     assert [parameter.shape for parameter in layer.parameters] == [(2, 2, 3, 1)]
 
 
+@pytest.mark.parametrize(("hole", "dilation"), [("hole: 2", (2, 2)), ("hole_h: 3 hole_w: 1", (3, 1))])
+def test_hole_is_dilation(hole, dilation) -> None:
+    layer, (shape,) = make_layer(text(f"num_output: 2 kernel_size: 3 {hole}"), [(1, 2, 9, 9)])
+    assert (layer.geometry.dilation, shape) == (dilation, (1, 2, 9 - 2 * dilation[0], 9 - 2 * dilation[1]))
+
+
 def test_one_number_for_each_axis() -> None:
     fields = "num_output: 2 kernel_size: 3 kernel_size: 2 kernel_size: 1 stride: 1 stride: 2 stride: 1"
     layer, (shape,) = make_layer(text(fields), [(1, 2, 5, 6, 4)])
@@ -232,6 +238,7 @@ def test_a_net_trains_filters_larger_than_the_image(keep_blobs) -> None:
         ("num_output: 2 kernel_size: 0", "kernel_size has to be at least 1, not 0"),
         ("num_output: 2 kernel_size: 1 stride: 0", "stride has to be at least 1, not 0"),
         ("num_output: 2 kernel_size: 1 dilation: 0", "dilation has to be at least 1, not 0"),
+        ("num_output: 2 kernel_size: 1 hole: 2 dilation: 2", "hole is dilation by another name: give one of them only"),
         ("num_output: 2 kernel_h: 3", "kernel_w has to be at least 1, not 0"),
         ("num_output: 2 kernel_size: 1 kernel_h: 3 kernel_w: 3", "either kernel_size or kernel_h and kernel_w"),
         ("num_output: 2 kernel_size: 1 stride: 1 stride_h: 3 stride_w: 3", "either stride or stride_h"),
