@@ -215,7 +215,11 @@ class BackwardPass:
         self.is_finished = True
         lacking = [index for index, left in enumerate(self._left) if left] if self._missing else []
         self.lacking = tuple(index for index in lacking if not (self._counts_additions and self.added[index]))
-        self._receiver.end_pass(self)
+        try:
+            self._receiver.end_pass(self)
+        except BaseException as error:  # of `on_group`, or a plan file that does not fit
+            self._receiver.pass_failed(error)
+            raise
 
     def failure(self) -> CommError:
         """Return the error for gradients that have not come."""

@@ -96,7 +96,7 @@ def note_exception(communicator: Communicator, error: BaseException | None, wher
     if type(error).__name__ == "_StopRecomputationError":
         return
     if watch is not None and not isinstance(error, PeerFailure):
-        what = describe_exception(error) if error is not None else "an exception"
+        what = describe_exception(error).partition("\n")[0] if error is not None else "an exception"
         watch.note_raised(f"{what} in its {where} pass")
 
 

@@ -19,6 +19,7 @@ import torch
 
 from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
+from mgcaffe.errors import EngineError
 from mgcaffe.pytorch.arrivals import Arrivals
 from mgcaffe.pytorch.autograd_graph import accumulator_of, find_tensors, reached
 from mgcaffe.pytorch.backward_pass import BackwardPass
@@ -116,12 +117,16 @@ class GradientFlow:
             UsageError: a parameter was moved or converted, and autograd does not note gradients itself.
         """
         last = self._pass
-        if last is not None and not last.is_finished:
-            last.take_arrivals()
-            if last.has_begun and not last.is_finished:
-                raise last.failure()
-        if self._arrivals is None:  # else nothing is laid out for types and devices, and hooks stay with the parameters
-            self._placement.check()
+        try:
+            if last is not None and not last.is_finished:
+                last.take_arrivals()
+                if last.has_begun and not last.is_finished:
+                    raise last.failure()
+            if self._arrivals is None:  # else nothing is laid out for types and devices, and hooks stay
+                self._placement.check()
+        except EngineError as error:
+            note_exception(self._ranks, error, "forward")
+            raise
 
     def expect_pass(self, output: Any, *, averages: bool) -> None:
         """Take note of a forward pass with gradients.

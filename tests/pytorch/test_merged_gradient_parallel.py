@@ -31,6 +31,11 @@ ENDS = {
     "rank 0 stopped in backward of three": [FOREVER, STOPPED, STOPPED],
     "caught in forward": [f"raised ValueError: rank 1 fails in forward in its forward pass, {WENT_ON}", FOREVER],
     "caught in backward of three": [f"raised an exception in its backward pass, {WENT_ON}"] * 2 + [FOREVER],
+    "caught in on_group": [f"raised ValueError: rank 1 fails in on_group in its backward pass, {WENT_ON}", FOREVER],
+    "caught, converted": [
+        f"raised UsageError: {CONVERTED} when the module was wrapped in its forward pass, {WENT_ON}",
+        FOREVER,
+    ],
     "lacking": [LACKING.replace("rank 1", "rank 0"), LACKING],
     "one_lacks": [f"rank 0 cannot go on: rank 1 ended with CommError: {LACKING}", LACKING],
     "other_shape": [DIFFERS, DIFFERS],

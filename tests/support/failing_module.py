@@ -32,8 +32,8 @@ def failing_rank(how, size):
 class Failing(nn.Module):
     """Fails on one rank, in its step number 3.
 
-    `how` is a sentence in which words count: `forward` or `backward` say where, `killed`, `stopped` or `slow` in which
-    way (else by an exception), `rank 0` on which rank (else on the last one).
+    `how` is a sentence in which words count: `forward`, `backward` or `on_group` say where, `killed`, `stopped` or
+    `slow` in which way (else by an exception), `rank 0` on which rank (else on the last one).
     """
 
     def __init__(self, how, rank, size):

@@ -20,6 +20,7 @@ import torch._dynamo
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from mgcaffe.errors import UsageError
 from mgcaffe.pytorch import MergedGradientParallel
 from tests.support import (  # noqa: F401
     ddp_behaviour,
@@ -63,21 +64,23 @@ def checks(rank, size, say):
 def failing(how):
     def run(rank, size, say):
         timeout = {} if "caught" in how else {"peer_timeout": 4}
-        model = MergedGradientParallel(Failing(how, rank, size), schedule="wfbp", **timeout)
-        model.module.say = say
+        module = Failing(how, rank, size)
+        on_group = (lambda _: module.act("on_group")) if "on_group" in how else None
+        model = MergedGradientParallel(module, schedule="wfbp", on_group=on_group, **timeout)
+        module.say = say
         for step in range(6):
-            model.module.step = step
-            if how == "converted" and step == FAILING_STEP:
-                model.module.double()
+            module.step = step
+            if "converted" in how and step == FAILING_STEP and (module.fails or "caught" not in how):
+                module.double()
             model.zero_grad()
             try:
                 model(batch(rank, step, 4, 6)).sum().backward()
-            except ValueError:
+            except (ValueError, UsageError):
                 if "caught" not in how:
                     raise
                 if "retried" not in how:
                     time.sleep(LIMIT_S)
-                model.module.step = 0
+                module.step = 0
                 model(batch(rank, step, 4, 6)).sum().backward()
 
     return run
@@ -93,6 +96,8 @@ SIZES = {
     "rank 0 stopped in backward of three": 3,
     "caught in forward": 2,
     "caught in backward of three": 3,
+    "caught in on_group": 2,
+    "caught, converted": 2,
     "caught in forward, retried": 2,
     "slow in backward": 2,
     "lacking": 2,
