@@ -13,14 +13,14 @@ Row = tuple[Location, dict[str, str]]
 
 
 def read_text(path: str | Path, what: str) -> str:
-    """Return a file's text.
+    """Return a file's text, without the byte order mark that spreadsheets put before it.
 
     Raises:
         DataError: it cannot be read; `what` says what it should have been.
     """
     try:
         refuse_device(path)
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise DataError(f"cannot read {what}: {error.strerror}", location=Location(str(path))) from None
     except UnicodeDecodeError:
@@ -31,7 +31,7 @@ def csv_rows(path: str | Path, text: str, columns: tuple[str, ...]) -> Iterator[
     """Yield, for every row, where it stands and its values by column.
 
     Raises:
-        DataError: a column is missing, or a row has too few values.
+        DataError: a column is missing, or a row has too few values or more than there are columns.
     """
     hint = f"the columns are {', '.join(columns)}"
     header: list[str] | None = None
@@ -53,6 +53,6 @@ def csv_rows(path: str | Path, text: str, columns: tuple[str, ...]) -> Iterator[
             if missing:
                 raise DataError(f"there is no column '{missing[0]}'", location=location, hint=hint)
             continue
-        if len(values) < len(header):
+        if len(values) < len(header) or any(values[len(header) :]):
             raise DataError(f"{len(values)} values for {len(header)} columns", location=location, hint=hint)
         yield location, dict(zip(header, values, strict=False))

@@ -106,7 +106,8 @@ def read_trace(path: str | Path) -> Trace:
     """Read a trace.
 
     Raises:
-        DataError: the file cannot be read, has other columns, or a row that is no layer.
+        DataError: the file cannot be read, has other columns, a row that is no layer, or no layer with gradients or
+            that takes time.
     """
     text = read_text(path, "a trace")
     layers: list[TraceLayer] = []
@@ -123,6 +124,8 @@ def read_trace(path: str | Path) -> Trace:
         layers.append(layer)
     if not any(layer.elements for layer in layers):
         raise DataError("the trace has no layer with gradients", location=Location(str(path)))
+    if not any(layer.backward_s for layer in layers):
+        raise DataError("no layer of the trace takes any time", location=Location(str(path)))
     return Trace(tuple(layers), _forward_seconds(text, str(path)))
 
 
@@ -153,7 +156,8 @@ def write_trace(path: str | Path, trace: Trace, remarks: Iterable[str] = ()) -> 
         text.write(f"# {remark}\n")
     if trace.forward_s is not None:
         text.write(f"# forward_us: {trace.forward_s * 1e6:.6g}\n")
-    writer = csv.writer(text, lineterminator="\n")
+    is_remark = any(layer.name.startswith("#") for layer in trace.layers)  # so it would seem without quotation marks
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if is_remark else csv.QUOTE_MINIMAL)
     writer.writerow(_COLUMNS)
     writer.writerows((layer.name, layer.elements, f"{layer.backward_s * 1e6:.6g}") for layer in trace.layers)
     try:

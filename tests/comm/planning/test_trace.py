@@ -33,6 +33,16 @@ def test_what_is_written_reads_the_same(tmp_path):
     assert again.forward_s == pytest.approx(4e-3)
 
 
+def test_a_layer_whose_name_begins_as_a_remark_is_read_again(tmp_path):
+    write_trace(tmp_path / "t.csv", Trace((TraceLayer("#1", 10, 1.0), TraceLayer("fc", 7, 1.0))))
+    assert [layer.name for layer in read_trace(tmp_path / "t.csv").layers] == ["#1", "fc"]
+
+
+def test_a_spreadsheets_byte_order_mark_and_line_ends_do_not_matter(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbflayer,elements,backward_us\r\na,1,2\r\nb,3,4,\r\n")
+    assert [layer.elements for layer in read_trace(tmp_path / "t.csv").layers] == [1, 3]
+
+
 def test_layers_without_gradients_delay_those_below():
     trace = Trace((TraceLayer("a", 3, 4.0), TraceLayer("relu", 0, 2.0), TraceLayer("b", 5, 1.0)))
     assert trace.segments() == ([Segment("a", 0, 3), Segment("b", 3, 5)], [7.0, 1.0])
@@ -61,6 +71,8 @@ def test_a_faster_machine_takes_less_for_everything():
         ("layer,elements\na,1\n", ":1:1: there is no column 'backward_us'"),
         ("# x\n\nlayer,elements,backward_us\na,1,2\nb,x,2\n", ":5:1: 'x' and '2' should be numbers"),
         ("layer,elements,backward_us\na,1\n", ":2:1: 2 values for 3 columns"),
+        ("layer,elements,backward_us\na,1,2,5\n", ":2:1: 4 values for 3 columns"),
+        ("layer,elements,backward_us\na,1,0\nb,2,0\n", "no layer of the trace takes any time"),
         ("layer,elements,backward_us\na,-1,2\n", ":2:1: layer 'a' has -1 elements and takes 2 us"),
         ("layer,elements,backward_us\na,1,nan\n", "takes nan us"),
         ("layer,elements,backward_us\na,0,1\n", "has no layer with gradients"),
