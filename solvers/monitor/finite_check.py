@@ -276,7 +276,8 @@ class _Tracer:
 
 def _describe(findings: list[_Finding], iteration: int, first_rank: int, worker: int | None) -> str:
     guilty = [rank for rank, each in enumerate(findings) if each.blob or not math.isfinite(each.loss)]
-    whose, who = "", "no rank has updated its weights"
+    # A rank that decides alone may be one of several trainers, who go on updating their replicas.
+    whose, who = "", "no rank has updated its weights" if len(findings) > 1 else "the weights have not been updated"
     if worker is not None:
         whose, who = f" of worker {worker}", "it has not updated the weights"
     lines = [f"iteration {iteration}{whose}: a loss or gradient is not finite; {who}"]

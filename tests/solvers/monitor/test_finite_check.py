@@ -35,9 +35,24 @@ def test_a_bad_number_stops_before_the_update_and_names_the_first_blob(tmp_path)
         assert solver.iteration == bad
     message = str(caught.value)
     assert caught.value.exit_code == 71
-    assert f"iteration {bad}: a loss or gradient is not finite; no rank has updated its weights" in message
+    assert f"iteration {bad}: a loss or gradient is not finite; the weights have not been updated" in message
     assert "rank 0" in message
     assert "blob 'data', made by layer 'data' (HDF5Data): 1 of 16 values are not finite (1 nan, 0 infinite)" in message
+
+
+def test_a_trainer_with_a_replica_of_its_own_says_nothing_of_the_others(tmp_path):
+    net, _ = spoiled(tmp_path, record=9, ranks=2)
+
+    def rank(communicator):
+        recorder = Recorder()
+        fields = "nan_effect: SKIP comm_param { sync: MA }"
+        with make_solver(net, fields, tmp_path, recorder=recorder, communicator=communicator) as solver:
+            solver.step(5)
+        return [event.text for event in recorder.of(Warned)]
+
+    fine, said = run_ranks(2, rank)
+    assert not fine
+    assert "iteration 1: a loss or gradient is not finite; the weights have not been updated\n  rank 1 " in said[0]
 
 
 def test_an_infinite_gradient_behind_a_finite_loss_is_found(tmp_path):
