@@ -8,6 +8,10 @@ B, and gradients and losses are averaged over the ranks. So that this equals one
     BATCH_SIZE  Z = B
     NONE        Z = 1 / R, since the average of the ranks' sums is their sum / R
 
+Other layers whose tops count by `loss_weight` know nothing of the ranks: a mean over the batch, as Reduction's MEAN,
+is that over all ranks; a sum becomes the mean of the ranks' sums, 1 / R of what one rank with batch R B has, as in
+Caffe.
+
 Counts are at least 1. That holds in either phase of a net that trains; a net for tests is told of one rank, and counts
 for itself. (Caffe: loss_layer.cpp, softmax_loss_layer.cpp.)
 """
