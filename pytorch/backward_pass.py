@@ -23,7 +23,10 @@ class Receiver(Protocol):
 
     Attributes:
         taker: takes over a parameter's complete gradient, by its number; None where nothing is to be done with it.
+        nothing_came: is called when a call of `backward()`, or of `torch.autograd.grad`, has brought no gradient.
     """
+
+    nothing_came: Callable[[], None]
 
     @property
     def taker(self) -> Callable[[int], None] | None:
@@ -198,6 +201,8 @@ class BackwardPass:
         if self.is_finished:
             return
         came = sum(self.added) > self._seen or (self._counts_additions and self.has_begun)
+        if not came:
+            self._receiver.nothing_came()
         if self._missing and not came:
             self._outputs_left = set(self._outputs)  # torch.autograd.grad, which adds to no parameter
             return

@@ -25,8 +25,9 @@ from mgcaffe.pytorch.autograd_graph import accumulator_of, find_tensors, reached
 from mgcaffe.pytorch.backward_pass import BackwardPass
 from mgcaffe.pytorch.exchange import Exchange, OnGroup, Outcome
 from mgcaffe.pytorch.failures import naming_causes, note_exception
+from mgcaffe.pytorch.module_state import ModuleState
 from mgcaffe.pytorch.options import ExchangeOptions
-from mgcaffe.pytorch.parameters import NamedParameter, Placement
+from mgcaffe.pytorch.parameters import Placement
 from mgcaffe.solvers.events import Emit
 
 
@@ -47,7 +48,7 @@ class GradientFlow:
     """The gradients of a module on their way from autograd to the other ranks and back.
 
     Args:
-        parameters: those that are averaged.
+        state: has the parameters that are averaged.
         communicator: the ranks; also used by the module, between two backward passes.
         passes: what is known of the graphs.
         options: how gradients travel.
@@ -62,12 +63,14 @@ class GradientFlow:
 
     def __init__(
         self,
-        parameters: Sequence[NamedParameter],
+        state: ModuleState,
         communicator: Communicator,
         passes: PassOptions,
         options: ExchangeOptions,
         emit: Emit,
     ) -> None:
+        parameters = state.averaged
+        self.nothing_came = state.check_parameters if communicator.size > 1 else lambda: None
         self.on_group: OnGroup | None = None
         self.reports: list[CommReport] = []
         self.alive = communicator.size

@@ -122,7 +122,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         if compare:
             self._state.compare(self._communicator)
         passes = PassOptions(self.find_unused_parameters, self.static_graph)
-        self._connected = GradientFlow(self._state.averaged, self._communicator, passes, self._options, self._emit)
+        self._connected = GradientFlow(self._state, self._communicator, passes, self._options, self._emit)
         self._connected.on_group = self._on_group
         return self._connected
 

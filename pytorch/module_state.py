@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from mgcaffe.comm import Communicator
+from mgcaffe.errors import UsageError
 from mgcaffe.pytorch.agreement import broadcast_tensors, compare_modules, describe
 from mgcaffe.pytorch.parameters import averaged_parameters, excluded_names
 
@@ -37,6 +38,21 @@ class ModuleState:
             for name in part._buffers
             if (f"{prefix}.{name}" if prefix else name) not in self._excluded
         ]
+
+    def check_parameters(self) -> None:
+        """Make sure that the module has not got other parameters in place of all that are averaged.
+
+        Raises:
+            UsageError: it has.
+        """
+        present = {id(each) for each in self._module.parameters()}
+        if any(id(each.parameter) in present for each in self.averaged):
+            return
+        raise UsageError(
+            f"the module's parameters, such as '{self.averaged[0].name}', have been replaced by others since it was"
+            " wrapped, whose gradients are not averaged",
+            hint="load_state_dict(assign=True) and the like do so: change the module first, and wrap it then",
+        )
 
     def compare(self, ranks: Communicator) -> None:
         """Make sure that all ranks have the same parameters and buffers; a collective call.

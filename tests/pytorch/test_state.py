@@ -209,6 +209,18 @@ def test_a_parameter_that_is_used_again_after_it_was_complete_is_named():
         MergedGradientParallel(Checkpointed(True, times=2))(batch(0, 0, 4, 6)).sum().backward()
 
 
+@pytest.mark.parametrize("option", [{}, {"find_unused_parameters": True}, {"static_graph": True}])
+def test_parameters_that_were_all_replaced_are_not_trained_apart_from_each_other(option):
+    def rank(ranks):
+        model = MergedGradientParallel(mlp(), process_group=ranks, **option)
+        model(batch(ranks.rank, 0, 4, 20)).sum().backward()
+        model.load_state_dict({name: each.clone() for name, each in model.state_dict().items()}, assign=True)
+        with pytest.raises(UsageError, match=r"parameters, such as '0\.weight', have been replaced by others"):
+            model(batch(ranks.rank, 1, 4, 20)).sum().backward()
+
+    run_ranks(2, rank)
+
+
 def test_modules_that_differ_are_told_apart():
     def make(rank, how):
         module = mlp()
