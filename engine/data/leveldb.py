@@ -20,6 +20,7 @@ import numpy as np
 from mgcaffe.errors import DataError
 
 _NOT_READ = {"LOCK", "LOG", "LOG.old"}
+_LOG_BLOCK, _LOG_HEAD, _LAST_KIND = 32768, 7, 4  # of LevelDB's log format, in which manifests are written as well
 _OPEN_FILES = 256  # at a time; a database has one for every 2 MB
 
 
@@ -51,6 +52,7 @@ class LevelDb:
             finalize(self, links.cleanup)
             for file in Path(folder).resolve().iterdir():
                 if file.name not in _NOT_READ:
+                    self._refuse_unknown_records(file)
                     (Path(links.name) / file.name).symlink_to(file)
         except OSError as error:
             raise DataError(f"LevelDB '{folder}' cannot be opened: {error.strerror}: {error.filename}") from error
@@ -87,6 +89,24 @@ class LevelDb:
             value: bytes | None = self._database[key]
         assert value is not None
         return value
+
+    def _refuse_unknown_records(self, file: Path) -> None:
+        """Make sure that a log or manifest has only kinds of records that LevelDB writes.
+
+        RocksDB has others, and never comes to an end where damage makes a manifest's record one of them.
+
+        Raises:
+            DataError: it has others.
+        """
+        if file.suffix != ".log" and not file.name.startswith("MANIFEST-"):
+            return
+        content = file.read_bytes()
+        for start in range(0, len(content), _LOG_BLOCK):
+            place, end = start, min(start + _LOG_BLOCK, len(content))
+            while place + _LOG_HEAD <= end:
+                if content[place + _LOG_HEAD - 1] > _LAST_KIND:
+                    raise DataError(f"LevelDB '{self._folder}' cannot be read: {file.name} is damaged at byte {place}")
+                place += _LOG_HEAD + int.from_bytes(content[place + 4 : place + 6], "little")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

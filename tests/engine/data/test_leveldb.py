@@ -3,6 +3,8 @@
 import functools
 import importlib.util
 import os
+import random
+import shutil
 import threading
 from pathlib import Path
 
@@ -128,7 +130,41 @@ def test_damage_is_found_when_a_database_is_opened(tmp_path):
     assert "cannot be read: Corruption" in refused(folder)
     folder = write(tmp_path / "nonsense")
     next(folder.glob("MANIFEST-*")).write_bytes(b"nonsense" * 9)
-    assert "cannot be read: Corruption" in refused(folder)
+    assert "cannot be read: MANIFEST-000002 is damaged at byte 0" in refused(folder)
+
+
+@pytest.mark.parametrize("name", ["MANIFEST-*", "*.log"])
+def test_records_of_a_kind_that_leveldb_does_not_write_are_refused(tmp_path, name):
+    """RocksDB would read such a manifest for ever."""
+    file = next(write_leveldb(tmp_path / "db", [b"1", b"2"], in_tables=False).glob(name))
+    content = bytearray(file.read_bytes())
+    second = 7 + int.from_bytes(content[4:6], "little")
+    content[second + 6] = 5
+    file.write_bytes(content)
+    assert f"{file.name} is damaged at byte {second}" in refused(file.parent)
+
+
+@pytest.mark.parametrize("in_tables", [True, False])
+def test_whatever_is_damaged_is_refused_or_read_right(tmp_path, in_tables):
+    draw = random.Random(1)
+    values = [draw.randbytes(200) for _ in range(300)]
+    intact = write_leveldb(tmp_path / "intact", values, in_tables=in_tables)
+    files = [file.name for file in intact.iterdir() if file.stat().st_size and not file.name.startswith("LOG")]
+    count = 0
+    for number in range(40):
+        folder = shutil.copytree(intact, tmp_path / str(number))
+        file = folder / draw.choice(files)
+        content = bytearray(file.read_bytes())
+        place = draw.randrange(len(content))
+        noise = draw.choice([bytes([content[place] ^ 1 << draw.randrange(8)]), draw.randbytes(64), bytes(64)])
+        content[place : place + len(noise)] = noise[: len(content) - place]
+        file.write_bytes(content)
+        try:
+            source = LevelDbSource(str(folder))
+            assert [source.value(number) for number in range(len(source))] == values
+        except DataError:
+            count += 1
+    assert count > 30
 
 
 def test_a_record_that_is_damaged_later_is_named(tmp_path):
