@@ -96,10 +96,10 @@ the file of `--json`:
 ```
 
 `largest_relative` is that of the losses and of the gradients; `training_step` is `null` where no step was compared. A
-note says why: nothing is trained, no output has scores of several classes, a layer cannot be differentiated, or
-BatchNorm would normalize by fewer than three values a channel, whose gradients are rounding alone (give a larger
-batch). There is none for ONNX files and programs of torch.export that are written, which are not trained, and between
-Caffe's own forms, since the same code would train both.
+note says why: nothing is trained, no output has scores of several classes, a layer cannot be differentiated or pools as
+chance has it (STOCHASTIC), or BatchNorm would normalize by fewer than three values a channel, whose gradients are
+rounding alone (give a larger batch). There is none for ONNX files and programs of torch.export that are written, which
+are not trained, and between Caffe's own forms, since the same code would train both.
 
 ### Memory and time
 

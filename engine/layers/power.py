@@ -30,6 +30,11 @@ class Power(BottomNeuron):
         self.constant = self.power * self.scale == 0
         self.keeps_bottoms = not self.constant and self.power != 1
 
+    @property
+    def constant_value(self) -> float:
+        """What y is everywhere, where it is constant: infinite for a negative power of 0, NaN for a root below it."""
+        return float(torch.tensor(self.shift, dtype=torch.float64).pow(self.power))
+
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass, and another for the power."""
         if self.constant:

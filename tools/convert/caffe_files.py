@@ -40,7 +40,7 @@ class CaffeFiles(Opened):
         model = self.source
         if model.weights is None:  # those of the definition and of the fillers, as `net` has them
             model = Model(model.source, layers_as_saved(self.net.layers))
-        return CaffeTraining(model, frozen_too=True)
+        return CaffeTraining(model, as_module=True)
 
     @property
     def filled_layers(self) -> list[str]:

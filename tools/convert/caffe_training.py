@@ -12,7 +12,7 @@ from mgcaffe.engine.layer import TRAIN
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EngineError
-from mgcaffe.prototxt import NetParameter
+from mgcaffe.prototxt import LayerParameter, NetParameter
 from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.training_step import CannotTrain, Scores, Take
@@ -26,13 +26,14 @@ class CaffeTraining:
 
     Args:
         model: the net with its weights.
-        frozen_too: gradients of all parameters are computed, also where `lr_mult` is 0 or `propagate_down` false, of
-            which a module of PyTorch knows nothing.
+        as_module: the other side is a module that was written of it. Gradients of all parameters are computed, also
+            where `lr_mult` is 0 or `propagate_down` false, of which it knows nothing, and HardSigmoid's numbers, the
+            only fields that are no float32, are rounded as its are.
     """
 
-    def __init__(self, model: Model, *, frozen_too: bool = False) -> None:
+    def __init__(self, model: Model, *, as_module: bool = False) -> None:
         self._model = model
-        self._frozen_too = frozen_too
+        self._as_module = as_module
 
     def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
         """Compute the step in float64; gradients are those of the layers that learn.
@@ -41,8 +42,9 @@ class CaffeTraining:
             CannotTrain: the net cannot be trained as it is.
         """
         param, label = _with_loss(self._model.source.param, labels.shape, output)
-        if self._frozen_too:
+        if self._as_module:
             _unfreeze(param)
+            _round_numbers(param)
         try:
             source = net_source(param, file=self._model.source.path)
             net = Net(param, sources=source, phase=TRAIN, dtype=torch.float64, seed=0, keep_blobs=False)
@@ -89,6 +91,13 @@ def _unfreeze(net: NetParameter) -> None:
                 param.lr_mult = param.lr_mult or 1
 
 
+def _round_numbers(net: NetParameter) -> None:
+    for layer in net.layer:
+        if layer.type == "HardSigmoid":
+            numbers = layer.hard_sigmoid_param
+            numbers.alpha, numbers.beta = (float(np.float32(each)) for each in (numbers.alpha, numbers.beta))
+
+
 def _free(name: str, used: set[str]) -> str:
     while name in used:
         name += "_"
@@ -103,11 +112,14 @@ def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
         outputs: its outputs, in the order in which they are tried.
 
     Raises:
-        CannotTrain: there is none, or no parameter is trained, or BatchNorm has so few values to normalize by that
-            rounding decides, or a state is read that Caffe does not differentiate.
+        CannotTrain: there is none, or no parameter is trained, or a layer draws at random, or BatchNorm has so few
+            values to normalize by that rounding decides, or a state is read that Caffe does not differentiate.
     """
     if not any(parameter.lr_mult and not parameter.measured for parameter in net.parameters):
         raise CannotTrain("no parameter is trained")
+    drawing = next((layer for layer in net.layers if _draws(layer.param)), None)
+    if drawing is not None:
+        raise CannotTrain(f"layer '{drawing.name}' draws pixels at random in training (STOCHASTIC)")
     for node in net.nodes:
         if node.layer.type != "BatchNorm" or node.layer.param.batch_norm_param.use_global_stats:
             continue
@@ -128,6 +140,14 @@ def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
         if len(shape) > 1 and shape[1] > 1:
             return name, shape
     raise CannotTrain("no output has a score for each of several classes (N x C ...)")
+
+
+def _draws(layer: LayerParameter) -> bool:
+    """Return whether a layer pools as chance has it."""
+    pooling, spp = layer.pooling_param, layer.spp_param
+    return (layer.type == "Pooling" and pooling.pool == pooling.STOCHASTIC) or (
+        layer.type == "SPP" and spp.pool == spp.STOCHASTIC
+    )
 
 
 def _exposed_states(net: Net) -> set[str]:

@@ -55,8 +55,11 @@ class ModuleTraining:
 
 
 def with_stored_numbers(text: str) -> str:
-    """Return a module's code with numbers as the prototxt's fields hold them: 0.1 is 0.10000000149."""
-    tree = ast.parse(text)
+    """Return a module's code with numbers as the prototxt's fields hold them: 0.1 is 0.10000000149.
+
+    F.hardsigmoid is written out, since its backward in PyTorch multiplies by float32's 1/6, also in float64.
+    """
+    tree = _WithoutHardSigmoid().visit(ast.parse(text))
     net = [node for node in tree.body if isinstance(node, ast.ClassDef)][-1]
     for node in ast.walk(net):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "F.local_response_norm":
@@ -65,6 +68,17 @@ def with_stored_numbers(text: str) -> str:
         if isinstance(node, ast.Constant) and isinstance(node.value, float):
             node.value = _stored(node.value)
     return ast.unparse(tree)
+
+
+class _WithoutHardSigmoid(ast.NodeTransformer):
+    """Puts the line that F.hardsigmoid cuts off in its place."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Replace one call."""
+        self.generic_visit(node)
+        if ast.unparse(node.func) != "F.hardsigmoid":
+            return node
+        return ast.parse(f"(0.5 + {1 / 6!r} * {ast.unparse(node.args[0])}).clamp(0, 1)", mode="eval").body
 
 
 def _stored(number: float) -> float:

@@ -211,6 +211,50 @@ def test_a_net_that_becomes_a_module_has_its_training_step(folder):
     assert result.holds and result.training is None and not result.notes
 
 
+BETWEEN = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 3 dim: 2 dim: 4 dim: 4 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 3 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "l" bottom: "conv" top: "l" %s }
+layer { name: "ip" type: "InnerProduct" bottom: "l" top: "ip"
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+"""
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        'type: "HardSigmoid"',
+        'type: "HardSigmoid" hard_sigmoid_param { alpha: 0.2 beta: 0.45 }',
+        'type: "MVN"',
+        'type: "MVN" mvn_param { across_channels: true eps: 0.1 }',
+        'type: "Power" power_param { power: -2 scale: 0 shift: 0.08121 }',
+    ],
+)
+def test_layers_whose_numbers_or_gradients_are_not_pytorchs_train_the_same(tmp_path, monkeypatch, layer):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.prototxt").write_text(BETWEEN % layer)
+    result = convert("net.prototxt", "out.py")
+    assert result.holds and result.training is not None and result.training.largest_relative < 1e-12
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        'type: "Pooling" pooling_param { pool: STOCHASTIC kernel_size: 2 }',
+        'type: "SPP" spp_param { pool: STOCHASTIC pyramid_height: 2 }',
+    ],
+)
+def test_what_draws_at_random_in_training_is_not_compared(tmp_path, monkeypatch, layer):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.prototxt").write_text(BETWEEN % layer)
+    result = convert("net.prototxt", "out.py")
+    assert result.holds and result.training is None
+    assert "the training step was not compared: layer 'l' draws pixels at random" in result.notes[-1]
+
+
 def test_states_that_caffe_does_not_differentiate_take_no_part(tmp_path, monkeypatch):
     pytest.importorskip("safetensors")
     monkeypatch.chdir(tmp_path)

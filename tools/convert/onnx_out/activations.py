@@ -75,8 +75,7 @@ def threshold(e: Emitter, layer: Threshold) -> list[str]:
 def power(e: Emitter, layer: Power) -> list[str]:
     """Mul, Add and Pow, as far as they do anything; a constant where power times scale is 0."""
     if layer.constant:
-        value = float(layer.shift) ** float(layer.power)
-        return [e.node("Expand", e.floats(value), e.node("Shape", e.x))]
+        return [e.node("Expand", e.floats(layer.constant_value), e.node("Shape", e.x))]
     y = e.scaled(e.x, layer.scale, layer.shift)
     return [y if layer.power == 1 else e.node("Pow", y, e.floats(layer.power))]
 

@@ -87,10 +87,8 @@ def threshold(e: Emitter, layer: Threshold) -> list[str]:
 
 
 def power(e: Emitter, layer: Power) -> list[str]:
-    """Power by the formula, as far as it does anything; torch.full_like where power times scale is 0."""
-    if layer.constant:
-        return [call("torch.full_like", e.x, number(float(layer.shift) ** float(layer.power)))]
-    y = linear(e.x, layer.scale, layer.shift)
+    """Power by the formula, as far as it does anything; torch.full_like of the shift where power times scale is 0."""
+    y = call("torch.full_like", e.x, number(layer.shift)) if layer.constant else linear(e.x, layer.scale, layer.shift)
     if layer.power == 1:
         return [y]
     return [powered(y, number(layer.power))]

@@ -254,8 +254,12 @@ def pair(sizes: Sequence[int]) -> str:
 
 
 def powered(base: str, exponent: str) -> str:
-    """Return a power, with spaces and brackets where an operand is more than a name or number."""
-    simple = [bool(re.fullmatch(r"-?[\w.]+", each)) for each in (base, exponent)]
+    """Return a power, with spaces and brackets where an operand is more than a name or number.
+
+    A minus in front of the base needs brackets too: -x**2 is -(x**2).
+    """
+    patterns = ((r"[\w.]+", base), (r"-?[\w.]+", exponent))
+    simple = [bool(re.fullmatch(pattern, each)) for pattern, each in patterns]
     operands = [each if is_simple else f"({each})" for each, is_simple in zip((base, exponent), simple, strict=True)]
     return ("**" if all(simple) else " ** ").join(operands)
 

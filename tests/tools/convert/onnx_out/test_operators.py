@@ -8,9 +8,11 @@ import pytest
 
 from mgcaffe.engine import registry
 from mgcaffe.prototxt import BlobProto, fill_blob, write_binary
+from mgcaffe.tools.convert.caffe_side import fitting_inputs
 from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT
 from mgcaffe.tools.convert.onnx_out.operators import OPERATORS
-from tests.support.layer_cases import CASES, LABELS, plain
+from mgcaffe.tools.convert.onnx_side import OnnxSide
+from tests.support.layer_cases import CASES, LABELS, MATRIX, plain
 from tests.support.netkit import inputs
 from tests.support.onnxkit import differences, random_net, write
 
@@ -105,3 +107,10 @@ def test_behind_a_filter_the_number_of_items_varies(tmp_path):
     other = {"x": np.ones((6, 4, 3, 3), np.float32), "s": np.array([1, 0, 0, 0, 0, 0], np.float32)}
     assert differences(net, tmp_path / "net.onnx", inputs=other)[0].largest_relative <= TOLERANCE
     assert onnx.load(tmp_path / "net.onnx").graph.output[0].type.tensor_type.shape.dim[0].dim_param == "items"
+
+
+@pytest.mark.parametrize(("fields", "value"), [("power: -1", np.inf), ("power: 0.5 shift: -2", np.nan)])
+def test_a_power_of_a_constant_that_is_no_finite_number_is_written_as_that(fields, value, tmp_path):
+    net = random_net(plain("Power", f"power_param {{ scale: 0 {fields} }}", MATRIX))
+    assert differences(net, tmp_path / "net.onnx")[0].largest_absolute == 0
+    np.testing.assert_array_equal(OnnxSide(tmp_path / "net.onnx").run(fitting_inputs(net))["y"], np.full((3, 5), value))

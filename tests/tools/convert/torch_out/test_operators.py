@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 
+import numpy as np
 import pytest
 
 from mgcaffe.engine import registry
 from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT
 from mgcaffe.tools.convert.torch_out.helpers import HELPERS
 from mgcaffe.tools.convert.torch_out.operators import OPERATORS
-from tests.support.layer_cases import CASES, MODULE_CASES
+from tests.support.layer_cases import CASES, MATRIX, MODULE_CASES, plain
 from tests.support.modulekit import module_differences, text_of
 from tests.support.netkit import inputs
 from tests.support.onnxkit import random_net
@@ -91,3 +92,10 @@ def test_every_type_is_in_one_of_the_tables():
     assert set(registry.layer_types()) == {*OPERATORS, *WITHOUT, INPUT}
     assert not set(OPERATORS) & set(WITHOUT)
     assert set(CASES) == set(OPERATORS)
+
+
+@pytest.mark.parametrize(("fields", "value"), [("power: -1", np.inf), ("power: 0.5 shift: -2", np.nan)])
+def test_a_power_of_a_constant_that_is_no_finite_number_is_written_as_that(fields, value):
+    found, theirs = module_differences(random_net(plain("Power", f"power_param {{ scale: 0 {fields} }}", MATRIX)))
+    assert found[0].largest_absolute == 0
+    np.testing.assert_array_equal(theirs["y"], np.full((3, 5), value))

@@ -53,7 +53,10 @@ class L2Normalize(nn.Module):
 def mean_variance_normalize(x, dim, eps):
     """Return x with mean 0 and variance 1 over some axes; eps is added to the deviation."""
     x = x - x.mean(dim, keepdim=True)
-    return x / (x.square().mean(dim, keepdim=True).sqrt() + eps)
+    variance = x.square().mean(dim, keepdim=True)
+    divisor = variance.detach().sqrt() + eps
+    # Caffe's gradient has the divisor where the deviation would be, which may be 0.
+    return x / (divisor + (variance - variance.detach()) / (2 * divisor))
 ''',
     "im2col": '''
 def im2col(x, kernel, stride, padding, dilation):
