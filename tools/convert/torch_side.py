@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 
 from mgcaffe.tools.convert.torch_in.importer import constants_of
-from mgcaffe.tools.convert.torch_in.operation import shape_of
+from mgcaffe.tools.convert.torch_in.operation import CHECKS, is_cast, is_copy, operator_name, shape_of
 
 
 class TorchSide:
@@ -58,7 +58,22 @@ class TorchSide:
         return {self._names[node]: values for node, values in recorder.values.items() if node in self._names}
 
 
-class _Recorder(Interpreter):
+class OneType(Interpreter):
+    """Computes in the type that it is given values in: what makes others of them changes nothing."""
+
+    def run_node(self, n: Node) -> Any:
+        """Run a node, unless it checks or changes types."""
+        if n.op != "call_function" or not hasattr(n.target, "_schema"):
+            return super().run_node(n)
+        if operator_name(n) in CHECKS:
+            return None
+        if is_cast(n):
+            x = self.env[n.args[0]]  # type: ignore[index]
+            return x.clone() if is_copy(n) else x
+        return super().run_node(n)
+
+
+class _Recorder(OneType):
     """Keeps a copy of every tensor that a node computes."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 
 from mgcaffe.engine.layers.softmax_with_loss import TINY
 from mgcaffe.tools.convert.torch_in.activations import SELU_ALPHA, SELU_FACTOR
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, constant_values, constants_of
-from mgcaffe.tools.convert.torch_in.operation import arguments_of, operator_name, works_in_place
+from mgcaffe.tools.convert.torch_in.operation import CHECKS, arguments_of, is_cast, operator_name, works_in_place
+from mgcaffe.tools.convert.torch_side import OneType
 from mgcaffe.tools.convert.training_step import CannotTrain, Place, Take
 
 
@@ -71,7 +72,7 @@ def backward_of_loss(scores: torch.Tensor, labels: np.ndarray) -> float:
     return float(losses.detach().clamp(max=-math.log(TINY)).mean())
 
 
-class _Trained(Interpreter):
+class _Trained(OneType):
     """Normalizes by the batch's statistics; numbers in the graph are float32, constants are given.
 
     Args:
@@ -113,6 +114,8 @@ class _Trained(Interpreter):
             return super().run_node(n)
         if n in self._held:
             return self._held[n]
+        if operator_name(n) in CHECKS or is_cast(n):
+            return super().run_node(n)
         mapped: Any = self.map_nodes_to_values(arguments_of(n), n)
         given: dict[str, Any] = {
             name: float(np.float32(each)) if isinstance(each, float) else each for name, each in mapped.items()

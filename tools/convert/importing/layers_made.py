@@ -66,7 +66,7 @@ class LayersMade:
             for blob in blobs:
                 layer.param.add(lr_mult=float(blob.trained), decay_mult=float(blob.trained))
         self._constants.append((layer, list(blobs)))
-        shares = kind in ("Slice", "Reshape", "Flatten", "Permute")
+        shares = kind in ("Slice", "Reshape", "Flatten", "Permute", "Dropout")  # the last in evaluation mode
         for top in tops:
             self._root[top] = self._root[bottoms[0].blob] if shares else top
         return [Value(top, tuple(shape)) for top, shape in zip(tops, shapes, strict=True)]
@@ -89,9 +89,9 @@ class LayersMade:
         root = self._root[value.blob]
         return {blob for blob, its in self._root.items() if its == root and blob != value.blob}
 
-    def kind_of(self, value: Value) -> str:
-        """Return the type of the layer that makes a value."""
-        return next(layer.type for layer in self.net.layer if value.blob in layer.top)
+    def maker_of(self, value: Value) -> LayerParameter:
+        """Return the layer that makes a value."""
+        return next(layer for layer in self.net.layer if value.blob in layer.top)
 
     def drop_unread(self, outputs: Iterable[str]) -> None:
         """Take out layers that were made for values that nothing reads after all; Input layers stay."""

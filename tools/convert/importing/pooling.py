@@ -60,6 +60,11 @@ def check_windows(op: Operation, axes: Sequence[Axis]) -> None:
         op.refuse("a window lies outside of the image")
 
 
+def _is_not_negative(op: Operation, x: Value) -> bool:
+    layer = op.made.maker_of(x)
+    return layer.type in _NOT_NEGATIVE and not layer.relu_param.negative_slope
+
+
 def max_pooled(op: Operation, x: Value, axes: Sequence[Axis]) -> Value:
     """Add a Pooling MAX; where windows are not Caffe's, also a Slice.
 
@@ -68,7 +73,7 @@ def max_pooled(op: Operation, x: Value, axes: Sequence[Axis]) -> Value:
         x: (N, C, H, W); the zeros around it are those of `axes`.
         axes: the windows, which `check_windows` has seen.
     """
-    if isinstance(x, Padded) and op.made.kind_of(x) not in _NOT_NEGATIVE:
+    if isinstance(x, Padded) and not _is_not_negative(op, x):
         op.refuse("zeros are put around an image whose values may be smaller", "pad in the pooling itself")
     return _pooled(op, x, "MAX", axes)[0]
 

@@ -276,12 +276,13 @@ def depth_to_space(op: Operation) -> Value:
 def space_to_depth(op: Operation) -> Value:
     """Reshape, Permute, Reshape."""
     x, size = op.blob(), op.integer("blocksize", 0)
-    if len(x.shape) != 4 or size < 1 or x.shape[2] % size or x.shape[3] % size:
-        op.refuse(f"its blocks are of {size}, its input has shape {x.shape}")
+    mode = op.word("mode", "DCR")
+    if len(x.shape) != 4 or size < 1 or x.shape[2] % size or x.shape[3] % size or mode not in ("DCR", "CRD"):
+        op.refuse(f"its blocks are of {size}, its mode is '{mode}', its input has shape {x.shape}")
     batch, channels, rows, columns = x.shape
     apart = (batch, channels, rows // size, size, columns // size, size)
     whole = (batch, channels * size * size, rows // size, columns // size)
-    return _rearranged(op, x, apart, [0, 3, 5, 1, 2, 4], whole)
+    return _rearranged(op, x, apart, [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4], whole)
 
 
 def _rearranged(op: Operation, x: Value, apart: Shape, order: list[int], whole: Shape) -> Value:

@@ -136,7 +136,7 @@ def _beside(path: Path, location: str, what: str) -> Path:
 
 def _as_torch(values: np.ndarray, data_type: int) -> torch.Tensor:
     if data_type == _BFLOAT16:
-        return torch.from_numpy((values.astype(np.uint32) << 16).view(np.float32))
+        return torch.from_numpy(np.asarray(values.astype(np.uint32) << 16).view(np.float32))
     if values.dtype.kind == "u" and values.dtype.itemsize > 1:
         return torch.from_numpy(values.astype(np.int64))
     return torch.from_numpy(values)

@@ -11,6 +11,8 @@ from mgcaffe.tools.convert.torch_in.operation import Operation
 
 SELU_ALPHA, SELU_FACTOR = 1.6732632423543772, 1.0507009873554805
 """What PyTorch's SELU computes with."""
+_SOFTPLUS_THRESHOLD = 20
+"""PyTorch's own. From there on softplus is a line but for 2e-9, less than float32's rounding."""
 
 
 def _plain(kind: str, **fields: Any) -> Callable[[Operation], Value]:
@@ -69,6 +71,8 @@ def softplus(op: Operation) -> Value:
     """softplus: BNLL."""
     if op["beta"] != 1:
         op.refuse("BNLL is a softplus with beta 1 only")
+    if op["threshold"] < _SOFTPLUS_THRESHOLD:
+        op.refuse(f"it is a line from {op['threshold']} on; BNLL is none")
     return op.layer("BNLL", [op.blob()])
 
 

@@ -18,12 +18,17 @@ from mgcaffe.tools.convert.importing.shapes import shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.torch_in.idioms import Idiom, find_idioms
-from mgcaffe.tools.convert.torch_in.operation import Operation, operator_name, refuse, shape_of, works_in_place
+from mgcaffe.tools.convert.torch_in.operation import (
+    CHECKS,
+    Operation,
+    memory_of,
+    operator_name,
+    refuse,
+    shape_of,
+    works_in_place,
+)
 from mgcaffe.tools.convert.torch_in.operators import OPERATORS
 from mgcaffe.tools.convert.torch_in.shapes import shuffle_of
-
-# Checks that export leaves in a graph; they compute nothing.
-_CHECKS = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "_guards_fn"}
 
 
 def _is_repeatable(node: Node) -> bool:
@@ -110,7 +115,7 @@ class _Import:
         self._find_idioms()
         self._refuse_unknown()
         for place, node in enumerate(self.nodes):
-            if node.op == "call_function" and node not in self.done and operator_name(node) not in _CHECKS:
+            if node.op == "call_function" and node not in self.done and operator_name(node) not in CHECKS:
                 self._add(place, node)
         outputs = self._outputs()
         self.made.silence(outputs)
@@ -144,7 +149,7 @@ class _Import:
 
     def _refuse_unknown(self) -> None:
         """Refuse the first operator that the table lacks, and count all of them."""
-        known = {*OPERATORS, *_CHECKS}
+        known = {*OPERATORS, *CHECKS}
         others = [node for node in self.nodes if node.op not in ("placeholder", "output") and node not in self.done]
         unknown = [node for node in others if node.op != "call_function" or operator_name(node) not in known]
         if not unknown:
@@ -182,6 +187,8 @@ class _Import:
         """Add the layers of a node, and let a result that was written in place be that of the nodes before."""
         if not node.users and not works_in_place(node):
             return
+        if works_in_place(node) and not isinstance(self.known[node.args[0]], Value):  # type: ignore[index]
+            refuse(node, "it changes a parameter or buffer, which only training does")
         shuffle, idiom = shuffle_of(node), self.idioms.get(node)
         operation = Operation(node, self.known, self.made)
         result: Result
@@ -214,12 +221,11 @@ class _Import:
     def _replace(self, place: int, node: Node, result: Result) -> None:
         """Let everything that was the value that `node` writes over be the result."""
         old = self.known[node.args[0]]  # type: ignore[index]
-        if not isinstance(old, Value):
-            refuse(node, "it changes a parameter or buffer, which only training does")
+        assert isinstance(old, Value)
         later = set(self.nodes[place + 1 :])
         others = self.made.views_of_the_same(old)
         for other, value in list(self.known.items()):
-            if value == old:
+            if value == old and memory_of(other) is memory_of(node):
                 self.known[other] = result
             elif isinstance(value, Value) and value.blob in others and later & set(other.users):
                 refuse(node, "it writes over a part or view of a value that is read afterwards", "write a copy instead")

@@ -14,6 +14,8 @@ from mgcaffe.tools.convert.importing import operation as importing
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
 from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
 
+CHECKS = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "_guards_fn"}
+"""Checks that export leaves in a graph; they compute nothing."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH = Path(torch.__file__).parent
 
@@ -32,6 +34,32 @@ def works_in_place(node: Node) -> bool:
     if schema is None or schema.name == "aten::detach_":  # which export puts behind each constant in a forward
         return False
     return bool(schema.is_mutable) and str(schema.name).endswith("_")
+
+
+def is_cast(node: Node) -> bool:
+    """Return whether the operator makes other floating-point numbers of such."""
+    if operator_name(node) not in ("to", "_to_copy") or not isinstance(node.args[0], Node):
+        return False
+    return all(each.meta["val"].is_floating_point() for each in (node, node.args[0]))
+
+
+def is_copy(node: Node) -> bool:
+    """Return whether the operator makes the same values, or the same as other numbers, in memory of their own."""
+    if operator_name(node) == "to":
+        first: Any = node.args[0]
+        return bool(arguments_of(node).get("copy")) or node.meta["val"].dtype != first.meta["val"].dtype
+    return operator_name(node) in ("clone", "_to_copy", "lift_fresh_copy")
+
+
+def memory_of(node: Node) -> Node:
+    """Return the copy, or the input, that a node's value goes back to by first arguments.
+
+    Of two nodes that have become one blob it is another one where one of them is a copy: what writes over that leaves
+    the other as it is.
+    """
+    while node.all_input_nodes and not (node.op == "call_function" and is_copy(node)):
+        node = node.all_input_nodes[0]
+    return node
 
 
 def shape_of(node: Node) -> Shape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from mgcaffe.tools.convert.onnx_in.operators import OPERATORS
@@ -196,6 +197,8 @@ CASES = {
     "expand": (13, "a = GlobalAveragePool(x) y = Expand(a, s)", {"s": [3, 1, 2, 3]}, SHAPE, "Pooling Tile Tile"),
     "depth to space": (13, 'a = DepthToSpace<blocksize=2>(x) b = SpaceToDepth<blocksize=2>(a)'
                        'y = DepthToSpace<blocksize=2, mode="CRD">(b)', {}, SHAPE, "Reshape Permute Reshape " * 3),
+    "space to depth, other order": (28, 'y = SpaceToDepth<blocksize=2, mode="CRD">(x)', {}, SHAPE,
+                                    "Reshape Permute Reshape"),
     "channel shuffle": (13, "a = Reshape(x, s) b = Transpose<perm=[0,2,1,3,4]>(a) y = Reshape(b, t)",
                         {"s": [3, 2, 2, 6, 6], "t": [3, -1, 6, 6]}, SHAPE, "ShuffleChannel"),
     "no channel shuffle": (13, "a = Reshape(x, s) b = Transpose<perm=[0,3,2,1,4]>(a) y = Reshape(b, t)",
@@ -240,3 +243,9 @@ def test_an_operator_becomes_layers_that_compute_the_same(name, tmp_path):
 def test_every_operator_has_a_case():
     said = " ".join(body for _, body, *_ in CASES.values())
     assert not [name for name in OPERATORS if f"={name}(" not in said.replace(" ", "").replace("<", "(")]
+
+
+def test_a_single_number_of_16_bits_is_read(tmp_path):
+    message = model("f = Cast<to=1>(s) y = Mul(x, f)")
+    message.graph.initializer.append(onnx.helper.make_tensor("s", onnx.TensorProto.BFLOAT16, [], [1.5]))
+    assert types_of(converted(message, tmp_path)) == ["Power"]

@@ -31,6 +31,8 @@ REFUSED = {
                               "zeros are put around an image that no convolution reads"),
     "pad before maximum": (13, "a = Pad(x, p) y = MaxPool<kernel_shape=[2,2]>(a)", {"p": [0, 0, 1, 1, 0, 0, 1, 1]},
                            "zeros are put around an image whose values may be smaller"),
+    "pad before maximum of a slope": (13, "a = LeakyRelu(x) b = Pad(a, p) y = MaxPool<kernel_shape=[2,2]>(b)",
+                                      {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, "zeros are put around an image whose values"),
     "pad with ones": (13, "a = Pad(x, p, v) y = Conv(a, w)", {"w": W, "p": [0, 0, 1, 1, 0, 0, 1, 1], "v": 1.0},
                       "something other than zeros"),
     "reflecting": (13, 'a = Pad<mode="reflect">(x, p) y = Conv(a, w)', {"w": W, "p": [0, 0, 1, 1, 0, 0, 1, 1]},

@@ -94,6 +94,24 @@ class PartWrittenOver(nn.Module):
         return y
 
 
+class DroppedWrittenOver(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.tanh()
+        return F.dropout(y, 0.5, self.training).relu_() + y
+
+
+class AlwaysByBatch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = nn.BatchNorm2d(4)
+
+    def train(self, mode: bool = True) -> "AlwaysByBatch":
+        return super().train(True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.bn(x)
+
+
 class TwoInputs(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x + y
@@ -124,6 +142,8 @@ REFUSED = {
     "pad with ones": (lambda x: F.pad(x, (1, 1), value=1.0), "it pads with something other than zeros"),
     "pad of channels": (lambda x: F.pad(x, (0, 0, 0, 0, 1, 1)), "it pads an axis that is not spatial"),
     "pad before maximum": (lambda x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 2), "zeros are put around an image"),
+    "pad before maximum of a slope": (
+        lambda x: F.max_pool2d(F.pad(F.leaky_relu(x), (1, 1, 1, 1)), 2), "zeros are put around an image"),
     "pad as output": (lambda x: F.pad(x, (1, 1)), "output 'pad' is not computed"),
     "pad behind windows rounded up": (
         lambda x: F.max_pool2d(F.pad(x.relu(), (0, 1, 0, 1)), 2, ceil_mode=True), "its windows are not Caffe's"),
@@ -139,6 +159,7 @@ REFUSED = {
     "dilated pooling": (nn.MaxPool2d(2, 1, dilation=2), "its windows have holes"),
     "adaptive": (nn.AdaptiveAvgPool2d(4), r"\(6, 6\) is no multiple of the output's size \(4, 4\)"),
     "softplus": (nn.Softplus(2), "BNLL is a softplus with beta 1"),
+    "softplus of another threshold": (nn.Softplus(threshold=3), "it is a line from 3 on"),
     "celu": (nn.CELU(2.0), "no layer computes this operator"),
     "tensor bounds": (lambda x: x.clamp(min=x.tanh()), "its bounds are tensors"),
     "tensor exponent": (lambda x: x.abs() ** x, "its exponent is a tensor"),
@@ -154,6 +175,8 @@ REFUSED = {
     "division by zero": (lambda x: x / 0, "it divides by zero"),
     "flattened batch": (lambda x: x.flatten(0, 1), "it flattens the batch axis"),
     "part written over": (PartWrittenOver(), "it writes over a part or view"),
+    "what dropout gives written over": (DroppedWrittenOver(), "it writes over a part or view"),
+    "averages changed": (AlwaysByBatch(), "it changes a parameter or buffer, which only training does"),
 }  # fmt: skip
 _FORWARD = inspect.getsourcelines(Function.forward)
 

@@ -261,6 +261,35 @@ class Windows(nn.Module):
         return F.local_response_norm(F.mish(y / 3) * F.selu(x), 3)
 
 
+class Copied(nn.Module):
+    """Copies, of which one side is written over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        one, two = y.clone(), y.double()
+        one.relu_()
+        two.mul_(2)
+        z = y + one * two.float()
+        kept = z.clone()
+        z.sigmoid_()
+        return z * kept
+
+
+class Double(nn.Module):
+    """Weights of 64 bits behind what makes such numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1).double()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(x.double()).float()
+
+
 class Shared(nn.Module):
     """A convolution that is used twice."""
 
@@ -277,6 +306,8 @@ BLOCKS = {
     "channels_last": ChannelsLast(),
     "shuffled": Shuffled(),
     "windows": Windows(),
+    "copied": Copied(),
+    "double": Double(),
     "shared": Shared(),
     "normalized_by_batch_alone": nn.Sequential(nn.Conv2d(4, 4, 1), nn.PReLU(4), nn.BatchNorm2d(4, affine=False)),
 }
@@ -287,6 +318,10 @@ def test_a_block_computes_the_same_in_evaluation_and_trains_the_same(name):
     module = classifier(BLOCKS[name])
     converted(module)
     check_training_step(module)
+
+
+def test_numbers_of_other_types_become_float32():
+    assert types_of(converted(Double())) == ["Convolution"]
 
 
 def test_batch_norm_goes_on_with_pytorchs_averages():
