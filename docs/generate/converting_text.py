@@ -71,10 +71,11 @@ before.
 - `--no_check` leaves the proof out; the output says so, and so does an ONNX file in its description, and a
   Python file at its beginning.
 - `--input_shape [BLOB=]N,C,H,W` gives an input another shape than the net's, in the model that is written as well.
-- `engine compare` matches values by name and inputs by name, or else in their order; where no name is in both models,
-  the outputs are compared in their order. Values that two nets agree on by accident, such as zeros, prove nothing:
-  give weights.
-- Values that are not finite on both sides count as equal, which proves little: a note names them.
+- `engine compare` matches values by name and inputs by name, or else in their order; outputs whose names only one model
+  has are compared in their order, or named in a note where one model has more of them. Values that two nets agree on by
+  accident, such as zeros, prove nothing: give weights.
+- Values that are not finite on both sides count as equal, which proves little, and so do blobs without values: notes
+  name them.
 
 ### The training step
 

@@ -18,8 +18,8 @@ def parser() -> FlagParser:
         "Run two models on the same seeded inputs and show how far apart each blob is, the worst first. A model is "
         "NET.prototxt\nWEIGHTS.caffemodel (or .caffemodel.h5, .safetensors, .npz; weights belong to the net before "
         "them), FILE.onnx,\nFILE.py:FUNCTION (a module of PyTorch) or FILE.pt2 (of torch.export). Values are compared "
-        "by name; where no name is\nin both models, the outputs are, in their order. Of two files of weights without "
-        "a net the arrays are compared.",
+        "by name, outputs\nwithout a common name in their order. Of two files of weights without a net the arrays are "
+        "compared.",
         files=("A", "B"),
         epilog="examples:\n"
         "  engine compare deploy.prototxt w.caffemodel net.onnx\n"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mgcaffe.errors import DataError, UsageError
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs
-from mgcaffe.tools.convert.conversion import Result, note_not_finite
+from mgcaffe.tools.convert.conversion import Result, notes_on_values
 from mgcaffe.tools.convert.format_tables import open_model
 from mgcaffe.tools.convert.formats import Options
 from mgcaffe.tools.convert.proof import TOLERANCE, Side, compare, seeded_inputs
@@ -25,8 +25,8 @@ def compare_models(
 ) -> Result:
     """Compare two models, each given by its files, on the same inputs.
 
-    Values are compared by name, inputs by name or else in their order; where no names agree, the outputs are compared
-    in their order.
+    Values are compared by name, inputs by name or else in their order; outputs whose names the other model has not are
+    compared in their order, or named in a note where each model has another number of them.
     """
     options = Options(tuple(input_shapes), seed, strict=strict)
     models = [open_model(words, options) for words in (first, second)]
@@ -46,8 +46,19 @@ def compare_models(
     paired = _paired_inputs(sides[owner], other)
     values = [sides[owner].run(inputs), other.run({paired[name]: value for name, value in inputs.items()})]
     ours, theirs = values if owner == 0 else reversed(values)
-    names = {name: name for name in ours if name in theirs} or _paired_outputs(*sides)
-    return Result((), tuple(compare(ours, theirs, names)), tolerance, note_not_finite(ours, names))
+    names = {name: name for name in ours if name in theirs}
+    left = [[name for name in side.outputs if name not in names and name not in side.inputs] for side in sides]
+    notes: tuple[str, ...] = ()
+    if len(left[0]) == len(left[1]):
+        names.update(zip(*left, strict=True))
+    elif names:
+        notes = (f"not compared, because the other model has no such output: {', '.join(left[0] + left[1])}",)
+    else:
+        raise DataError(
+            f"no value has one name in both models, and their outputs are {', '.join(sides[0].outputs)} and"
+            f" {', '.join(sides[1].outputs)}"
+        )
+    return Result((), tuple(compare(ours, theirs, names)), tolerance, (*notes, *notes_on_values(ours, names)))
 
 
 def _paired_inputs(one: Side, other: Side) -> dict[str, str]:
@@ -56,12 +67,3 @@ def _paired_inputs(one: Side, other: Side) -> dict[str, str]:
     if len(one.inputs) != len(other.inputs):
         raise DataError(f"one model has the inputs {', '.join(one.inputs)}, the other {', '.join(other.inputs)}")
     return dict(zip(one.inputs, other.inputs, strict=True))
-
-
-def _paired_outputs(one: Side, other: Side) -> dict[str, str]:
-    if len(one.outputs) != len(other.outputs):
-        raise DataError(
-            f"no value has one name in both models, and their outputs are {', '.join(one.outputs)} and"
-            f" {', '.join(other.outputs)}"
-        )
-    return dict(zip(one.outputs, other.outputs, strict=True))

@@ -158,7 +158,7 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     gc.collect()  # a net's parts point at each other
     theirs = writer.side(paths, options).run(inputs)
     found = compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
-    notes = (*result.notes, *notes, *note_not_finite(theirs, [each.name for each in found]))
+    notes = (*result.notes, *notes, *notes_on_values(theirs, [each.name for each in found]))
     result = replace(result, differences=tuple(found), notes=notes)
     del ours, theirs
     gc.collect()
@@ -170,11 +170,20 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
         return replace(result, notes=(*result.notes, f"{_NOT_TRAINED}: {error}"))
 
 
-def note_not_finite(values: Mapping[str, np.ndarray], names: Iterable[str]) -> tuple[str, ...]:
-    """Return a note where values that were compared are not finite."""
-    found = not_finite(values, names)
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return (f"values that are not finite, which proves little: {', '.join(found[:_SHOWN])}{more}",) if found else ()
+def notes_on_values(values: Mapping[str, np.ndarray], names: Iterable[str]) -> tuple[str, ...]:
+    """Return notes where values that were compared are not finite, or where there are none."""
+    names = list(names)
+    empty = [name for name in names if name in values and not values[name].size]
+    said = {
+        "values that are not finite, which proves little": not_finite(values, names),
+        "blobs without values, which proves nothing": empty,
+    }
+    return tuple(f"{what}: {_listed(found)}" for what, found in said.items() if found)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _trained(opened: Opened, writer: Writer, paths: Sequence[Path]) -> TrainingSide | None:

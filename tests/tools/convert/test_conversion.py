@@ -271,6 +271,22 @@ def test_models_without_a_common_name_are_compared_by_their_outputs(folder):
         compare_models(["net.prototxt"], ["more.prototxt"])
 
 
+def test_outputs_are_compared_also_where_other_values_have_common_names(folder):
+    weights = "net.caffemodel"
+    (folder / "other.prototxt").write_text(NET.replace('"prob"', '"scores"').replace('"Softmax"', '"Sigmoid"'))
+    result = compare_models(["net.prototxt", weights], ["other.prototxt", weights])
+    assert not result.holds and result.differences[0].name == "prob"
+    (folder / "more.prototxt").write_text(NET + 'layer { name: "more" type: "ReLU" bottom: "ip" top: "more" }')
+    for models in (["net.prototxt", "more.prototxt"], ["more.prototxt", "net.prototxt"]):
+        result = compare_models(*([name, weights] for name in models))
+        assert result.holds and result.notes == ("not compared, because the other model has no such output: more",)
+
+
+def test_a_note_says_where_there_is_nothing_to_compare(folder):
+    result = compare_models(["net.prototxt"], ["net.prototxt"], input_shapes=[("data", (0, 3, 8, 8))])
+    assert result.notes[-1].startswith("blobs without values, which proves nothing: ")
+
+
 def test_a_difference_that_is_infinite_is_none_in_json(folder):
     from mgcaffe.tools.convert.proof import Difference, document
 
