@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 from torch.export import ExportedProgram
@@ -68,11 +68,40 @@ def write_program(net: Net, origin: str, paths: Sequence[Path], options: Options
     if options.note:
         document["note"] = options.note
     try:
-        with quiet():
-            torch.export.save(program, paths[0], extra_files={DOCUMENT: json.dumps(document)})
-    except (OSError, RuntimeError) as error:  # PyTorch's writer of archives has the latter for a full disk
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise EngineError(f"cannot write {paths[0]}: {reason}", exit_code=EXIT_CANNOT_WRITE) from None
+        with paths[0].open("wb") as file, quiet():
+            target = _Target(file)
+            torch.export.save(program, cast("IO[bytes]", target), extra_files={DOCUMENT: json.dumps(document)})
+            if target.error is not None:
+                raise target.error
+    except OSError as error:
+        raise EngineError(f"cannot write {paths[0]}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+
+
+class _Target:
+    """Where an archive is written. A full disk is noted, since PyTorch's writer would end the process.
+
+    Args:
+        file: takes what is written.
+
+    Attributes:
+        error: the first one; None: there was none.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write, unless that has failed before."""
+        try:
+            if self.error is None:
+                self._file.write(data)
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: whoever opened the file closes it."""
 
 
 def _text(module: Module, origin: str, options: Options) -> str:

@@ -6,6 +6,8 @@ import ast
 import importlib
 import importlib.util
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -203,3 +205,10 @@ def test_a_module_becomes_a_plain_file_but_not_in_the_place_of_its_own(folder):
     result = convert("mine.py:Net", "plain.py", input_shape=(3, 4))
     assert result.holds and len(result.differences) == 2
     assert "fc = F.relu(fc)" in (folder / "plain.py").read_text()
+
+
+def test_a_program_that_the_disk_has_no_room_for_is_one_message(folder):
+    command = f"ulimit -f 8; exec {sys.executable} -m mgcaffe.tools.main convert net.prototxt net.caffemodel out.pt2"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 73 and done.stderr == "error: cannot write out.unproven.pt2: File too large\n"
+    assert names(folder) == []
