@@ -158,7 +158,7 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     gc.collect()  # a net's parts point at each other
     theirs = writer.side(paths, options).run(inputs)
     found = compare(ours, theirs, {mine: name for name, mine in names.items() if mine is not None})
-    notes = (*result.notes, *notes, *notes_on_values(theirs, [each.name for each in found]))
+    notes = (*result.notes, *notes, *notes_on_values(ours, [each.name for each in found]))
     result = replace(result, differences=tuple(found), notes=notes)
     del ours, theirs
     gc.collect()

@@ -90,6 +90,8 @@ def extreme_of(op: Operation, operands: Sequence[Any], *, smallest: bool) -> Val
         operands: blobs of one shape, and numbers.
         smallest: which of the two.
     """
+    if any(isinstance(each, Constant) for each in operands):
+        op.refuse("it compares with a constant of several values; Eltwise takes blobs, and Clip's bounds are numbers")
     numbers = [each for each in operands if isinstance(each, Number)]
     blobs = [op.as_blob(each) for each in operands if not isinstance(each, Number)]
     shapes = {each.shape for each in blobs}

@@ -28,10 +28,16 @@ def _operand(op: Operation, number: int) -> Value | Constant | float:
 def _pair(op: Operation) -> tuple[Any, Any]:
     """Return the two operands of an operator, whose shape is set."""
     op.shape = op.broadcast(*(_shape(op.input(number)) for number in (0, 1)))
-    longest = max((each.shape for each in op.inputs[:2] if isinstance(each, Value)), key=len, default=())
-    if len(op.shape) > len(longest):
-        op.refuse(f"a constant gives the result {len(op.shape)} axes, which no layer does")
+    _check_axes(op, 2)
     return _operand(op, 0), _operand(op, 1)
+
+
+def _check_axes(op: Operation, count: int) -> None:
+    """Refuse constants of more axes than the blobs, among so many inputs: not even one value is a number then."""
+    blobs = [len(each.shape) for each in op.inputs[:count] if isinstance(each, Value)]
+    most = max((len(_shape(each)) for each in op.inputs[:count]), default=0)
+    if most > max(blobs, default=0):
+        op.refuse(f"a constant gives the result {most} axes, which no layer does")
 
 
 def _shape(known: Known | None) -> Shape:
@@ -104,6 +110,7 @@ def average(op: Operation) -> Value:
 
 
 def _summed(op: Operation, factor: float) -> Value:
+    _check_axes(op, len(op.inputs))
     values = [_operand(op, number) for number in range(len(op.inputs))]
     if not values:
         op.refuse("it has no inputs")
@@ -135,6 +142,7 @@ def minimum(op: Operation) -> Value:
 def _extreme(op: Operation, *, smallest: bool) -> Value:
     if not op.inputs:
         op.refuse("it has no inputs")
+    _check_axes(op, len(op.inputs))
     operands = [_operand(op, number) for number in range(len(op.inputs))]
     return arithmetic.extreme_of(op, operands, smallest=smallest)
 

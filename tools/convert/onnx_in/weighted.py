@@ -132,6 +132,8 @@ def product(op: Operation) -> Value:
     """InnerProduct over the last axis, with the bias that an Add behind it adds."""
     if isinstance(op.input(0), Value) and isinstance(op.input(1), Value):
         op.refuse("both of its matrices are computed in the net; no layer multiplies those")
+    if isinstance(op.input(0), Constant):
+        op.refuse("its first matrix is a constant; an InnerProduct has it as the second")
     x, weight = op.blob(), op.weight(1, "second matrix")
     if weight.tensor.dim() != 2 or len(x.shape) < 2 or weight.tensor.shape[0] != x.shape[-1]:
         op.refuse(f"its matrices have shapes {x.shape} and {tuple(weight.tensor.shape)}")

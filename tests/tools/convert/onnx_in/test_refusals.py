@@ -81,6 +81,10 @@ REFUSED = {
     "misfit of constants": (13, "a = Concat<axis=0>(s, t) y = Reshape(x, a)", {"s": [1], "t": np.zeros((1, 1))},
                             "node 0, which makes 'a'"),
     "old": (8, "y = Relu(x)", {}, "is of opset 8; 9 and later are read\n.*version_converter"),
+    "sum with more axes": (13, "y = Sum(x, c)", {"c": (1, 1, 1, 1, 1)}, "a constant gives the result 5 axes"),
+    "maximum with more axes": (13, "y = Max(x, c)", {"c": (1, 1, 1, 1, 1)}, "a constant gives the result 5 axes"),
+    "minimum with several numbers": (13, "y = Min(x, c)", {"c": (4, 1, 1)}, "with a constant of several values"),
+    "constant first": (13, "y = MatMul(c, x)", {"c": (5, 6)}, "its first matrix is a constant"),
     "new": (99, "y = Relu(x)", {}, "is of opset 99; the installed onnx knows"),
     "other domain": (13, "y = com.microsoft.Gelu(x)", {}, "no layer computes .*operator com.microsoft.Gelu, node 0"),
 }  # fmt: skip
@@ -104,6 +108,12 @@ def test_constants_that_are_too_large_together_are_refused(monkeypatch, tmp_path
         read_onnx(path)
     few = "b = Constant<value_float=1.0>() a = Expand(b, s) y = Mul(x, a)"
     read_onnx(written(model(few, {"s": [1, 400, 1, 1]}, shape=(1, 400, 1, 1)), tmp_path))
+
+
+def test_values_that_are_not_finite_on_both_sides_are_named_as_in_the_model(tmp_path):
+    path = written(model("y = Mul(x, c)", {"c": np.array(np.inf, np.float32)}), tmp_path)
+    result = convert(path, tmp_path / "out.prototxt")
+    assert result.holds and result.notes == ("values that are not finite, which proves little: y",)
 
 
 def test_nothing_is_written_of_a_model_that_is_refused(tmp_path):
