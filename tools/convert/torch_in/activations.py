@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mgcaffe.tools.convert.importing import activations
-from mgcaffe.tools.convert.importing.values import Result, Value
+from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
 SELU_ALPHA, SELU_FACTOR = 1.6732632423543772, 1.0507009873554805
@@ -116,6 +116,15 @@ def unchanged(op: Operation) -> Result:
     return value
 
 
+def detached(op: Operation) -> Result:
+    """Return the input, where no gradient would flow through it anyway."""
+    value = unchanged(op)
+    learns = value.trained if isinstance(value, Constant) else True
+    if learns and any(user.op != "output" for user in op.node.users):
+        op.refuse("no gradient flows through it, which no layer can say", "leave it out of a net that is not trained")
+    return value
+
+
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "relu": _plain("ReLU"),
     "relu6": _plain("ReLU6"),
@@ -151,7 +160,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "alpha_dropout": unchanged,
     "contiguous": unchanged,
     "clone": unchanged,
-    "detach": unchanged,
+    "detach": detached,
     "alias": unchanged,
     "to": unchanged,
     "_to_copy": unchanged,

@@ -131,6 +131,10 @@ def test_a_computed_value_that_nothing_reads_makes_no_layer():
     assert types_of(converted(Function(function))) == ["TanH"]
 
 
+def test_an_output_may_be_detached():
+    assert types_of(converted(Function(lambda x: x.tanh().detach()))) == ["TanH"]
+
+
 # A module or function, and the beginning of what is said.
 REFUSED = {
     "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), "no layer computes this operator"),
@@ -174,6 +178,7 @@ REFUSED = {
     "rounded quotient": (lambda x: torch.div(x, 2, rounding_mode="floor"), "it rounds the quotient"),
     "division by zero": (lambda x: x / 0, "it divides by zero"),
     "flattened batch": (lambda x: x.flatten(0, 1), "it flattens the batch axis"),
+    "no gradient": (lambda x: x.tanh().detach() + x, "no gradient flows through it"),
     "part written over": (PartWrittenOver(), "it writes over a part or view"),
     "what dropout gives written over": (DroppedWrittenOver(), "it writes over a part or view"),
     "averages changed": (AlwaysByBatch(), "it changes a parameter or buffer, which only training does"),
