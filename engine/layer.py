@@ -146,6 +146,8 @@ class Layer:
         capturable: for bottoms of one form its passes call the same functions of tensors with the same numbers, read no
             values in Python, draw no random numbers, and remember nothing from pass to pass (`engine/capture`).
         tops_share_bottoms: the tops are views of bottom 0's storage.
+        drops_gradients: a bottom that is not `differentiable` may depend on what learns, and nothing flows back to it,
+            as in Caffe. Where it is False, the net refuses that.
         may_ignore_top_diff: nothing is known of whether backward multiplies by its tops' gradients.
         diffs_share_tops: the bottoms' gradients lie in the storage of top 0's, as views or written over it.
         takes_narrow: values and gradients may come in 16 bits; other layers get them in float32.
@@ -176,6 +178,7 @@ class Layer:
     only_once: str = ""
     capturable: bool = False
     tops_share_bottoms: bool = False
+    drops_gradients: ClassVar[bool] = False
     may_ignore_top_diff: ClassVar[bool] = False
     diffs_share_tops: bool = False
     takes_narrow: bool = False

@@ -34,6 +34,7 @@ class ContrastiveLoss(Loss):
 
     bottoms = exactly(3)
     keeps_bottoms = False
+    drops_gradients = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read the fields."""

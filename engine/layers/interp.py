@@ -35,6 +35,7 @@ class Interp(Layer):
 
     bottoms = between(1, 2)
     keeps_bottoms = False
+    drops_gradients = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Check that the size is said in one way."""

@@ -40,6 +40,7 @@ class ROIPooling(Layer):
 
     bottoms = exactly(2)
     keeps_bottoms = False
+    drops_gradients = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read the grid."""

@@ -31,6 +31,7 @@ class SmoothL1Loss(Loss):
     """The layer; see the module's text."""
 
     bottoms = between(2, 4)
+    drops_gradients = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read sigma; what backward needs is kept as a whole."""
