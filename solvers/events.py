@@ -393,6 +393,7 @@ class Finished(Event):
         iterations: updates done by each rank.
         synchronization: the figures of trainers with replicas of their own; None: the ranks trained in step.
         mean_scores: as `scores`, of the mean of all replicas.
+        tested_at: the iteration of that last test; None: there was none in this run.
     """
 
     iteration: int
@@ -407,6 +408,7 @@ class Finished(Event):
     iterations: tuple[int, ...] = ()
     synchronization: SyncFigures | None = None
     mean_scores: tuple[tuple[OutputValue, ...], ...] = ()
+    tested_at: int | None = None
 
     @property
     def examples_per_s(self) -> float | None:

@@ -49,7 +49,10 @@ class Solver(SavedSolver):
             self.test_all()
         mean_scores = score_mean_of_all(self.test_nets, self.world, self._replicas, self.seed, self.iteration, due)
         failure, last_state = self._snapshots.end(self.world.communicator)
-        self._meter.finish(self.iteration, self._stopped, last_state, self._tests.scores, self._replicas, mean_scores)
+        tests = self._tests
+        self._meter.finish(
+            self.iteration, self._stopped, last_state, tests.scores, tests.tested_at, self._replicas, mean_scores
+        )
         if failure is not None:
             raise failure
 

@@ -113,6 +113,7 @@ class Meter:
         stopped_early: bool,
         snapshot: str | None,
         scores: tuple[tuple[OutputValue, ...], ...],
+        tested_at: int | None,
         replicas: Replicas,
         mean_scores: tuple[tuple[OutputValue, ...], ...],
     ) -> None:
@@ -134,6 +135,7 @@ class Meter:
                 iterations=replicas.iterations(iteration),
                 synchronization=replicas.figures if replicas.is_one_of_several else None,
                 mean_scores=mean_scores,
+                tested_at=tested_at,
             )
         )
 

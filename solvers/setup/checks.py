@@ -98,5 +98,5 @@ def _warnings(param: SolverParameter, source: Source | None) -> list[str]:
             where = locate(source, "test_iter", index) or "solver"
             warnings.append(f"{where}: test_iter is 0: test net #{index} is built, and tests run no batch of it")
     if not param.HasField("max_iter"):
-        warnings.append("max_iter is not set and counts as 0: nothing will be trained")
+        warnings.append("max_iter is not set and counts as 0: nothing is trained, except by pycaffe's step")
     return warnings

@@ -29,12 +29,14 @@ class TestRuns:
 
     Attributes:
         scores: those of each net in the latest test that was not left.
+        tested_at: its iteration; None before the first.
     """
 
     __test__ = False  # the name is not a pytest class
 
     def __init__(self, nets: Sequence[Net], ranks: Ranks, with_loss: bool, emit: Emit) -> None:
         self.scores: tuple[tuple[OutputValue, ...], ...] = ()
+        self.tested_at: int | None = None
         self._nets = list(nets)
         self._ranks = ranks
         self._with_loss = with_loss
@@ -77,5 +79,5 @@ class TestRuns:
             seconds = time.perf_counter() - began
             self._emit(Tested(iteration, index, result.scores, result.loss, seconds))
             scores.append(result.scores)
-        self.scores = tuple(scores)
+        self.scores, self.tested_at = tuple(scores), iteration
         return True

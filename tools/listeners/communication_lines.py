@@ -173,7 +173,9 @@ def closing_lines(event: Finished, ranks: int, iterations: int) -> list[str]:
         ranks: how many ranks trained.
         iterations: how many updates this run made.
     """
-    lines = [f"Test net #{index}: {scores_text(scores)}" for index, scores in enumerate(event.scores) if scores]
+    earlier = event.tested_at not in (None, event.iteration)
+    when = f", at iteration {event.tested_at} (the last test)" if earlier else ""
+    lines = [f"Test net #{index}{when}: {scores_text(scores)}" for index, scores in enumerate(event.scores) if scores]
     lines += [
         f"Test net #{index}, mean of all replicas: {scores_text(scores)}"
         for index, scores in enumerate(event.mean_scores)

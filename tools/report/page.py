@@ -93,8 +93,10 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
         *_speeds(run),
         ("final loss", number_text(last["smoothed_loss"]) if last.get("smoothed_loss") is not None else "not a number"),
     ]
-    for name, value in (run.tests[-1]["scores"] if run.tests else {}).items():
-        facts.append((f"test {name}", number_text(value)))
+    if run.tests:
+        tested = run.tests[-1]
+        when = "" if tested["iter"] == last["iter"] + 1 else f", iteration {tested['iter']}"
+        facts += [(f"test {name}{when}", number_text(value)) for name, value in tested["scores"].items()]
     if run.plan and run.plan.get("plan"):
         facts.append(("schedule", f"{run.plan['plan']}, {_count(run.plan['groups'], 'group')}"))
     elif timeline is not None and timeline.plan:

@@ -44,7 +44,7 @@ def test_fields_without_effect_are_warned_about(text, what):
 
 
 def test_a_missing_max_iter_is_warned_about():
-    assert "nothing will be trained" in check("base_lr: 1")[0]
+    assert "nothing is trained, except by pycaffe's step" in check("base_lr: 1")[0]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mgcaffe.comm.transport.threaded import run_ranks
-from mgcaffe.solvers.events import Tested, Warned
+from mgcaffe.solvers.events import Finished, Tested, Warned
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.testing.stop_poll import StopPoll
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
@@ -59,6 +59,17 @@ def test_a_run_stopped_in_a_test_and_resumed_equals_one_never_stopped(tmp_path, 
         assert torch.equal(weights, resumed)
         assert tests == resumed_tests and [iteration for iteration, _ in tests] == [0, 2, 4, 6]
         assert batches == 1
+
+
+@pytest.mark.parametrize(("max_iter", "tested_at"), [(4, 4), (5, 4), (1, 0)])
+def test_the_end_knows_the_iteration_of_the_last_test(tmp_path, net, max_iter, tested_at):
+    recorder = Recorder()
+    with make_solver(
+        net, FIELDS.replace("max_iter: 6", f"max_iter: {max_iter}"), tmp_path, recorder=recorder
+    ) as solver:
+        solver.solve()
+    (end,) = recorder.of(Finished)
+    assert end.tested_at == tested_at
 
 
 def test_a_stop_in_the_first_test_leaves_a_snapshot(tmp_path, net):

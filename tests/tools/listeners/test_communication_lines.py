@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from mgcaffe.comm.planning.cost import AllReduceCost, AllReduceCosts
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.planning.prediction import Channel
@@ -7,8 +9,8 @@ from mgcaffe.comm.planning.timings import Timings
 from mgcaffe.comm.tuning.candidates import Candidate
 from mgcaffe.comm.tuning.decision import Decision
 from mgcaffe.comm.tuning.trials import Trial
-from mgcaffe.solvers.events import PlanChosen
-from mgcaffe.tools.listeners.communication_lines import plan_lines
+from mgcaffe.solvers.events import Finished, OutputValue, PlanChosen
+from mgcaffe.tools.listeners.communication_lines import closing_lines, plan_lines
 
 CURVE = AllReduceCost([(1024, 1e-4), (8192, 1e-4), (12288, 4e-4), (1 << 20, 2e-3)])
 SINGLE = Plan("single", 2, (Group(0, 1, 0, 8, 2**20, 0.01, 0.01, 0.013),), 0.01, blocking=True)
@@ -77,3 +79,17 @@ def test_a_plan_that_overlaps_the_forward_pass_says_so():
         "Schedule wfbp: 2 groups from 2 layers, 1.00 MiB, the last of them beside the next forward pass;"
         " backward 10.000 ms, communication 5.000 ms, 1.000 ms of it expected to be exposed"
     )
+
+
+@pytest.mark.parametrize(
+    ("tested_at", "line"),
+    [
+        (100, "Test net #0: accuracy = 0.5"),
+        (None, "Test net #0: accuracy = 0.5"),
+        (0, "Test net #0, at iteration 0 (the last test): accuracy = 0.5"),
+    ],
+)
+def test_scores_of_a_test_before_the_end_name_its_iteration(tested_at, line):
+    scores = ((OutputValue(0, "accuracy", 0.5),),)
+    end = Finished(100, False, 4.0, 0, 0.0, 0.0, None, scores, tested_at=tested_at)
+    assert closing_lines(end, 1, 100)[0] == line

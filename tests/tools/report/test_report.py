@@ -158,6 +158,12 @@ def test_the_page_of_a_resumed_run_says_that_another_run_predicted(engine):
     assert "Predicted by the run that found this plan: backward 9.50 ms" in page_of(engine)
 
 
+@pytest.mark.parametrize(("last", "fact"), [(45, "test accuracy, iteration 45"), (50, "test accuracy")])
+def test_scores_of_a_test_before_the_end_name_its_iteration(engine, last, fact):
+    engine.write("run.json", json_log() + line("test", iter=last, net=0, scores={"accuracy": 0.5}, loss=None))
+    assert f"<b>0.5</b>{fact}<" in page_of(engine)
+
+
 def test_without_a_timeline_the_log_alone_gives_the_shares(engine):
     engine.write("run.json", json_log())
     page = page_of(engine)
