@@ -40,7 +40,7 @@ class NetLayer:
     def __init__(self, layer: EngineLayer) -> None:
         self.name = layer.name
         self.type = layer.type
-        self.blobs: list[HostBlob] = [ParameterBlob(parameter) for parameter in layer.parameters]
+        self.blobs: tuple[HostBlob, ...] = tuple(ParameterBlob(parameter) for parameter in layer.parameters)
 
 
 class Net:
@@ -117,7 +117,7 @@ class Net:
             layer.user if isinstance(layer, Python) else NetLayer(layer) for layer in net.layers
         ]
         self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
-        self.params = OrderedDict((name, list(layer.blobs)) for name, layer in self.layer_dict.items() if layer.blobs)
+        self.params = OrderedDict((name, layer.blobs) for name, layer in self.layer_dict.items() if layer.blobs)
         sources = {
             top: (node.layer, index)
             for node in net.nodes

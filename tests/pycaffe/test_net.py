@@ -317,6 +317,11 @@ def test_parameters_written_through_are_what_forward_uses(deploy):
     np.testing.assert_allclose(deploy.forward()["prob"][:, 2], 1)
 
 
+def test_a_parameter_cannot_be_exchanged_as_if_it_were_written(deploy):
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        next(iter(deploy.params.values()))[0] = 0
+
+
 def test_forward_checks_its_inputs(deploy):
     with pytest.raises(ValueError, match="do not match"):
         deploy.forward(image=np.zeros((4, 3, 8, 8)))
