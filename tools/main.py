@@ -47,6 +47,12 @@ COMMANDS = {
     "check_lmdb": "check every page, record and sum of an LMDB",
 }
 
+# What Caffe has as programs and scripts of these names, pyproject.toml has as well, beside `engine`.
+PROGRAMS = (
+    "draw_net", "extract_seconds", "parse_log", "plot_training_log",
+    "upgrade_net_proto_binary", "upgrade_net_proto_text", "upgrade_solver_proto_text",
+)  # fmt: skip
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (default: this process's) and return its exit code (design: errors)."""
@@ -105,7 +111,8 @@ def _answer(words: list[str], session: Session) -> int:
         return EXIT_OK
     name = words[0]
     if name not in COMMANDS:
-        raise UsageError(_unknown_command(name), hint="see 'engine --help'")
+        hint = f"run it without 'engine': {name} --help" if name in PROGRAMS else "see 'engine --help'"
+        raise UsageError(_unknown_command(name), hint=hint)
     calm_waiting_threads()
     command = importlib.import_module(f"mgcaffe.tools.commands.{name}")
     parser = command.parser()
@@ -123,6 +130,8 @@ def _answer(words: list[str], session: Session) -> int:
 def _unknown_command(name: str) -> str:
     if name.startswith("-"):
         return f"'{name}' stands where the command belongs, one of {', '.join(COMMANDS)}"
+    if name in PROGRAMS:
+        return f"'{name}' is a program of its own"
     near = difflib.get_close_matches(name, COMMANDS, n=1)
     guess = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(COMMANDS)}"
     return f"unknown command '{name}'{guess}"

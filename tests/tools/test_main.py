@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from mgcaffe.tools.main import COMMANDS
+from mgcaffe.tools.main import COMMANDS, PROGRAMS
 from mgcaffe.tools.running.session import Session
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +59,7 @@ def test_without_arguments_it_shows_help_and_fails():
     ("words", "message"),
     [
         (("trainn",), "unknown command 'trainn'; did you mean 'train'?"),
+        (("parse_log", "x.log", "."), "'parse_log' is a program of its own"),
         (("--solver=x",), "'--solver=x' stands where the command belongs"),
         (("train",), "the solver is missing"),
         (("train", "--solvr=x"), "did you mean '--solver'?"),
@@ -108,3 +110,8 @@ def test_a_run_that_is_left_by_sys_exit_is_not_taken_for_complete(monkeypatch, c
     monkeypatch.setattr(train, "run", leave)
     assert main(["train", "solver.prototxt"]) == 1
     assert capsys.readouterr().err == "error: sys.exit was called before the end of the run\n"
+
+
+def test_the_programs_beside_engine_are_those_that_are_installed():
+    lines = (ROOT / "pyproject.toml").read_text().partition("[project.scripts]\n")[2].partition("\n\n")[0].splitlines()
+    assert {line.split(" = ")[0] for line in lines} == {"engine", *PROGRAMS}
