@@ -65,6 +65,7 @@ def run(flags: Flags, session: Session) -> int:
     with loading():
         from mgcaffe.engine.data.lmdb.writer import LmdbWriter
         from mgcaffe.tools.model import build_net
+        from mgcaffe.tools.running.loaded_net import load
         from mgcaffe.tools.running.process import pick_device, set_threads, speed_up_memory
 
     speed_up_memory()
@@ -74,7 +75,7 @@ def run(flags: Flags, session: Session) -> int:
     net = build_net(flags, model, "TEST", device=device)
     try:
         _check_blobs(net, blobs, model)
-        net.copy_trained_layers(weights)
+        load(net, [weights])
         with ExitStack() as stack:
             writers = []
             for target in targets:

@@ -47,6 +47,7 @@ def run(flags: Flags, session: Session) -> int:
         from mgcaffe.solvers.exchange.ranks import Ranks
         from mgcaffe.solvers.testing.pass_scores import PassScores
         from mgcaffe.tools.model import build_net
+        from mgcaffe.tools.running.loaded_net import load
         from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads, speed_up_memory
 
     model = require(flags, "model", "the net")
@@ -66,8 +67,7 @@ def run(flags: Flags, session: Session) -> int:
         flags, model, "TEST", shard=shard, keep_blobs=False, dtype=dtype, device=device, precision=precision
     )
     try:
-        for path in weights:
-            net.copy_trained_layers(path)
+        load(net, weights)
         log_line(f"Running for {flags.iterations} iterations.", "caffe.cpp:281")
         if carries_state(net.param):
             # A state that goes on from batch to batch needs all batches: each rank runs them, and rank 0's count.

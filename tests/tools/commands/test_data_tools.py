@@ -202,8 +202,22 @@ def test_features_become_caffes_records(engine):
     assert records("conv_lmdb") == expected["conv"]
     assert records("ip_lmdb") == expected["ip"]
     net.close()
+    assert "has no weights for" not in result.stderr
+    engine.write("renamed.prototxt", CONV_NET.replace('"conv" type', '"conv_new" type'))
+    renamed = engine.run("extract_features", "net.caffemodel", "renamed.prototxt", "ip", "renamed_lmdb", "1", "lmdb")
+    assert "net.caffemodel has no weights for 1 layer(s): conv_new; they compute with" in renamed.stderr
+
     again = engine.run("extract_features", *words)
     assert (again.returncode, "'conv_lmdb' exists already" in again.stderr) == (73, True)
+
+
+def test_features_of_zeros_are_warned_about(engine):
+    text = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'
+    engine.write("deploy.prototxt", text)
+    engine.write("empty.caffemodel", 'name: "empty"')
+    result = engine.run("extract_features", "empty.caffemodel", "deploy.prototxt", "x", "x_lmdb", "1", "lmdb")
+    assert "nothing fills the input(s) x: they hold zeros; give a net that reads data" in result.stderr
+    assert result.returncode == 0
 
 
 def test_the_mean_image_is_caffes_blob(engine):
