@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from mgcaffe.errors import Location, PrototxtError
 from mgcaffe.prototxt.binary import parse_binary, read_bytes, refuse_foreign
 from mgcaffe.prototxt.lexer import SourceText
-from mgcaffe.prototxt.messages import NetParameter, SolverParameter
+from mgcaffe.prototxt.messages import NetParameter, SolverParameter, SolverState
 from mgcaffe.prototxt.names import check_names
 from mgcaffe.prototxt.problems import Problems
 from mgcaffe.prototxt.source import NetSource, Place, SolverSource, Source
@@ -138,6 +138,10 @@ def _decode_binary(data: bytes, message_class: type[_M], file: str) -> tuple[_M,
             raise problems.found[0].error()
         return message, Source(SourceText(file, None), Place(0)), problems
     except PrototxtError as binary_error:
+        source = Source(SourceText(file, None), Place(0))
+        if message_class is NetParameter and _is_whole(data, SolverState, source):
+            hint = "Give the caffemodel beside it, or go on from it with --snapshot."
+            raise source.error("this is a solverstate, not weights", hint=hint) from None
         name = message_class.DESCRIPTOR.name
         if len(data) > _MAX_TEXT_TRIAL:
             text_reason = "it contains control characters"

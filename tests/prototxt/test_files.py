@@ -12,6 +12,7 @@ from mgcaffe.prototxt import (
     BlobProto,
     NetParameter,
     SolverParameter,
+    SolverState,
     read_net,
     read_net_source,
     read_solver,
@@ -175,3 +176,10 @@ def test_a_message_of_another_kind(write):
     blob = BlobProto(data=[1.0] * 20, num=1)
     error = refused(read_net, write(blob.SerializeToString()))
     assert "neither as text nor in binary" in error.message
+
+
+def test_a_solverstate_in_the_place_of_weights(write):
+    state = SolverState(iter=30, learned_net="net_iter_30.caffemodel", history=[BlobProto(data=[1.0] * 200)])
+    error = refused(read_net, write(state.SerializeToString()))
+    assert "this is a solverstate, not weights" in error.message
+    assert "--snapshot" in str(error)
