@@ -18,6 +18,11 @@ class Shard:
     rank: int = 0
     size: int = 1
 
+    @property
+    def step(self) -> int:
+        """From a record of a batch to the next one: the ranks that batches are dealt out to record by record."""
+        return self.size
+
     def records(self, start: int, batch: int, batch_size: int) -> range:
         """Return the global numbers of the records in this rank's `batch`-th batch after global record `start`."""
         first = start + batch * self.size * batch_size
@@ -31,6 +36,11 @@ class Shard:
 @dataclass(frozen=True)
 class BatchShard(Shard):
     """The same for a net that reads sequences: each rank's batch is one piece, since its order is time."""
+
+    @property
+    def step(self) -> int:
+        """From a record of a batch to the next one."""
+        return 1
 
     def records(self, start: int, batch: int, batch_size: int) -> range:
         """Return the global numbers of the records in this rank's `batch`-th batch after global record `start`."""
@@ -47,6 +57,11 @@ class TestShard:
     rank: int
     size: int
     test_iter: int
+
+    @property
+    def step(self) -> int:
+        """From a record of a batch to the next one."""
+        return 1
 
     @property
     def batches(self) -> int:

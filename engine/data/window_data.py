@@ -236,7 +236,7 @@ class WindowData(DataLayer):
     def _sampling(self) -> Sampling:
         """Background and foreground are counted over the batches of all ranks that train in step."""
         param = self.param.window_data_param
-        batch = self.batch_size * self.context.shard.records(0, 0, self.batch_size).step
+        batch = self.batch_size * self.context.shard.step
         # In single precision, as Caffe: a product of 7 must not become 6.9999.
         foreground = int(np.float32(batch) * np.float32(param.fg_fraction))
         return Sampling(batch, foreground, self.param.transform_param.mirror)

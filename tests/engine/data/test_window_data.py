@@ -197,7 +197,9 @@ def test_whole_batches_of_a_test_are_shared_out(tmp_path, pictures):
     expected = labels(whole, 3)
     parts = [layer_of(source, 4, seed=3, phase=1, shard=TestShard(rank, 2, 3)) for rank in range(2)]
     assert [labels(parts[0], 1)[0], labels(parts[1], 1)[0], labels(parts[0], 1)[0]] == expected
-    for layer in [whole, *parts]:
+    beyond = layer_of(source, 4, seed=3, phase=1, shard=TestShard(3, 4, 3))  # more ranks than batches
+    assert (beyond.position(), beyond.context.shard.batches) == (0, 0)
+    for layer in [whole, *parts, beyond]:
         layer.close()
 
 
