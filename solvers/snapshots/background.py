@@ -28,9 +28,14 @@ class BackgroundWriter:
         self._events: list[Event] = []
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run `work` on a thread; nothing else may be running."""
-        self._thread = threading.Thread(target=lambda: self._run(work), name="snapshot")
-        self._thread.start()
+        """Run `work` on a thread, or here where the system gives none; nothing else may be running."""
+        thread = threading.Thread(target=lambda: self._run(work), name="snapshot")
+        try:
+            thread.start()
+        except RuntimeError:  # too many threads or processes (`ulimit -u`, a container's limit)
+            self._run(work)
+        else:
+            self._thread = thread
 
     def report(self, event: Event) -> None:
         """Keep an event for the next `poll`; called on the background thread."""

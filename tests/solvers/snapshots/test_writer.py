@@ -128,6 +128,20 @@ def test_the_foreground_can_be_asked_for(net, tmp_path):
         assert len(recorder.of(SnapshotWritten)) == 1
 
 
+def test_without_a_thread_it_is_written_in_the_foreground(net, tmp_path, monkeypatch):
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "snapshot":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with make_solver(net, "snapshot: 2", tmp_path) as solver:
+        solver.step(4)
+    assert kept(tmp_path) == [2, 4]
+
+
 def test_a_snapshot_holds_the_weights_of_layers_that_share_them(net, tmp_path):
     shared = net.replace("param { lr_mult: 1 }", 'param { name: "w" lr_mult: 1 }')
     twin = shared[shared.index('layer { name: "ip"') : shared.index('layer { name: "loss"')]
