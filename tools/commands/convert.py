@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_OK, UsageError
-from mgcaffe.tools.flags.parsing import FlagParser, Flags, blob_shape, number_from, positive_float, words_list
+from mgcaffe.tools.flags.parsing import (
+    MAX_INT64,
+    FlagParser,
+    Flags,
+    blob_shape,
+    number_from,
+    positive_float,
+    words_list,
+)
 from mgcaffe.tools.running.loading import loading
 from mgcaffe.tools.running.session import Session
 
@@ -70,8 +78,8 @@ def add_proof_flags(flags: FlagParser) -> None:
         type=positive_float, metavar="X",
     )  # fmt: skip
     flags.flag(
-        "seed", "seed of the inputs, and of fillers where no weights are given", type=number_from(0), default=0,
-        metavar="N",
+        "seed", "seed of the inputs, and of fillers where no weights are given", default=0,
+        type=number_from(0, MAX_INT64), metavar="N",
     )  # fmt: skip
     flags.flag("json", "write how far apart each blob is to this file", metavar="FILE")
     flags.switch("strict", "refuse unknown fields in prototxt files instead of warning")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mgcaffe.errors import EXIT_OK, DataError, UsageError
 from mgcaffe.tools.datasets.image_sources import Entry, ImageSource, read_archives, read_folders, read_image_list
 from mgcaffe.tools.datasets.record_progress import RecordProgress
-from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from
+from mgcaffe.tools.flags.parsing import MAX_INT64, FlagParser, Flags, number_from
 from mgcaffe.tools.listeners.glog import log_line, start_logging
 from mgcaffe.tools.running.session import Session
 
@@ -82,7 +82,7 @@ def parser() -> FlagParser:
     )  # fmt: skip
     flags.switch("gray", "store one channel instead of three")
     flags.switch("shuffle", "store the images in random order")
-    flags.flag("shuffle_seed", "which random order", type=number_from(0), default=0, metavar="N")
+    flags.flag("shuffle_seed", "which random order", type=number_from(0, MAX_INT64), default=0, metavar="N")
     flags.flag("backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
     flags.flag("resize_width", "width to resize to; 0 keeps it", type=number_from(0), default=0, metavar="N")
     flags.flag("resize_height", "height to resize to; 0 keeps it", type=number_from(0), default=0, metavar="N")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mgcaffe.errors import EXIT_OK, UsageError
+from mgcaffe.errors import EXIT_OK
 from mgcaffe.tools.datasets.command_line import add_backend_flag, check_backend, take_names
 from mgcaffe.tools.datasets.mnist_files import read_mnist
 from mgcaffe.tools.datasets.record_progress import RecordProgress
@@ -37,7 +37,7 @@ def parser() -> FlagParser:
         ),
     )
     add_backend_flag(flags)
-    flags.flag("seed", "which random pairs", type=number_from(0), default=1701, metavar="N")
+    flags.flag("seed", "which random pairs", type=number_from(0, _MAX_SEED), default=1701, metavar="N")
     return flags
 
 
@@ -46,8 +46,6 @@ def run(flags: Flags, session: Session) -> int:
     session.refuse_ranks("convert_mnist_siamese_data")
     image_file, label_file, target = take_names(flags, "convert_mnist_siamese_data", *_NAMES)
     check_backend(flags.backend)
-    if flags.seed > _MAX_SEED:
-        raise UsageError(f"--seed={flags.seed} is too large; {_MAX_SEED} is the most")
     start_logging(speaks=True)
     from mgcaffe.engine.data.image_records import pixels_record
     from mgcaffe.engine.data.lmdb.writer import LmdbWriter

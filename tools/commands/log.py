@@ -89,6 +89,8 @@ def write_tables(log: RunLog, path: str) -> list[Path]:
         EngineError: (exit code 73) one cannot be written.
     """
     stem = Path(path)
+    if not stem.name:
+        raise EngineError(f"cannot write {path}: it names a folder", exit_code=EXIT_CANNOT_WRITE)
     if stem.suffix == ".csv":
         stem = stem.with_suffix("")
     tests = sorted(log.tests)

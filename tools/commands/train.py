@@ -13,7 +13,7 @@ from mgcaffe.tools.flags.computing_flags import (
     add_winograd_flag,
 )
 from mgcaffe.tools.flags.data_flags import add_data_flags
-from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, require, seconds, words_list
+from mgcaffe.tools.flags.parsing import MAX_INT32, FlagParser, Flags, number_from, require, seconds, words_list
 from mgcaffe.tools.flags.snapshot_flags import add_snapshot_flags
 from mgcaffe.tools.flags.sync_flags import add_sync_flags
 from mgcaffe.tools.flags.timeline_flags import add_timeline_flags
@@ -47,7 +47,7 @@ def parser() -> FlagParser:
     add_snapshot_flags(flags)
     flags.flag("weights", "start from these weights, files separated by commas", type=words_list, metavar="FILES")
     flags.flag("max_iter", "train to this iteration instead of the solver's", type=number_from(0), metavar="N")
-    flags.flag("level", "level of the training net's state", type=int, metavar="N")
+    flags.flag("level", "level of the training net's state", type=number_from(-MAX_INT32 - 1), metavar="N")
     flags.flag("stage", "stages of the training net's state, separated by commas", type=words_list, default=[])
     add_machine_flags(flags)
     add_precision_flag(flags)

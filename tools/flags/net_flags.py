@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mgcaffe.tools.flags.parsing import FlagParser, blob_shape, words_list
+from mgcaffe.tools.flags.parsing import MAX_INT32, FlagParser, blob_shape, number_from, words_list
 
 
 def add_model_flags(parser: FlagParser) -> None:
@@ -13,7 +13,7 @@ def add_model_flags(parser: FlagParser) -> None:
 
 def add_state_flags(parser: FlagParser) -> None:
     """Add the flags that say how a net's prototxt is read."""
-    parser.flag("level", "level of the net's state, in place of its own", type=int, metavar="N")
+    parser.flag("level", "level of the net's state, in place of its own", type=number_from(-MAX_INT32 - 1), metavar="N")
     parser.flag("stage", "stages of the net's state, separated by commas", type=words_list, default=[])
     parser.switch("strict", "refuse unknown fields in prototxt files instead of warning")
 

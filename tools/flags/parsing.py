@@ -17,6 +17,7 @@ from mgcaffe.errors.file_names import shown_name, what_is_wrong_with_name
 
 Flags = argparse.Namespace
 
+MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 # What the help calls a value that is the name of a file or a folder.
 _PATHS = ("FILE", "FILES", "DIR")
 
@@ -168,6 +169,8 @@ class FlagParser(argparse.ArgumentParser):
                 if not words:
                     raise UsageError(f"--{name} needs a value")
                 value = words.pop(0)
+            if value == "--":  # argparse takes it for the end of the flags, and the flag for one without a value
+                raise UsageError(f"--{name} needs a value, and '--' is none")
             flags.append(f"--{self._short.get(name, name)}={value}")
         return flags, stray
 
@@ -188,8 +191,8 @@ def words_list(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def number_from(least: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers of at least `least`."""
+def number_from(least: int, most: int = MAX_INT32) -> Callable[[str], int]:
+    """Return a reader of whole numbers from `least` to `most`; Caffe's fields hold 32 bits."""
 
     def read(text: str) -> int:
         try:
@@ -198,6 +201,8 @@ def number_from(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
         if number < least:
             raise argparse.ArgumentTypeError(f"{number} is too small; {least} is the least")
+        if number > most:
+            raise argparse.ArgumentTypeError(f"{number} is too large; {most} is the most")
         return number
 
     return read

@@ -66,10 +66,10 @@ class LmdbWriter:
         self._replaces, self._work, self._finished = replace, work, False
         self._committed = 0
         self._fails = False
-        self._scratch = self.folder.with_name(f"{self.folder.name}.partial")
         self._sums = array("I")
         self._files: dict[str, bytes] = {}
         self._refuse_existing()
+        self._scratch = self.folder.with_name(f"{self.folder.name}.partial")
         try:
             self._lock = _locked(self._scratch)
         except BlockingIOError:
@@ -120,7 +120,8 @@ class LmdbWriter:
         self._files[name] = content
 
     def _refuse_existing(self) -> None:
-        if self.folder.exists() and not self._replaces:
+        has_name = bool(self.folder.name)  # "/" and "." have none
+        if not has_name or (self.folder.exists() and not self._replaces):
             raise EngineError(
                 f"'{self.folder}' exists already", exit_code=EXIT_CANNOT_WRITE, hint="remove it, or choose another name"
             )

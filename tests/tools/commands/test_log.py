@@ -170,6 +170,8 @@ def test_mistakes_are_named(engine, log):
     assert (result.returncode, "should end in one of .png, .svg, .pdf" in result.stderr) == (2, True)
     result = engine.run("log", *log(CAFFE), "--csv=absent/run")
     assert (result.returncode, "cannot write absent/run.train.csv" in result.stderr) == (73, True)
+    result = engine.run("log", *log(CAFFE), "--csv=/")
+    assert (result.returncode, "cannot write /: it names a folder" in result.stderr) == (73, True)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,9 @@ def test_an_existing_folder_is_not_overwritten_unless_asked(tmp_path):
     with LmdbWriter(folder, replace=True) as writer:
         writer.put(b"new", b"value")
     assert open_lmdb(str(folder)).key(0) == b"new"
+    for name in ("/", "."):  # which leave no name for what is unfinished
+        with pytest.raises(EngineError, match="exists already"):
+            LmdbWriter(name, replace=True)
 
 
 def test_a_key_given_twice_is_refused(tmp_path):
