@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from mgcaffe.comm.supervision.guard import run_guarded
+from mgcaffe.comm.supervision.standard_streams import say
 from mgcaffe.engine.checks import memory
 from mgcaffe.errors import EXIT_OK, EXIT_USAGE, EngineError, UsageError
 from mgcaffe.tools.running.command_lines import CommandLine, parsed
@@ -140,11 +141,7 @@ def _unknown_command(name: str) -> str:
 def _speak(message: str) -> None:
     """Print the guard's message; after a bug in mgcaffe, with its traceback, ask for a report of it."""
     report = "\nThis is a bug in mgcaffe: please report it with the lines above."
-    try:
-        print(f"error: {message}{report if 'internal error: ' in message else ''}", file=sys.stderr, flush=True)
-    except OSError:
-        # Standard error is gone; the exit code still tells.
-        return
+    say(f"error: {message}{report if 'internal error: ' in message else ''}")
 
 
 if __name__ == "__main__":

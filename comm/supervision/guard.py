@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -27,6 +25,7 @@ from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision.standard_streams import flush_output, flush_quietly, open_missing_streams, say
 from mgcaffe.comm.supervision.verdict import describe_place
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.communicator import Communicator, name_ranks
@@ -106,6 +105,7 @@ def run_guarded(
     Returns:
         The exit code to leave the process with, unless the process has been ended here.
     """
+    open_missing_streams()
     outcome = _run(main)
     print_message = print_message or _print_error
     ranks = communicator()
@@ -114,10 +114,20 @@ def run_guarded(
     status.end(status.ENDED, outcome.code)
     if outcome.message is not None:
         _end_unconnected(outcome, print_message, leave)
+    flush_quietly()
     return outcome.code
 
 
 def _run(main: Callable[[], int | None]) -> Outcome:
+    outcome = _run_unflushed(main)
+    try:
+        flush_output()
+    except EngineError as error:
+        return outcome if outcome.raised else Outcome(error.exit_code, str(error), raised=True)
+    return outcome
+
+
+def _run_unflushed(main: Callable[[], int | None]) -> Outcome:
     try:
         return Outcome(main() or EXIT_OK)
     except SystemExit as error:
@@ -129,21 +139,14 @@ def _run(main: Callable[[], int | None]) -> Outcome:
     except EngineError as error:
         return Outcome(error.exit_code, str(error), raised=True)
     except BaseException as error:
-        if isinstance(error, BrokenPipeError) and _is_output_closed():
-            return Outcome(EXIT_FAILED, "standard output was closed before everything was printed", raised=True)
+        if isinstance(error, OSError):
+            try:
+                flush_output(probe=b"\n")
+            except EngineError as lost:
+                return Outcome(lost.exit_code, str(lost), raised=True)
         # Anything else is a mistake of ours, and its traceback what a report of it needs.
         text = "".join(traceback.format_exception(error)).rstrip()
         return Outcome(EXIT_FAILED, f"internal error: {describe_exception(error)}\n{text}", raised=True)
-
-
-def _is_output_closed() -> bool:
-    """Return whether nobody reads standard output any more, as behind `| head`."""
-    poll = select.poll()
-    try:
-        poll.register(sys.stdout.fileno(), select.POLLOUT)
-    except (OSError, ValueError):
-        return False
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _end_unconnected(outcome: Outcome, print_message: Callable[[str], None], leave: Callable[[int], NoReturn]) -> None:
@@ -162,7 +165,7 @@ def _end_unconnected(outcome: Outcome, print_message: Callable[[str], None], lea
     else:
         time.sleep(_ALONE_PATIENCE_S)
         print_message(f"rank {launch.rank}: {outcome.message}")
-    _flush()
+    flush_quietly()
     leave(outcome.code)
 
 
@@ -183,20 +186,20 @@ def _end_together(
         # Its last block is printed by whoever watches (`watch.py`); all that lives ends alike, the rescuer first.
         _await_lower_ranks(record)
         status.end(status.ENDED, outcome.code)
-        _flush()
+        flush_quietly()
         leave(outcome.code)
     if met is None and outcome.code in (EXIT_OK, EXIT_PEER_FAILED) and ranks.transport == "gloo":
         # Over gloo a call fails as soon as a peer is gone. A peer of this host has said why, or the watch says so.
         if not _has_lost_peer(record):
             print_message(f"rank {ranks.rank} ({host}): {outcome.message or 'another rank has failed'}")
         status.end(status.ENDED, EXIT_PEER_FAILED)
-        _flush()
+        flush_quietly()
         leave(EXIT_PEER_FAILED)
     if met is None:
         said = outcome.message or f"ended with exit code {outcome.code}"
         print_message("\n".join([f"rank {ranks.rank} ({host}): {said}", *_place(record)]))
         status.end(status.FAILED, outcome.code)
-        _flush()
+        flush_quietly()
         ranks.abort(outcome.code)
     status.end(status.ENDED, outcome.code)
     outcomes = [Outcome.of_bytes(each) for each in met]
@@ -204,20 +207,20 @@ def _end_together(
         message = describe(outcomes)
         if message is not None:
             print_message(message)
-        _flush()
+        flush_quietly()
     code = common_code(outcomes)
     if not any(each.raised for each in outcomes):
         # mpirun calls every code but 0 a failure; the launcher reads the real one in the record.
         code = EXIT_OK if status.launcher_pid() is not None else code
         if ranks.has_shrunk:
             # MPI_Finalize may wait for the dead for ever. Who is gone too early would fail the others' last call.
-            _flush()
+            flush_quietly()
             time.sleep(_LAST_CALL_S)
             leave(code)
         return code
     # No rank leaves before rank 0 has printed its message. MPI_Finalize might then wait for calls that were cut short.
     ranks.meet(b"", patience_s)
-    _flush()
+    flush_quietly()
     leave(code)
 
 
@@ -283,16 +286,4 @@ def describe(outcomes: Sequence[Outcome]) -> str | None:
 
 
 def _print_error(message: str) -> None:
-    try:
-        print(f"error: {message}", file=sys.stderr, flush=True)
-    except OSError:
-        # Standard error is gone; the exit code still tells.
-        return
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue
+    say(f"error: {message}")

@@ -13,7 +13,6 @@ import atexit
 import os
 import selectors
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from dataclasses import asdict, replace
 from typing import Any, NoReturn
 
 from mgcaffe.comm.supervision.connection import Connection
+from mgcaffe.comm.supervision.standard_streams import say
 from mgcaffe.comm.supervision.troubles import RankRecord, Seen, Trouble, behind, first_waiting
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.host_addresses import LOOPBACK, addresses_for_other_hosts, addresses_of_gloo, chosen_address
@@ -284,7 +284,7 @@ class RankWatch:
             return
         waited_s = now - self._waits_at
         if trouble is not None and now - max(self._troubled_at, self._waits_at) > _LEAVE_S:
-            print(f"error: rank {self._own.rank} cannot go on: {trouble.text}", file=sys.stderr, flush=True)
+            say(f"error: rank {self._own.rank} cannot go on: {trouble.text}")
             self._leave(EXIT_PEER_FAILED)
         if waited_s > _WARN_S and not self._has_warned and self._speaker == self._own.rank and self._behind:
             self._has_warned = True

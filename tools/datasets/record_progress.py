@@ -35,11 +35,12 @@ class RecordProgress:
         self._began = self._shown_at = time.perf_counter()
         self._bar: Progress | None = None
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.logging import RichHandler
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            console = Console(stderr=True)
+            from mgcaffe.tools.listeners.terminal import terminal_console
+
+            console = terminal_console()
             replace_handler(RichHandler(logging.WARNING, console, show_time=False, show_path=False))
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
             self._bar = Progress(*columns, console=console)

@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from mgcaffe.comm.supervision.standard_streams import say
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
 
 _PROGRAM = "engine"
@@ -34,7 +35,7 @@ class LogFile(logging.FileHandler):
         logging.getLogger("mgcaffe").removeHandler(self)
         with suppress(OSError):  # what is left in its buffer cannot be written either
             self.close()
-        print(f"warning: cannot write {self.baseFilename} any more: {reason}", file=sys.stderr, flush=True)
+        say(f"warning: cannot write {self.baseFilename} any more: {reason}")
 
 
 def open_log_file(folder: str, rank: int) -> LogFile:

@@ -16,6 +16,7 @@ from rich.table import Column
 from mgcaffe.solvers import events
 from mgcaffe.tools.listeners.communication_lines import closing_lines, plan_lines, scores_text
 from mgcaffe.tools.listeners.glog import number, replace_handler
+from mgcaffe.tools.listeners.terminal import terminal_console
 
 # How much of an iteration's speed enters the speed shown: the line is to be read, not to flicker.
 _SMOOTHING = 0.1
@@ -38,7 +39,7 @@ class ProgressListener:
     """
 
     def __init__(self, ranks: int, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or terminal_console()
         replace_handler(RichHandler(logging.WARNING, self.console, show_time=False, show_path=False))
         self._ranks = ranks
         self._started_at = 0

@@ -10,10 +10,10 @@ Flags have to be the same on all ranks, but for those in `OF_EACH_RANK` and `OF_
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from mgcaffe.comm.supervision.standard_streams import say
 from mgcaffe.comm.transport.communicator import Communicator, name_ranks
 from mgcaffe.comm.transport.handshake import check_equal
 from mgcaffe.errors import PeerFailure
@@ -94,7 +94,7 @@ def _warn_of_ignored_flags(lines: Sequence[CommandLine]) -> None:
         ignored = [rank for rank, line in enumerate(lines) if line.flags[name] not in used]
         if ignored:
             # Logging is not set up yet.
-            print(f"warning: --{name} of {name_ranks(ignored)} has no effect: rank 0 alone uses it", file=sys.stderr)
+            say(f"warning: --{name} of {name_ranks(ignored)} has no effect: rank 0 alone uses it")
 
 
 def _text(value: object) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.comm.supervision import leftovers
 from mgcaffe.comm.supervision import status as statuses
+from mgcaffe.comm.supervision.standard_streams import say
 from mgcaffe.comm.supervision.watch import JobWatch
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.environment import detect
@@ -50,7 +50,7 @@ class RankWatch:
             faulthandler.enable()
         self._watch = JobWatch(
             self.status,
-            print_message,
+            say,
             stall_timeout_s=flags.stall_timeout,
             parent=os.getppid() if launch.size > 1 else None,
             survives=ulfm.is_enabled(),
@@ -86,13 +86,3 @@ class RankWatch:
         if not process_ends:
             self.requests.restore()
         statuses.use(statuses.Status())
-
-
-def print_message(message: str) -> None:
-    """Print a message for the user."""
-    try:
-        sys.stderr.write(f"{message}\n")
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        # Standard error is gone; the exit code still tells.
-        return

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from mgcaffe.comm.supervision.standard_streams import flush_quietly, say
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import CommError
-from mgcaffe.tools.running.rank_watch import print_message
 
 PATIENCE_S = 3.0
 """How long threads may go on after the end of the run."""
@@ -46,7 +46,7 @@ def _watch(code: int, patience_s: float, leave: Callable[[int], object]) -> None
     if not left:
         return
     for thread in left:
-        print_message(
+        say(
             f"warning: {_rank()}thread '{thread.name}'{_place(thread)} still runs {patience_s:.0f} s after the end of"
             " the run; the process ends without it (make it a daemon, or join it)"
         )
@@ -54,11 +54,7 @@ def _watch(code: int, patience_s: float, leave: Callable[[int], object]) -> None
         from mgcaffe.comm.transport.mpi_library import finalize
 
         finalize()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue
+    flush_quietly()
     leave(code)
 
 

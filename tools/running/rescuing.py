@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.supervision.peers import Peers
+from mgcaffe.comm.supervision.standard_streams import say
 from mgcaffe.comm.transport.communicator import Communicator, name_ranks
 from mgcaffe.errors import EngineError, PeerFailure
 from mgcaffe.solvers.solver import Solver
@@ -58,7 +58,4 @@ def _rescue(solver: Solver, rank: int, ranks_gone: frozenset[int]) -> None:
 
 def _say(text: str) -> None:
     # Rank 0, which alone logs, may be the one that is gone.
-    try:
-        print(f"warning: {text}", file=sys.stderr, flush=True)
-    except OSError:
-        return
+    say(f"warning: {text}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,19 @@ def test_a_full_disk_is_said_once_and_ends_only_the_file(tmp_path, capsys):
     assert "two" in shown
     assert handler not in logger.handlers
     assert handler.stream is None
+
+
+def test_a_full_disk_under_the_log_file_and_standard_error_ends_nothing(tmp_path, monkeypatch):
+    full = Path("/dev/full").open("w")
+    monkeypatch.setattr(sys, "stderr", full)
+    logger = start_logging(True, log_dir=str(tmp_path))
+    handler = logger.handlers[1]
+    handler.close()
+    handler.stream = Path("/dev/full").open("w")
+    log_line("one")
+    assert handler not in logger.handlers
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
 
 
 def test_a_warning_for_every_rank_is_shown_with_its_rank(capsys):

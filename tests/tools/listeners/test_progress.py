@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
 
 import pytest
 from rich.console import Console
@@ -26,6 +28,23 @@ def test_the_progress_line_shows_loss_speed_and_exposed_communication():
                  "test net #0: accuracy = 0.0975", "something", "snapshot x_iter_200.solverstate",
                  "Optimization Done.", "75.0 % hidden"):  # fmt: skip
         assert part in text, part
+
+
+def test_a_terminal_that_hangs_up_ends_nothing(monkeypatch):
+    master, slave = os.openpty()
+    terminal = os.fdopen(slave, "w")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        listener = ProgressListener(2)
+        try:
+            listener.on_event(RUN[0])
+            os.close(master)
+            for event in RUN[1:]:
+                listener.on_event(event)
+        finally:
+            listener.close()
+    with pytest.raises(OSError, match="Input/output error"):
+        terminal.close()
 
 
 @pytest.mark.parametrize(
