@@ -21,7 +21,7 @@ from mgcaffe.errors import PrototxtError, SnapshotError
 from mgcaffe.prototxt import LayerParameter, Phase
 from mgcaffe.prototxt.whole_files import Content, size_of, write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write, publish
-from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path
+from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path, read_manifest
 from mgcaffe.solvers.snapshots.names import state_path, stored_shards, weights_path
 from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.state_file import encode_state
@@ -97,7 +97,9 @@ class SnapshotCopy:
 
         All are written under other names first, so that a full disk is found before the first one
         counts. They are renamed in that order: once there is a state, the rest is there. Where an older
-        snapshot of this iteration is replaced, its state goes before anything else changes.
+        snapshot of this iteration is replaced, its state goes before anything else changes. One that holds the
+        same, as that from which a run was resumed and stopped before its next update, stays, and only its manifest
+        is replaced: a kill meanwhile must not cost it.
 
         Args:
             prefix: what the files' names begin with.
@@ -131,7 +133,10 @@ class SnapshotCopy:
             size = len(content)
             pending.append((write_aside(path, content), path))
             *in_shards, in_weights, in_state, in_manifest = pending
-            publish([*in_shards, in_weights, in_manifest, in_state], (state, manifest_path(state)))
+            if not shards and _is_there(weights, state, sums):
+                publish([in_manifest], ())
+            else:
+                publish([*in_shards, in_weights, in_manifest, in_state], (state, manifest_path(state)))
         except OSError as error:
             _remove(pending)
             needed = sum(entry.size for entry in sums)
@@ -154,6 +159,18 @@ class SnapshotCopy:
                 f"cannot write {path}: {error}",
                 hint=None if self.hdf5 else "a binary file holds 2 GiB at most; set snapshot_format: HDF5",
             ) from None
+
+
+def _is_there(weights: Path, state: Path, sums: Sequence[FileSum]) -> bool:
+    """Return whether a whole snapshot with these sums of caffemodel and solverstate, and no shards, is on disk."""
+    try:
+        manifest = read_manifest(state)
+        if manifest is None or manifest.shards or [manifest.weights, manifest.state] != sums:
+            return False
+        manifest.check(weights, state)
+    except SnapshotError:
+        return False
+    return True
 
 
 def _copy(tensor: torch.Tensor | WholeRows) -> torch.Tensor:

@@ -102,7 +102,9 @@ def _write_string(file: Any, name: str, text: str) -> None:
     kind.set_size(len(content) + 1)
     kind.set_strpad(h5py.h5t.STR_NULLTERM)
     space = h5py.h5s.create(h5py.h5s.SCALAR)
-    dataset = h5py.h5d.create(file.id, name.encode(), kind, space)
+    without_times = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # as h5py's own: the same content is the same bytes
+    without_times.set_obj_track_times(False)
+    dataset = h5py.h5d.create(file.id, name.encode(), kind, space, dcpl=without_times)
     dataset.write(space, space, np.array(content, dtype=f"S{len(content) + 1}"), mtype=kind)
 
 

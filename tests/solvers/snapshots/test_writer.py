@@ -128,6 +128,29 @@ def test_the_foreground_can_be_asked_for(net, tmp_path):
         assert len(recorder.of(SnapshotWritten)) == 1
 
 
+@pytest.mark.parametrize("form", ["BINARYPROTO", "HDF5"])
+def test_a_snapshot_that_would_be_the_same_stays_under_a_new_manifest(net, tmp_path, form):
+    suffix = ".h5" if form == "HDF5" else ""
+    files = [tmp_path / f"net_iter_2.{kind}{suffix}" for kind in ("caffemodel", "solverstate")]
+
+    def numbers():
+        return [path.stat().st_ino for path in files]
+
+    with make_solver(net, f"snapshot_format: {form}", tmp_path) as solver:
+        solver.step(2)
+        solver.snapshot()
+    before, written_at = numbers(), read_manifest(files[1]).written_at
+    with make_solver(net, f"snapshot_format: {form}", tmp_path) as solver:
+        solver.restore(str(files[1]))
+        solver.snapshot()
+        assert numbers() == before
+        assert read_manifest(files[1]).written_at > written_at
+        solver.net.arena.data.add_(1.0)
+        solver.snapshot()
+    assert numbers()[0] != before[0]
+    assert kept(tmp_path) == [2]
+
+
 def test_without_a_thread_it_is_written_in_the_foreground(net, tmp_path, monkeypatch):
     start = threading.Thread.start
 
