@@ -190,7 +190,7 @@ class Recomputer:
                 continue
             kept, gradient = held[start] + widths[start], 0
             for stop in range(start + 1, len(points)):
-                gradient = max(gradient, *largest[points[stop - 1] : points[stop]])
+                gradient = max([gradient, *largest[points[stop - 1] : points[stop]]])
                 if kept + sums[points[stop]] - sums[points[start]] + _GRADIENTS * gradient > limit:
                     break
                 if kept < held[stop]:

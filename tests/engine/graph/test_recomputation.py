@@ -205,3 +205,7 @@ def test_backward_without_forward_is_refused():
     net.forward(0, 4)
     with pytest.raises(NetError, match="it is to be computed again, but did not run: run the whole net forward first"):
         net.backward(start=9)
+
+
+def test_a_net_without_layers_has_nothing_to_run_again():
+    assert make_net('name: "empty"', keep_blobs=False).recompute("auto").layers == 0
