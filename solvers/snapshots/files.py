@@ -109,8 +109,9 @@ def probe_writable(prefix: Path, location: Location | None = None) -> None:
 def remove_leftovers(prefix: Path, writing: int | None = None) -> None:
     """Remove what a run under this prefix left when it was killed while writing: temporary files, shards alone.
 
-    A file stays whose writer may still be at work: its process runs on this machine, or (it may run on another
-    one) the file was written to within the last minute. So does a shard with the caffemodel that it belongs to.
+    A file stays whose writer may still be at work: another process of its number runs on this machine, or (it may
+    run on another one) the file was written to within the last minute. So does a shard with the caffemodel that it
+    belongs to. This process writes nothing meanwhile; in a container each run has the number of the one before.
 
     Args:
         prefix: what the names of files begin with.
@@ -128,7 +129,7 @@ def remove_leftovers(prefix: Path, writing: int | None = None) -> None:
         if (match := shard.fullmatch(path.name)) is not None:
             if path.with_name(match.group(1)).exists():
                 continue
-        elif (match := pattern.fullmatch(path.name)) is None or _is_running(int(match.group(1))):
+        elif (match := pattern.fullmatch(path.name)) is None or _is_at_work(int(match.group(1))):
             continue
         try:
             if time.time() - path.stat().st_mtime > _LEFTOVER_AGE_S:
@@ -137,7 +138,9 @@ def remove_leftovers(prefix: Path, writing: int | None = None) -> None:
             continue
 
 
-def _is_running(process: int) -> bool:
+def _is_at_work(process: int) -> bool:
+    if process == os.getpid():
+        return False
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

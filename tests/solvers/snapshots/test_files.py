@@ -64,9 +64,10 @@ def test_a_full_disk_is_reported_in_bytes(tmp_path, monkeypatch, free, message):
 
 def test_files_that_a_killed_run_left_are_removed_and_no_others(tmp_path):
     ended = 2**22 + 1  # above the largest process number that Linux gives
-    mine, minutes_ago = os.getpid(), time.time() - 120
+    others, minutes_ago = os.getppid(), time.time() - 120
     stale = [f"net_iter_5.caffemodel.{ended}.tmp", f"net_iter_5.solverstate.h5.manifest.json.{ended}.tmp"]
-    kept = [f"net_iter_5.caffemodel.{mine}.tmp", "net_iter_5.caffemodel", f"other_iter_5.caffemodel.{ended}.tmp"]
+    stale.append(f"net_iter_6.caffemodel.{os.getpid()}.tmp")  # of a run in a container, killed and started again
+    kept = [f"net_iter_5.caffemodel.{others}.tmp", "net_iter_5.caffemodel", f"other_iter_5.caffemodel.{ended}.tmp"]
     fresh = f"net_iter_7.caffemodel.{ended}.tmp"
     for name in [*stale, *kept, fresh]:
         (tmp_path / name).touch()
