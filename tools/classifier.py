@@ -235,7 +235,9 @@ def read_mean(path: str) -> Array:
     if Path(path).suffix == ".npy":
         try:
             mean = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+            if not isinstance(mean, np.ndarray):
+                raise ValueError("it is an .npz file")
+        except Exception as error:  # NumPy has many: of its tokenizer, of zip files, of memory
             raise DataError(f"the mean cannot be read: {error}", location=Location(path)) from None
     else:
         blob = read_binary(path, BlobProto)

@@ -149,6 +149,22 @@ def test_bad_means_are_named(tmp_path, value, said):
         read_mean(str(tmp_path / "absent.npy"))
 
 
+def test_a_damaged_npy_file_is_named(tmp_path):
+    path = tmp_path / "m.npy"
+    np.save(path, MEAN)
+    whole = path.read_bytes()
+    np.savez(tmp_path / "m.npz", MEAN)
+    huge = whole.replace(b"'shape': (", b"'shape': (99999999999, ", 1)
+    for content in (
+        whole.replace(b"}", b" ", 1),
+        huge[:8] + (len(huge) - len(whole) + 118).to_bytes(2, "little") + huge[10:],
+        (tmp_path / "m.npz").read_bytes(),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="the mean cannot be read"):
+            read_mean(str(path))
+
+
 def test_labels_have_to_be_as_many_as_the_classes(tmp_path):
     path = tmp_path / "labels"
     path.write_text("n1 cat\nn2 dog\n\n")
