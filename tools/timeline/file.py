@@ -87,13 +87,17 @@ class RankRecord:
 
 
 def check_writable(path: str) -> None:
-    """Find out before the run that the file can be written; leave it empty.
+    """Find out before the run that the file can be written; one that is there stays as it is.
 
     Raises:
         EngineError: with exit code 73.
     """
+    file = Path(path)
     try:
-        Path(path).write_text("", encoding="utf-8")
+        is_new = not file.exists()
+        file.open("ab").close()
+        if is_new:
+            file.unlink()
     except OSError as error:
         raise _failure(path, error) from None
 

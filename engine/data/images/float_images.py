@@ -34,7 +34,8 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> Array:
         with Image.open(filename) as image:
             pixels = _as_floats(image)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"the image cannot be read: {error}", location=Location(os.fspath(filename))) from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"the image cannot be read: {reason}", location=Location(os.fspath(filename))) from None
     if color:
         return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else pixels
     return pixels if pixels.shape[2] == 1 else (pixels @ _LUMINANCE)[:, :, np.newaxis]

@@ -97,6 +97,10 @@ def test_a_run_that_ends_before_says_that_nothing_was_written(engine):
     result = engine.run("train", "solver.prototxt", "--timeline=timeline.json", "--timeline_iterations=50:60")
     assert result.returncode == 0
     assert "No timeline was written to timeline.json" in result.stderr
+    assert not (engine.folder / "timeline.json").exists()
+    engine.write("timeline.json", "of an earlier run")
+    engine.run("train", "solver.prototxt", "--timeline=timeline.json", "--timeline_iterations=50:60")
+    assert (engine.folder / "timeline.json").read_text() == "of an earlier run"
 
 
 def test_a_run_that_ends_within_writes_what_there_is(engine):
