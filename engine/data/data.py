@@ -26,6 +26,7 @@ import numpy as np
 from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.data.batches import BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
+from mgcaffe.engine.data.databases import open_records
 from mgcaffe.engine.data.datum import DatumRecord, decode_datum_record
 from mgcaffe.engine.data.images.transform_fields import (
     check_fit,
@@ -43,7 +44,7 @@ from mgcaffe.engine.data.record_loader import (
     check_shape,
     decode_threads,
 )
-from mgcaffe.engine.data.record_source import RecordSource, open_records
+from mgcaffe.engine.data.record_source import RecordSource
 from mgcaffe.engine.data.stages import StageTimes
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Array, Shape

@@ -17,6 +17,7 @@ from weakref import finalize
 
 import numpy as np
 
+from mgcaffe.engine.data.record_source import RecordSource
 from mgcaffe.errors import DataError
 
 _NOT_READ = {"LOCK", "LOG", "LOG.old"}
@@ -118,11 +119,8 @@ class LevelDb:
             raise DataError(f"LevelDB '{self._folder}' cannot be read: {said}") from error
 
 
-class LevelDbSource:
-    """The values of a LevelDB database by number.
-
-    Attributes:
-        name: the folder, as the user wrote it.
+class LevelDbSource(RecordSource):
+    """The records of a LevelDB database. What is written to it meanwhile is not seen.
 
     Args:
         folder: where the database lies.
@@ -132,41 +130,21 @@ class LevelDbSource:
     """
 
     def __init__(self, folder: str) -> None:
-        self.name, self._database = folder, LevelDb(folder)
+        self._database = LevelDb(folder)
         keys, ends = bytearray(), []
         for key, _ in self._database.records(values=False):
             keys += key
             ends.append(len(keys))
         if not ends:
             raise DataError(f"data source '{folder}' holds no records")
-        self._keys, self._key_ends = bytes(keys), np.array(ends)
-
-    def __len__(self) -> int:
-        """Return the number of records."""
-        return len(self._key_ends)
-
-    def key(self, number: int) -> bytes:
-        """Return the key of record `number`."""
-        start = int(self._key_ends[number - 1]) if number else 0
-        return self._keys[start : int(self._key_ends[number])]
-
-    def describe(self, number: int) -> str:
-        """Return what to call record `number` in a message."""
-        return f"record {number} (key {self.key(number).decode(errors='backslashreplace')!r}) of '{self.name}'"
+        super().__init__(folder, bytes(keys), np.array(ends))
 
     def value(self, number: int) -> bytes:
-        """Return the value of a record.
-
-        Raises:
-            DataError: it cannot be read, or is not what was written.
-        """
+        """Return the value of a record; see RecordSource."""
         try:
             return self._database.value(self.key(number))
         except DataError as error:
             raise DataError(f"{self.describe(number)}: {error.message}") from error
-
-    def check_unchanged(self) -> None:
-        """Do nothing: what is written to the database meanwhile is not seen."""
 
 
 def is_leveldb(folder: Path) -> bool:

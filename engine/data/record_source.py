@@ -1,47 +1,48 @@
-"""Folders of records: an LMDB or a LevelDB, whichever the folder holds."""
+"""What databases of records have in common: records by number, in the order of their keys."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Protocol
-
-from mgcaffe.engine.data.leveldb import LevelDbSource, is_leveldb
-from mgcaffe.engine.data.lmdb.source import open_lmdb
+import numpy as np
+import numpy.typing as npt
 
 
-class RecordSource(Protocol):
-    """Records by number, in the order of their keys; any number of threads may read."""
+class RecordSource:
+    """The records of a database by number. Any number of threads may read from it.
 
-    name: str
+    Args:
+        name: the folder, as the user wrote it.
+        keys: all keys, one after the other.
+        key_ends: where each one ends in `keys`.
+    """
+
+    def __init__(self, name: str, keys: bytes, key_ends: npt.NDArray[np.int64]) -> None:
+        self.name = name
+        self._keys, self._key_ends = keys, key_ends
 
     def __len__(self) -> int:
         """Return the number of records."""
-        ...
+        return len(self._key_ends)
 
     def key(self, number: int) -> bytes:
         """Return the key of record `number`."""
-        ...
+        start = int(self._key_ends[number - 1]) if number else 0
+        return self._keys[start : int(self._key_ends[number])]
 
     def describe(self, number: int) -> str:
         """Return what to call record `number` in a message."""
-        ...
+        return f"record {number} (key {self.key(number).decode(errors='backslashreplace')!r}) of '{self.name}'"
 
     def value(self, number: int) -> bytes:
-        """Return the value of record `number`, or raise DataError."""
-        ...
+        """Return the value of a record.
+
+        Raises:
+            DataError: it cannot be read, or is not what was written.
+        """
+        raise NotImplementedError
 
     def check_unchanged(self) -> None:
-        """Raise DataError if what was written since may be read as something else."""
-        ...
+        """Make sure that what is read is what was there when the source was opened.
 
-
-def open_records(folder: str) -> RecordSource:
-    """Return the records of the database in `folder` (relative to the working directory).
-
-    Raises:
-        DataError: there is no such folder, it holds neither an LMDB nor a LevelDB, or the database is empty or damaged.
-    """
-    path = Path(folder)
-    if is_leveldb(path) and not (path / "data.mdb").is_file():
-        return LevelDbSource(folder)
-    return open_lmdb(folder)
+        Raises:
+            DataError: somebody wrote to it.
+        """

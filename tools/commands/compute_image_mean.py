@@ -55,7 +55,7 @@ def mean_image(folder: str) -> Array:
     """
     import numpy as np
 
-    from mgcaffe.engine.data.record_source import open_records
+    from mgcaffe.engine.data.databases import open_records
 
     source = open_records(folder)
     total: Array | None = None

@@ -17,24 +17,21 @@ from weakref import WeakValueDictionary, finalize
 from mgcaffe.engine.data.leveldb import is_leveldb
 from mgcaffe.engine.data.lmdb import pages
 from mgcaffe.engine.data.lmdb.sums import read_sums, record_sum
+from mgcaffe.engine.data.record_source import RecordSource
 from mgcaffe.errors import DataError
 
 _OPEN: WeakValueDictionary[tuple[int, int, int], LmdbSource] = WeakValueDictionary()
 _OPENING = threading.Lock()
 
 
-class LmdbSource:
-    """The values of an LMDB database by number. Made by `open_lmdb`; closed when nothing refers to it any more.
-
-    Any number of threads may read from it.
+class LmdbSource(RecordSource):
+    """The records of an LMDB database. Made by `open_lmdb`; closed when nothing refers to it any more.
 
     Attributes:
-        name: the folder, as the user wrote it.
         has_sums: whether records are checked against a sum file.
     """
 
     def __init__(self, folder: str, *, without_sums: bool = False) -> None:
-        self.name = folder
         path = Path(folder) / "data.mdb"
         try:
             self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -47,30 +44,14 @@ class LmdbSource:
             cut = error.message.startswith("is cut off")
             what = error.message if cut else f"cannot be opened as LMDB: {error.message}"
             raise DataError(f"data source '{folder}' {what}", hint="copy it again, or make it again") from error
+        super().__init__(folder, self._index.keys, self._index.key_ends)
         if not len(self):
             raise DataError(f"data source '{folder}' holds no records")
         self._sums = None if without_sums else read_sums(Path(folder), len(self))
         self.has_sums = self._sums is not None
 
-    def __len__(self) -> int:
-        """Return the number of records."""
-        return len(self._index.places)
-
-    def key(self, number: int) -> bytes:
-        """Return the key of record `number`."""
-        start = int(self._index.key_ends[number - 1]) if number else 0
-        return self._index.keys[start : int(self._index.key_ends[number])]
-
-    def describe(self, number: int) -> str:
-        """Return what to call record `number` in a message."""
-        return f"record {number} (key {self.key(number).decode(errors='backslashreplace')!r}) of '{self.name}'"
-
     def value(self, number: int) -> bytes:
-        """Return the value of a record.
-
-        Raises:
-            DataError: it cannot be read, or is not what was written.
-        """
+        """Return the value of a record; see RecordSource."""
         try:
             value = pages.read_value(self._file, self._index, number)
         except pages.Damage as error:

@@ -12,8 +12,8 @@ import numpy as np
 import plyvel
 import pytest
 
+from mgcaffe.engine.data.databases import open_records
 from mgcaffe.engine.data.leveldb import LevelDb, LevelDbSource
-from mgcaffe.engine.data.record_source import open_records
 from mgcaffe.errors import DataError
 from tests.support.datakit import datum, images, labels, make, numbered
 
