@@ -70,7 +70,7 @@ def expected(facts: FieldFacts) -> str:
 
 def _mismatch(lexer: Lexer, facts: FieldFacts) -> Exception:
     message = f"{facts.name}: expected {expected(facts)}, found {lexer.found()}"
-    return lexer.source.error(message, lexer.offset)
+    return lexer.source.error(message, lexer.offset, facts.hint)
 
 
 def _to_integer(token: str) -> int | None:

@@ -28,6 +28,17 @@ KINDS = {
     FieldDescriptorProto.TYPE_DOUBLE: "double",
     **dict.fromkeys(INTEGER_RANGES, "integer"),
 }
+_TWO_FORMS = {
+    ("V1LayerParameter", "type"): "In the older 'layers' a type is a bare name of 2014, such as CONVOLUTION."
+    " Write every layer as 'layer', which takes any type, in quotes, such as \"Convolution\".",
+    ("V1LayerParameter", "param"): "In the older 'layers' rates are blobs_lr: 1 and weight_decay: 1."
+    " Or write every layer as 'layer', which takes param { lr_mult: 1 }, and its type in quotes.",
+    ("LayerParameter", "type"): "In 'layer' a type stands in quotes, such as \"Convolution\"; bare names such as"
+    " CONVOLUTION are for the older 'layers'.",
+    ("LayerParameter", "param"): 'In \'layer\' the name of shared weights is param { name: "w" }; param: "w" is for'
+    " the older 'layers'.",
+}
+"""What to do where the older and today's form of a layer are mixed up, by message and field."""
 
 
 @dataclass
@@ -42,7 +53,8 @@ class EnumFacts:
 class FieldFacts:
     """One field: its name and number, what it holds, whether it repeats.
 
-    `kind` is message, enum, string, bytes, bool, float, double or integer; `low` and `high` bound an integer.
+    `kind` is message, enum, string, bytes, bool, float, double or integer; `low` and `high` bound an integer. `hint`
+    says how the field is written where that is often mistaken.
     """
 
     name: str
@@ -54,6 +66,7 @@ class FieldFacts:
     high: int = 0
     message: MessageFacts | None = None
     enum: EnumFacts | None = None
+    hint: str | None = None
 
 
 @dataclass
@@ -97,6 +110,7 @@ def collect(described: FileDescriptorSet) -> dict[str, MessageFacts]:
     for name, source in sources.items():
         for described_field in source.field:
             facts = _field_facts(described_field, messages, enums)
+            facts.hint = _TWO_FORMS.get((source.name, facts.name))
             messages[name].fields[facts.name] = facts
     return messages
 

@@ -82,7 +82,7 @@ class TextReader:
         has_colon = self._lexer.accept(":")
         is_list = self._lexer.kind == "mark" and self._lexer.token == "["
         if not has_colon and field.kind != "message":
-            self._fail(f"expected ':' after '{field.name}', found {self._lexer.found()}")
+            self._fail(f"expected ':' after '{field.name}', found {self._lexer.found()}", hint=field.hint)
         if not is_list:
             self._read_value(message, field, place, start)
         elif field.repeated:
@@ -131,7 +131,8 @@ class TextReader:
     def _read_message(self, message: Message, field: FieldFacts, place: Place) -> None:
         assert field.message is not None
         lexer = self._lexer
-        closer = self._open(field.name, f"{field.name}: expected {expected(field)}, found {lexer.found()}")
+        complaint = f"{field.name}: expected {expected(field)}, found {lexer.found()}"
+        closer = self._open(field.name, complaint, field.hint)
         opening = lexer.offset
         lexer.advance()
         self._depth += 1
@@ -142,11 +143,11 @@ class TextReader:
         self._depth -= 1
         self._check_required(message, field.message, place, field.name)
 
-    def _open(self, name: str, complaint: str) -> str:
+    def _open(self, name: str, complaint: str, hint: str | None = None) -> str:
         """Check that a message begins here and may. Returns the mark that will close it."""
         closer = _CLOSERS.get(self._lexer.token) if self._lexer.kind == "mark" else None
         if closer is None:
-            self._fail(complaint)
+            self._fail(complaint, hint=hint)
         if self._depth >= DEEPEST:
             self._fail(f"'{name}' lies inside {DEEPEST} other messages, which is too deep")
         return closer
@@ -180,7 +181,8 @@ class TextReader:
         suggestion = self.problems.suggest(unknown.name, field.enum.numbers)
         known = ", ".join(field.enum.numbers) if len(field.enum.numbers) <= 8 else ""
         listed = f" (known: {known})" if known else ""
-        self._fail(f"unknown value '{_short(unknown.name)}' for {field.name}{listed}.{suggestion}", unknown.offset)
+        message = f"unknown value '{_short(unknown.name)}' for {field.name}{listed}.{suggestion}"
+        self._fail(message, unknown.offset, field.hint)
 
     def _note(self, message: str, suggestion: str, name: str, offset: int) -> None:
         if len(self.problems.found) >= MAX_PROBLEMS:

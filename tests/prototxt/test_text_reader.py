@@ -152,6 +152,23 @@ def test_a_field_of_the_older_layers_says_what_it_became(caplog, name, now):
     assert f"belongs to the older 'layers'; in 'layer' write it as param {{ {now}: ... }}." in record.getMessage()
 
 
+@pytest.mark.parametrize(
+    ("text", "column", "what", "hint"),
+    [
+        ("layer { type: CONVOLUTION }", 15, "found 'CONVOLUTION'", "In 'layer' a type stands in quotes"),
+        ("layer { param: 'w' }", 16, "a message in braces", "In 'layer' the name of shared weights is param { name:"),
+        ("layers { type: 'ReLU' }", 16, "found the string 'ReLU'", "In the older 'layers' a type is a bare name"),
+        ("layers { type: CROP }", 16, "unknown value 'CROP'", "Write every layer as 'layer', which takes any type"),
+        ("layers { param { lr_mult: 1 } }", 16, "expected ':'", "In the older 'layers' rates are blobs_lr: 1"),
+    ],
+)
+def test_where_the_two_forms_of_a_layer_are_mixed_up_both_are_named(text, column, what, hint):
+    error = refused(text)
+    assert place(error) == (1, column)
+    assert what in error.message
+    assert hint in (error.hint or "")
+
+
 def test_unknown_field_is_an_error_under_strict():
     error = refused("layer {\n\tconvolution_param { kernal_size: 3 }\n}", strict=True)
     assert place(error) == (2, 22)
