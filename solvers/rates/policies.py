@@ -152,7 +152,7 @@ class LearningRatePolicy:
 
     Attributes:
         name: the policy.
-        warnings: fields that the policy reads and that the solver leaves unset, so that they count as 0.
+        warnings: fields that the policy reads and that the solver leaves unset, so that they count as 0, or as no step.
 
     Raises:
         SolverError: the policy is missing or unknown, or a field lies outside its range.
@@ -178,7 +178,11 @@ class LearningRatePolicy:
         self._plateau = Plateau(param) if self.name == "plateau" else None
         self._steps_told = 0  # of multistep
         unset = [field for field in fields_read(param) if not _is_set(param, field)]
-        self.warnings = [f"lr_policy '{self.name}' reads {field}, which is not set and counts as 0" for field in unset]
+        self.warnings = [
+            f"lr_policy '{self.name}' reads {field}, which is not set"
+            + (": the rate takes no step" if field == "stepvalue" else " and counts as 0")
+            for field in unset
+        ]
 
     def schedule(self) -> RateSchedule:
         """Make the schedule of the fields as they are now; with `plateau`, the one that holds until its next step."""

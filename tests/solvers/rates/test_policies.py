@@ -196,10 +196,14 @@ def unset(policy):
 
 def test_fields_that_count_as_zero_because_they_are_unset_are_warned_about():
     assert unset(policy(lr_policy="inv", gamma=0.5)) == ["power"]
-    assert unset(policy(lr_policy="multistep", gamma=0.5)) == ["stepvalue"]
     assert unset(LearningRatePolicy(SolverParameter(lr_policy="fixed"))) == ["base_lr"]
     assert unset(policy(lr_policy="poly", max_iter=3, power=1)) == []
     assert unset(policy(lr_policy="plateau", plateau_winsize=[1])) == ["gamma"]
     stages = {"lr_policy": "multifixed", "stagelr": [1], "stageiter": [5]}
     assert unset(LearningRatePolicy(SolverParameter(**stages))) == []
     assert unset(LearningRatePolicy(SolverParameter(**stages, warmup_iter=3))) == ["base_lr"]
+
+
+def test_a_multistep_without_steps_is_warned_about():
+    (warning,) = policy(lr_policy="multistep", gamma=0.5).warnings
+    assert warning == "lr_policy 'multistep' reads stepvalue, which is not set: the rate takes no step"
