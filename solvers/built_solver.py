@@ -114,7 +114,7 @@ class BuiltSolver:
             self._build(nets, source, schedule, opened)
             recompute(param, source, nets.workers, self._emit)
             autotune(param, [*nets.workers, *nets.tests], self.world.communicator, self._emit, stop_is_requested)
-            self.load_weights(param.weights if weights is None else weights)
+            self.load_weights(*((param.weights, source) if weights is None else (weights,)))
             self._opened = opened.pop_all()
 
     def _build(self, nets: BuiltNets, source: SolverSource | None, schedule: str | None, opened: ExitStack) -> None:
@@ -154,13 +154,17 @@ class BuiltSolver:
             self._replicas, self._loss_scale, self._emit,
         )  # fmt: skip
 
-    def load_weights(self, paths: Sequence[str]) -> None:
+    def load_weights(self, paths: Sequence[str], source: SolverSource | None = None) -> None:
         """Copy weights by layer name into all nets; later files win. Entries may be comma-separated lists.
+
+        Args:
+            paths: caffemodels.
+            source: of the solver whose field `weights` these are, if it is that; messages then say where they stand.
 
         Raises:
             NetError, PrototxtError: on rank 0, which alone reads them.
         """
-        self._on_rank0(lambda: copy_weights(paths, self.net, self.test_nets, self._emit))
+        self._on_rank0(lambda: copy_weights(paths, self.net, self.test_nets, self._emit, source))
         self.world.broadcast_from_rank0([t for net in (self.net, *self.test_nets) for t in net.arena.tensors()])
         self._workers.take_statistics()
 

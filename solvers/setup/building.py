@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 import torch
 
@@ -19,14 +20,16 @@ from mgcaffe.engine.kernels.precision import FLOAT32, Precision
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.engine.tables.access import PlaceTables
-from mgcaffe.errors.file_names import found_name
-from mgcaffe.prototxt import TEST, TRAIN, SolverParameter
+from mgcaffe.errors import PrototxtError
+from mgcaffe.errors.file_names import found_name, is_there
+from mgcaffe.prototxt import TEST, TRAIN, SolverParameter, SolverSource
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import watch_tests
 from mgcaffe.solvers.setup.nets import NetChoice, NetReader, solver_text
 from mgcaffe.solvers.setup.precision import choose_precision, warn_of_losses
+from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.tables.async_tables import AsyncTables
 from mgcaffe.solvers.tables.divided_tables import DividedTables
 from mgcaffe.solvers.tables.server_tables import ServerTables
@@ -161,16 +164,19 @@ def build_nets(
     return BuiltNets(train_net, test_nets, worker_nets, seed, tables)
 
 
-def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net], emit: Emit) -> None:
+def copy_weights(
+    paths: Sequence[str], train_net: Net, test_nets: Sequence[Net], emit: Emit, source: SolverSource | None = None
+) -> None:
     """Copy weights by layer name into all nets; later files win.
 
     Args:
         paths: caffemodels; each entry may be a comma-separated list, with blanks around the names.
         train_net, test_nets: the nets.
         emit: takes the events.
+        source: of the solver whose field `weights` these are, if it is that.
 
     Raises:
-        NetError, PrototxtError: a file cannot be used.
+        NetError, PrototxtError: a file cannot be used; one that is not there, at the place of the field.
     """
     # A test net may have layers that the training net lacks.
     tests = [
@@ -178,10 +184,17 @@ def copy_weights(paths: Sequence[str], train_net: Net, test_nets: Sequence[Net],
         for index, net in enumerate(test_nets)
         if any(tensor.numel() for tensor in net.arena.tensors())
     ]
-    for file in (name.strip() for entry in paths for name in entry.split(",") if name.strip()):
-        found = found_name(file)
-        for name, net in [("train", train_net), *tests]:
-            emit(WeightsCopied(file, name, net.copy_trained_layers(found)))
+    for index, entry in enumerate(paths):
+        for file in filter(None, map(str.strip, entry.split(","))):
+            found = found_name(file)
+            if not is_there(found):
+                raise PrototxtError(
+                    f"weights names '{file}', and there is no such file",
+                    location=locate(source, "weights", index),
+                    hint=f"paths are relative to the folder where the command runs, now {Path.cwd()}",
+                )
+            for name, net in [("train", train_net), *tests]:
+                emit(WeightsCopied(file, name, net.copy_trained_layers(found)))
 
 
 def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit) -> torch.device:

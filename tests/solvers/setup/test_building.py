@@ -6,6 +6,9 @@ import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
+from mgcaffe.errors import PrototxtError
+from mgcaffe.prototxt import parse_solver
+from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Tested, Warned, WeightsCopied
 from tests.support.solverkit import (
     CLASSIFIER,
@@ -117,6 +120,15 @@ def test_names_of_weights_may_have_blanks_around_them(data, tmp_path):
     with make_solver(data + LEAST_SQUARES, f'weights: " {first},  {second} ,"', tmp_path, recorder=recorder) as solver:
         assert solver.net.arena.data.tolist() == [2.0] * 5
     assert [event.path for event in recorder.of(WeightsCopied)] == [first, second]
+
+
+def test_weights_that_are_not_there_are_located(data, tmp_path):
+    text = f'base_lr: 1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "{tmp_path}/net"\nweights: ""\nweights: " b"\n'
+    source = parse_solver(f"{text} net_param {{ {data + LEAST_SQUARES} }}", file="s.prototxt")
+    with pytest.raises(PrototxtError, match=r"weights names 'b', and there is no such file") as caught:
+        Solver(source.param, source=source)
+    assert str(caught.value.location) == "s.prototxt:3:1"
+    assert "paths are relative to the folder where the command runs" in (caught.value.hint or "")
 
 
 def test_weights_whose_name_is_not_utf8_are_found_by_its_bytes(data, tmp_path):
