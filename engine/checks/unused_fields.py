@@ -57,6 +57,8 @@ _FURTHER = {
     "DepthwiseConvolution": ("convolution_param",),
     "ConvolutionDepthwise": ("convolution_param",),
 }
+_OF_EVERY_READER = {"prefetch", "parser_threads", "bad_record", "bad_record_limit"}
+"""What ImageData and WindowData read of data_param; the rest stands in a message of their own."""
 _MESSAGE, _FLOATS = 11, (1, 2)
 
 
@@ -74,6 +76,11 @@ def check_layer(param: LayerParameter, source: Source | None = None) -> None:
             _tell(param, field.name, idle, field.name, source)
         elif field.type == _MESSAGE:
             _tell_inner(value, field.name, idle, source)
+        if field.name == "data_param" and param.type in ("ImageData", "WindowData"):
+            for inner, _ in value.ListFields():
+                if inner.name not in _OF_EVERY_READER:
+                    path = f"data_param.{inner.name}"
+                    _tell(value, inner.name, idle.replace("{}", "data_param.{}", 1), path, source)
 
 
 def check_numbers(param: LayerParameter, source: Source | None = None) -> None:

@@ -39,6 +39,16 @@ def test_the_types_own_fields_are_no_news(caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("kind", ["ImageData", "WindowData"])
+def test_what_layers_with_a_message_of_their_own_do_not_read_of_data_param_is_warned_about(kind, caplog):
+    layer = LayerParameter(name="d", type=kind)
+    layer.data_param.source, layer.data_param.batch_size, layer.data_param.prefetch = "list.txt", 4, 2
+    unused_fields.check_layer(layer)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"data_param.{field} has no effect on a layer of type {kind} (layer 'd')" for field in ("source", "batch_size")
+    ]
+
+
 def test_fields_of_forks_for_the_whole_net_are_warned_about(caplog):
     make_net("default_forward_type: FLOAT16 global_grad_scale: 128\n" + inputs(x=(2, 3)))
     assert "default_forward_type of net '' has no effect here" in caplog.text
