@@ -39,7 +39,7 @@ class HingeLoss(Loss):
         scores, given = bottom_shapes
         self.shape = scores
         self.rows = (scores[0] if scores else 1, math.prod(scores[1:]))
-        labels.check_shapes(self, self.rows, 1, given)
+        labels.check_one_each(self, scores, given)
         return super().reshape(bottom_shapes)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:

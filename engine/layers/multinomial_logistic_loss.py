@@ -37,7 +37,7 @@ class MultinomialLogisticLoss(Loss):
         probabilities, given = bottom_shapes
         self.shape = probabilities
         self.rows = (probabilities[0] if probabilities else 1, math.prod(probabilities[1:]))
-        labels.check_shapes(self, self.rows, 1, given)
+        labels.check_one_each(self, probabilities, given)
         return super().reshape(bottom_shapes)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:

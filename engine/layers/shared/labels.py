@@ -36,6 +36,17 @@ def check_shapes(layer: Layer, scores: Shape, axis: int, labels: Shape) -> None:
         )
 
 
+def check_one_each(layer: Layer, scores: Shape, labels: Shape) -> None:
+    """Fail unless there is one label for every item of the batch, whose values are all scores of classes."""
+    batch = scores[0] if scores else 1
+    if math.prod(labels) != batch:
+        layer.fail(
+            f"bottom 1 has shape {labels}, that is {math.prod(labels)} labels, but bottom 0, of shape {scores}, has"
+            f" {batch} items, of which all {math.prod(scores[1:])} values are scores of classes",
+            hint="give one label for each item",
+        )
+
+
 def read_labels(layer: Layer, labels: torch.Tensor, scores: torch.Size, axis: int, ignore: int | None) -> Labels:
     """Return labels as class numbers; fractions are cut off, as in Caffe.
 

@@ -67,5 +67,10 @@ def test_scores_on_the_right_side_cost_nothing():
 def test_labels_are_checked():
     with pytest.raises(NetError, match="that is 2 labels"):
         hinge(labels=(2,))
+    with pytest.raises(
+        NetError, match=r"of shape \(3, 2, 4\), has 3 items, of which all 8 values are scores"
+    ) as caught:
+        hinge("", (3, 2, 4), (2,))
+    assert caught.value.hint == "give one label for each item"
     with pytest.raises(DataError, match=r"label 5 at \[1\] of blob 'l' is no class"):
         hinge()[0].forward([random_input((3, 5)), torch.tensor([0.0, 5, 1])])
