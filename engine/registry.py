@@ -15,6 +15,8 @@ from mgcaffe.engine.layer import Layer, LayerContext
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import LayerParameter, Source
 
+_LEAST_LIKE = 0.75
+"""How alike an unknown type and a known one are for a guess, as difflib counts: TripletLoss and HingeLoss are not."""
 _TYPES: dict[str, type[Layer]] = {}
 _LayerClass = TypeVar("_LayerClass", bound=type[Layer])
 
@@ -57,12 +59,12 @@ def create(param: LayerParameter, context: LayerContext, source: Source | None =
             hint="leave the layer out, or write it as a Python layer",
         )
     by_letters = {name.lower(): name for name in types}
-    near = difflib.get_close_matches(param.type.lower().replace("_", ""), by_letters, n=1)
+    near = difflib.get_close_matches(param.type.lower().replace("_", ""), by_letters, n=1, cutoff=_LEAST_LIKE)
     guess = f" Did you mean '{by_letters[near[0]]}'?" if near else ""
     raise NetError(
         f"unknown layer type '{param.type}' (layer '{param.name}').{guess}",
         location=location,
-        hint=f"known types: {', '.join(types)}",
+        hint=f"what only a fork of Caffe has can be written as a Python layer; known types: {', '.join(types)}",
     )
 
 

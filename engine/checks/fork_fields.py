@@ -44,13 +44,28 @@ _LAYERS_OF = {
         *("SmoothL1LossOHEM", "SoftmaxWithLossOHEM", "SpatialDropout"),
     ),
     "the FCN and ParseNet forks": ("Grouping", "ParseEvaluate", "ParseOutput", "UnPooling"),
+    "the DeconvNet fork": ("Unpooling",),
+    "the CRF-RNN fork": ("MultiStageMeanfield",),
     "the OpenCL fork": (*("Affinity", "ConnectedComponent", "MOE", "MalisLoss", "MergeCrop", "Noise", "Quantizer"),),
     "the SegNet fork": ("DenseImageData", "Upsample"),
-    "the DeepLab fork": ("DenseCRF", "ImageSegData", "MatRead", "MatWrite"),
-    "the FlowNet fork": ("ChannelNorm", "Correlation", "FlowWarp", "Resample"),
-    "forks for face recognition": ("CenterLoss",),
+    "the DeepLab fork": ("DenseCRF", "ImageSegData", "MatRead", "MatWrite", "SegAccuracy"),
+    "the FlowNet fork": (
+        *("Accum", "BlackAugmentation", "ChannelNorm", "Correlation", "Correlation1D", "CustomData"),
+        *("DataAugmentation", "DisparityData", "Downsample", "FLOWriter", "FloatReader", "FloatWriter"),
+        *("FlowAugmentation", "FlowWarp", "GenerateAugmentationParameters", "ImgReader", "ImgWriter", "LpqLoss"),
+        *("Mean", "Resample"),
+    ),
+    "forks for face recognition": (
+        *("CenterLoss", "InterClass", "LabelSpecificAdd", "LabelSpecificMargin", "LargeMarginInnerProduct"),
+        *("MarginInnerProduct", "TripletLoss"),
+    ),
+    "forks for poses": ("CPMData", "HeatmapData", "HeatmapLoss", "ImResize", "Nms"),
+    "forks for video": ("Convolution3D", "NdConvolution", "NdPooling", "Pooling3D"),
+    "forks for hashing and several labels": (
+        *("MultiLabelAccuracy", "MultiLabelData", "MultiLabelImageData", "PairwiseLoss", "QuantizationLoss"),
+    ),
     "forks for sequences": ("CTCLoss", "WarpCTCLoss"),
-    "forks for detection": ("Proposal", "ROIAlign"),
+    "forks for detection": ("FocalLoss", "Proposal", "ROIAlign", "YoloLoss", "Yolov3", "YoloV2Loss"),
 }
 
 LAYER_FORKS: dict[str, str] = {layer: fork for fork, layers in _LAYERS_OF.items() for layer in layers}

@@ -97,10 +97,12 @@ def test_an_unknown_type_names_the_place_the_nearest_type_and_all(tmp_path):
     assert all(name in message for name in registry.layer_types())
 
 
-def test_nothing_like_it_leaves_out_the_guess():
+@pytest.mark.parametrize("kind", ["qqq", "LiftedLoss", "PairedData"])
+def test_nothing_like_it_leaves_out_the_guess(kind):
     with pytest.raises(NetError) as caught:
-        registry.create(LayerParameter(name="l", type="qqq"), LayerContext())
+        registry.create(LayerParameter(name="l", type=kind), LayerContext())
     assert "Did you mean" not in str(caught.value)
+    assert caught.value.hint.startswith("what only a fork of Caffe has can be written as a Python layer; known types:")
 
 
 def test_importing_the_package_loads_neither_torch_nor_layers():
@@ -126,6 +128,10 @@ def test_the_package_offers_its_names_lazily():
         ("L1Loss", "NVIDIA's fork"),
         ("PSROIPooling", "Intel's fork"),
         ("Upsample", "the SegNet fork"),
+        ("DataAugmentation", "the FlowNet fork"),
+        ("MarginInnerProduct", "forks for face recognition"),
+        ("CPMData", "forks for poses"),
+        ("Pooling3D", "forks for video"),
     ],
 )
 def test_a_layer_of_a_fork_is_refused_by_name(kind, fork, tmp_path):
