@@ -22,8 +22,8 @@ SHARD = r"\.shard_\d+_of_\d+\.safetensors"
 def snapshot_prefix(param: SolverParameter, source: SolverSource | None = None) -> Path:
     """Return what the names of a solver's snapshots begin with.
 
-    A missing snapshot_prefix means the solver's own path without its suffix; a folder means the solver's name
-    in that folder.
+    A missing or empty snapshot_prefix means the solver's own path without its suffix (Caffe begins the names with
+    `_iter_` where it is empty); a folder means the solver's name in that folder.
 
     Raises:
         SolverError: there is no prefix, and the solver was read from no file.

@@ -19,7 +19,7 @@ def test_a_prefix_is_taken_as_given():
 
 
 def test_without_a_prefix_snapshots_lie_beside_the_solver():
-    assert prefix("") == Path("models/lenet_solver")
+    assert prefix("") == prefix('snapshot_prefix: ""') == Path("models/lenet_solver")
 
 
 def test_a_folder_holds_snapshots_named_after_the_solver(tmp_path):
