@@ -158,7 +158,12 @@ def test_a_field_of_the_older_layers_says_what_it_became(caplog, name, now):
         ("layer { type: CONVOLUTION }", 15, "found 'CONVOLUTION'", "In 'layer' a type stands in quotes"),
         ("layer { param: 'w' }", 16, "a message in braces", "In 'layer' the name of shared weights is param { name:"),
         ("layers { type: 'ReLU' }", 16, "found the string 'ReLU'", "In the older 'layers' a type is a bare name"),
-        ("layers { type: CROP }", 16, "unknown value 'CROP'", "Write every layer as 'layer', which takes any type"),
+        (
+            "layers { type: CROP }",
+            16,
+            "'CROP' for type. It belongs to a fork of Caffe.",
+            "Write every layer as 'layer', which takes any type",
+        ),
         ("layers { param { lr_mult: 1 } }", 16, "expected ':'", "In the older 'layers' rates are blobs_lr: 1"),
     ],
 )
