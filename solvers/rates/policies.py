@@ -23,7 +23,11 @@ def _accept(param: SolverParameter, source: Source | None) -> None:
     """Find nothing to refuse."""
 
 
-def _check_min_lr(param: SolverParameter, source: Source | None) -> None:
+def _check_poly(param: SolverParameter, source: Source | None) -> None:
+    if not param.HasField("max_iter"):
+        raise SolverError(
+            "lr_policy 'poly' needs max_iter, at which the rate ends", location=locate(source, "lr_policy")
+        )
     if param.min_lr > param.base_lr:
         raise SolverError(
             f"min_lr is {param.min_lr:g}, above base_lr {param.base_lr:g}; with lr_policy 'poly' the rate goes from"
@@ -110,8 +114,8 @@ POLICIES: dict[str, Policy] = {
     "poly": Policy(
         schedule=lambda param: rate_schedules.poly(param.base_lr, param.min_lr, param.power, param.max_iter),
         reads=("base_lr", "power", "max_iter"),
-        above_zero=("max_iter",),
-        check=_check_min_lr,
+        not_negative=("max_iter",),
+        check=_check_poly,
     ),
     "sigmoid": Policy(
         schedule=lambda param: rate_schedules.sigmoid(param.base_lr, param.gamma, param.stepsize),

@@ -53,7 +53,7 @@ def poly(base_lr: float, min_lr: float, power: float, max_iter: int) -> RateSche
     """
 
     def schedule(iteration: int) -> float:
-        remaining = _power(max(0.0, 1 - iteration / max_iter), power)
+        remaining = _power(max(0.0, 1 - iteration / max_iter) if max_iter else 0.0, power)
         return (base_lr - min_lr) * remaining + min_lr
 
     return schedule

@@ -79,6 +79,10 @@ def test_multifixed_takes_each_stages_rate_up_to_and_with_its_last_iteration():
     assert stages.current_step(5) == 0
 
 
+def test_poly_of_a_solver_that_only_tests_is_at_its_end():
+    assert policy(lr_policy="poly", power=1, max_iter=0, min_lr=0.25).rate(0) == 0.25
+
+
 def test_poly_ends_at_min_lr():
     poly = policy(lr_policy="poly", power=2, max_iter=10, min_lr=0.25)
     expected = [(0.5 - 0.25) * (1 - iteration / 10) ** 2 + 0.25 for iteration in range(11)]
@@ -159,7 +163,8 @@ def test_a_missing_policy_is_refused():
         ({"lr_policy": "step", "gamma": 0.1}, "stepsize is 0.*'step' it must be above 0"),
         ({"lr_policy": "step", "gamma": -0.5, "stepsize": 1}, "gamma is -0.5.*must not be negative"),
         ({"lr_policy": "sigmoid", "stepsize": -3}, "stepsize is -3"),
-        ({"lr_policy": "poly"}, "max_iter is 0"),
+        ({"lr_policy": "poly"}, "'poly' needs max_iter, at which the rate ends"),
+        ({"lr_policy": "poly", "max_iter": -1}, "max_iter is -1.*must not be negative"),
         ({"lr_policy": "exp", "gamma": -1}, "gamma is -1"),
         ({"lr_policy": "fixed", "min_lr": -1}, "min_lr is -1 and must not be negative"),
         ({"lr_policy": "poly", "max_iter": 9, "min_lr": 0.75}, "min_lr is 0.75, above base_lr 0.5"),
