@@ -80,6 +80,14 @@ def test_what_only_says_how_to_compute_is_reported_once(extra, caplog):
     assert record.message.startswith(f"{field} has no effect on a layer of type ReLU (layer 'r0')")
 
 
+@pytest.mark.parametrize("engine", ["LIBDNN", "INTEL_SPATIAL", "SPATIAL", "FFT", "LOOP", "NNPACK", "MKLDNN"])
+def test_engines_of_other_caffes_do_nothing_either(engine, caplog):
+    fields = f"convolution_param {{ num_output: 1 kernel_size: 1 engine: {engine} }}"
+    make_net(inputs(x=(2, 3, 4, 4)) + RELU.format(extra=fields).replace("ReLU", "Convolution"))
+    (record,) = caplog.records
+    assert record.message.startswith("engine has no effect on a layer of type Convolution (layer 'r')")
+
+
 def test_the_default_of_such_a_field_is_no_news(caplog):
     make_net(inputs(x=(2, 3)) + RELU.format(extra="relu_param { engine: DEFAULT }"))
     assert not caplog.records
