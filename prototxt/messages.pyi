@@ -1426,6 +1426,11 @@ class LossParameter(Message):
     """What the sum of losses is divided by. Default: VALID."""
     normalize: bool
     """The old form of normalization: true VALID, false BATCH_SIZE."""
+    weight_by_label_freqs: bool
+    """Whether class_weighting counts (SegNet); true is refused. Default: false. A field of mgcaffe."""
+    @property
+    def class_weighting(self) -> RepeatedScalarFieldContainer[float]:
+        """The factor of each class (SegNet); refused. A field of mgcaffe."""
     label_smoothing: float
     """Default: 0. A field of NVIDIA's fork."""
     pre_fixed_normalizer: float
@@ -1436,13 +1441,16 @@ class LossParameter(Message):
         ignore_label: int | None = None,
         normalization: LossParameter.NormalizationMode | str | None = None,
         normalize: bool | None = None,
+        weight_by_label_freqs: bool | None = None,
+        class_weighting: Iterable[float] | None = None,
         label_smoothing: float | None = None,
         pre_fixed_normalizer: float | None = None,
     ) -> None: ...
     def HasField(
         self,
         field_name: Literal[
-            "ignore_label", "normalization", "normalize", "label_smoothing", "pre_fixed_normalizer"
+            "ignore_label", "normalization", "normalize", "weight_by_label_freqs", "label_smoothing",
+            "pre_fixed_normalizer"
         ],
     ) -> bool: ...
 
@@ -1933,6 +1941,8 @@ class DropoutParameter(Message):
     scale_train: bool
     """Whether training scales what is kept up, or else tests scale all down (caffe-fast-rcnn). Default: true.
     A field of mgcaffe."""
+    sample_weights_test: bool
+    """Whether tests drop values too (SegNet); true is refused. Default: false. A field of mgcaffe."""
     engine: DropoutParameter.Engine
     """Default: DEFAULT. A field of NVIDIA's fork."""
     random_seed: int
@@ -1942,13 +1952,14 @@ class DropoutParameter(Message):
         *,
         dropout_ratio: float | None = None,
         scale_train: bool | None = None,
+        sample_weights_test: bool | None = None,
         engine: DropoutParameter.Engine | str | None = None,
         random_seed: int | None = None,
     ) -> None: ...
     def HasField(
         self,
         field_name: Literal[
-            "dropout_ratio", "scale_train", "engine", "random_seed"
+            "dropout_ratio", "scale_train", "sample_weights_test", "engine", "random_seed"
         ],
     ) -> bool: ...
 

@@ -9,9 +9,9 @@
     TRAIN: y = x m                                    dx = dy m
     TEST:  y = x (1 - dropout_ratio)                  dx = dy (1 - dropout_ratio)
 
-Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1), or 1 where the phase is TEST; scale_train
-(true), of the Caffe of Fast and Faster R-CNN. The phase is the layer's own where the prototxt gives it one. The random
-numbers come from the net's stream.
+Fields of `dropout_param` (default): dropout_ratio (0.5), in [0, 1), or 1 where the phase is TEST; scale_train (true),
+of the Caffe of Fast and Faster R-CNN; sample_weights_test, of SegNet's, is refused unless false. The phase is the
+layer's own where the prototxt gives it one. The random numbers come from the net's stream.
 Bottom: any shape. Top: the same; may be the bottom's blob.
 Differences from Caffe: a dropout_ratio of 0 is allowed. The values dropped are others, since the random numbers are not
 Caffe's.
@@ -41,7 +41,7 @@ class Dropout(Neuron):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Check the ratio."""
         param = self.param.dropout_param
-        refuse_fork_fields(self, param, "dropout_param", {"random_seed": -1})
+        refuse_fork_fields(self, param, "dropout_param", {"random_seed": -1, "sample_weights_test": False})
         self.ratio: float = param.dropout_ratio
         if not 0 <= self.ratio < 1 and (self.ratio != 1 or self.phase == TRAIN):
             self.fail(

@@ -19,6 +19,7 @@ for itself. (Caffe: loss_layer.cpp, softmax_loss_layer.cpp.)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -67,7 +68,7 @@ class NormalizedLoss(Loss):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read `loss_param`."""
         param = self.param.loss_param
-        neutral = {"pre_fixed_normalizer": 1.0}
+        neutral: dict[str, Any] = {"pre_fixed_normalizer": 1.0, "weight_by_label_freqs": False, "class_weighting": []}
         if not self.smooths_labels:
             neutral["label_smoothing"] = 0.0
         refuse_fork_fields(self, param, "loss_param", neutral)

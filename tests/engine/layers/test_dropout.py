@@ -68,6 +68,12 @@ def test_layers_own_phase_wins_over_the_nets():
     assert (layer.forward([torch.ones(COUNT, dtype=torch.float64)])[0] == 0).any()
 
 
+def test_drawing_in_tests_is_refused():
+    with pytest.raises(NetError, match="sample_weights_test is a field of another Caffe"):
+        dropout(0.5, fields="sample_weights_test: true", phase=1)
+    dropout(0.5, fields="sample_weights_test: false", phase=1)
+
+
 def test_ratio_zero_drops_nothing():
     layer = dropout(0)
     x = torch.ones(COUNT, dtype=torch.float64)

@@ -130,7 +130,11 @@ OPERATORS = (
         "Dropout",
         dropout,
         "Dropout",
-        {"phase: TRAIN": "at the layer: values drop at random", "scale_train": "false"},
+        {
+            "phase: TRAIN": "at the layer: values drop at random",
+            "scale_train": "false",
+            "sample_weights_test": "as in training",
+        },
         any_batch=True,
     ),
 )

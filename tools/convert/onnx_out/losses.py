@@ -19,6 +19,7 @@ from mgcaffe.engine.layers.shared.loss import VALID, NormalizedLoss
 from mgcaffe.engine.layers.sigmoid_cross_entropy_loss import SigmoidCrossEntropyLoss
 from mgcaffe.engine.layers.smooth_l1_loss import SmoothL1Loss
 from mgcaffe.engine.layers.softmax_with_loss import TINY, SoftmaxWithLoss
+from mgcaffe.tools.convert.layer_writer import WEIGHTS_OF_CLASSES
 from mgcaffe.tools.convert.onnx_out.emitter import Emitter, Operator
 
 
@@ -192,12 +193,13 @@ OPERATORS = (
         "SoftmaxWithLoss",
         softmax_with_loss,
         f"Softmax, GatherElements, Max, Log, ReduceMean, Add, Mul, ReduceSum, Div, {_LABELS}",
+        WEIGHTS_OF_CLASSES,
     ),
     Operator(
         "InfogainLoss",
         infogain_loss,
         f"Softmax, Max, Log, Squeeze, Gather, Transpose, Mul, ReduceSum, Div, {_LABELS}",
-        {"normalize": "as in Caffe"},
+        {"normalize": "as in Caffe", **WEIGHTS_OF_CLASSES},
     ),
     Operator(
         "MultinomialLogisticLoss",
@@ -208,6 +210,7 @@ OPERATORS = (
         "SigmoidCrossEntropyLoss",
         sigmoid_cross_entropy_loss,
         "Softplus, Mul, Sub, Cast, Equal, Not, ReduceSum, Max, Div, Reshape",
+        WEIGHTS_OF_CLASSES,
     ),
     Operator("EuclideanLoss", euclidean_loss, "Reshape, Sub, ReduceSumSquare, Mul"),
     Operator("SmoothL1Loss", smooth_l1_loss, "Sub, Mul, Abs, Add, Less, Where, ReduceSum"),

@@ -155,6 +155,10 @@ OPERATORS = (
         "Dropout",
         dropout,
         "nn.Dropout",
-        {"phase: TRAIN": "at the layer: values drop at random", "scale_train": "false"},
+        {
+            "phase: TRAIN": "at the layer: values drop at random",
+            "scale_train": "false",
+            "sample_weights_test": "as in training",
+        },
     ),
 )

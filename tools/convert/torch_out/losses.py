@@ -15,6 +15,7 @@ from mgcaffe.engine.layers.shared.loss import BATCH_SIZE, FULL, NONE, VALID, Nor
 from mgcaffe.engine.layers.sigmoid_cross_entropy_loss import SigmoidCrossEntropyLoss
 from mgcaffe.engine.layers.smooth_l1_loss import SmoothL1Loss
 from mgcaffe.engine.layers.softmax_with_loss import SoftmaxWithLoss
+from mgcaffe.tools.convert.layer_writer import WEIGHTS_OF_CLASSES
 from mgcaffe.tools.convert.torch_out.emitter import Emitter, Operator, call, number
 
 _NORMALIZATIONS = {VALID: "valid", FULL: "full", BATCH_SIZE: "batch_size", NONE: "none"}
@@ -104,10 +105,15 @@ def accuracy(e: Emitter, layer: Accuracy) -> list[str]:
 
 
 OPERATORS = (
-    Operator("SoftmaxWithLoss", softmax_with_loss, "softmax_with_loss, torch.softmax"),
-    Operator("InfogainLoss", infogain_loss, "infogain_loss, torch.softmax", {"normalize": "as in Caffe"}),
+    Operator("SoftmaxWithLoss", softmax_with_loss, "softmax_with_loss, torch.softmax", WEIGHTS_OF_CLASSES),
+    Operator(
+        "InfogainLoss",
+        infogain_loss,
+        "infogain_loss, torch.softmax",
+        {"normalize": "as in Caffe", **WEIGHTS_OF_CLASSES},
+    ),
     Operator("MultinomialLogisticLoss", multinomial_logistic_loss, "multinomial_logistic_loss"),
-    Operator("SigmoidCrossEntropyLoss", sigmoid_cross_entropy_loss, "sigmoid_loss"),
+    Operator("SigmoidCrossEntropyLoss", sigmoid_cross_entropy_loss, "sigmoid_loss", WEIGHTS_OF_CLASSES),
     Operator("EuclideanLoss", euclidean_loss, "F.mse_loss"),
     Operator("SmoothL1Loss", smooth_l1_loss, "F.smooth_l1_loss"),
     Operator("HingeLoss", hinge_loss, "hinge_loss"),
