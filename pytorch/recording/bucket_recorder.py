@@ -75,7 +75,7 @@ class BucketRecorder:
         self._names = {id(each): name for name, each in model.module.named_parameters()}
         self._group = model.process_group
         self._factor = 1.0 / dist.get_world_size(self._group)
-        self.clock = DeviceClock(on_gpu=next(model.module.parameters()).device.type == "cuda")
+        self.clock = DeviceClock(next(model.module.parameters()).device)
         self.clock.start()
         self._lock = threading.Lock()
         self._began: Any = None

@@ -65,8 +65,7 @@ class ModuleSpans:
 
     def take(self) -> list[Span]:
         """Return what was recorded since this was called before; on a GPU, wait for it."""
-        if self._clock.on_gpu:
-            torch.cuda.synchronize()
+        self._clock.synchronize()
         marks, self._marks = self._marks, []
         seconds = self._clock.seconds
         return [Span(name, category, seconds(begin), seconds(end)) for name, category, begin, end in marks]

@@ -95,7 +95,7 @@ class RunRecorder:
             self._communication = MergedCommunication(model, self._ranks.size)
         self._timeline: RunTimeline | None = None
         if timeline is not None:
-            clock = DeviceClock(on_gpu=next(module.parameters()).device.type == "cuda")
+            clock = DeviceClock(next(module.parameters()).device)
             spans = ModuleSpans(model, module, optimizer, clock)
             self._timeline = RunTimeline(
                 os.fspath(timeline), shown, self._ranks, spans, self._communication, timeline_iterations

@@ -17,8 +17,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from mgcaffe.comm import CommReport, Communicator
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.transport.clock import measure_offsets
@@ -79,7 +77,7 @@ class Timeline:
         self._next_backward_at = float("inf")  # of the iteration after the last one recorded
         self._begun = _Begun()
         self._layer_marks: list[tuple[str, str, Any, Any]] = []
-        self._clock = DeviceClock(on_gpu=self._net.device.type == "cuda")
+        self._clock = DeviceClock(self._net.device)
         self._names = {step.index: self._name(step.members) for step in self._net.steps}
         self._data_layers = {
             index: layer for index, layer in enumerate(self._net.layers) if layer in self._net.data_layers
@@ -249,8 +247,7 @@ class Timeline:
 
     def _add_layers(self) -> None:
         """Turn the marks of an iteration's layers into spans."""
-        if self._clock.on_gpu:
-            torch.cuda.synchronize()
+        self._clock.synchronize()
         for name, category, begin, end in self._layer_marks:
             self._add(name, category, self._clock.seconds(begin), self._clock.seconds(end))
         self._layer_marks = []

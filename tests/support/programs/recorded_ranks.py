@@ -187,7 +187,7 @@ class FakeEvent:
     def __init__(self, enable_timing):
         assert enable_timing
 
-    def record(self):
+    def record(self, stream):
         self.at = time.perf_counter()
 
     def query(self):
@@ -200,9 +200,10 @@ class FakeEvent:
 def on_a_device(rank, say):
     """Record buckets by events that stand for a GPU's."""
     model = DistributedDataParallel(deep(), bucket_cap_mb=0.25)
-    with mock.patch("torch.cuda.Event", FakeEvent), mock.patch("torch.cuda.synchronize"):
+    faked = ("torch.cuda.synchronize", "torch.cuda.current_stream")
+    with mock.patch("torch.cuda.Event", FakeEvent), mock.patch(faked[0]), mock.patch(faked[1]):
         recorder = record_buckets(model)
-        recorder.clock = DeviceClock(on_gpu=True)
+        recorder.clock = DeviceClock(torch.device("cuda"))
         recorder.clock.start()
         began = time.perf_counter()
         train(model, batch(rank, 0, 4, 128), 2)
