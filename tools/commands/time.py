@@ -191,6 +191,7 @@ def measure(net: Net, iterations: int) -> tuple[list[LayerTimes], list[float]]:
     layers = [LayerTimes(layer.name, layer.type) for layer in net.layers]
     totals = []
     synchronize = _synchronizer(net)
+    synchronize()  # or the first layer's time would hold the passes before
     for iteration in range(iterations):
         net.clear_param_diffs()
         started = time.perf_counter()

@@ -10,6 +10,7 @@ import h5py
 from mgcaffe.engine.data.stages import StageTotals
 from mgcaffe.solvers.tables.loads import read_loads
 from mgcaffe.tools import main
+from mgcaffe.tools.commands import time
 from mgcaffe.tools.data_times import DataTimes
 from tests.support.datakit import datum, encoded, images, write_lmdb
 from tests.support.tablekit import table_net, write_table_data
@@ -37,6 +38,14 @@ def test_time_runs_on_noise_and_names_the_costliest_layers(folder, capsys):
     assert [row["name"] for row in figures["layers"]] == ["data", "conv", "ip", "loss"]
     parts = sum(row["forward_ms"] + row["backward_ms"] for row in figures["layers"])
     assert 0 < parts <= figures["forward_backward_ms"]
+
+
+def test_times_begin_once_a_gpu_has_made_the_passes_before(folder, monkeypatch):
+    done = []
+    monkeypatch.setattr(time, "_synchronizer", lambda _: lambda: done.append("waited"))
+    monkeypatch.setattr(time, "_seconds", lambda step, synchronize: done.append("layer") or 1e-3)
+    assert main.main(["time", "net.prototxt", "--input_shape=image=2,3,8,8", "--iterations=1"]) == 0
+    assert done == ["waited"] + 8 * ["layer"]
 
 
 def test_time_counts_the_rows_that_passes_look_up_and_writes_them_for_train(folder, capsys):
