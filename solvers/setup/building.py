@@ -20,9 +20,9 @@ from mgcaffe.engine.kernels.precision import FLOAT32, Precision
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.engine.tables.access import PlaceTables
-from mgcaffe.errors import PrototxtError
+from mgcaffe.errors import PrototxtError, SolverError
 from mgcaffe.errors.file_names import found_name, is_there
-from mgcaffe.prototxt import TEST, TRAIN, SolverParameter, SolverSource
+from mgcaffe.prototxt import TEST, TRAIN, SolverParameter, SolverSource, Source
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
@@ -88,7 +88,7 @@ def build_nets(
     train, *tests = [reader.train_net(), *reader.test_nets()]
     agree_on_inputs(param, [train, *tests], dtype, world.communicator)
     if device is None:
-        device = choose_device(param, world.communicator, emit)
+        device = choose_device(param, world.communicator, emit, reader.source)
     seed = choose_seed(param, world.communicator)
     precision = choose_precision(param, reader.source, torch.device(device), dtype, emit)
     divisors = Ranks(ranks.communicator.duplicate())
@@ -197,19 +197,32 @@ def copy_weights(
                 emit(WeightsCopied(file, name, net.copy_trained_layers(found)))
 
 
-def choose_device(param: SolverParameter, communicator: Communicator, emit: Emit) -> torch.device:
+def choose_device(
+    param: SolverParameter, communicator: Communicator, emit: Emit, source: Source | None = None
+) -> torch.device:
     """Choose the device that solver_mode and device_id ask for; of several ranks on a host each takes its own GPU.
 
     `solver_mode: GPU` on a machine without a GPU warns and trains on the CPU. Caffe's default is the GPU too,
     so a solver that leaves solver_mode unset takes one if there is one.
+
+    Raises:
+        SolverError: there are GPUs, but none with the number device_id.
     """
     wants_gpu = param.solver_mode == type(param).GPU
     if not wants_gpu or not torch.cuda.is_available():
         if wants_gpu and param.HasField("solver_mode"):
             emit(Warned("solver_mode is GPU, and no GPU can be used here: training on the CPU"))
         return torch.device("cpu")
+    count = torch.cuda.device_count()
     if communicator.size > 1:
-        return torch.device("cuda", communicator.local_rank % torch.cuda.device_count())
+        return torch.device("cuda", communicator.local_rank % count)
+    if not 0 <= param.device_id < count:
+        there_is = "one GPU: 0" if count == 1 else f"{count} GPUs"
+        raise SolverError(
+            f"device_id is {param.device_id}, and this machine has {there_is}",
+            location=locate(source, "device_id"),
+            hint="choose one from 0 on, by device_id or --gpu",
+        )
     return torch.device("cuda", param.device_id)
 
 

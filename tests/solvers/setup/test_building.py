@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.errors import PrototxtError
+from mgcaffe.errors import PrototxtError, SolverError
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Tested, Warned, WeightsCopied
@@ -141,3 +141,12 @@ def test_weights_whose_name_is_not_utf8_are_found_by_its_bytes(data, tmp_path):
     with make_solver(data + LEAST_SQUARES, fields, tmp_path, recorder=recorder) as solver:
         assert solver.net.arena.data.tolist() == [3.0] * 5
     assert [event.path for event in recorder.of(WeightsCopied)] == [f"{tmp_path}/\xc4\xe3.caffemodel"]
+
+
+@pytest.mark.parametrize(("count", "there_is"), [(1, "one GPU: 0"), (2, "2 GPUs")])
+def test_a_gpu_that_does_not_exist_is_refused(data, tmp_path, monkeypatch, count, there_is):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    for number in (count, -1):
+        with pytest.raises(SolverError, match=f"device_id is {number}, and this machine has {there_is}"):
+            make_solver(data + LEAST_SQUARES, f"solver_mode: GPU device_id: {number}", tmp_path)
