@@ -20,8 +20,10 @@ MAX_AXES = 32
 HINT = "lower batch_size (iter_size makes up for it), or num_output if it is larger than it should be"
 """What to do about memory that does not suffice."""
 
-# How PyTorch's allocators say it, for the CPU and for CUDA.
-_OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")
+# How PyTorch's allocators say it, for the CPU and for CUDA, and the libraries of CUDA that have memory of their own.
+_OUT_OF_MEMORY = re.compile(
+    "can't allocate memory|out of memory|Storage size calculation overflowed|STATUS_ALLOC_FAILED"
+)
 _ASKED_FOR = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
 _OVERFLOW = re.compile("cannot be converted to type .* without overflow")
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
