@@ -39,11 +39,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import select
+import queue
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +68,29 @@ class Worker:
         command = [sys.executable, str(HERE / "step_worker.py"), side, model, *_words(model, options)]
         command += ["--same_malloc"] if same_malloc and not side.startswith("ours") else []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._take_lines, daemon=True).start()
         try:
             self._read(options.start_limit)
         except SideFailed:
             self.kill()
             raise
 
+    def _take_lines(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+        self._lines.put("")
+
     def _read(self, limit_s: float | None = None) -> Any:
         """Return what the next line of JSON says; what libraries print between is passed on to stderr."""
-        assert self.process.stdout is not None
+        end = None if limit_s is None else time.monotonic() + limit_s
         while True:
-            if limit_s is not None and not select.select([self.process.stdout], [], [], limit_s)[0]:
-                raise SideFailed(f"{self.side}: not ready within {limit_s:g} s")
-            line = self.process.stdout.readline()
+            try:
+                line = self._lines.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                raise SideFailed(f"{self.side}: not ready within {limit_s:g} s") from None
             if not line:
                 raise SideFailed(f"{self.side}: ended with code {self.process.wait()}")
             try:

@@ -1,5 +1,6 @@
 """What benchmarks/step.py refuses, and what its sides compute."""
 
+import sys
 from types import SimpleNamespace
 
 import machine_limit
@@ -104,3 +105,31 @@ def test_the_limit_is_that_of_the_best_product(monkeypatch):
     monkeypatch.setattr(machine_limit, "_SECONDS", 0.0)
     found = machine_limit.measure("cpu", "float32", 1)
     assert found["gflops"] > 0 and found["gbytes"] > 0 and found["size"] in machine_limit._CPU_SIZES
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("print('a library'); print(3, flush=True); time.sleep(60)", ""),  # both come at once
+        ("print('a library'); sys.exit(5)", "lenet's: ended with code 5"),
+        ("print('a library', flush=True); time.sleep(60)", "lenet's: not ready within 2 s"),
+    ],
+)
+def test_what_libraries_print_is_no_answer(said, outcome, monkeypatch, capsys):
+    start, started = step.subprocess.Popen, []
+
+    def popen(_, **kinds):
+        started.append(start([sys.executable, "-c", f"import sys, time; {said}"], **kinds))
+        return started[0]
+
+    monkeypatch.setattr(step, "_words", lambda *_: [])
+    monkeypatch.setattr(step.subprocess, "Popen", popen)
+    try:
+        step.Worker("lenet's", "lenet", SimpleNamespace(start_limit=2.0), same_malloc=False)
+        found = ""
+    except step.SideFailed as failure:
+        found = str(failure)
+    started[0].stdin.close()
+    started[0].kill()
+    started[0].wait()
+    assert found == outcome and "a library" in capsys.readouterr().err
