@@ -5,6 +5,9 @@ kernels is skipped.
 """
 
 import contextlib
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -16,6 +19,7 @@ from mgcaffe.comm.exchange.transports import has_nccl
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.pytorch import MergedGradientParallel
 from tests.support.ddp_models import batch, cnn, mlp
+from tests.support.paths import ROOT
 from tests.support.schedules import EVERY
 
 HAS_GPU = torch.cuda.is_available()
@@ -27,7 +31,9 @@ STEPS = 6
 
 
 @pytest.fixture(autouse=True)
-def device():
+def device(monkeypatch):
+    # PyTorch lets convolutions round their operands to TF32, and no net of ours is built here that would not.
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     return torch.device("cuda", 0) if HAS_GPU else torch.device("cpu")
 
 
@@ -87,10 +93,12 @@ def weights_of_two_ranks(device, schedule, make=mlp, wrap=lambda module: module)
             calibration_iterations=2,
             listener=lambda _: None,
         )
-        with contextlib.closing(model):
+        # Autograd has one thread for each GPU of a process, in which one rank would wait for the other's gradients,
+        # whose turn never came; so here each rank's thread runs its own pass.
+        with contextlib.closing(model), torch.autograd.set_multithreading_enabled(False):
             return train(model, (communicator.rank,), device, make)
 
-    return run_ranks(2, rank)
+    return run_ranks(2, rank, timeout_s=60)  # the first call loads CUDA's libraries
 
 
 def are_close(weights, expected):
@@ -128,6 +136,17 @@ def test_kernels_are_so_slow_that_who_does_not_wait_for_them_gets_other_weights(
     monkeypatch.setattr(gradient_path, "CudaStreams", Hasty)
     for weights in weights_of_two_ranks(device, "wfbp", wrap=Slow):
         assert not are_close(weights, weights_of_one_rank())
+
+
+@pytest.mark.slow
+def test_processes_wait_for_each_other_in_autograds_thread_for_the_gpu(device):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    program = [str(ROOT / "tests" / "support" / "programs" / "modules_on_gpu.py"), str(device)]
+    places = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
+    variables = {**os.environ, "PYTHONPATH": places}
+    done = subprocess.run([*torchrun, *program], env=variables, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("close: True") == 2, done.stdout
 
 
 @needs_gpu
