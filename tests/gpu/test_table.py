@@ -25,7 +25,7 @@ def test_a_part_finds_a_checkout_that_is_not_installed(tmp_path):
         "from importlib.metadata import version\n\ndef test_it():\n    import mgcaffe\n    import mgcaffe.errors\n"
         "    assert mgcaffe.__version__ == version('mgcaffe') != ''\n"
     )
-    program, *words, _ = gpu.command(gpu.Part("golden", [], 10.0), tmp_path)
+    program, *words, _ = gpu.command(gpu.Part("golden", [], 10.0), tmp_path, 10.0)
     variables = gpu.environment(tmp_path, gpu.Part("golden", [], 10.0))
     variables["PYTHONPATH"] += os.pathsep + str(site)
     words = ["-S", *words, "-c", str(gpu.ROOT / "pyproject.toml"), str(test)]
@@ -74,6 +74,41 @@ def test_a_side_that_is_missing_is_said(tmp_path, code, said, outcome, failed, l
     gpu.judge(part, tmp_path, code, said)
     assert (part.outcome, part.has_failed, part.is_left_out) == (outcome, failed, left_out)
     assert said == "" or said in part.notes
+
+
+@pytest.mark.parametrize(
+    ("measures", "said", "outcome", "failed"),
+    [
+        (True, "", "killed after 0 s; LEFT OUT", False),
+        (True, "lenet: ours: ended with code 1", "killed after 0 s; LEFT OUT, a side FAILED", True),
+        (False, "passed", "killed after 0 s; 1 passed, the rest LEFT OUT", False),
+        (False, "failed", "killed after 0 s; 0 passed, 1 failed, the rest LEFT OUT", True),
+    ],
+)
+def test_a_part_that_the_end_of_all_time_cut_is_left_out(tmp_path, measures, said, outcome, failed):
+    row = {"test": "test.py::test_1", "outcome": said, "s": 0, "message": ""}
+    (tmp_path / "part.jsonl").write_text("" if measures else json.dumps(row))
+    part = gpu.Part("part", [], 10.0, measures=measures)
+    gpu.judge(part, tmp_path, None, said, is_cut=True)
+    assert (part.outcome, part.has_failed, part.is_left_out) == (outcome, failed, True)
+
+
+def test_what_a_part_prints_comes_with_the_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu, "command", lambda *_: [sys.executable, "-c", "print('a line'); raise SystemExit(3)"])
+    results, work = tmp_path / "results", tmp_path / "work"
+    for each in (results, work):
+        each.mkdir()
+    for name in ("golden", "layers"):
+        gpu.run(gpu.Part(name, [], 30.0), work, time.monotonic() + 60, results / "gpu_results.jsonl")
+    text = (results / "gpu_output.txt").read_text()
+    assert text.count("a line\n") == 2 and "==== layers: 0 passed, failed with code 3\n" in text
+
+
+def test_sides_have_the_time_that_their_part_leaves_them(tmp_path):
+    part = next(part for part in gpu.parts() if part.name == "step-resnet50-bf16")
+    assert part.words[-1] == "compile"
+    for limit, seconds in ((260.0, 150), (100.0, 60)):
+        assert f"--start_limit={seconds}" in gpu.command(part, tmp_path, limit)
 
 
 def test_what_does_not_apply_is_said_and_is_no_failure(tmp_path):
