@@ -5,9 +5,6 @@ kernels is skipped.
 """
 
 import contextlib
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -19,8 +16,8 @@ from mgcaffe.comm.exchange.transports import has_nccl
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.pytorch import MergedGradientParallel
 from tests.support.ddp_models import batch, cnn, mlp
-from tests.support.paths import ROOT
 from tests.support.schedules import EVERY
+from tests.support.torchrun import run_two_ranks
 
 HAS_GPU = torch.cuda.is_available()
 needs_gpu = pytest.mark.skipif(not HAS_GPU, reason="PyTorch finds no GPU")
@@ -140,13 +137,8 @@ def test_kernels_are_so_slow_that_who_does_not_wait_for_them_gets_other_weights(
 
 @pytest.mark.slow
 def test_processes_wait_for_each_other_in_autograds_thread_for_the_gpu(device):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    program = [str(ROOT / "tests" / "support" / "programs" / "modules_on_gpu.py"), str(device)]
-    places = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
-    variables = {**os.environ, "PYTHONPATH": places}
-    done = subprocess.run([*torchrun, *program], env=variables, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("close: True") == 2, done.stdout
+    printed = run_two_ranks("modules_on_gpu.py", device)
+    assert printed.count("close: True") == 2, printed
 
 
 @needs_gpu

@@ -1,9 +1,6 @@
 """Two ranks that share one GPU: gradients are staged through pinned memory, under every schedule."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -12,10 +9,10 @@ from mgcaffe.comm import run_ranks
 from mgcaffe.comm.exchange.gradient_path import CudaStreams, DevicePath, make_path
 from mgcaffe.comm.exchange.sums.base import PlainSum
 from mgcaffe.comm.transport.communicator import SingleCommunicator
-from tests.support.paths import ROOT
 from tests.support.schedules import EVERY, train_under_every_schedule
 from tests.support.solverkit import write_data
 from tests.support.stand_in_gpu import on_this_thread
+from tests.support.torchrun import run_two_ranks
 
 
 def close(one, other):
@@ -40,13 +37,8 @@ def test_threads_get_the_cpus_weights_under_every_schedule(device, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="starts processes, which the stand-in does not reach")
 def test_processes_get_the_cpus_weights_under_every_schedule(tmp_path):
     listing = write_data(tmp_path, classes=3)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    program = [str(ROOT / "tests" / "support" / "programs" / "schedules_on_gpu.py"), str(listing), "cuda:0"]
-    places = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
-    variables = {**os.environ, "PYTHONPATH": places}
-    done = subprocess.run([*torchrun, *program], env=variables, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr[-2000:]
-    sums = [json.loads(line.partition("weights: ")[2]) for line in done.stdout.splitlines() if "weights: " in line]
+    printed = run_two_ranks("schedules_on_gpu.py", listing, "cuda:0")
+    sums = [json.loads(line.partition("weights: ")[2]) for line in printed.splitlines() if "weights: " in line]
     assert len(sums) == 2 and sums[0] == sums[1] and len(set(sums[0].values())) == 1, sums
 
 
