@@ -143,7 +143,11 @@ class Streams(Protocol):
 
 
 class CudaStreams:
-    """See `Streams`."""
+    """See `Streams`.
+
+    The reducer's thread has GPU 0 as its current one, whichever the gradients are on: going back there from a stream
+    would make a context on it, a few hundred MB for each rank. Going back by `device` makes none.
+    """
 
     def __init__(self, device: torch.device) -> None:
         import torch
@@ -160,13 +164,13 @@ class CudaStreams:
     def copy_out(self, host: torch.Tensor, device: torch.Tensor) -> Any:
         """Copy once the computing thread's stream has got here."""
         self._out.wait_event(self._torch.cuda.current_stream(self._device).record_event())
-        with self._torch.cuda.stream(self._out):
+        with self._torch.cuda.device(self._device), self._torch.cuda.stream(self._out):
             host.copy_(device, non_blocking=True)
             return self._out.record_event()
 
     def copy_back(self, device: torch.Tensor, host: torch.Tensor) -> Any:
         """Copy beside the next group's way out."""
-        with self._torch.cuda.stream(self._back):
+        with self._torch.cuda.device(self._device), self._torch.cuda.stream(self._back):
             device.copy_(host, non_blocking=True)
             return self._back.record_event()
 

@@ -1,6 +1,8 @@
 """Two ranks that share one GPU: gradients are staged through pinned memory, under every schedule."""
 
+import contextlib
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -52,6 +54,27 @@ def test_a_slice_is_not_read_before_it_is_on_the_host_nor_the_mean_before_it_is_
     path.finish()
     assert seen[0].tolist() == [2, 3, 4, 5]
     assert flat.cpu().tolist() == [0, 1, 6, 9, 12, 15, 6, 7]
+
+
+def test_streams_are_changed_on_their_own_gpu_alone(device):
+    inside, changes = [], []
+
+    @contextlib.contextmanager
+    def on_device(chosen):
+        with torch.cuda.device(chosen):
+            inside.append(chosen)
+            yield
+            inside.pop()
+
+    def on_stream(stream):
+        changes.append(list(inside))
+        return torch.cuda.stream(stream)
+
+    path = make_path(SingleCommunicator(), torch.arange(8.0, device=device))
+    cuda = SimpleNamespace(device=on_device, stream=on_stream, current_stream=torch.cuda.current_stream)
+    path._streams._torch = SimpleNamespace(cuda=cuda)
+    path.reduce(0, 8, path.mark(0, 8))
+    assert changes == [[device]] * 2
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="kernels of the stand-in take no time of their own")
