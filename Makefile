@@ -95,7 +95,7 @@ soak: $(STAMP)  ## the long checks of tests/soak in full, as a table
 	$(VENV)/bin/python -m tests.soak $(SOAK_ARGS)
 
 gpu:  ## every check that needs a CUDA GPU, and the times of training steps on it, within nine minutes; installs nothing
-	$(GPU_PYTHON) -m tests.gpu $(GPU_ARGS)
+	$(GPU_PYTHON) tests/gpu $(GPU_ARGS)
 
 check: $(STAMP)  ## style, types, spelling, and the directions in which packages may import
 	$(VENV)/bin/ruff check $(PYTHON_FILES)

@@ -1,6 +1,6 @@
 """Runs every check of this folder on a GPU, then measures training steps, and prints one table.
 
-python -m tests.gpu [PART ...]      names choose some of the parts; `make gpu` runs them all within nine minutes
+python tests/gpu [PART ...]      names choose some of the parts; `make gpu` runs them all within nine minutes
 
 It needs no installation and no network: Python, PyTorch with CUDA, pytest and what the engine imports. Each part is a
 process with a time limit of its own, so one that fails or hangs stops no other. The results come as lines of JSON
@@ -122,7 +122,8 @@ def environment(folder: Path, part: Part) -> dict[str, str]:
 def link_packages(folder: Path) -> None:
     """Let `import mgcaffe` find this checkout, which need not be installed: each of its folders is a package.
 
-    What an installation says of it, its version and where `import caffe` leads, stands beside it.
+    What an installation says of it, its version and where `import caffe` leads, stands beside it, and so does a package
+    that is this checkout's folder tests: some other package may have installed one of that name.
     """
     package = folder / "site" / "mgcaffe"
     package.mkdir(parents=True, exist_ok=True)
@@ -134,6 +135,9 @@ def link_packages(folder: Path) -> None:
     (facts / "METADATA").write_text(about, encoding="utf-8")
     entry = "[mgcaffe.caffe_module]\ncaffe = mgcaffe.pycaffe.alias:install\n"
     (facts / "entry_points.txt").write_text(entry, encoding="utf-8")
+    tests = folder / "site" / "tests"
+    tests.mkdir(exist_ok=True)
+    (tests / "__init__.py").write_text(f"__path__ = [{str(ROOT / 'tests')!r}]\n", encoding="utf-8")
     for name in (*FOLDERS, "__init__.py"):
         link = package / name
         link.unlink(missing_ok=True)

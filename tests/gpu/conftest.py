@@ -13,7 +13,7 @@ import torch
 from tests.support.stand_in_gpu import stand_in_gpu
 
 RESULTS = os.environ.get("MGCAFFE_GPU_RESULTS")
-"""A file that gets a line of JSON for every test, as soon as it has ended (`python -m tests.gpu`)."""
+"""A file that gets a line of JSON for every test, as soon as it has ended (`python tests/gpu`)."""
 
 
 @pytest.fixture(autouse=True)

@@ -19,10 +19,13 @@ def test_a_part_finds_a_checkout_that_is_not_installed(tmp_path):
     for each in Path(pytest.__file__).parents[1].iterdir():
         if "mgcaffe" not in each.name:
             (site / each.name).symlink_to(each)
+    (site / "tests").mkdir()  # another package's, which Python prefers to a folder without this file
+    (site / "tests" / "__init__.py").touch()
     gpu.link_packages(tmp_path)
     test = tmp_path / "test_import.py"
     test.write_text(
         "from importlib.metadata import version\n\ndef test_it():\n    import mgcaffe\n    import mgcaffe.errors\n"
+        "    import tests.support.paths\n"
         "    assert mgcaffe.__version__ == version('mgcaffe') != ''\n"
     )
     program, *words, _ = gpu.command(gpu.Part("golden", [], 10.0), tmp_path, 10.0)
