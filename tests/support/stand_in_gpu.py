@@ -189,8 +189,11 @@ _generators: set[int] = set()
 """Where the generators of the stand-in lie; an operator is given another Python object for the same one."""
 
 
+_SEED_OF_GPU = 0x5DEECE66
+
+
 class _Generator(torch.Generator):
-    """A generator that says on which device it is."""
+    """A generator that says on which device it is; on the GPU a seed gives other numbers than on the CPU."""
 
     _on = torch.device("cpu")
 
@@ -201,6 +204,11 @@ class _Generator(torch.Generator):
             _generators.add(made._cdata)
             weakref.finalize(made, _generators.discard, made._cdata)
         return made
+
+    def manual_seed(self, seed: int) -> _Generator:
+        """Begin anew."""
+        super().manual_seed(seed ^ _SEED_OF_GPU if self._on.type == "cuda" else seed)
+        return self
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]

@@ -48,6 +48,14 @@ def test_values_are_read_on_the_host_only(device):
     assert (x[torch.tensor([0])] * torch.tensor(2.0)).shape == (1, 3)
 
 
+def test_a_seed_gives_other_numbers_than_on_the_cpu(device):
+    numbers = [
+        torch.ones(3, device=each).uniform_(generator=torch.Generator(each).manual_seed(1)) for each in 2 * [device]
+    ]
+    here = torch.ones(3).uniform_(generator=torch.Generator().manual_seed(1))
+    assert torch.equal(*(each.cpu() for each in numbers)) and not torch.equal(numbers[0].cpu(), here)
+
+
 def test_copies_that_do_not_block_come_as_late_as_they_may(device):
     x, host = torch.ones(4, device=device), torch.zeros(4, pin_memory=True)
     stream = torch.cuda.Stream(device)
