@@ -21,7 +21,7 @@ from mgcaffe.solvers.monitor.meter import Meter
 from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.replicas.replicas import Replicas
-from mgcaffe.solvers.replicas.sync_settings import sync_settings, sync_warnings
+from mgcaffe.solvers.replicas.sync_settings import check_servers, sync_settings, sync_warnings
 from mgcaffe.solvers.serving.serving_trainer import serve_other_trainers
 from mgcaffe.solvers.setup.autotune import autotune
 from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights
@@ -110,6 +110,7 @@ class BuiltSolver:
                 param, reader, self.world, self.ranks, self._emit, opened, dtype, device, keep_blobs, embedding_servers
             )
             self.net, self.test_nets, self.worker_nets, self.seed = nets.train, nets.tests, nets.workers, nets.seed
+            check_servers(param, source, sync_servers is not None)
             self._replicas = Replicas(sync, self.net, self.world.communicator, self._emit, sync_servers)
             self._build(nets, source, schedule, opened)
             recompute(param, source, nets.workers, self._emit)

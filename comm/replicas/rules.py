@@ -13,6 +13,7 @@ ICASSP 2016).
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy
@@ -115,7 +116,7 @@ class BlockMomentum(ModelAveraging):
     Args:
         rate, interpolates: as for ModelAveraging.
         momentum: mu, from 0 to below 1.
-        learning_rate: eta, above 0.
+        learning_rate: eta, above 0 and finite.
         nesterov: look ahead.
         trained: how many elements at the front are trained; the others, which are statistics of BatchNorm, are averaged
             without momentum, which could make a variance negative. None: all are.
@@ -137,8 +138,8 @@ class BlockMomentum(ModelAveraging):
         super().__init__(rate, interpolates=interpolates)
         if not 0 <= momentum < 1:
             raise CommError(f"block momentum {momentum:g} is not from 0 to below 1")
-        if not learning_rate > 0:
-            raise CommError(f"block learning rate {learning_rate:g} is not above 0")
+        if not 0 < learning_rate < math.inf:
+            raise CommError(f"block learning rate {learning_rate:g} is not above 0 and finite")
         self._momentum = momentum
         self._learning_rate = learning_rate
         self._nesterov = nesterov

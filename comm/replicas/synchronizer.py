@@ -17,6 +17,7 @@ how far each has come. Where servers hold the centre, no trainer waits for anoth
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -57,7 +58,8 @@ class ParameterSynchronizer:
             ran it; None: there is nothing to call.
 
     Raises:
-        CommError: `every` below 1, an interval below 0, or groups with a rule that needs all trainers in each round.
+        CommError: `every` below 1, an interval below 0 or not finite, or groups with a rule that needs all trainers in
+            each round.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class ParameterSynchronizer:
     ) -> None:
         if every is not None and every < 1:
             raise CommError(f"replicas cannot be synchronized every {every} iterations")
-        if interval_s < 0:
-            raise CommError(f"the least interval of {interval_s:g} s between two synchronizations is below 0")
+        if not 0 <= interval_s < math.inf:
+            raise CommError(
+                f"the least interval of {interval_s:g} s between two synchronizations is not 0 or more and finite"
+            )
         if rule is not None and rule.needs_all_trainers and topology.rounds > 1:
             raise CommError(
                 "elastic averaging keeps one centre for all trainers, which averaging in groups would make several of",

@@ -88,14 +88,20 @@ class SyncSettings:
     def interpolates(self) -> bool:
         """Whether replicas are interpolated with the mean.
 
-        In the foreground nothing is learned meanwhile, unless by other workers of a trainer, and both ways do the same;
-        but only interpolation makes replicas equal to the bit.
+        Also where both ways do the same, since only interpolation makes replicas equal to the bit.
         """
-        return bool(self.comm.merge == CommParameter.INTERPOLATE or self._pauses_training)
+        return bool(self.comm.merge == CommParameter.INTERPOLATE or self._merges_alike)
 
     @property
-    def _pauses_training(self) -> bool:
-        return not self.is_background and self.comm.hogwild_threads == 1
+    def _merges_alike(self) -> bool:
+        """Whether increment and interpolation do the same.
+
+        They do where nothing is learned during a round, which other workers of a trainer do also in the foreground; but
+        only increments keep BMUF's momentum out of what alpha damps.
+        """
+        pauses_training = not self.is_background and self.comm.hogwild_threads == 1
+        damps_momentum = self.kind in _BMUF and self.comm.HasField("alpha") and self.comm.alpha != 1
+        return bool(pauses_training and not damps_momentum)
 
     def alpha(self, trainers: int) -> float:
         """Return the rate at which replicas move."""
@@ -149,7 +155,7 @@ class SyncSettings:
             details.append(f"{form} {self.block_momentum(trainers):g}")
         if self.comm.sync_servers:
             details.append(f"the centre on {_several(self.comm.sync_servers, 'synchronization server')}")
-        if self.kind in _MA | _BMUF and not self._pauses_training:
+        if self.kind in _MA | _BMUF and not self._merges_alike:
             details.append("by interpolation" if self.interpolates else "by increment")
         more = f" ({', '.join(details)})" if details else ""
         return f"{trainers} trainers, whose replicas are synchronized by {self.kind} {pace}{more}"
@@ -185,11 +191,16 @@ def sync_settings(param: SolverParameter, source: Source | None = None) -> SyncS
     return None if kind == "GRADIENTS" else SyncSettings(kind, param.comm_param, locate(source, "comm_param"))
 
 
-def check_servers(param: SolverParameter, source: Source | None = None) -> None:
-    """Make sure that synchronization servers have something to do.
+def check_servers(param: SolverParameter, source: Source | None = None, has_servers: bool = True) -> None:
+    """Make sure that synchronization servers have something to do, and that those are there that a field needs.
+
+    Args:
+        param: the SolverParameter message.
+        source: where the fields stand, for errors.
+        has_servers: whether the solver was given the servers that it asks for.
 
     Raises:
-        SolverError: the rule needs none.
+        SolverError: the rule needs none, there are none, or trainers may be lost without them.
     """
     comm = param.comm_param
     kind = CommParameter.Sync.Name(comm.sync)
@@ -198,6 +209,18 @@ def check_servers(param: SolverParameter, source: Source | None = None) -> None:
             f"sync_servers is {comm.sync_servers}, and sync {kind} has no centre that servers could hold",
             location=locate(source, "comm_param"),
             hint="choose sync EASGD or SHADOW_EASGD, or leave sync_servers out",
+        )
+    if comm.sync_servers and not has_servers:
+        raise SolverError(
+            f"sync_servers is {comm.sync_servers}, and this solver was given none",
+            location=locate(source, "comm_param"),
+            hint="start it by engine train under mpirun, or leave sync_servers out",
+        )
+    if comm.on_trainer_loss == CommParameter.CONTINUE and not comm.sync_servers:
+        raise SolverError(
+            "on_trainer_loss CONTINUE needs synchronization servers: without them trainers wait for each other",
+            location=locate(source, "comm_param"),
+            hint="choose sync EASGD or SHADOW_EASGD with sync_servers, or leave on_trainer_loss out",
         )
 
 

@@ -17,14 +17,13 @@ from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.comm.transport.handshake import handshake
-from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL, EngineError, SolverError, UsageError
+from mgcaffe.errors import EXIT_OK, EXIT_STOPPED_BY_SIGNAL, EngineError, UsageError
 from mgcaffe.prototxt import CommParameter, SolverParameter
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers.events import Event, SolverListener, Started
 from mgcaffe.solvers.replicas.sync_settings import check_servers, sync_settings
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
 from mgcaffe.solvers.setup.nets import solver_text
-from mgcaffe.solvers.source import locate
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.listeners.glog import log_line
 from mgcaffe.tools.running.process import dtype_named, speed_up_memory
@@ -100,17 +99,11 @@ def _agreed_roles(source: SolverSource, world: Communicator) -> Roles:
     roles = assign_roles(world.size, comm.embedding_servers, comm.sync_servers)
     check_servers(source.param, source)
     if comm.on_trainer_loss == CommParameter.CONTINUE:
-        _check_that_trainers_may_be_lost(source, roles, world.transport)
+        _check_that_trainers_may_be_lost(world.transport)
     return roles
 
 
-def _check_that_trainers_may_be_lost(source: SolverSource, roles: Roles, transport: str) -> None:
-    if not roles.ranks(Role.SYNC_SERVER):
-        raise SolverError(
-            "on_trainer_loss CONTINUE needs synchronization servers: without them trainers wait for each other",
-            location=locate(source, "comm_param"),
-            hint="choose sync EASGD or SHADOW_EASGD with sync_servers, or leave on_trainer_loss out",
-        )
+def _check_that_trainers_may_be_lost(transport: str) -> None:
     if transport == "gloo":
         raise UsageError(
             "on_trainer_loss CONTINUE is not possible under torchrun, which ends all ranks as soon as one has died",

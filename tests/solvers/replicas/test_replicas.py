@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.errors import NotFiniteError
+from mgcaffe.errors import NotFiniteError, SolverError
 from mgcaffe.solvers.events import Finished, Noted, Synchronized, Warned
 from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
@@ -258,3 +258,23 @@ def test_settings_that_leave_replicas_apart_are_warned_about(tmp_path):
     said = " ".join(event.text for event in results[0][1].of(Warned))
     assert "sync_every is 7, above max_iter: replicas are never synchronized" in said
     assert "nan_effect SNAPSHOT writes trainer 0's replica alone" in said
+
+
+def test_alpha_damps_what_separates_replicas_and_not_block_momentum_in_the_foreground_too(tmp_path):
+    fields = "max_iter: 6 comm_param { sync: BMUF sync_every: 3 block_momentum: 0.5 alpha: 0.25 }"
+    (one, _, solver), (two, *_) = _train(2, tmp_path, fields, net=LEAST_SQUARES)
+    np.testing.assert_allclose((one + two) / 2, solver._replicas.state["model"], rtol=1e-12)
+    assert not torch.equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("sync: EASGD sync_servers: 1", "sync_servers is 1, and this solver was given none"),
+        ("sync: MA sync_servers: 1", "sync MA has no centre"),
+        ("sync: MA on_trainer_loss: CONTINUE", "on_trainer_loss CONTINUE needs synchronization servers"),
+    ],
+)
+def test_a_solver_refuses_what_needs_servers_that_it_was_not_given(tmp_path, fields, said):
+    with pytest.raises(SolverError, match=said):
+        _train(2, tmp_path, f"comm_param {{ {fields} }}", net=LEAST_SQUARES)

@@ -27,6 +27,8 @@ def test_without_sync_ranks_train_in_step():
     [
         ("sync: MA", "synchronized by MA every 5 iterations (alpha 1)"),
         ("sync: DS_SYNC", "synchronized by DS_SYNC every iteration"),
+        ("sync: BMUF alpha: 0.5", "BMUF every 5 iterations (alpha 0.5, block momentum 0.75, by increment)"),
+        ("sync: BMUF", "BMUF every 5 iterations (alpha 1, block momentum 0.75)"),
         ("sync: SHADOW_MA", "synchronized by SHADOW_MA in the background (alpha 0.5, by increment)"),
         ("sync: EASGD sync_every: 10", "synchronized by EASGD every 10 iterations (alpha 0.2)"),
         ("sync: SHADOW_EASGD alpha: 0.125", "synchronized by SHADOW_EASGD in the background (alpha 0.125)"),
@@ -57,7 +59,10 @@ def test_the_rate_of_elastic_averaging_is_no_more_than_one_trainers_share():
         ("sync: MA alpha: 2", "sync MA: alpha 2 is not above 0 and at most 1"),
         ("sync: MA sync_every: 0", "sync MA: replicas cannot be synchronized every 0 iterations"),
         ("sync: BMUF block_momentum: 1", "sync BMUF: block momentum 1 is not from 0 to below 1"),
-        ("sync: SHADOW_MA sync_interval_ms: -1", "the least interval of -0.001 s"),
+        ("sync: BMUF block_lr: inf", "sync BMUF: block learning rate inf is not above 0 and finite"),
+        ("sync: SHADOW_MA sync_interval_ms: -1", "the least interval of -0.001 s .* is not 0 or more and finite"),
+        ("sync: SHADOW_MA sync_interval_ms: nan", "the least interval of nan s"),
+        ("sync: SHADOW_MA sync_interval_ms: inf", "the least interval of inf s"),
         ("sync: DS_SYNC sync_groups: GRID", "sync DS_SYNC: 8 ranks make no square grid"),
     ],
 )
