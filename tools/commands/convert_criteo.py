@@ -9,6 +9,7 @@ from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from
 from mgcaffe.tools.listeners.glog import log_line, start_logging
 from mgcaffe.tools.running.session import Session
 
+_MIN_COUNT = 1
 _USAGE = "engine convert_criteo SOURCE... DB_NAME, or engine convert_criteo --dictionary=FILE SOURCE..."
 
 
@@ -28,7 +29,7 @@ def parser() -> FlagParser:
     flags.flag("dictionary", "write the dictionary of the sources' values, and no database", metavar="FILE")
     flags.flag(
         "min_count", "how often a value has to come to be in the dictionary",
-        type=number_from(1), default=1, metavar="N",
+        type=number_from(1), default=_MIN_COUNT, metavar="N",
     )  # fmt: skip
     flags.flag(
         "bad_record_limit", "how many malformed rows are left out, each named, before the command stops",
@@ -42,6 +43,8 @@ def run(flags: Flags, session: Session) -> int:
     session.refuse_ranks("convert_criteo")
     if len(flags.files) < (1 if flags.dictionary else 2):
         raise UsageError(f"convert_criteo takes more words than {len(flags.files)}", hint=_USAGE)
+    if flags.min_count != _MIN_COUNT and not flags.dictionary:
+        raise UsageError("--min_count has no effect without --dictionary", hint=_USAGE)
     start_logging(speaks=True)
     if flags.dictionary:
         _write_dictionary(flags.files, Path(flags.dictionary), flags.min_count, flags.bad_record_limit)
@@ -74,6 +77,8 @@ def _write_dictionary(sources: list[str], target: Path, least: int, bad_limit: i
     from mgcaffe.tools.datasets.criteo_rows import GoodRows, frequent_values
 
     source = open_rows(sources)
+    if target.exists() and any(target.samefile(each) for each in sources):
+        raise UsageError(f"--dictionary={target} is a source, which it would replace", hint=_USAGE)
     log_line(f"A total of {len(source)} rows.")
     good = GoodRows(source, bad_limit)
     values = frequent_values(good, least)

@@ -64,7 +64,7 @@ class GoodRows:
                 raise DataError(
                     f"{error.message}; this is bad row {self.bad}, and bad_record_limit is {self._bad_limit}",
                     location=error.location,
-                    hint="repair the source, or raise --bad_record_limit",
+                    hint=error.hint or "repair the source, or raise --bad_record_limit",
                 ) from error
             where = f"{error.location}: " if error.location else ""
             log_line(f"{where}{error.message}: left out (bad row {self.bad})", level=logging.WARNING)

@@ -75,7 +75,10 @@ def test_a_dictionary_numbers_the_values_from_1_by_how_often_they_come(engine):
             "bad.tsv:2:1: the row has 1 column(s), not 40; this is bad row 2",
         ),
         (["bad.tsv", "db"], 65, "all rows are malformed, so there is nothing to write"),
+        (["unlabelled.tsv", "db", "--bad_record_limit=0"], 65, "Criteo's test.txt has no labels"),
         (["a.tsv", "a.tsv"], 73, "'a.tsv' exists already"),
+        (["--dictionary=./a.tsv", "a.tsv"], 2, "--dictionary=a.tsv is a source, which it would replace"),
+        (["--min_count=2", "a.tsv", "db"], 2, "--min_count has no effect without --dictionary"),
         (["--dictionary=none/d", "a.tsv"], 73, "cannot write none/d"),
         (["a.tsv", ".", "db"], 65, "'.' is a folder; an LMDB has to be the only source"),
     ],
@@ -83,6 +86,9 @@ def test_a_dictionary_numbers_the_values_from_1_by_how_often_they_come(engine):
 def test_mistakes(engine, words, code, message):
     write(engine.folder / "a.tsv", rows(0, 3))
     write(engine.folder / "bad.tsv", [b"1", b"2", b"3"])
+    write(engine.folder / "unlabelled.tsv", [row(0).partition(b"\t")[2]])
+    kept = (engine.folder / "a.tsv").read_bytes()
     result = engine.run("convert_criteo", *words)
     assert result.returncode == code and message in result.stderr, result.stderr
     assert not (engine.folder / "db").exists()
+    assert (engine.folder / "a.tsv").read_bytes() == kept
