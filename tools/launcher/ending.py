@@ -65,6 +65,7 @@ def judge(
     *,
     is_mpirun: bool,
     named: str = "",
+    may_lose_trainers: bool = False,
 ) -> Ending:
     """Decide what the job's end was.
 
@@ -75,6 +76,7 @@ def judge(
         end_message: what a rank said before it ended the job.
         is_mpirun: whether the return code is mpirun's.
         named: the block on the rank that went first, as ranks on other hosts reported it (`notices`).
+        may_lose_trainers: whether trainers but rank 0 may go without an end of the job (--on_trainer_loss=continue).
     """
     if end_message is not None:
         return end_message
@@ -96,7 +98,8 @@ def judge(
     silent = [place for place in lost if place.state == RUNNING]
     # mpirun returns 0 where the others have gone on without it (--on_trainer_loss=continue).
     if silent and not (is_mpirun and returncode == EXIT_OK):
-        return Ending(EXIT_PEER_FAILED, lost_block(silent[0], _how(returncode)))
+        cause = next((place for place in silent if not (may_lose_trainers and _may_go(place))), silent[0])
+        return Ending(EXIT_PEER_FAILED, lost_block(cause, _how(returncode)))
     if returncode == EXIT_OK:
         return Ending(max((place.code for place in places.values()), default=EXIT_OK))
     if returncode == EXIT_FAILED or not is_mpirun:
@@ -106,6 +109,11 @@ def judge(
     if returncode > _FIRST_SIGNAL_CODE:
         return Ending(EXIT_PEER_FAILED, f"a rank on another host {_how(returncode)}; mpirun's notice above names it")
     return Ending(returncode)
+
+
+def _may_go(place: Place) -> bool:
+    """Return whether a job that may lose trainers goes on without this rank, once it trains."""
+    return place.rank > 0 and not place.is_server and place.iteration >= 0
 
 
 def _are_elsewhere(places: Mapping[int, Place]) -> bool:

@@ -146,6 +146,7 @@ class _Job:
         self._requests = requests
         self._elsewhere = are_elsewhere(flags)
         self._survives = survives(flags)
+        self._may_lose_trainers = flags.on_trainer_loss == "continue"
         leftovers.sweep()
         self._folder = _new_folder()
         self._peers = Peers(self._folder, ranks)
@@ -263,6 +264,7 @@ class _Job:
             read_end_message(self._folder),
             is_mpirun=self._command[0] != sys.executable,
             named=cause_named(said, lost, places, self._ranks),
+            may_lose_trainers=self._may_lose_trainers,
         )
 
 

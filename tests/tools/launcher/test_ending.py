@@ -36,6 +36,17 @@ def test_an_end_gets_its_code_and_block(returncode, lost, others, code, words):
     assert words in ending.block and bool(words) == bool(ending.block)
 
 
+@pytest.mark.parametrize("last", [place(0), place(3, role="embedding server"), place(4, role="synchronization server")])
+def test_a_trainer_that_the_job_went_on_without_is_not_named_for_its_end(last):
+    lost = [place(1, role="trainer"), place(2, role="trainer"), last]
+    places = {each.rank: each for each in lost}
+    ending = judge(1, lost, places, None, is_mpirun=True, may_lose_trainers=True)
+    assert ending.code == 69 and ending.block.startswith(f"rank {last.rank} of 2")
+    assert judge(1, lost, places, None, is_mpirun=True).block.startswith("rank 1 of 2")
+    early = [place(1, role="trainer", iteration=-1)]
+    assert judge(1, early, {}, None, is_mpirun=True, may_lose_trainers=True).block.startswith("rank 1 of 2")
+
+
 def test_what_a_rank_said_last_counts_most(tmp_path):
     assert read_end_message(tmp_path) is None
     (tmp_path / "end message").write_text("70\nno progress\nat all")
