@@ -23,6 +23,7 @@ _MEMBERS: dict[str, dict[str, Callable[[Json], Any]]] = {
         "net": Json.text,
         "max_iter": Json.integer,
         "ranks": Json.integer,
+        "workers": Json.integer,
         "parameters": Json.integer,
         "precision": Json.text,
     },

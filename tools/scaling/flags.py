@@ -56,8 +56,8 @@ def add_scaling_flags(flags: FlagParser) -> None:
     )  # fmt: skip
     flags.flag("batch", "examples in an iteration", type=number_from(1), metavar="N")
     flags.flag(
-        "hogwild_threads", "workers of each trainer, each with a core of its own",
-        type=number_from(1), default=1, metavar="N",
+        "hogwild_threads", "workers of each trainer, each with a core of its own; otherwise those of the run, or one",
+        type=number_from(1), metavar="N",
     )  # fmt: skip
     flags.flag(
         "parameter_bytes", "size of the parameters that are synchronized; otherwise that of the trace or run",
@@ -184,7 +184,8 @@ def training_of(flags: Flags, trace: Trace | None, forward_s: float, run: Measur
     batch = flags.batch or (run.batch if run is not None else None)
     if batch is None:
         raise UsageError("the number of examples in an iteration is missing", hint="give --batch")
-    return Training(iteration_s, batch, flags.hogwild_threads, flags.spread, flags.straggler_ms / 1e3)
+    workers = flags.hogwild_threads or (run.workers if run is not None else 1)
+    return Training(iteration_s, batch, workers, flags.spread, flags.straggler_ms / 1e3)
 
 
 def exchange_of(flags: Flags, trace: Trace | None, run: MeasuredRun | None) -> Exchange:

@@ -17,10 +17,11 @@ class MeasuredRun:
     Attributes:
         iteration_s: seconds of an iteration, the median; in the foreground without the synchronization after it, in the
             background beside the shadow thread.
-        batch: examples in it.
+        batch: examples in it, of one worker.
         parameter_bytes: what a synchronization hands over.
         sync_s: seconds of a synchronization, the mean; waiting for other trainers included.
         processor_s: of which the synchronizing thread was on a core.
+        workers: of a trainer (Hogwild).
     """
 
     iteration_s: float
@@ -28,6 +29,7 @@ class MeasuredRun:
     parameter_bytes: int
     sync_s: float
     processor_s: float
+    workers: int = 1
 
 
 def read_measured(path: str) -> MeasuredRun:
@@ -49,10 +51,12 @@ def read_measured(path: str) -> MeasuredRun:
     if not seconds > 0 or not records:
         raise DataError("it says nothing about the records of an iteration", location=Location(path))
     rounds = last["synchronizations"]
+    workers = max(1, run.start.get("workers", 1))
     return MeasuredRun(
         iteration_s=seconds,
-        batch=max(1, round(statistics.median(records))),
+        batch=max(1, round(statistics.median(records) / workers)),
         parameter_bytes=max(1, round(last.get("sync_bytes", 0) / rounds)),
         sync_s=last.get("sync_ms", 0.0) / 1e3,
         processor_s=last.get("sync_processor_s", 0.0) / rounds,
+        workers=workers,
     )

@@ -11,8 +11,8 @@ from mgcaffe.tools import main
 from mgcaffe.tools.scaling.measured import MeasuredRun, read_measured
 
 
-def log(path, rounds=50, images_per_s=1600.0):
-    lines = [{"event": "start", "net": "digits", "ranks": 2}]
+def log(path, rounds=50, images_per_s=1600.0, workers=1):
+    lines = [{"event": "start", "net": "digits", "ranks": 2, "workers": workers}]
     for number in range(20):
         seconds = 0.5 if number == 0 else 0.02
         rate = images_per_s and images_per_s * 0.02 / seconds
@@ -62,3 +62,12 @@ def test_a_run_gives_what_flags_leave_out(tmp_path, capsys):
     assert ma["examples_per_s"] == pytest.approx(4 * 8 / (0.04 + 0.03 / 5))
     ma, _ = predicted("--bandwidth=8gbit", "--parameter_bytes=10000000")
     assert ma["round_s"] == pytest.approx(0.01 + 2 * 3 / 4 * 0.01)
+
+
+@pytest.mark.parametrize("words", [(), ("--hogwild_threads=4",)])
+def test_records_of_a_run_with_several_workers_count_once(tmp_path, words):
+    path = log(tmp_path / "run.json", workers=4)  # 32 records an iteration, of all workers
+    command = ["simulate", "--sync=none", f"--run={path}", "--trainers=2", f"--json={tmp_path / 'out.json'}", *words]
+    assert main.main(command) == 0
+    (alone,) = json.loads((tmp_path / "out.json").read_text())
+    assert alone["examples_per_s"] == pytest.approx(2 * 32 / 0.02)
