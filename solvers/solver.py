@@ -47,6 +47,8 @@ class Solver(SavedSolver):
         due = not self._stopped and (self._is_test_due or (self._is_first and self._replicas.are_tested(self.param)))
         if due:
             self.test_all()
+            if self._replicas.is_one_of_several:
+                self._tests.rewind()  # the mean of all is tested on the same records
         mean_scores = score_mean_of_all(self.test_nets, self.world, self._replicas, self.seed, self.iteration, due)
         failure, last_state = self._snapshots.end(self.world.communicator)
         tests = self._tests

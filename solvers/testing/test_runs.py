@@ -41,6 +41,11 @@ class TestRuns:
         self._ranks = ranks
         self._with_loss = with_loss
         self._emit = emit
+        self._put_back: Callable[[], None] = lambda: None
+
+    def rewind(self) -> None:
+        """Let the next test read what the latest one has read; before the first there is nothing to do."""
+        self._put_back()
 
     def run(self, seed: int, iteration: int, wants_stop: Callable[[], bool]) -> bool:
         """Run all tests; collective.
@@ -62,6 +67,7 @@ class TestRuns:
             for state in states:
                 carried_state.put(state)
 
+        self._put_back = put_back
         scores = []
         for index, net in enumerate(self._nets):
             self._emit(Testing(iteration, index))

@@ -103,6 +103,21 @@ def test_none_keeps_replicas_apart_and_the_mean_of_all_is_tested(tmp_path):
     assert not results[1][1].of(Finished)[0].scores  # trainer 0 alone tests
 
 
+def test_the_mean_of_all_is_tested_on_the_records_of_the_replicas_test(tmp_path):
+    listing = write_data(tmp_path)
+    net = data_layer(listing, 2, "TRAIN") + data_layer(listing, 5, "TEST") + LEAST_SQUARES
+    fields = "max_iter: 4 test_iter: 2 test_interval: 2 comm_param { sync: MA sync_every: 2 }"
+
+    def rank(communicator):
+        recorder = Recorder()
+        with make_solver(net, fields, tmp_path, recorder=recorder, communicator=communicator) as solver:
+            solver.solve()
+        return recorder.of(Finished)[0]
+
+    finished = run_ranks(2, rank)[0]
+    assert finished.scores and finished.mean_scores == finished.scores  # after a round all replicas are equal
+
+
 @pytest.mark.parametrize("sync", ["MA", "BMUF"])
 def test_stopped_at_a_round_and_resumed_equals_never_stopped(tmp_path, sync):
     fields = f"max_iter: 12 comm_param {{ sync: {sync} sync_every: 3 block_momentum: 0.5 }}"
