@@ -19,6 +19,9 @@ def test_trainers_look_up_on_a_server_to_the_end_and_the_snapshot_goes_on_in_one
     (tmp_path / "solver.prototxt").write_text(
         f'net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" display: 20 solver_mode: CPU random_seed: 7 {fields}'
     )
+    tried = run_mpi([*COMMAND, *FLAGS, "--dry_run"], n=3, timeout=120, cwd=tmp_path)
+    assert tried.returncode == 0 and "The run can start." in tried.stdout, tried.describe()
+    assert not list(tmp_path.glob("*.solverstate"))
     result = run_mpi([*COMMAND, *FLAGS], n=3, timeout=120, cwd=tmp_path)
     assert result.returncode == 0 and "error" not in result.stderr, result.describe()
     assert "Roles: 2 trainers (ranks 0-1), 1 embedding server (rank 2)" in result.stderr

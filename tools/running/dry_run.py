@@ -100,6 +100,8 @@ def _try_out(flags: Flags, source: SolverSource, groups: RoleGroups) -> int:
             # A rank that fails ends the others, so whoever comes here first cleans up.
             stack.callback(shutil.rmtree, scratch.parent, ignore_errors=True)
         _once(source.param, scratch)
+        if groups.embedding is not None:
+            groups.embedding.broadcast_object(source.param.SerializeToString())  # the servers take it over
         began = time.perf_counter()
         solver = stack.enter_context(
             Solver(

@@ -194,6 +194,8 @@ def _sync_server(flags: Flags, source: SolverSource, groups: RoleGroups) -> Step
 
 def _embedding_server(flags: Flags, source: SolverSource, groups: RoleGroups) -> Step:
     assert groups.embedding is not None
+    if flags.dry_run:
+        source.param.ParseFromString(groups.embedding.broadcast_object(b""))  # as the trainers have changed it
     speed_up_memory()
     torch.set_num_threads(1)
     server = EmbeddingServer(
