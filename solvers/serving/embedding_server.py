@@ -11,8 +11,11 @@ from mgcaffe.comm.tables.figures import ServerFigures
 from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers.exchange.ranks import Ranks
+from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.serving.served_rows import ServedRows
 from mgcaffe.solvers.setup.building import agree_on_inputs, build_train_net, receive_seed
+from mgcaffe.solvers.setup.checks import check_fields
+from mgcaffe.solvers.setup.hogwild import check_workers
 from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.tables.server_tables import ServerPlacer
 from mgcaffe.solvers.tables.settings import check_embeddings, refuse_no_tables
@@ -48,6 +51,10 @@ class EmbeddingServer:
         dtype: torch.dtype = torch.float32,
         strict: bool = False,
     ) -> None:
+        # As the trainers, in their order, so that all fail alike; they warn of what has no effect.
+        check_fields(param, source)
+        check_workers(param, source, ranks=1)
+        LearningRatePolicy(param, source)
         check_embeddings(param, trainers, True, source)
         train = NetReader(param, source, strict).train_net()
         agree_on_inputs(param, [train], dtype, communicator)

@@ -151,6 +151,9 @@ def test_ids_that_are_computed_are_looked_up_when_they_are_there_and_a_warning_s
         ("comm_param { sync: NONE embeddings: ASYNC }", "embeddings ASYNC divides tables among trainers"),
         ("", "sync GRADIENTS lets 2 trainers train in step"),
         ("snapshot_diff: true comm_param { sync: NONE }", "snapshot_diff asks for what embedding servers"),
+        ("iter_size: 0 comm_param { sync: NONE }", "iter_size is 0"),
+        ("comm_param { sync: NONE hogwild_threads: 0 }", "hogwild_threads is 0"),
+        ('lr_policy: "fixd" comm_param { sync: NONE }', "unknown lr_policy 'fixd'"),
     ],
 )
 def test_what_does_not_go_with_servers_is_refused_by_trainers_and_servers(folder, fields, problem):
