@@ -24,11 +24,12 @@ from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.replicas.sync_settings import check_servers, sync_settings, sync_warnings
 from mgcaffe.solvers.serving.serving_trainer import serve_other_trainers
 from mgcaffe.solvers.setup.autotune import autotune
-from mgcaffe.solvers.setup.building import BuiltNets, build_nets, copy_weights
+from mgcaffe.solvers.setup.building import BuiltNets, build_nets
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.hogwild import check_net_of_workers, check_workers
 from mgcaffe.solvers.setup.nets import NetReader
 from mgcaffe.solvers.setup.recomputation import recompute
+from mgcaffe.solvers.setup.weights import copy_weights
 from mgcaffe.solvers.snapshots.resuming import RunState
 from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
 from mgcaffe.solvers.tables.settings import check_embeddings

@@ -13,7 +13,8 @@ from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.serving.served_rows import ServedRows
-from mgcaffe.solvers.setup.building import agree_on_inputs, build_train_net, receive_seed
+from mgcaffe.solvers.setup.agreement import agree_on_inputs, receive_seed
+from mgcaffe.solvers.setup.building import build_train_net
 from mgcaffe.solvers.setup.checks import check_fields
 from mgcaffe.solvers.setup.hogwild import check_workers
 from mgcaffe.solvers.setup.nets import NetReader

@@ -1,33 +1,29 @@
-"""Builds what a solver drives, alike on every rank: device, seed, training net and test nets."""
+"""Builds what a solver drives, alike on every rank: training net and test nets, on the device that it chooses."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 
 import torch
 
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.supervision import status as statuses
-from mgcaffe.comm.transport.handshake import handshake
 from mgcaffe.engine import Net, Shard, TestShard
 from mgcaffe.engine.kernels.precision import FLOAT32, Precision
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.shard import BatchShard
 from mgcaffe.engine.tables.access import PlaceTables
-from mgcaffe.errors import PrototxtError, SolverError
-from mgcaffe.errors.file_names import found_name, is_there
-from mgcaffe.prototxt import TEST, TRAIN, SolverParameter, SolverSource, Source
+from mgcaffe.errors import SolverError
+from mgcaffe.prototxt import TEST, TRAIN, SolverParameter, Source
 from mgcaffe.solvers import carried_state
-from mgcaffe.solvers.events import Emit, Noted, Warned, WeightsCopied
+from mgcaffe.solvers.events import Emit, Noted, Warned
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.monitor.debug_info import watch_tests
-from mgcaffe.solvers.setup.nets import NetChoice, NetReader, solver_text
+from mgcaffe.solvers.setup.agreement import agree_on_inputs, agree_on_shapes, choose_seed
+from mgcaffe.solvers.setup.nets import NetChoice, NetReader
 from mgcaffe.solvers.setup.precision import choose_precision, warn_of_losses
 from mgcaffe.solvers.source import locate
 from mgcaffe.solvers.tables.async_tables import AsyncTables
@@ -164,39 +160,6 @@ def build_nets(
     return BuiltNets(train_net, test_nets, worker_nets, seed, tables)
 
 
-def copy_weights(
-    paths: Sequence[str], train_net: Net, test_nets: Sequence[Net], emit: Emit, source: SolverSource | None = None
-) -> None:
-    """Copy weights by layer name into all nets; later files win.
-
-    Args:
-        paths: caffemodels; each entry may be a comma-separated list, with blanks around the names.
-        train_net, test_nets: the nets.
-        emit: takes the events.
-        source: of the solver whose field `weights` these are, if it is that.
-
-    Raises:
-        NetError, PrototxtError: a file cannot be used; one that is not there, at the place of the field.
-    """
-    # A test net may have layers that the training net lacks.
-    tests = [
-        (f"test #{index}", net)
-        for index, net in enumerate(test_nets)
-        if any(tensor.numel() for tensor in net.arena.tensors())
-    ]
-    for index, entry in enumerate(paths):
-        for file in filter(None, map(str.strip, entry.split(","))):
-            found = found_name(file)
-            if not is_there(found):
-                raise PrototxtError(
-                    f"weights names '{file}', and there is no such file",
-                    location=locate(source, "weights", index),
-                    hint=f"paths are relative to the folder where the command runs, now {Path.cwd()}",
-                )
-            for name, net in [("train", train_net), *tests]:
-                emit(WeightsCopied(file, name, net.copy_trained_layers(found)))
-
-
 def choose_device(
     param: SolverParameter, communicator: Communicator, emit: Emit, source: Source | None = None
 ) -> torch.device:
@@ -224,66 +187,6 @@ def choose_device(
             hint="choose one from 0 on, by device_id or --gpu",
         )
     return torch.device("cuda", param.device_id)
-
-
-def choose_seed(param: SolverParameter, communicator: Communicator) -> int:
-    """Return random_seed, or a number that rank 0 draws; the same on every rank."""
-    drawn = int.from_bytes(os.urandom(4), "little")
-    return communicator.broadcast_object(param.random_seed if param.random_seed >= 0 else drawn)
-
-
-def receive_seed(communicator: Communicator) -> int:
-    """Return the seed that the trainers have chosen; on servers, collective."""
-    seed: int = communicator.broadcast_object(0)
-    return seed
-
-
-def agree_on_inputs(
-    param: SolverParameter, choices: Sequence[NetChoice], dtype: torch.dtype, communicator: Communicator
-) -> None:
-    """Make sure that all ranks were given the same solver, nets, versions and number type; collective.
-
-    Raises:
-        RankDisagreement: with the first difference, on every rank.
-    """
-    if communicator.size == 1:
-        return
-    facts = {
-        "world size": str(communicator.size),
-        "solver": solver_text(param),
-        "training net": choices[0].text,
-    }
-    facts.update((f"test net #{index}", choice.text) for index, choice in enumerate(choices[1:]))
-    facts["number type"] = str(dtype)
-    facts["mgcaffe version"] = version("mgcaffe")
-    facts["torch version"] = torch.__version__
-    handshake(communicator, facts)
-
-
-def agree_on_shapes(net: Net, communicator: Communicator) -> None:
-    """Make sure that all ranks built the same parameters and read sources of the same size; collective.
-
-    Raises:
-        RankDisagreement: with the first difference, on every rank.
-    """
-    if communicator.size == 1:
-        return
-    rows = [
-        f"layer '{piece.layer_name}': {piece.parameter.shape} at {piece.offset}, lr_mult {piece.lr_mult:g}"
-        for piece in net.arena.slices
-    ]
-    orders = [f"layer '{piece.layer_name}': {piece.parameter.memory_format}" for piece in net.arena.slices]
-    sources = [
-        f"layer '{layer.name}': {layer.source_records} records of shapes {layer.reshape(())}"
-        for layer in net.data_layers
-    ]
-    handshake(communicator, {"parameters": "\n".join(rows), "data sources": "\n".join(sources)})
-    handshake(
-        communicator,
-        {"order of parameters in memory": "\n".join(orders)},
-        hint="a GPU and a CPU keep filters in different orders: let every rank compute on a GPU, or all on the CPU"
-        " (solver_mode: CPU)",
-    )
 
 
 def divide_tables(
