@@ -29,10 +29,9 @@ _FOREIGN = {
     b"\xfe\xff": "UTF-16 text",
     b"PK\3\4": "a zip file",
     b"version https://git-lfs": "a Git LFS pointer, whose file has still to be fetched (git lfs pull)",
-    b"<!DOCTYPE": "a web page",
-    b"<!doctype": "a web page",
-    b"<html": "a web page",
 }
+_WEB_PAGE = (b"<!doctype html", b"<html")
+_HEAD = 256
 
 
 def parse_binary(data: bytes, message_class: type[_M], *, file: str = "<bytes>") -> tuple[_M, Problems]:
@@ -79,10 +78,12 @@ def refuse_foreign(data: bytes, message_class: type[Message], file: str) -> None
     Raises:
         PrototxtError: it is an HDF5 file, say.
     """
-    for start, what in _FOREIGN.items():
-        if data.startswith(start):
-            name = message_class.DESCRIPTOR.name
-            raise PrototxtError(f"this is {what}, not a {name} of protobuf", location=Location(file))
+    kinds = [what for start, what in _FOREIGN.items() if data.startswith(start)]
+    if data[:_HEAD].lstrip().lower().startswith(_WEB_PAGE):
+        kinds = ["a web page"]
+    if kinds:
+        name = message_class.DESCRIPTOR.name
+        raise PrototxtError(f"this is {kinds[0]}, not a {name} of protobuf", location=Location(file))
 
 
 def _unknown_fields(message: Message, path: str, location: Location, is_top_level: bool) -> Iterator[Problem]:

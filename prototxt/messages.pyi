@@ -1427,10 +1427,10 @@ class LossParameter(Message):
     normalize: bool
     """The old form of normalization: true VALID, false BATCH_SIZE."""
     weight_by_label_freqs: bool
-    """Whether class_weighting counts (SegNet); true is refused. Default: false. A field of mgcaffe."""
+    """Whether class_weighting counts (SegNet); true is refused. Default: false. A field of a smaller fork."""
     @property
     def class_weighting(self) -> RepeatedScalarFieldContainer[float]:
-        """The factor of each class (SegNet); refused. A field of mgcaffe."""
+        """The factor of each class (SegNet); refused. A field of a smaller fork."""
     label_smoothing: float
     """Default: 0. A field of NVIDIA's fork."""
     pre_fixed_normalizer: float
@@ -1754,11 +1754,11 @@ class ConvolutionParameter(Message):
     """Which implementation computes in Caffe; without effect here. Default: false."""
     @property
     def hole(self) -> RepeatedScalarFieldContainer[int]:
-        """dilation under another name (DeepLab). A field of mgcaffe."""
+        """dilation under another name (DeepLab). A field of a smaller fork."""
     hole_h: int
-    """hole for rows. A field of mgcaffe."""
+    """hole for rows. A field of a smaller fork."""
     hole_w: int
-    """hole for columns. A field of mgcaffe."""
+    """hole for columns. A field of a smaller fork."""
     cudnn_convolution_algo_seeker: ConvolutionParameter.CuDNNConvolutionAlgorithmSeeker
     """Default: FINDEX. A field of NVIDIA's fork."""
     conv_algos_override: str
@@ -1940,9 +1940,9 @@ class DropoutParameter(Message):
     """The probability with which a value is set to 0 in training. Default: 0.5."""
     scale_train: bool
     """Whether training scales what is kept up, or else tests scale all down (caffe-fast-rcnn). Default: true.
-    A field of mgcaffe."""
+    A field of a smaller fork."""
     sample_weights_test: bool
-    """Whether tests drop values too (SegNet); true is refused. Default: false. A field of mgcaffe."""
+    """Whether tests drop values too (SegNet); true is refused. Default: false. A field of a smaller fork."""
     engine: DropoutParameter.Engine
     """Default: DEFAULT. A field of NVIDIA's fork."""
     random_seed: int
@@ -2562,7 +2562,7 @@ class PoolingParameter(Message):
     round_mode: PoolingParameter.RoundMode
     """Whether the top's size is rounded up or down. Default: CEIL."""
     ceil_mode: bool
-    """round_mode under another name: true CEIL, false FLOOR. Default: true. A field of mgcaffe."""
+    """round_mode under another name: true CEIL, false FLOOR. Default: true. A field of a smaller fork."""
     torch_pooling: bool
     """round_mode under another name: true FLOOR. Default: false. A field of NVIDIA's fork."""
     @property

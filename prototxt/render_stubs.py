@@ -39,6 +39,7 @@ _ORIGINS = {
     "ssd": "A field of the SSD fork.",
     "nvidia": "A field of NVIDIA's fork.",
     "intel": "A field of Intel's fork.",
+    "a fork": "A field of a smaller fork.",
 }
 _HEADER = '''\
 """Types of Caffe's messages. Written by build_schema.py from its tables."""
@@ -79,7 +80,7 @@ def render_stubs(file: FileDescriptorProto, fields: Iterable[Field], docs: Docs)
         fields: its resolved fields, which say whose each is.
         docs: what messages and fields mean.
     """
-    return "\n".join(_Stubs({(field.message, field.name): field.origin for field in fields}, docs).lines(file)) + "\n"
+    return "\n".join(_Stubs({(field.message, field.name): _origin(field) for field in fields}, docs).lines(file)) + "\n"
 
 
 class _Stubs:
@@ -205,3 +206,7 @@ def _docstring(text: str) -> Iterator[str]:
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:
     return (f"    {line}" if line else "" for line in lines)
+
+
+def _origin(field: Field) -> str:
+    return "a fork" if field.is_of_smaller_fork else field.origin

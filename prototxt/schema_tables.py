@@ -18,6 +18,8 @@ from pathlib import Path
 ORIGINS = ("bvlc", "mgcaffe", "ssd", "nvidia", "intel")
 """Who wins where names or numbers clash, first to last."""
 
+_FIRST_OF_FORKS = 1101
+
 RELOCATED = {"ssd": 20000, "nvidia": 30000, "intel": 40000}
 """What is added to the number of a fork's field or enum value that lost its own."""
 
@@ -35,6 +37,12 @@ class Field:
     default: str
     packed: bool
     own_number: int
+
+    @property
+    def is_of_smaller_fork(self) -> bool:
+        """Whether a field of ours is one that smaller forks call so in text, without a number that they agree on."""
+        is_new = self.origin == "mgcaffe" and self.message != "LayerParameter"
+        return is_new and self.number >= _FIRST_OF_FORKS
 
 
 @dataclass(frozen=True)

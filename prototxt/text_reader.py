@@ -182,7 +182,8 @@ class TextReader:
         known = ", ".join(field.enum.numbers) if len(field.enum.numbers) <= 8 else ""
         listed = f" (known: {known})" if known else ""
         message = f"unknown value '{_short(unknown.name)}' for {field.name}{listed}.{suggestion}"
-        self._fail(message, unknown.offset, field.hint)
+        is_slip = "Did you mean" in suggestion
+        self._fail(message, unknown.offset, None if is_slip else field.hint)
 
     def _note(self, message: str, suggestion: str, name: str, offset: int) -> None:
         if len(self.problems.found) >= MAX_PROBLEMS:

@@ -42,7 +42,7 @@ COMMANDS = {
     "convert_cifar_data": "write LMDBs of CIFAR-10's files",
     "convert_criteo": "write an LMDB of rows in Criteo's format, or the dictionary of their values",
     "convert_leveldb": "write an LMDB of the records of a LevelDB",
-    "compute_image_mean": "compute the mean image of an LMDB",
+    "compute_image_mean": "compute the mean image of a database",
     "extract_features": "write blobs of a net as LMDBs",
     "resize_and_crop_images": "cut squares of one size out of images",
     "check_lmdb": "check every page, record and sum of an LMDB",

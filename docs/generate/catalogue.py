@@ -181,13 +181,18 @@ def _fields(param: str, fields: Sequence[Field], schema: Schema) -> Iterator[str
     """Return the table of these fields, and nothing where there are none."""
     if not fields:
         return
-    forked = any(_ORIGINS[field.origin] for field in fields)
+    forked = any(_origin(field) for field in fields)
     yield "| field | type | default |" + (" from |" if forked else "")
     yield "|---|---|---|" + ("---|" if forked else "")
     for field in fields:
         row = f"| `{field.name}` | {schema.type_of(field)} | {field.default} |"
-        yield row + (f" {_ORIGINS[field.origin]} |" if forked else "")
+        yield row + (f" {_origin(field)} |" if forked else "")
     yield ""
+
+
+def _origin(field: Field) -> str:
+    """Return whose field it is; nothing for BVLC's."""
+    return "a fork" if field.is_of_smaller_fork else _ORIGINS[field.origin]
 
 
 def _others(param: str, named: Sequence[Field], schema: Schema) -> Iterator[str]:

@@ -8,7 +8,10 @@ whose folder may be read-only. (Caffe: db_leveldb.cpp.)
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import importlib.util
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +20,10 @@ from weakref import finalize
 
 import numpy as np
 
-from mgcaffe.engine.data.record_source import RecordSource
+from mgcaffe.engine.data.record_source import RecordSource, database_folder
 from mgcaffe.errors import DataError
 
-_NOT_READ = {"LOCK", "LOG", "LOG.old"}
+_FILE = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.(ldb|sst|log)")
 _LOG_BLOCK, _LOG_HEAD, _LAST_KIND = 32768, 7, 4  # of LevelDB's log format, in which manifests are written as well
 _OPEN_FILES = 256  # at a time; a database has one for every 2 MB
 
@@ -28,17 +31,20 @@ _OPEN_FILES = 256  # at a time; a database has one for every 2 MB
 class LevelDb:
     """A LevelDB database, opened to be read; closed when nothing refers to it any more.
 
-    Any number of threads may read from it. What is written to it after it was opened is not seen.
+    Any number of threads may read from it, and any number of processes that do it so. What is written to it after it
+    was opened is not seen.
 
     Args:
         folder: where it lies, as the user wrote it.
 
     Raises:
-        DataError: the folder holds no LevelDB, the database is damaged, or rocksdict is not installed.
+        DataError: the folder holds no LevelDB, the database is damaged or open in another program, or rocksdict is not
+            installed.
     """
 
     def __init__(self, folder: str) -> None:
-        if not is_leveldb(Path(folder)):
+        path = database_folder(folder)
+        if not is_leveldb(path):
             raise DataError(f"'{folder}' is not the folder of a LevelDB database")
         if importlib.util.find_spec("rocksdict") is None:
             raise DataError(
@@ -48,11 +54,18 @@ class LevelDb:
         import rocksdict
 
         self._folder = folder
+        _refuse_if_locked(path)
         try:
             links = TemporaryDirectory(prefix="mgcaffe_leveldb_")
-            finalize(self, links.cleanup)
-            for file in Path(folder).resolve().iterdir():
-                if file.name not in _NOT_READ:
+        except OSError as error:
+            raise DataError(
+                f"no temporary folder can be made, by which LevelDB '{folder}' is read: {error.strerror}",
+                hint="let TMPDIR name a folder that can be written to",
+            ) from error
+        finalize(self, links.cleanup)
+        try:
+            for file in path.resolve().iterdir():
+                if _FILE.fullmatch(file.name):
                     self._refuse_unknown_records(file)
                     (Path(links.name) / file.name).symlink_to(file)
         except OSError as error:
@@ -87,8 +100,9 @@ class LevelDb:
     def value(self, key: bytes) -> bytes:
         """Return the value of a key; raise as `records`."""
         with self._reading():
-            value: bytes | None = self._database[key]
-        assert value is not None
+            value: bytes | None = self._database.get(key)
+        if value is None:
+            raise DataError(f"LevelDB '{self._folder}' has no key {key!r} any more")
         return value
 
     def _refuse_unknown_records(self, file: Path) -> None:
@@ -149,4 +163,25 @@ class LevelDbSource(RecordSource):
 
 def is_leveldb(folder: Path) -> bool:
     """Return whether a LevelDB lies in the folder."""
-    return (folder / "CURRENT").is_file() or any(folder.glob("MANIFEST-*"))
+    return (folder / "CURRENT").exists()
+
+
+def _refuse_if_locked(folder: Path) -> None:
+    """Make sure that no program has a database open by LevelDB's own library, which may write to it.
+
+    Raises:
+        DataError: one has, and the file system has locks.
+    """
+    try:
+        lock = (folder / "LOCK").open("rb")
+    except OSError:
+        return  # a copy may have none
+    with lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise DataError(
+                    f"LevelDB '{folder}' is open in another program, which may be writing to it",
+                    hint="wait until that has ended, or read a copy",
+                ) from error

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+from weakref import WeakValueDictionary
+
 import numpy as np
 import numpy.typing as npt
+
+from mgcaffe.errors import DataError
+
+_Source = TypeVar("_Source", bound="RecordSource")
+_OPEN: WeakValueDictionary[tuple[int, int, int], RecordSource] = WeakValueDictionary()
+_OPENING = threading.Lock()
 
 
 class RecordSource:
@@ -46,3 +58,36 @@ class RecordSource:
         Raises:
             DataError: somebody wrote to it.
         """
+
+
+def database_folder(folder: str) -> Path:
+    """Return the path of a folder that is there.
+
+    Raises:
+        DataError: it is not.
+    """
+    path = Path(folder)
+    if not path.exists():
+        raise DataError(
+            f"data source '{folder}' does not exist",
+            hint=f"relative paths start from the working directory, {Path.cwd()}",
+        )
+    if not path.is_dir():
+        raise DataError(f"data source '{folder}' is a file; it has to be the folder of a database")
+    return path
+
+
+def opened_once(file: Path, make: Callable[[], _Source]) -> _Source:
+    """Return what `make` makes of a database, once for all that read it at a time.
+
+    Args:
+        file: one of the database's, which changes when it is written to.
+        make: opens it.
+    """
+    status = file.stat()
+    key = (status.st_dev, status.st_ino, status.st_mtime_ns)
+    with _OPENING:
+        source = _OPEN.get(key)
+        if source is None:
+            source = _OPEN[key] = make()
+        return cast("_Source", source)

@@ -9,7 +9,7 @@ With the identity as H this is SoftmaxWithLoss. w is the loss weight, Z as in lo
 Fields of `infogain_loss_param` (default): axis (1); source: a BlobProto file with H, if it is no bottom; if it is one,
 source has no effect, which a warning says.
 Fields of `loss_param` (default): ignore_label (none), normalization (VALID); normalize is refused, as in Caffe,
-and so are SegNet's weight_by_label_freqs (false) and class_weighting.
+and so is SegNet's weight_by_label_freqs (false), without which its class_weighting has no effect.
 Bottoms: scores x, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...); H, C x C values, unless it
 comes from a file.
 Tops: the loss (), and, if named, p.

@@ -6,7 +6,7 @@ w is the loss weight, Z as in loss.py, and values whose target, cut to an intege
 
 Fields of `loss_param` (default): ignore_label (none); normalization (BATCH_SIZE: Z is the first axis' size, not the
 number of values), and, if that is not given, normalize: true for VALID, false for BATCH_SIZE. SegNet's
-weight_by_label_freqs (false) and class_weighting are refused.
+weight_by_label_freqs (false) is refused, and without it its class_weighting has no effect.
 Bottoms: scores x (N, ...); targets t, as many, usually 0 to 1. Top: the loss ().
 No differences from Caffe. (Caffe: sigmoid_cross_entropy_loss_layer.cpp.)
 """

@@ -13,7 +13,8 @@ tiny is 1.2e-38, so that a net that has diverged shows a loss of 87.3; w is the 
 Fields of `softmax_param` (default): axis (1).
 Fields of `loss_param` (default): ignore_label (none), normalization (VALID), and, if that is not given, normalize: true
 for VALID, false for BATCH_SIZE; label_smoothing (0; a field of NVIDIA's and Intel's). The batch size is the number of
-positions before the axis. SegNet's weights of classes, weight_by_label_freqs (false) and class_weighting, are refused.
+positions before the axis. SegNet's weight_by_label_freqs (false) is refused, and without it
+its class_weighting has no effect, as there.
 Bottoms: scores x, any shape with that axis (N, C, ...); labels, one a position (N, 1, ...).
 Tops: the loss (), and, if named, p.
 Differences from Caffe: one loss_weight is enough where p is a second top, which then has none; Caffe wants two. A label

@@ -156,7 +156,8 @@ class LearningRatePolicy:
 
     Attributes:
         name: the policy.
-        warnings: fields that the policy reads and that the solver leaves unset, so that they count as 0, or as no step.
+        warnings: fields that the policy reads and that the solver leaves unset, so that they count as 0, or as no step,
+            and a poly that has no iterations.
 
     Raises:
         SolverError: the policy is missing or unknown, or a field lies outside its range.
@@ -187,6 +188,8 @@ class LearningRatePolicy:
             + (": the rate takes no step" if field == "stepvalue" else " and counts as 0")
             for field in unset
         ]
+        if self.name == "poly" and not param.max_iter:
+            self.warnings.append(f"lr_policy 'poly' with a max_iter of 0: the rate is {param.min_lr:g} from the start")
 
     def schedule(self) -> RateSchedule:
         """Make the schedule of the fields as they are now; with `plateau`, the one that holds until its next step."""

@@ -180,11 +180,10 @@ def choose_device(
     if communicator.size > 1:
         return torch.device("cuda", communicator.local_rank % count)
     if not 0 <= param.device_id < count:
-        there_is = "one GPU: 0" if count == 1 else f"{count} GPUs"
         raise SolverError(
-            f"device_id is {param.device_id}, and this machine has {there_is}",
+            f"device_id is {param.device_id}, and PyTorch sees {count} GPU{'s' if count > 1 else ''}",
             location=locate(source, "device_id"),
-            hint="choose one from 0 on, by device_id or --gpu",
+            hint="choose 0, by device_id or --gpu" if count == 1 else f"choose one from 0 to {count - 1}",
         )
     return torch.device("cuda", param.device_id)
 

@@ -38,7 +38,7 @@ def copy_weights(
             found = found_name(file)
             if not is_there(found):
                 raise PrototxtError(
-                    f"weights names '{file}', and there is no such file",
+                    f"weights '{file}' do not exist",
                     location=locate(source, "weights", index),
                     hint=f"paths are relative to the folder where the command runs, now {Path.cwd()}",
                 )

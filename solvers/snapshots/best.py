@@ -115,7 +115,7 @@ class BestRule:
         chosen = range(len(test_nets)) if wanted is None else [wanted]
         tested = [index for index in chosen if _batches(test_nets[index])]
         if not tested:
-            self._fail("snapshot_best needs a test net that runs, and its test_iter is 0", "set test_iter above 0")
+            self._fail("snapshot_best needs a test net that is run, and test_iter is 0", "set test_iter above 0")
         for index in tested:
             if self._output not in test_nets[index].outputs:
                 continue
@@ -123,7 +123,7 @@ class BestRule:
             if count != 1:
                 self._fail(f"snapshot_best names '{self._output}', which is {count} numbers", "choose a single number")
             return index
-        names = sorted({name for net in test_nets for name in net.outputs})
+        names = sorted({name for index in tested for name in test_nets[index].outputs})
         near = nearest(self._output, names)
         guess = f". Did you mean '{near}'?" if near else ""
         self._fail(

@@ -98,8 +98,8 @@ class SnapshotCopy:
         All are written under other names first, so that a full disk is found before the first one
         counts. They are renamed in that order: once there is a state, the rest is there. Where an older
         snapshot of this iteration is replaced, its state goes before anything else changes. One that holds the
-        same, as that from which a run was resumed and stopped before its next update, stays, and only its manifest
-        is replaced: a kill meanwhile must not cost it.
+        same bytes, by its manifest, stays, and only its manifest is replaced: a kill meanwhile must not cost the
+        snapshot from which a run was resumed and stopped before its next update.
 
         Args:
             prefix: what the files' names begin with.

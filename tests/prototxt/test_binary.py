@@ -116,7 +116,7 @@ def test_other_kinds_of_files_are_recognised():
     [
         ("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "a Git LFS pointer, whose file"),
         ("<!DOCTYPE html>\n<html><body>Not Found</body></html>", "a web page"),
-        ("<html>Sign in</html>", "a web page"),
+        ("\n <HTML>Sign in</HTML>", "a web page"),
     ],
 )
 def test_what_a_download_leaves_in_place_of_a_file_is_recognised(tmp_path, begins, what):

@@ -8,20 +8,16 @@ on one machine share the pages that they read. Where our converters left a sum f
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from weakref import WeakValueDictionary, finalize
+from weakref import finalize
 
 from mgcaffe.engine.data.leveldb import is_leveldb
 from mgcaffe.engine.data.lmdb import pages
 from mgcaffe.engine.data.lmdb.sums import read_sums, record_sum
-from mgcaffe.engine.data.record_source import RecordSource
+from mgcaffe.engine.data.record_source import RecordSource, database_folder, opened_once
 from mgcaffe.errors import DataError
-
-_OPEN: WeakValueDictionary[tuple[int, int, int], LmdbSource] = WeakValueDictionary()
-_OPENING = threading.Lock()
 
 
 class LmdbSource(RecordSource):
@@ -105,13 +101,7 @@ def open_lmdb(folder: str, *, without_sums: bool = False) -> LmdbSource:
     check_folder(folder)
     if without_sums:
         return LmdbSource(folder, without_sums=True)
-    status = (Path(folder) / "data.mdb").stat()
-    key = (status.st_dev, status.st_ino, status.st_mtime_ns)
-    with _OPENING:
-        source = _OPEN.get(key)
-        if source is None:
-            source = _OPEN[key] = LmdbSource(folder)
-        return source
+    return opened_once(Path(folder) / "data.mdb", lambda: LmdbSource(folder))
 
 
 def check_folder(folder: str) -> None:
@@ -120,14 +110,7 @@ def check_folder(folder: str) -> None:
     Raises:
         DataError: it is not; a LevelDB comes with the command that converts it.
     """
-    path = Path(folder)
-    if not path.exists():
-        raise DataError(
-            f"data source '{folder}' does not exist",
-            hint=f"relative paths start from the working directory, {Path.cwd()}",
-        )
-    if not path.is_dir():
-        raise DataError(f"data source '{folder}' is a file; it has to be the folder of an LMDB database")
+    path = database_folder(folder)
     if (path / "data.mdb").is_file():
         if not os.access(path / "data.mdb", os.R_OK):
             raise DataError(f"data source '{folder}': data.mdb may not be read (permission denied)")

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from mgcaffe.engine.layer import Layer, exactly
-from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.fields import refuse_fork_fields, warn_of_idle_field
 from mgcaffe.engine.types import Shape
 
 __all__ = ["BATCH_SIZE", "FULL", "NONE", "VALID", "Loss", "NormalizedLoss"]
@@ -68,10 +68,12 @@ class NormalizedLoss(Loss):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read `loss_param`."""
         param = self.param.loss_param
-        neutral: dict[str, Any] = {"pre_fixed_normalizer": 1.0, "weight_by_label_freqs": False, "class_weighting": []}
+        neutral: dict[str, Any] = {"pre_fixed_normalizer": 1.0, "weight_by_label_freqs": False}
         if not self.smooths_labels:
             neutral["label_smoothing"] = 0.0
         refuse_fork_fields(self, param, "loss_param", neutral)
+        if param.class_weighting:
+            warn_of_idle_field(self, "loss_param.class_weighting", "without weight_by_label_freqs: true")
         self.smoothing: float = param.label_smoothing
         if not 0 <= self.smoothing < 1:
             where = "loss_param.label_smoothing"

@@ -170,7 +170,7 @@ def test_a_file_as_source_is_refused(tmp_path):
 
 
 def test_a_folder_without_a_database_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"no data\.mdb"):
+    with pytest.raises(DataError, match=r"neither an LMDB \(data\.mdb\) nor"):
         data_layer(tmp_path, 1)
 
 

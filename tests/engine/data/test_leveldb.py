@@ -5,6 +5,8 @@ import importlib.util
 import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -53,25 +55,42 @@ def test_records_are_read_in_the_order_of_their_keys_and_nothing_is_written(tmp_
     assert contents(folder) == before
 
 
-def test_many_read_one_database_at_a_time_while_it_is_written_to(tmp_path):
+def test_many_read_one_database_at_a_time(tmp_path):
     values = [os.urandom(3000) for _ in range(500)]
     folder = write_leveldb(tmp_path / "db", values)
+    sources = [LevelDbSource(str(folder)) for _ in range(3)]
     failed = []
-    with plyvel.DB(str(folder)) as writer:
-        sources = [LevelDbSource(str(folder)) for _ in range(3)]
-        for number in range(500):
-            writer.put(b"%08d" % number, b"new")
 
-        def read(source: LevelDbSource) -> None:
-            if [source.value(number) for number in range(500)] != values:
-                failed.append(source)
+    def read(source: LevelDbSource) -> None:
+        if [source.value(number) for number in range(500)] != values:
+            failed.append(source)
 
-        threads = [threading.Thread(target=read, args=(source,)) for source in sources]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    threads = [threading.Thread(target=read, args=(source,)) for source in sources]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not failed
+
+
+def test_layers_that_read_one_database_share_it(tmp_path):
+    folder = write_leveldb(tmp_path / "db", [b"1", b"2"])
+    source = open_records(str(folder))
+    assert open_records(f"{folder}/.") is source
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert open_records(str(copy)) is not source
+
+
+def test_a_database_that_another_program_has_open_is_refused(tmp_path):
+    folder = write_leveldb(tmp_path / "db", [b"1", b"2"])
+    program = "import plyvel, sys; held = plyvel.DB(sys.argv[1]); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline()
+        assert "is open in another program, which may be writing to it" in refused(folder)
+        other.communicate(b"\n")
+    assert len(LevelDbSource(str(folder))) == 2
 
 
 def test_the_folder_decides_and_another_backend_is_an_error(tmp_path):
@@ -180,6 +199,19 @@ def test_half_a_record_at_the_end_of_the_log_is_left_out(tmp_path):
     log = max(folder.glob("*.log"))
     os.truncate(log, log.stat().st_size - 100)
     assert len(LevelDbSource(str(folder))) == 9
+
+
+def test_a_folder_with_something_else_is_named(tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    with pytest.raises(DataError, match=r"with neither an LMDB \(data.mdb\) nor a LevelDB \(CURRENT\)"):
+        open_records(str(tmp_path / "other"))
+    with pytest.raises(DataError, match="does not exist"):
+        open_records(str(tmp_path / "absent"))
+    folder = write_leveldb(tmp_path / "db", [b"1"])
+    (folder / "notes.log").write_text("a file of the user's, not of LevelDB's")
+    assert len(open_records(str(folder))) == 1
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    assert "no temporary folder can be made" in refused(folder)
 
 
 def test_an_empty_database_and_a_missing_rocksdict_are_errors(tmp_path, monkeypatch):

@@ -222,11 +222,14 @@ def test_other_losses_refuse_label_smoothing():
         make_layer(text, [(3, 4), (3, 4)])
 
 
-@pytest.mark.parametrize("fields", ["weight_by_label_freqs: true", "class_weighting: 0.5 class_weighting: 2"])
-def test_segnets_weights_of_classes_are_refused(fields):
-    with pytest.raises(NetError, match=f"{fields.partition(':')[0]} is a field of another Caffe"):
-        loss_layer(f"loss_param {{ {fields} }}")
+def test_segnets_weights_of_classes_are_refused_where_they_would_count(caplog):
+    weights = "class_weighting: 0.5 class_weighting: 2"
+    with pytest.raises(NetError, match="weight_by_label_freqs is a field of another Caffe"):
+        loss_layer(f"loss_param {{ weight_by_label_freqs: true {weights} }}")
     loss_layer("loss_param { weight_by_label_freqs: false }")
+    assert not caplog.text
+    loss_layer(f"loss_param {{ {weights} }}")
+    assert "class_weighting has no effect without weight_by_label_freqs: true" in caplog.text
 
 
 def test_keeps_the_probabilities_only_and_nothing_without_backward():

@@ -80,7 +80,9 @@ def test_multifixed_takes_each_stages_rate_up_to_and_with_its_last_iteration():
 
 
 def test_poly_of_a_solver_that_only_tests_is_at_its_end():
-    assert policy(lr_policy="poly", power=1, max_iter=0, min_lr=0.25).rate(0) == 0.25
+    without = policy(lr_policy="poly", power=1, max_iter=0, min_lr=0.25)
+    assert without.rate(0) == 0.25
+    assert without.warnings[-1] == "lr_policy 'poly' with a max_iter of 0: the rate is 0.25 from the start"
 
 
 def test_poly_ends_at_min_lr():

@@ -125,7 +125,7 @@ def test_names_of_weights_may_have_blanks_around_them(data, tmp_path):
 def test_weights_that_are_not_there_are_located(data, tmp_path):
     text = f'base_lr: 1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "{tmp_path}/net"\nweights: ""\nweights: " b"\n'
     source = parse_solver(f"{text} net_param {{ {data + LEAST_SQUARES} }}", file="s.prototxt")
-    with pytest.raises(PrototxtError, match=r"weights names 'b', and there is no such file") as caught:
+    with pytest.raises(PrototxtError, match=r"weights 'b' do not exist") as caught:
         Solver(source.param, source=source)
     assert str(caught.value.location) == "s.prototxt:3:1"
     assert "paths are relative to the folder where the command runs" in (caught.value.hint or "")
@@ -143,10 +143,10 @@ def test_weights_whose_name_is_not_utf8_are_found_by_its_bytes(data, tmp_path):
     assert [event.path for event in recorder.of(WeightsCopied)] == [f"{tmp_path}/\xc4\xe3.caffemodel"]
 
 
-@pytest.mark.parametrize(("count", "there_is"), [(1, "one GPU: 0"), (2, "2 GPUs")])
-def test_a_gpu_that_does_not_exist_is_refused(data, tmp_path, monkeypatch, count, there_is):
+@pytest.mark.parametrize(("count", "sees"), [(1, "1 GPU\n  choose 0, by"), (2, "2 GPUs\n  choose one from 0 to 1")])
+def test_a_gpu_that_does_not_exist_is_refused(data, tmp_path, monkeypatch, count, sees):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     for number in (count, -1):
-        with pytest.raises(SolverError, match=f"device_id is {number}, and this machine has {there_is}"):
+        with pytest.raises(SolverError, match=f"device_id is {number}, and PyTorch sees {sees}"):
             make_solver(data + LEAST_SQUARES, f"solver_mode: GPU device_id: {number}", tmp_path)

@@ -69,8 +69,11 @@ def test_what_cannot_be_compared_is_refused(text, count, hint):
 def test_a_net_that_runs_no_batch_of_a_test_has_no_best_score():
     nets = [net(test_iter=0, accuracy="Accuracy"), net(accuracy="Accuracy")]
     assert BestRule("accuracy", nets).candidate([[], [OutputValue(0, "accuracy", 0.5)]], 3).net == 1
-    with pytest.raises(SolverError, match="needs a test net that runs, and its test_iter is 0"):
+    with pytest.raises(SolverError, match="needs a test net that is run, and test_iter is 0"):
         BestRule("0:accuracy", nets)
+    with pytest.raises(SolverError, match="names 'other', which is no output of the test net\n") as caught:
+        BestRule("other", [net(test_iter=0, other="Accuracy"), net(accuracy="Accuracy")])
+    assert caught.value.hint == "the outputs are accuracy"
 
 
 def test_a_best_score_is_taken_over_only_if_it_was_judged_alike():
