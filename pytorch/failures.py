@@ -16,6 +16,7 @@ from typing import Any
 
 from mgcaffe.comm import Communicator
 from mgcaffe.comm.supervision.rank_watch import RankWatch
+from mgcaffe.comm.supervision.standard_streams import flush_quietly
 from mgcaffe.comm.transport.mpi import MpiCommunicator
 from mgcaffe.errors import EXIT_FAILED, PeerFailure, describe_exception
 from mgcaffe.pytorch.event_log import LOG
@@ -115,5 +116,5 @@ def _tell(error: BaseException) -> None:
         watch.note_end(describe_exception(error), follows=isinstance(error, PeerFailure))
     for communicator in list(_watch_of):
         if isinstance(communicator, MpiCommunicator):
-            sys.stderr.flush()
+            flush_quietly()
             communicator.abort(EXIT_FAILED)

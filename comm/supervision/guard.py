@@ -25,7 +25,13 @@ from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from mgcaffe.comm.supervision import status
-from mgcaffe.comm.supervision.standard_streams import flush_output, flush_quietly, open_missing_streams, say
+from mgcaffe.comm.supervision.standard_streams import (
+    FAILED_WRITES,
+    flush_output,
+    flush_quietly,
+    open_missing_streams,
+    say,
+)
 from mgcaffe.comm.supervision.verdict import describe_place
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.comm.transport.communicator import Communicator, name_ranks
@@ -139,7 +145,7 @@ def _run_unflushed(main: Callable[[], int | None]) -> Outcome:
     except EngineError as error:
         return Outcome(error.exit_code, str(error), raised=True)
     except BaseException as error:
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.errno in FAILED_WRITES:
             try:
                 flush_output(probe=b"\n")
             except EngineError as lost:

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from typing import TextIO
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_FAILED, EngineError
 
+FAILED_WRITES = frozenset([errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF])
+"""What a write to a stream fails with where its other end is gone or its disk is full."""
+
 
 def open_missing_streams() -> None:
-    """Open /dev/null in place of each stream that is closed.
+    """Open /dev/null in place of each stream that is closed, under the stream's number.
 
-    A file would otherwise be given its number, and what a library writes to standard error.
+    A file would otherwise be given that number, and what a library writes to standard error.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
-            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is most often the stream's
-            os.set_inheritable(descriptor, descriptor == number)
-            setattr(sys, name, os.fdopen(descriptor, mode))
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.dup2(descriptor, number)
+            if descriptor != number:
+                os.close(descriptor)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def say(text: str) -> None:
     """Print a line on standard error; where that takes nothing, the run goes on, and its exit code still tells."""
+    if sys.stderr is None:  # closed when the process began
+        return
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
@@ -59,7 +68,7 @@ def flush_output(probe: bytes = b"") -> None:
 
 def flush_quietly() -> None:
     """Write what is left of both; what they don't take is dropped, since the exit code still tells."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except ValueError:

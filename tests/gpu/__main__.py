@@ -39,8 +39,8 @@ FAILED, LEFT_OUT = 1, 3
 OUTPUT_KEPT = 1 << 20
 """How many characters of what a part has printed go into `gpu_output.txt`: the last ones."""
 BATCHES = {"resnet50": (128, 11), "alexnet": (512, 11), "lenet": (4096, 31)}
-"""The nets whose steps are measured: images in a batch, and rounds. All sides are on the GPU at a time: of ResNet-50,
-where 256 images take some 22 GiB in float32, four with 256 would not fit into 80 GB."""
+"""The nets whose steps are measured: images in a batch, and rounds. All sides are on the GPU at a time, and
+ResNet-50 with 256 images takes some 22 GiB in float32 by our estimate: three sides would leave little of 80 GB."""
 STEPS = (
     ("resnet50", "tf32"), ("resnet50", "float32"), ("alexnet", "tf32"), ("lenet", "float32"), ("alexnet", "bf16"),
     ("resnet50", "bf16"),

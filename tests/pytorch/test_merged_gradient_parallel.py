@@ -36,6 +36,11 @@ ENDS = {
         f"raised UsageError: {CONVERTED} when the module was wrapped in its forward pass, {WENT_ON}",
         FOREVER,
     ],
+    "caught, replaced": [
+        "raised UsageError: the module's parameters, such as 'a.weight', have been replaced by others since it was"
+        f" wrapped, whose gradients are not averaged in its backward pass, {WENT_ON}",
+        FOREVER,
+    ],
     "lacking": [LACKING.replace("rank 1", "rank 0"), LACKING],
     "one_lacks": [f"rank 0 cannot go on: rank 1 ended with CommError: {LACKING}", LACKING],
     "other_shape": [DIFFERS, DIFFERS],

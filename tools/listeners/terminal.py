@@ -18,12 +18,14 @@ class _LastingStream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
+        """Write, or drop the text; return its length."""
         try:
             return self._stream.write(text)
         except OSError:
             return len(text)
 
     def flush(self) -> None:
+        """Write what is left, or drop it."""
         try:
             self._stream.flush()
         except OSError:

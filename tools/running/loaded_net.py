@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from mgcaffe.engine.net import Net
 from mgcaffe.tools.listeners.glog import log_line
 
+_SHOWN = 10
+
 
 def load(net: Net, paths: Sequence[str]) -> None:
     """Copy files of weights to the layers of the same names; warn of layers that none has, and of inputs.
@@ -22,9 +24,10 @@ def load(net: Net, paths: Sequence[str]) -> None:
         if layer.name not in copied and not layer.param.blobs and any(each.owner is None for each in layer.parameters)
     ]
     if lacking:
+        more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
         _warn(
-            f"{', '.join(paths)} has no weights for {len(lacking)} layer(s): {', '.join(lacking)}; they compute with"
-            " what their fillers gave"
+            f"no weights in {', '.join(paths)} for {len(lacking)} layer(s): {', '.join(lacking[:_SHOWN])}{more}; they"
+            " compute with what their fillers gave"
         )
     if net.inputs:
         _warn(f"nothing fills the input(s) {', '.join(net.inputs)}: they hold zeros; give a net that reads data")

@@ -10,6 +10,7 @@ times, for `engine report`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,9 +91,11 @@ def check_writable(path: str) -> None:
     """Find out before the run that the file can be written; one that is there stays as it is.
 
     Raises:
-        EngineError: with exit code 73.
+        EngineError: with exit code 73; it cannot, or is a named pipe, which waits for a reader.
     """
-    file = Path(path)
+    file = Path(os.path.realpath(path))  # of a link to nothing, what it leads to is made and removed, not the link
+    if file.is_fifo():
+        raise EngineError(f"cannot write the timeline {path}: it is a named pipe", exit_code=EXIT_CANNOT_WRITE)
     try:
         is_new = not file.exists()
         file.open("ab").close()

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from mgcaffe.comm.supervision import standard_streams
+
 RUN = """
 import sys
 from mgcaffe.comm import SingleCommunicator
@@ -47,6 +49,18 @@ def test_the_exit_code_stands_where_standard_error_takes_nothing(body, code, mon
     monkeypatch.setenv("PYTHONUNBUFFERED", "")
     for redirection in ("2>/dev/full", "2>&-", "<&- >&- 2>&-"):
         assert ended(f"sys.stderr.write('x'); {body}", redirection) == (code, "")
+
+
+def test_an_unrelated_error_is_reported_as_what_it_is(monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", "")
+    code, said = ended("open('absent')", ">/dev/full")
+    assert (code, "internal error: FileNotFoundError" in said) == (1, True)
+
+
+def test_a_message_goes_nowhere_where_standard_error_was_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    standard_streams.say("nobody reads this")
+    standard_streams.flush_quietly()
 
 
 def test_no_file_is_given_the_number_of_a_closed_stream(tmp_path):

@@ -72,6 +72,8 @@ def failing(how):
             module.step = step
             if "converted" in how and step == FAILING_STEP and (module.fails or "caught" not in how):
                 module.double()
+            if "replaced" in how and step == FAILING_STEP and module.fails:
+                module.load_state_dict({name: each.clone() for name, each in module.state_dict().items()}, assign=True)
             model.zero_grad()
             try:
                 model(batch(rank, step, 4, 6)).sum().backward()
@@ -98,6 +100,7 @@ SIZES = {
     "caught in backward of three": 3,
     "caught in on_group": 2,
     "caught, converted": 2,
+    "caught, replaced": 2,
     "caught in forward, retried": 2,
     "slow in backward": 2,
     "lacking": 2,

@@ -202,10 +202,10 @@ def test_features_become_caffes_records(engine):
     assert records("conv_lmdb") == expected["conv"]
     assert records("ip_lmdb") == expected["ip"]
     net.close()
-    assert "has no weights for" not in result.stderr
+    assert "no weights in" not in result.stderr
     engine.write("renamed.prototxt", CONV_NET.replace('"conv" type', '"conv_new" type'))
     renamed = engine.run("extract_features", "net.caffemodel", "renamed.prototxt", "ip", "renamed_lmdb", "1", "lmdb")
-    assert "net.caffemodel has no weights for 1 layer(s): conv_new; they compute with" in renamed.stderr
+    assert "no weights in net.caffemodel for 1 layer(s): conv_new; they compute with" in renamed.stderr
 
     again = engine.run("extract_features", *words)
     assert (again.returncode, "'conv_lmdb' exists already" in again.stderr) == (73, True)

@@ -104,10 +104,10 @@ def test_test_computes_in_the_precision_asked_for(engine):
 def test_layers_without_weights_are_warned_about(engine):
     assert engine.run("train", "solver.prototxt", "--max_iter=2").returncode == 0
     words = ["--weights", "tiny_iter_2.caffemodel", "--iterations=1"]
-    assert "has no weights for" not in engine.run("test", "net.prototxt", *words).stderr
+    assert "no weights in" not in engine.run("test", "net.prototxt", *words).stderr
     engine.write("renamed.prototxt", engine.net.replace('name: "ip"', 'name: "ip_new"'))
     result = engine.run("test", "renamed.prototxt", *words)
-    assert "tiny_iter_2.caffemodel has no weights for 1 layer(s): ip_new; they compute with" in result.stderr
+    assert "no weights in tiny_iter_2.caffemodel for 1 layer(s): ip_new; they compute with" in result.stderr
     assert result.returncode == 0
 
 

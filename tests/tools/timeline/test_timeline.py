@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
@@ -101,6 +102,19 @@ def test_a_run_that_ends_before_says_that_nothing_was_written(engine):
     engine.write("timeline.json", "of an earlier run")
     engine.run("train", "solver.prototxt", "--timeline=timeline.json", "--timeline_iterations=50:60")
     assert (engine.folder / "timeline.json").read_text() == "of an earlier run"
+
+
+def test_a_link_stays_and_a_named_pipe_is_refused(engine):
+    link = engine.folder / "link.json"
+    link.symlink_to("target.json")
+    words = ["train", "solver.prototxt", "--timeline=link.json"]
+    assert engine.run(*words, "--timeline_iterations=50:60").returncode == 0
+    assert link.is_symlink() and not link.exists()
+    assert engine.run(*words).returncode == 0
+    assert link.is_symlink() and (engine.folder / "target.json").stat().st_size
+    os.mkfifo(engine.folder / "pipe")
+    result = engine.run("train", "solver.prototxt", "--timeline=pipe")
+    assert (result.returncode, "cannot write the timeline pipe: it is a named pipe" in result.stderr) == (73, True)
 
 
 def test_a_run_that_ends_within_writes_what_there_is(engine):
