@@ -20,9 +20,11 @@ MAX_AXES = 32
 HINT = "lower batch_size (iter_size makes up for it), or num_output if it is larger than it should be"
 """What to do about memory that does not suffice."""
 
-# How PyTorch's allocators say it, for the CPU and for CUDA, and the libraries of CUDA that have memory of their own.
+# How PyTorch's allocators say it, for the CPU and for CUDA; the libraries of CUDA that have memory of their own; and
+# oneDNN, whose operations have been chosen by then, so that what they lack as they run is memory to work in.
 _OUT_OF_MEMORY = re.compile(
     "can't allocate memory|out of memory|Storage size calculation overflowed|STATUS_ALLOC_FAILED"
+    "|could not execute a primitive"
 )
 _ASKED_FOR = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
 _OVERFLOW = re.compile("cannot be converted to type .* without overflow")

@@ -81,6 +81,7 @@ def test_mistakes_end_with_code_2_and_no_traceback(words, message):
         ),
         (RuntimeError("CUDA out of memory. Tried to allocate 2.50 GiB (GPU 0)"), ": tried to allocate 2.50 GiB"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "out of memory"),
+        (RuntimeError("could not execute a primitive"), "out of memory"),
         (MemoryError(), "out of memory"),
     ],
 )
