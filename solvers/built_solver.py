@@ -116,7 +116,10 @@ class BuiltSolver:
             self._build(nets, source, schedule, opened)
             recompute(param, source, nets.workers, self._emit)
             autotune(param, [*nets.workers, *nets.tests], self.world.communicator, self._emit, stop_is_requested)
-            self.load_weights(*((param.weights, source) if weights is None else (weights,)))
+            if weights is None:
+                self.load_weights(param.weights, source)
+            else:
+                self.load_weights(weights)
             self._opened = opened.pop_all()
 
     def _build(self, nets: BuiltNets, source: SolverSource | None, schedule: str | None, opened: ExitStack) -> None:

@@ -53,7 +53,7 @@ class RecordSource:
         raise NotImplementedError
 
     def check_unchanged(self) -> None:
-        """Make sure that what is read is what was there when the source was opened.
+        """Make sure that what is read is what was there when the source was opened; here nothing needs to be done.
 
         Raises:
             DataError: somebody wrote to it.

@@ -19,7 +19,7 @@ WITHOUT: Mapping[str, str] = {
 """The types that have no equivalent, and why."""
 
 WEIGHTS_OF_CLASSES = dict.fromkeys(("weight_by_label_freqs", "class_weighting"), "as in training")
-"""Fields of losses that the layers themselves refuse."""
+"""Fields of losses that the layers themselves refuse where they would count."""
 
 INPUT = "Input"
 """The type whose tops are the inputs of the model."""
