@@ -49,16 +49,15 @@ def serve(way: str, model: str) -> None:
     step = step_worker.our_step(model, BATCHES[model][0], "cpu", "float32")
     if way.startswith("laid out"):
         heap.map_blocks()
-    step()
+    step(1)
     if way.startswith("laid out"):
         heap.keep_blocks()
-    step()
-    step()
+    step(2)
     step_worker.reset_peak()
     print("ready", flush=True)
     for _ in iter(sys.stdin.readline, "end\n"):
         pages, start = _pages(), time.process_time()
-        step()
+        step(1)
         print(json.dumps([time.process_time() - start, _pages() - pages]), flush=True)
     print((step_worker.memory_kib("VmHWM") - base) / 1024)
 

@@ -16,6 +16,9 @@ from typing import Any
 from machine_limit import set_precision
 from torch_models import BATCHES, CLASSES, build
 
+Step = Callable[[int], object]
+"""Makes so many steps, one after the other."""
+
 ROOT = Path(__file__).resolve().parent.parent
 OURS = {
     "ours": "off",
@@ -61,8 +64,11 @@ def our_step(
     recompute: str = "off",
     autotune: str = "off",
     winograd: str = "off",
-) -> Callable[[], object]:
-    """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs."""
+) -> Step:
+    """Return the engine's solver on the model's train net, its Data layer replaced by fixed inputs.
+
+    All steps of a call are one `Solver.step`, as all of a training are.
+    """
     from mgcaffe.prototxt import LayerParameter, SolverParameter, read_net
     from mgcaffe.solvers.solver import Solver
 
@@ -82,7 +88,7 @@ def our_step(
     trainer = Solver(solver, device=device)
     for top, values in zip(trainer.net.layers[0].forward([]), batch_of(model, batch), strict=True):
         top.copy_(values)
-    return lambda: trainer.step(1)
+    return trainer.step
 
 
 def is_auxiliary(name: str) -> bool:
@@ -90,7 +96,7 @@ def is_auxiliary(name: str) -> bool:
     return name.startswith(("loss1/", "loss2/"))
 
 
-def torch_step(model: str, side: str, batch: int, device: str, precision: str) -> Callable[[], object]:
+def torch_step(model: str, side: str, batch: int, device: str, precision: str) -> Step:
     """Return the same net in plain PyTorch."""
     import torch
 
@@ -123,7 +129,10 @@ def torch_step(model: str, side: str, batch: int, device: str, precision: str) -
             scaler.update()
         return loss.item()
 
-    return step
+    def steps(count: int) -> list[float]:
+        return [step() for _ in range(count)]
+
+    return steps
 
 
 def flops_of_step(model: str, batch: int) -> int:
@@ -143,24 +152,23 @@ def steps_of_turn(seconds: float) -> int:
     return max(1, round(_TURN_S / seconds))
 
 
-def take_turn(step: Callable[[], object], wait: Callable[[], None], steps: int) -> tuple[float, float]:
+def take_turn(step: Step, wait: Callable[[], None], steps: int) -> tuple[float, float]:
     """Return the mean seconds of a step in a turn: by the clock, and of processor time.
 
     Other sides have filled the caches, and their idle OpenMP threads spin for some milliseconds. Training steps follow
     each other, so the first one does not count, unless a turn has no other.
 
     Args:
-        step: makes a step.
+        step: makes so many steps.
         wait: returns once the step has ended.
         steps: how many count.
     """
     time.sleep(_SPIN_S)
     if steps > 1:
-        step()
+        step(1)
     wait()
     start, cpu = time.perf_counter(), time.process_time()
-    for _ in range(steps):
-        step()
+    step(steps)
     wait()
     return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps
 
@@ -194,11 +202,10 @@ def serve(options: argparse.Namespace) -> None:
         step = torch_step(options.model, options.side, *arguments)
     if ours_malloc and not on_gpu:
         map_blocks()
-        step()
+        step(1)
         keep_blocks()
     wait = torch.cuda.synchronize if on_gpu else lambda: None
-    for _ in range(2):
-        step()
+    step(2)
     steps = steps_of_turn(take_turn(step, wait, 1)[0])
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()

@@ -29,9 +29,9 @@ def test_16_bits_are_measured_beside_float32_and_autocast():
         sides = step.parse([f"--precision={precision}"]).sides
         assert sides == ["ours", "ours_float32", "eager", "channels_last"]
     assert step.parse(["--precision=bf16", "--sides", "eager", "--batch=4"]).sides == ["eager"]
-    step_worker.our_step("lenet", 2, "cpu", "bf16")()
-    step_worker.our_step("lenet", 2, "cpu", "fp16")()
-    exact, rounded = (step_worker.torch_step("lenet", "eager", 2, "cpu", each)() for each in ("float32", "fp16"))
+    step_worker.our_step("lenet", 2, "cpu", "bf16")(1)
+    step_worker.our_step("lenet", 2, "cpu", "fp16")(1)
+    (exact,), (rounded,) = (step_worker.torch_step("lenet", "eager", 2, "cpu", each)(1) for each in ("float32", "fp16"))
     assert exact != rounded
     assert abs(exact - rounded) < 0.02 * exact
 
@@ -45,26 +45,28 @@ def test_operations_are_those_of_the_products():
 def test_both_sides_make_steps():
     arguments = ("lenet", 2, "cpu", "float32")
     ours, eager = step_worker.our_step(*arguments), step_worker.torch_step("lenet", "eager", *arguments[1:])
-    ours()
-    assert eager() > eager()
+    ours(2)
+    first, second, third = eager(3)
+    assert first > second > third
 
 
 def test_a_turn_has_several_short_steps_of_which_the_first_does_not_count(monkeypatch):
     assert [step_worker.steps_of_turn(seconds) for seconds in (0.008, 0.04, 0.08, 3.0)] == [12, 2, 1, 1]
     now, events = [0.0], []
 
-    def one_step():
-        now[0] += 1.0 if "step" in events else 100.0
-        events.append("step")
+    def make_steps(count):
+        for _ in range(count):
+            now[0] += 1.0 if "step" in events else 100.0
+            events.append("step")
 
     clock = SimpleNamespace(
         sleep=lambda _: events.append("sleep"), perf_counter=lambda: now[0], process_time=lambda: 2 * now[0]
     )
     monkeypatch.setattr(step_worker, "time", clock)
-    assert step_worker.take_turn(one_step, lambda: None, 4) == (1.0, 2.0)
+    assert step_worker.take_turn(make_steps, lambda: None, 4) == (1.0, 2.0)
     assert events == ["sleep"] + 5 * ["step"]
     events.clear()
-    assert step_worker.take_turn(one_step, lambda: events.append("wait"), 1) == (100.0, 200.0)
+    assert step_worker.take_turn(make_steps, lambda: events.append("wait"), 1) == (100.0, 200.0)
     assert events == ["sleep", "wait", "step", "wait"]
 
 
