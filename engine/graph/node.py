@@ -80,7 +80,7 @@ def connect(index: int, spec: LayerSpec, layer: Layer, blobs: dict[str, Blob]) -
         missing = max(layer.tops.least, 1) - len(names)
         names += [f"{AUTOMATIC} {param.name} {number}" for number in range(missing)]
     _check_arity(spec, layer, len(bottoms), len(names))
-    tops = [_top(spec, layer, number, name, blobs) for number, name in enumerate(names)]
+    tops = [_top(spec, layer, number, names, blobs) for number in range(len(names))]
     return Node(index, layer, bottoms, tops, _loss_weights(spec, layer, len(tops)))
 
 
@@ -107,8 +107,8 @@ def _check_arity(spec: LayerSpec, layer: Layer, bottoms: int, tops: int) -> None
         )
 
 
-def _top(spec: LayerSpec, layer: Layer, number: int, name: str, blobs: Mapping[str, Blob]) -> Blob:
-    bottom = spec.param.bottom
+def _top(spec: LayerSpec, layer: Layer, number: int, names: Sequence[str], blobs: Mapping[str, Blob]) -> Blob:
+    name, bottom = names[number], spec.param.bottom
     if number < len(bottom) and bottom[number] == name:
         if not layer.in_place:
             raise NetError(
@@ -117,7 +117,7 @@ def _top(spec: LayerSpec, layer: Layer, number: int, name: str, blobs: Mapping[s
                 hint="Give the top a name of its own.",
             )
         return blobs[name]
-    if name in blobs:
+    if name in blobs or name in names[:number]:
         raise NetError(
             f"Top blob '{name}' is produced by multiple sources (layer '{spec.param.name}', top {number})",
             location=spec.location("top", number),

@@ -243,6 +243,11 @@ def test_two_sources_of_one_blob_are_refused():
         make_net(inputs(x=(4, 5)) + ip("a", "x", "h") + ip("b", "x", "h"))
 
 
+def test_two_tops_of_one_name_are_refused():
+    with pytest.raises(NetError, match=r"'h' is produced by multiple sources \(layer 'cut', top 1\)"):
+        make_net(inputs(x=(4, 6)) + layer("cut", "Slice", "x", "h h"))
+
+
 def test_wrong_number_of_bottoms_is_refused():
     with pytest.raises(NetError, match=r"EuclideanLoss takes 2 bottom blob\(s\), not 1 \(layer 'loss'\)"):
         make_net(inputs(x=(4, 5)) + layer("loss", "EuclideanLoss", "x", "l"))
