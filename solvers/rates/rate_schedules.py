@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 
 RateSchedule = Callable[[int], float]
 """Gives the value of an iteration."""
@@ -39,10 +38,7 @@ def inv(base_lr: float, gamma: float, power: float) -> RateSchedule:
 
 
 def multistep(base_lr: float, gamma: float, stepvalues: Sequence[int]) -> RateSchedule:
-    """Make the schedule rate(i) = base_lr * gamma ^ (number of leading stepvalues that are <= i).
-
-    Caffe goes up by at most one step per call, which lags behind after a resume; this counts from the iteration.
-    """
+    """Make the schedule rate(i) = base_lr * gamma ^ (steps taken until i, see `steps_passed`)."""
     return lambda iteration: base_lr * _power(gamma, steps_passed(stepvalues, iteration))
 
 
@@ -103,8 +99,18 @@ def clip(schedule: RateSchedule, minimum: float) -> RateSchedule:
 
 
 def steps_passed(stepvalues: Sequence[int], iteration: int) -> int:
-    """Count the leading stepvalues that are <= iteration."""
-    return sum(1 for _ in takewhile(lambda value: value <= iteration, stepvalues))
+    """Count the steps that a run from 0 on has taken at `iteration`.
+
+    As in Caffe one that is due waits for those before it, and an iteration takes one at most. A run that goes on from a
+    snapshot has taken as many, where Caffe's lags behind.
+    """
+    steps, taken_at = 0, -1
+    for value in stepvalues:
+        taken_at = max(value, taken_at + 1)
+        if taken_at > iteration:
+            break
+        steps += 1
+    return steps
 
 
 def _power(base: float, exponent: float) -> float:

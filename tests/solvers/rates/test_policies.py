@@ -35,14 +35,14 @@ def test_rates_are_those_of_the_closed_forms(iteration):
 
 def test_multistep_goes_down_at_each_stepvalue():
     steps = policy(lr_policy="multistep", gamma=0.5, stepvalue=[3, 5, 5, 8])
-    expected = [0, 0, 0, 1, 1, 3, 3, 3, 4, 4]
+    expected = [0, 0, 0, 1, 1, 2, 3, 3, 4, 4]  # one an iteration at most, as in Caffe
     assert [steps.current_step(iteration) for iteration in range(11)] == [0, *expected]
     assert [steps.rate(iteration) for iteration in range(10)] == [0.5 * 0.5**step for step in expected]
 
 
 def test_multistep_waits_for_a_stepvalue_before_it_looks_at_the_next():
     steps = policy(lr_policy="multistep", gamma=0.5, stepvalue=[10, 5])
-    assert [steps.rate(iteration) for iteration in (5, 9, 10)] == [0.5, 0.5, 0.125]
+    assert [steps.rate(iteration) for iteration in (5, 9, 10, 11, 12)] == [0.5, 0.5, 0.25, 0.125, 0.125]
 
 
 def test_the_current_step_of_a_snapshot_counts_steps_only_where_there_are_some():
@@ -57,7 +57,7 @@ def test_multistep_says_when_it_takes_a_step_in_caffes_words():
     first, told = policy(**fields), {}
     for iteration in (0, 1, 2, 4, 5, 6):  # 3 was skipped, since its gradients were not finite
         told[iteration] = first.observe(iteration, 1.0)
-    steps = {0: 1, 4: 2, 5: 4}
+    steps = {0: 1, 4: 2, 5: 3, 6: 4}
     expected = {each: f"MultiStep Status: Iteration {each}, step = {step}" for each, step in steps.items()}
     assert {iteration: text for iteration, text in told.items() if text} == expected
     # A run goes on at a step that a snapshot of Caffe's does not count yet, and one of ours from before did.
