@@ -2,23 +2,19 @@
 
 liblmdb maps the file and trusts what stands there: a page number that points past the end, or a file that is cut
 off while it is read, ends the process with SIGBUS. So the file is read with `pread` here, and nothing in it is
-believed before it is checked: both meta pages, every branch and leaf page (number, kind, bounds, the place of each
-node), the counts that the newest meta page gives, and that no two values overlap. A page of a value that fills
-pages of its own is checked when the value is read.
+believed before it is checked: both meta pages (`meta_pages.py`), every branch and leaf page (number, kind, bounds,
+the place of each node), the counts that the newest meta page gives, and that no two values overlap. A page of a value
+that fills pages of its own is checked when the value is read.
 
 All numbers are little-endian; page numbers have 64 bits, as on every machine that Caffe was built for.
 
     page    number u64, pad u16, kind u16, lower u16, upper u16 (or, of a value's pages, how many: u32)
-    meta    at 16: magic u32, version u32, address u64, map size u64, two trees of 48 bytes (free pages, main),
-            last page u64, transaction u64
-    tree    page size u32 (in the first), flags u16, depth u16, pages u64 (branch, leaf, value), entries u64, root u64
     node    at a place that the table behind the page's head gives: size u16 u16, flags u16, key size u16, key, value;
             in a branch the first three are the child's number, a big value is the number of its first page
 """
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,51 +22,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mgcaffe.errors import DataError
+from mgcaffe.engine.data.lmdb.meta_pages import HEAD, Damage, Meta, read_exactly, read_meta
 
-_MAGIC = 0xBEEFC0DE
-_VERSION = 1
-_HEAD = 16
-_META = struct.Struct("<IIQQ IHH5Q IHH5Q QQ")
-_BRANCH, _LEAF, _VALUE, _META_PAGE = 0x01, 0x02, 0x04, 0x08
+_BRANCH, _LEAF, _VALUE = 0x01, 0x02, 0x04
 _KINDS = 0x6F
-_BIG, _OTHER_NODES = 0x01, 0x06
-# DUPSORT, DUPFIXED, INTEGERDUP: several values a key.
-_SEVERAL_VALUES = 0x04 | 0x10 | 0x20
+_BIG = 0x01
 _NO_PAGE = 2**64 - 1
 _DEEPEST = 32
 _BYTES_AT_ONCE = 1 << 24
 
 Numbers = NDArray[np.int64]
-
-
-class Damage(DataError):
-    """The file is not what an intact LMDB would be."""
-
-
-@dataclass(frozen=True)
-class Meta:
-    """What the newest meta page says.
-
-    Attributes:
-        page_size: bytes.
-        file_size: how many bytes the file has. There may be fewer pages than in use once: free ones at the end are
-            not always written.
-        last_page: the number of the last page that is or was in use.
-        transaction: the number of the transaction that wrote it.
-        depth, branch_pages, leaf_pages, value_pages, entries, root: of the main tree.
-    """
-
-    page_size: int
-    file_size: int
-    last_page: int
-    transaction: int
-    depth: int
-    branch_pages: int
-    leaf_pages: int
-    value_pages: int
-    entries: int
-    root: int
 
 
 @dataclass(frozen=True)
@@ -97,44 +58,6 @@ class Index:
         """Which values fill pages of their own."""
         big: NDArray[np.bool_] = (self.places % self.meta.page_size == 0) & (self.sizes > 0)
         return big
-
-
-def read_exactly(file: int, size: int, place: int) -> bytes:
-    """Read so many bytes of a file.
-
-    Raises:
-        Damage: it ends before, or the system cannot read them.
-    """
-    parts = []
-    while size:
-        try:
-            part = os.pread(file, size, place)
-        except OSError as error:
-            raise Damage(f"bytes {place} to {place + size - 1} of data.mdb cannot be read: {error.strerror}") from error
-        if not part:
-            raise Damage(f"is cut off: data.mdb ends before byte {place + size - 1}")
-        parts.append(part)
-        place, size = place + len(part), size - len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def read_meta(file: int) -> Meta:
-    """Return the newest of the two meta pages.
-
-    Raises:
-        Damage: the file is no LMDB, or one that is not read here.
-    """
-    first, page_size = _meta(file, 0, 0)
-    second, other_size = _meta(file, 1, page_size)
-    if page_size != other_size:
-        raise Damage(f"the meta pages give different page sizes, {page_size} and {other_size}")
-    return first if first.transaction >= second.transaction else second
-
-
-def read_transaction(file: int, page_size: int) -> int:
-    """Return the number of the newest transaction, to find out whether the database was written since."""
-    place = _HEAD + _META.size - 8
-    return max(int.from_bytes(read_exactly(file, 8, start + place), "little") for start in (0, page_size))
 
 
 def read_index(file: int) -> Index:
@@ -180,32 +103,10 @@ def read_value(file: int, index: Index, record: int) -> bytes:
     page_size = index.meta.page_size
     if place % page_size or not size:
         return read_exactly(file, size, place)
-    number, _, kind, count = struct.unpack("<QHHI", read_exactly(file, _HEAD, place))
-    if number != place // page_size or kind & _KINDS != _VALUE or count * page_size < _HEAD + size:
+    number, _, kind, count = struct.unpack("<QHHI", read_exactly(file, HEAD, place))
+    if number != place // page_size or kind & _KINDS != _VALUE or count * page_size < HEAD + size:
         raise Damage(f"page {place // page_size} of data.mdb is not the beginning of its {size} bytes")
-    return read_exactly(file, size, place + _HEAD)
-
-
-def _meta(file: int, number: int, place: int) -> tuple[Meta, int]:
-    raw = read_exactly(file, _HEAD + _META.size, place)
-    page, _, kind = struct.unpack_from("<QHH", raw)
-    values = _META.unpack_from(raw, _HEAD)
-    magic, version, _, _, page_size, *_ = values
-    if magic != _MAGIC:
-        raise Damage(f"meta page {number} of data.mdb has no LMDB magic number: it is damaged, or no LMDB")
-    if version != _VERSION:
-        raise Damage(f"data.mdb has LMDB's format {version}; format {_VERSION} is read (liblmdb 0.9)")
-    if page != number or not kind & _META_PAGE:
-        raise Damage(f"meta page {number} of data.mdb is damaged")
-    if page_size not in (2**power for power in range(9, 17)):
-        raise Damage(f"meta page {number} of data.mdb gives a page size of {page_size} bytes")
-    _, flags, depth, branch, leaf, value, entries, root, last, transaction = values[12:]
-    if flags & _SEVERAL_VALUES:
-        raise Damage("the database holds several values a key, which Caffe's tools do not write")
-    if max(last, entries, branch, leaf, value) >= 2**47:
-        raise Damage(f"meta page {number} of data.mdb counts more pages than a file can have")
-    size = os.fstat(file).st_size
-    return Meta(page_size, size, last, transaction, depth, branch, leaf, value, entries, root), page_size
+    return read_exactly(file, size, place + HEAD)
 
 
 def _blocks(file: int, pages: Numbers, meta: Meta) -> Iterator[tuple[NDArray[np.uint8], Numbers]]:
@@ -231,12 +132,12 @@ def _nodes(block: NDArray[np.uint8], numbers: Numbers, meta: Meta, kind: int) ->
     _all(found == numbers.astype(np.uint64), numbers, "carries another page's number")
     _all(words[:, 5] & _KINDS == kind, numbers, "is not of the kind that it should be")
     lower, upper = words[:, 6].astype(np.int64), words[:, 7].astype(np.int64)
-    sound = (lower > _HEAD) & (lower % 2 == 0) & (lower <= upper) & (upper <= meta.page_size)
+    sound = (lower > HEAD) & (lower % 2 == 0) & (lower <= upper) & (upper <= meta.page_size)
     _all(sound, numbers, "has bounds that cannot be")
-    counts = (lower - _HEAD) // 2
+    counts = (lower - HEAD) // 2
     rows = np.repeat(np.arange(len(numbers)), counts)
     slots = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = words[rows, _HEAD // 2 + slots].astype(np.int64)
+    places = words[rows, HEAD // 2 + slots].astype(np.int64)
     inside = (places >= upper[rows]) & (places + 8 <= meta.page_size) & (places % 2 == 0)
     _all(inside, numbers[rows], "has a node that lies outside of it")
     return rows * meta.page_size + places, words.reshape(-1)
@@ -268,7 +169,7 @@ def _records(block: NDArray[np.uint8], numbers: Numbers, meta: Meta) -> tuple[by
     if big.any():
         heads = flat[begins[big][:, np.newaxis] + np.arange(8)]
         value_pages = _inside(heads.view("<u8")[:, 0], meta, "a leaf page")
-        counts = (_HEAD + sizes[big] + meta.page_size - 1) // meta.page_size
+        counts = (HEAD + sizes[big] + meta.page_size - 1) // meta.page_size
         last = value_pages + counts - 1
         _all(last <= meta.last_page, owners[big], "has a record that lies outside of the file")
         _refuse_cut_off(last, meta)
@@ -283,7 +184,7 @@ def _check_big_values(index: Index, leaves: Numbers) -> None:
     """
     meta, big = index.meta, index.big
     first = index.places[big] // meta.page_size
-    counts = (_HEAD + index.sizes[big] + meta.page_size - 1) // meta.page_size
+    counts = (HEAD + index.sizes[big] + meta.page_size - 1) // meta.page_size
     order = np.argsort(first, kind="stable")
     first, counts = first[order], counts[order]
     if (first[:-1] + counts[:-1] > first[1:]).any():

@@ -14,7 +14,7 @@ from shlex import quote
 from weakref import finalize
 
 from mgcaffe.engine.data.leveldb import is_leveldb
-from mgcaffe.engine.data.lmdb import pages
+from mgcaffe.engine.data.lmdb import meta_pages, pages
 from mgcaffe.engine.data.lmdb.sums import read_sums, record_sum
 from mgcaffe.engine.data.record_source import RecordSource, database_folder, opened_once
 from mgcaffe.errors import DataError
@@ -36,7 +36,7 @@ class LmdbSource(RecordSource):
         finalize(self, os.close, self._file)
         try:
             self._index = pages.read_index(self._file)
-        except pages.Damage as error:
+        except meta_pages.Damage as error:
             cut = error.message.startswith("is cut off")
             what = error.message if cut else f"cannot be opened as LMDB: {error.message}"
             raise DataError(f"data source '{folder}' {what}", hint="copy it again, or make it again") from error
@@ -50,7 +50,7 @@ class LmdbSource(RecordSource):
         """Return the value of a record; see RecordSource."""
         try:
             value = pages.read_value(self._file, self._index, number)
-        except pages.Damage as error:
+        except meta_pages.Damage as error:
             raise DataError(f"{self.describe(number)} cannot be read: {error.message}") from error
         if self._sums is not None and record_sum(self.key(number), value) != self._sums[number]:
             raise DataError(f"{self.describe(number)} is damaged: its sum is not the one of its sum file")
@@ -77,8 +77,8 @@ class LmdbSource(RecordSource):
         """
         meta = self._index.meta
         try:
-            found = pages.read_transaction(self._file, meta.page_size)
-        except pages.Damage as error:
+            found = meta_pages.read_transaction(self._file, meta.page_size)
+        except meta_pages.Damage as error:
             raise DataError(f"data source '{self.name}' cannot be read any more: {error.message}") from error
         if found != meta.transaction:
             raise DataError(
