@@ -16,7 +16,8 @@ from itertools import pairwise
 
 import numpy
 
-from mgcaffe.comm.exchange.synchronizer import MergedAllReduce, NoSynchronizer, Synchronizer
+from mgcaffe.comm.exchange.merged_all_reduce import MergedAllReduce
+from mgcaffe.comm.exchange.synchronizer import NoSynchronizer, Synchronizer
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import make_plan

@@ -39,7 +39,7 @@ def work(rounds: int, file: str) -> None:
     from contention import make_layer
 
     from mgcaffe.comm import connect
-    from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
+    from mgcaffe.comm.exchange.merged_all_reduce import MergedAllReduce
     from mgcaffe.comm.planning.cost import AffineCost
     from mgcaffe.comm.planning.plan import Segment, ready_times
     from mgcaffe.comm.planning.schedules import make_plan

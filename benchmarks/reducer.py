@@ -20,8 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy
 from contention import make_layer
 
+from mgcaffe.comm.exchange.merged_all_reduce import MergedAllReduce
 from mgcaffe.comm.exchange.sums.base import TransferSettings
-from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Plan, Segment, ready_times
 from mgcaffe.comm.planning.schedules import make_plan

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgcaffe.comm.exchange.comm_report import CommReport, GroupTimes
+    from mgcaffe.comm.exchange.merged_all_reduce import MergedAllReduce
     from mgcaffe.comm.exchange.reducer import Reducer
-    from mgcaffe.comm.exchange.synchronizer import MergedAllReduce, NoSynchronizer, Synchronizer
+    from mgcaffe.comm.exchange.synchronizer import NoSynchronizer, Synchronizer
     from mgcaffe.comm.planning.cost import AffineCost, AllReduceCost, Cost, cost_from_json
     from mgcaffe.comm.planning.networks import Network, parse_network
     from mgcaffe.comm.planning.plan import Group, Plan, Segment, ready_times
@@ -43,7 +44,8 @@ _NAMES_OF_MODULE = {
     "planning.schedules": ("SCHEDULES", "make_plan"),
     "exchange.reducer": ("Reducer",),
     "planning.simulator": ("Result", "simulate"),
-    "exchange.synchronizer": ("MergedAllReduce", "NoSynchronizer", "Synchronizer"),
+    "exchange.merged_all_reduce": ("MergedAllReduce",),
+    "exchange.synchronizer": ("NoSynchronizer", "Synchronizer"),
     "transport.threaded": ("ThreadedCommunicator", "run_ranks"),
     "planning.trace": ("Trace", "TraceLayer", "read_trace", "write_trace"),
 }

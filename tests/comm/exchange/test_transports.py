@@ -4,8 +4,8 @@ import numpy
 import pytest
 import torch
 
+from mgcaffe.comm.exchange.merged_all_reduce import MergedAllReduce
 from mgcaffe.comm.exchange.sums.base import TransferSettings
-from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
 from mgcaffe.comm.exchange.transports import choose_transport, device_name, open_channel, waits_in_one_way
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Segment

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy
 
+from mgcaffe.comm.exchange.merged_all_reduce import MergedAllReduce
 from mgcaffe.comm.exchange.sums.base import TransferSettings
 from mgcaffe.comm.exchange.sums.make import make_sum
-from mgcaffe.comm.exchange.synchronizer import MergedAllReduce
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import Segment, ready_times
 from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
