@@ -24,7 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
-from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision import record_folders, status
+from mgcaffe.comm.supervision.processes import is_alive
 from mgcaffe.comm.supervision.standard_streams import (
     FAILED_WRITES,
     flush_output,
@@ -117,7 +118,7 @@ def run_guarded(
     ranks = communicator()
     if ranks is not None and ranks.size > 1:
         return _end_together(outcome, ranks, print_message, leave, patience_s)
-    status.end(status.ENDED, outcome.code)
+    record_folders.end(status.ENDED, outcome.code)
     if outcome.message is not None:
         _end_unconnected(outcome, print_message, leave)
     flush_quietly()
@@ -191,23 +192,23 @@ def _end_together(
     if met is None and outcome.code == EXIT_PEER_FAILED and ulfm.is_enabled():
         # Its last block is printed by whoever watches (`watch.py`); all that lives ends alike, the rescuer first.
         _await_lower_ranks(record)
-        status.end(status.ENDED, outcome.code)
+        record_folders.end(status.ENDED, outcome.code)
         flush_quietly()
         leave(outcome.code)
     if met is None and outcome.code in (EXIT_OK, EXIT_PEER_FAILED) and ranks.transport == "gloo":
         # Over gloo a call fails as soon as a peer is gone. A peer of this host has said why, or the watch says so.
         if not _has_lost_peer(record):
             print_message(f"rank {ranks.rank} ({host}): {outcome.message or 'another rank has failed'}")
-        status.end(status.ENDED, EXIT_PEER_FAILED)
+        record_folders.end(status.ENDED, EXIT_PEER_FAILED)
         flush_quietly()
         leave(EXIT_PEER_FAILED)
     if met is None:
         said = outcome.message or f"ended with exit code {outcome.code}"
         print_message("\n".join([f"rank {ranks.rank} ({host}): {said}", *_place(record)]))
-        status.end(status.FAILED, outcome.code)
+        record_folders.end(status.FAILED, outcome.code)
         flush_quietly()
         ranks.abort(outcome.code)
-    status.end(status.ENDED, outcome.code)
+    record_folders.end(status.ENDED, outcome.code)
     outcomes = [Outcome.of_bytes(each) for each in met]
     if ranks.rank == 0:
         message = describe(outcomes)
@@ -217,7 +218,7 @@ def _end_together(
     code = common_code(outcomes)
     if not any(each.raised for each in outcomes):
         # mpirun calls every code but 0 a failure; the launcher reads the real one in the record.
-        code = EXIT_OK if status.launcher_pid() is not None else code
+        code = EXIT_OK if record_folders.launcher_pid() is not None else code
         if ranks.has_shrunk:
             # MPI_Finalize may wait for the dead for ever. Who is gone too early would fail the others' last call.
             flush_quietly()
@@ -234,8 +235,8 @@ def _has_lost_peer(record: status.Status) -> bool:
     """Return whether another rank of this host has failed, or is gone without an error message."""
     folder = record.path.parent if record.path is not None else None
     return any(
-        place.state == status.FAILED or (place.state == status.RUNNING and not status.is_alive(place.pid))
-        for place in status.read_places(folder).values()
+        place.state == status.FAILED or (place.state == status.RUNNING and not is_alive(place.pid))
+        for place in record_folders.read_places(folder).values()
         if place.host == record.host and place.rank != record.rank
     )
 
@@ -245,8 +246,8 @@ def _await_lower_ranks(record: status.Status) -> None:
     record.doing(status.encode("rescuing: waiting for the lowest rank's snapshot"))
     folder = record.path.parent if record.path is not None else None
     while any(
-        place.rank < record.rank and place.state == status.RUNNING and status.is_alive(place.pid)
-        for place in status.read_places(folder).values()
+        place.rank < record.rank and place.state == status.RUNNING and is_alive(place.pid)
+        for place in record_folders.read_places(folder).values()
         if place.host == record.host
     ):
         time.sleep(0.05)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from mgcaffe.comm.supervision.peers import Peers
-from mgcaffe.comm.supervision.status import Status, is_alive, launcher_pid
+from mgcaffe.comm.supervision.processes import is_alive
+from mgcaffe.comm.supervision.record_folders import launcher_pid
+from mgcaffe.comm.supervision.status import Status
 from mgcaffe.comm.supervision.verdict import END_MESSAGE
 from mgcaffe.errors import EXIT_PEER_FAILED
 

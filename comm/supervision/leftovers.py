@@ -2,7 +2,7 @@
 
 | what                                                                         | is removed when                 |
 |------------------------------------------------------------------------------|---------------------------------|
-| `mgcaffe-UID-*` in memory: the records of a job's ranks (`status`)           | all their processes are gone    |
+| `mgcaffe-UID-*` in memory: the records of a job's ranks (`record_folders`)   | all their processes are gone    |
 | `sm_segment.*`, `vader_segment.*` in memory: Open MPI's ranks talk by them   | no process has it open          |
 | `ompi.PID`, `prted.PID` in the temporary folder: mpirun's, or its daemon's   | that is gone, and no file open  |
 
@@ -26,7 +26,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision import record_folders
+from mgcaffe.comm.supervision.processes import is_alive
 
 SHARED_MEMORY = Path("/dev/shm")
 _SEGMENTS = ("sm_segment.*", "vader_segment.*")
@@ -38,10 +39,10 @@ _NAMELESS_AFTER_S = 3600.0
 
 def sweep() -> None:
     """Remove what dead jobs left; what cannot be read or removed is passed over."""
-    for folder in status.job_folders():
+    for folder in record_folders.job_folders():
         with contextlib.suppress(OSError, ValueError):
             if _is_dead_job(folder):
-                status.remove_folder(folder)
+                record_folders.remove_folder(folder)
     sweep_segments(SHARED_MEMORY)
     with contextlib.suppress(FileNotFoundError):  # under a limit on file sizes of 0 Python finds no such folder
         sweep_sessions(Path(tempfile.gettempdir()))
@@ -68,16 +69,16 @@ def sweep_sessions(temporary: Path) -> None:
     for folder in folders:
         with contextlib.suppress(OSError):
             if _is_dead_session(folder):
-                status.remove_folder(folder)
+                record_folders.remove_folder(folder)
 
 
 def _is_dead_job(folder: Path) -> bool:
-    processes = status.processes_of(folder)
+    processes = record_folders.processes_of(folder)
     if processes is None:
         return False
     if not processes:
         return folder.stat().st_mtime < time.time() - _NAMELESS_AFTER_S
-    return not any(status.is_alive(pid, started) for pid, started in processes)
+    return not any(is_alive(pid, started) for pid, started in processes)
 
 
 def _is_dead_session(folder: Path) -> bool:
@@ -96,9 +97,9 @@ def _is_dead_session(folder: Path) -> bool:
 def _is_open_mpis(pid: int) -> bool:
     """Return whether a process runs that may be an mpirun or a daemon of Open MPI."""
     try:
-        return status.is_alive(pid) and Path(f"/proc/{pid}/comm").read_text().startswith(_SESSION_PROGRAMS)
+        return is_alive(pid) and Path(f"/proc/{pid}/comm").read_text().startswith(_SESSION_PROGRAMS)
     except OSError:
-        return status.is_alive(pid)
+        return is_alive(pid)
 
 
 def _is_of_this_host(name: str) -> bool:

@@ -14,7 +14,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from mgcaffe.comm.supervision.status import RUNNING, Place, is_alive, process_state, read_places
+from mgcaffe.comm.supervision.processes import is_alive, process_state
+from mgcaffe.comm.supervision.record_folders import read_places
+from mgcaffe.comm.supervision.status import RUNNING, Place
 
 _LOOK_EVERY_S = 0.25
 

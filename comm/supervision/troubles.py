@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mgcaffe.comm.supervision.status import process_state
+from mgcaffe.comm.supervision.processes import process_state
 from mgcaffe.comm.supervision.verdict import UNEXPLAINED
 from mgcaffe.errors.checked_json import Json
 

@@ -21,7 +21,9 @@ from typing import NoReturn
 
 from mgcaffe.comm.supervision.job_end import JobEnd
 from mgcaffe.comm.supervision.peers import Peers
-from mgcaffe.comm.supervision.status import RUNNING, Place, Status, is_alive, launcher_is_elsewhere
+from mgcaffe.comm.supervision.processes import is_alive
+from mgcaffe.comm.supervision.record_folders import launcher_is_elsewhere
+from mgcaffe.comm.supervision.status import RUNNING, Place, Status
 from mgcaffe.comm.supervision.verdict import attached_record, lost_block, stall_block
 from mgcaffe.errors import EXIT_PEER_FAILED, EXIT_STALLED
 

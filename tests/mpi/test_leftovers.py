@@ -16,8 +16,8 @@ SLEEPER = """
 import sys, time
 from pathlib import Path
 from mpi4py import MPI
-from mgcaffe.comm.supervision import status
-status.use(status.open_status(status.job_folder(), MPI.COMM_WORLD.rank, 2))
+from mgcaffe.comm.supervision import record_folders, status
+status.use(record_folders.open_status(record_folders.job_folder(), MPI.COMM_WORLD.rank, 2))
 MPI.COMM_WORLD.Barrier()
 while not Path(sys.argv[1]).exists():
     time.sleep(0.05)

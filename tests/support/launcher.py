@@ -27,8 +27,8 @@ def launch_command(program: Path, *words: str) -> list[str]:
 _RANK = """
 import os, signal, sys, time
 from pathlib import Path
-from mgcaffe.comm.supervision import status
-record = status.open_status(status.job_folder(), 0, 1)
+from mgcaffe.comm.supervision import record_folders, status
+record = record_folders.open_status(record_folders.job_folder(), 0, 1)
 heard = []
 for number in (signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, lambda got, frame: heard.append(signal.Signals(got).name))

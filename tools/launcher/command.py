@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mgcaffe.comm.supervision.status import FOLDER_VARIABLE
+from mgcaffe.comm.supervision.record_folders import FOLDER_VARIABLE
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.launcher.files import place_files
@@ -111,7 +111,7 @@ def rank_environment(
     """Return the environment that the command of `rank_command` is started with.
 
     Args:
-        folder: of the job (`comm.status.new_folder`); Open MPI's own files go there as well (`launcher_files`).
+        folder: of the job (`record_folders.new_folder`); Open MPI's own files go there as well (`launcher_files`).
         command: what is started.
         are_elsewhere: whether ranks may run on other hosts.
         environ: the environment to add to, `os.environ` by default.

@@ -25,7 +25,7 @@ def place_files(
     That may have been the user, on the command line, in the environment or a file, or whoever installed Open MPI.
 
     Args:
-        folder: of the job (`comm.status.new_folder`).
+        folder: of the job (`record_folders.new_folder`).
         command: mpirun and its arguments.
         environ: what mpirun's environment holds besides.
         are_elsewhere: whether ranks may run on other hosts too, where there is no such folder. mpirun's own is then the

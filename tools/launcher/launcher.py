@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from mgcaffe.comm.supervision import leftovers
+from mgcaffe.comm.supervision import leftovers, record_folders
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.supervision.peers import Peers
+from mgcaffe.comm.supervision.processes import is_alive
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_FAILED, EXIT_STOPPED_BY_SIGNAL, EngineError, UsageError
 from mgcaffe.tools.flags.parsing import Flags
@@ -54,7 +55,7 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
         UsageError: this process is a rank already, or there is no mpirun.
         EngineError: (exit code 73) the limit on file sizes is too low for what the launcher or mpirun writes.
     """
-    if statuses.FOLDER_VARIABLE in os.environ or detect().size > 1:
+    if record_folders.FOLDER_VARIABLE in os.environ or detect().size > 1:
         raise UsageError(
             "--np, -H and --max_restarts start ranks, and this process is one itself",
             hint="leave out mpirun (srun), or these flags",
@@ -181,7 +182,7 @@ class _Job:
             return self._judge(said, relay.records if relay is not None else ())
         finally:
             self._peers.close()
-            statuses.remove_folder(self._folder)
+            record_folders.remove_folder(self._folder)
 
     def _watch(self, seconds: float) -> None:
         for place in self._peers.wait(seconds):
@@ -245,7 +246,7 @@ class _Job:
     def _clear_up(self) -> None:
         """Make sure that no rank of this host stays behind."""
         deadline = time.monotonic() + _END_PATIENCE_S
-        while pids := [place.pid for place in self._peers.places().values() if statuses.is_alive(place.pid)]:
+        while pids := [place.pid for place in self._peers.places().values() if is_alive(place.pid)]:
             if time.monotonic() > deadline:
                 for pid in pids:
                     with contextlib.suppress(ProcessLookupError):
@@ -270,10 +271,10 @@ class _Job:
 
 def _new_folder() -> Path:
     try:
-        return statuses.new_folder()
+        return record_folders.new_folder()
     except OSError as error:
         raise EngineError(
-            f"cannot write the ranks' records in {statuses.records_folder()}: {error.strerror or error}",
+            f"cannot write the ranks' records in {record_folders.records_folder()}: {error.strerror or error}",
             hint="make space there; `ulimit -f` shows the limit on file sizes",
             exit_code=EXIT_CANNOT_WRITE,
         ) from None

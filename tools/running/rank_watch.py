@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mgcaffe.comm.supervision import leftovers
+from mgcaffe.comm.supervision import leftovers, record_folders
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.supervision.standard_streams import say
 from mgcaffe.comm.supervision.watch import JobWatch
@@ -37,12 +37,14 @@ class RankWatch:
 
     def __init__(self, flags: Flags) -> None:
         launch = detect()
-        self.launched = statuses.FOLDER_VARIABLE in os.environ
+        self.launched = record_folders.FOLDER_VARIABLE in os.environ
         has_record = self.launched or launch.size > 1
-        if launch.local_rank in (None, 0) and not statuses.is_launchers():
+        if launch.local_rank in (None, 0) and not record_folders.is_launchers():
             # The launcher tidies up on its own host.
             leftovers.sweep()
-        self.status = statuses.open_status(statuses.job_folder() if has_record else None, launch.rank, launch.size)
+        self.status = record_folders.open_status(
+            record_folders.job_folder() if has_record else None, launch.rank, launch.size
+        )
         statuses.use(self.status)
         self.requests = Requests()
         if has_record and not faulthandler.is_enabled():

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.comm.supervision.peers import Peers
+from mgcaffe.comm.supervision.processes import is_alive
 from mgcaffe.comm.supervision.standard_streams import say
 from mgcaffe.comm.transport.communicator import Communicator, name_ranks
 from mgcaffe.errors import EngineError, PeerFailure
@@ -39,7 +40,7 @@ def _gone_here(size: int) -> frozenset[int]:
     """Return the ranks of this host whose processes are gone; MPI may know of them a little later."""
     path = statuses.current().path
     places = Peers(path.parent if path is not None else None, size).places()
-    return frozenset(rank for rank, place in places.items() if not statuses.is_alive(place.pid))
+    return frozenset(rank for rank, place in places.items() if not is_alive(place.pid))
 
 
 def _rescue(solver: Solver, rank: int, ranks_gone: frozenset[int]) -> None:

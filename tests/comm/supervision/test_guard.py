@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision import record_folders, status
 from mgcaffe.comm.supervision.guard import Outcome, common_code, describe, run_guarded
 from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
@@ -179,7 +179,7 @@ def test_over_gloo_a_rank_that_fails_alone_speaks_once_and_the_others_end_becaus
     heard = []
 
     def work(ranks):
-        record = status.open_status(tmp_path, ranks.rank, 2)
+        record = record_folders.open_status(tmp_path, ranks.rank, 2)
         ranks.barrier()
         if ranks.rank == 0:
             ranks.barrier()  # rank 1 fails before

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mgcaffe.comm.supervision import leftovers, status
+from mgcaffe.comm.supervision import leftovers, processes, record_folders
 
 HOLD = """
 import mmap, os, sys
@@ -148,14 +148,14 @@ def test_a_living_mpiruns_folder_stays(tmp_path):
 @pytest.fixture
 def jobs(tmp_path, monkeypatch):
     """Where the folders of jobs lie; nothing else is swept."""
-    monkeypatch.setattr(status, "records_folder", lambda: tmp_path)
+    monkeypatch.setattr(record_folders, "records_folder", lambda: tmp_path)
     monkeypatch.setattr(leftovers, "SHARED_MEMORY", tmp_path / "memory")
     monkeypatch.setattr(leftovers.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     return tmp_path
 
 
 def test_folders_of_dead_jobs_are_removed_and_others_stay(jobs):
-    mine = status.new_folder()
+    mine = record_folders.new_folder()
     dead = jobs / f"mgcaffe-{os.getuid()}-dead"
     dead.mkdir()
     (dead / "launcher").write_text(str(dead_pid()))
@@ -166,23 +166,23 @@ def test_folders_of_dead_jobs_are_removed_and_others_stay(jobs):
     (elsewhere / "pid-namespace").write_text("pid:[of another container]")
     leftovers.sweep()
     assert mine.exists() and elsewhere.exists() and not dead.exists()
-    status.remove_folder(mine)
+    record_folders.remove_folder(mine)
     assert not mine.exists()
 
 
 def test_a_process_id_that_was_given_again_keeps_no_folder(jobs):
     folder = jobs / f"mgcaffe-{os.getuid()}-job"
-    record = status.open_status(folder, 0, 1)
+    record = record_folders.open_status(folder, 0, 1)
     leftovers.sweep()
     assert folder.exists()
     started = record.read().started
-    assert started > 0 and status.is_alive(os.getpid(), started) and not status.is_alive(os.getpid(), started + 1)
+    assert started > 0 and processes.is_alive(os.getpid(), started) and not processes.is_alive(os.getpid(), started + 1)
     content = bytearray((folder / "0").read_bytes())
     content[56:64] = (started + 1).to_bytes(8, "little")
     (folder / "0").write_bytes(content)
     leftovers.sweep()
     assert not folder.exists()
-    launchers = status.new_folder()
+    launchers = record_folders.new_folder()
     (launchers / "launcher").write_text(f"{os.getpid()} {started + 1}")
     leftovers.sweep()
     assert not launchers.exists()
@@ -190,14 +190,14 @@ def test_a_process_id_that_was_given_again_keeps_no_folder(jobs):
 
 def test_records_of_ranks_on_another_host_or_in_another_container_stay(jobs, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(status.socket, "gethostname", lambda: "another-host")
+        patch.setattr(record_folders.socket, "gethostname", lambda: "another-host")
         there = jobs / f"mgcaffe-{os.getuid()}-there"
-        status.open_status(there, 0, 1)
+        record_folders.open_status(there, 0, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(status, "_pid_namespace", lambda: "of another container")
+        patch.setattr(record_folders, "pid_namespace", lambda: "of another container")
         contained = jobs / f"mgcaffe-{os.getuid()}-contained"
-        status.open_status(contained, 0, 1)
-    monkeypatch.setattr(status, "process_state", lambda pid: "")
+        record_folders.open_status(contained, 0, 1)
+    monkeypatch.setattr(processes, "process_state", lambda pid: "")
     leftovers.sweep()
     assert there.exists() and contained.exists()
 

@@ -12,8 +12,9 @@ import time
 
 import pytest
 
-from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision import record_folders, status
 from mgcaffe.comm.supervision.peers import Peers
+from mgcaffe.comm.supervision.record_folders import read_places
 from mgcaffe.comm.supervision.verdict import (
     END_MESSAGE,
     RECORD_SEPARATOR,
@@ -28,8 +29,8 @@ from mgcaffe.comm.supervision.watch import JobWatch
 pytestmark = pytest.mark.slow
 
 _PEER = (
-    "import sys, time; from pathlib import Path; from mgcaffe.comm.supervision import status\n"
-    "record = status.open_status(Path(sys.argv[1]), int(sys.argv[2]), 3); record.iteration(7)\n"
+    "import sys, time; from pathlib import Path; from mgcaffe.comm.supervision import record_folders, status\n"
+    "record = record_folders.open_status(Path(sys.argv[1]), int(sys.argv[2]), 3); record.iteration(7)\n"
     "record.doing(status.encode(sys.argv[3]))\n"
     "if sys.argv[4] == 'ends': record.finish(status.ENDED, 0); sys.exit()\n"
     "if sys.argv[4] == 'terminated': record.terminated()\n"
@@ -45,7 +46,7 @@ def peer(tmp_path):
     def start(rank, doing="forward, layer 'a'", how="lives"):
         process = subprocess.Popen([sys.executable, "-c", _PEER, str(tmp_path), str(rank), doing, how])
         processes.append(process)
-        await_(lambda: status.read_places(tmp_path).get(rank) and status.read_places(tmp_path)[rank].beat)
+        await_(lambda: read_places(tmp_path).get(rank) and read_places(tmp_path)[rank].beat)
         return process
 
     yield start
@@ -65,12 +66,12 @@ def await_(condition, seconds=20.0):
 @pytest.fixture
 def watch(tmp_path, monkeypatch):
     """`watch(rank)` watches as that rank, and gives what was said and the codes it left with."""
-    monkeypatch.delenv(status.FOLDER_VARIABLE, raising=False)
+    monkeypatch.delenv(record_folders.FOLDER_VARIABLE, raising=False)
     watches = []
 
     def start(rank=0, **options):
         said, left = [], []
-        record = status.open_status(tmp_path, rank, 3)
+        record = record_folders.open_status(tmp_path, rank, 3)
         settings = {"tick_s": 0.02, "patience_s": 0.1, "leave": left.append, **options}
         watches.append(JobWatch(record, said.append, **settings).start())
         return record, said, left
@@ -111,7 +112,7 @@ def test_a_peer_that_is_killed_is_reported_and_ends_this_rank(peer, watch):
 
 @pytest.mark.parametrize("is_shared", [False, True], ids=["own folder", "shared folder"])
 def test_a_launcher_on_another_host_gets_the_record(peer, watch, tmp_path, monkeypatch, is_shared):
-    monkeypatch.setenv(status.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(record_folders.FOLDER_VARIABLE, str(tmp_path))
     if is_shared:
         (tmp_path / "pid-namespace").write_text("elsewhere pid:[1]")
         (tmp_path / "launcher").write_text(str(os.getpid()))
@@ -208,7 +209,7 @@ def test_the_end_of_the_parent_is_the_end(watch):
 
 
 def test_the_launcher_on_this_host_gets_the_end_message(watch, tmp_path, monkeypatch):
-    monkeypatch.setenv(status.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(record_folders.FOLDER_VARIABLE, str(tmp_path))
     (tmp_path / "launcher").write_text(str(os.getpid()))
     _, said, left = watch(stall_timeout_s=0.2)
     await_(lambda: left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision import record_folders
 from mgcaffe.errors import EngineError, UsageError
 from mgcaffe.tools.launcher import command as launcher_command
 from tests.support.launcher import parse
@@ -29,7 +29,7 @@ def test_other_hosts_get_the_environment_and_the_users_words_win(mpirun, monkeyp
     assert command[-6:] == ["--bind-to", "core", "--prefix", "/opt/open mpi", "engine", "train"]
     assert command.count("--bind-to") == 1 and "--oversubscribe" not in command
     handed_on = {command[index + 1] for index, word in enumerate(command) if word == "-x"}
-    assert {"PYTHONPATH", status.FOLDER_VARIABLE} <= handed_on
+    assert {"PYTHONPATH", record_folders.FOLDER_VARIABLE} <= handed_on
     delay = command.index("mpi_abort_delay")
     assert command[delay - 1 : delay + 2] == ["--mca", "mpi_abort_delay", "1"]
 

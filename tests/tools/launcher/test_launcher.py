@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mgcaffe.comm.supervision import status
+from mgcaffe.comm.supervision import record_folders, status
+from mgcaffe.comm.supervision.processes import is_alive
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.launcher import launcher
 from tests.support.launcher import parse, rank_script
@@ -34,9 +35,9 @@ def test_a_job_whose_mpirun_is_killed_leaves_nothing_of_it(run):
     Path(f"pid{rank}").write_text(str(os.getpid()))
     Path(rank).write_text(os.environ["PMIX_SERVER_TMPDIR"])
     from mpi4py import MPI
-    Path(f"memory{rank}").write_text(" ".join(path.name for path in status.job_folder().glob("sm_segment*")))
+    Path(f"memory{rank}").write_text(" ".join(path.name for path in record_folders.job_folder().glob("sm_segment*")))
     MPI.COMM_WORLD.Barrier()
-    record = status.open_status(status.job_folder(), int(rank), 2)
+    record = record_folders.open_status(record_folders.job_folder(), int(rank), 2)
     MPI.COMM_WORLD.Barrier()
     if rank == "0": os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(10)
@@ -46,7 +47,7 @@ def test_a_job_whose_mpirun_is_killed_leaves_nothing_of_it(run):
         pytest.skip("there is no mpirun beside this Python")
     assert run(body, "-np", "2", "--mpirun_args=--oversubscribe")[0] == 69
     deadline = time.monotonic() + 1
-    while any(status.is_alive(int(Path(f"pid{rank}").read_text())) for rank in "01"):
+    while any(is_alive(int(Path(f"pid{rank}").read_text())) for rank in "01"):
         assert time.monotonic() < deadline
     folders = {Path(Path(rank).read_text()) for rank in "01"}
     assert len(folders) == 1
@@ -56,7 +57,7 @@ def test_a_job_whose_mpirun_is_killed_leaves_nothing_of_it(run):
 
 
 def test_what_a_killed_launcher_left_is_removed_at_the_start(run):
-    left = status.new_folder()
+    left = record_folders.new_folder()
     (left / "launcher").write_text("4711 1")  # a process that is not that one
     run("record.finish(status.ENDED, 0)", "-np", "1")
     assert not left.exists()
@@ -77,16 +78,16 @@ def test_a_rank_that_was_sent_sigterm_is_not_taken_for_the_cause():
             job._lose(status.Place(rank, 2, 10 + rank, "a", status.RUNNING, 0, rank == 0, 4, 1, "forward"))
         assert [place.rank for place in job._lost] == [1]
     finally:
-        status.remove_folder(job._folder)
+        record_folders.remove_folder(job._folder)
 
 
 def test_what_a_rank_left_to_be_said_is_printed_at_the_end_and_gives_the_code(run):
-    body = '(status.job_folder() / "end message").write_text("70\\nno progress for 4 s"); os._exit(70)'
+    body = '(record_folders.job_folder() / "end message").write_text("70\\nno progress for 4 s"); os._exit(70)'
     assert run(body, "-np", "1") == (70, "error: no progress for 4 s\n")
 
 
 def test_a_launcher_among_ranks_is_a_usage_error(run, monkeypatch):
-    monkeypatch.setenv(status.FOLDER_VARIABLE, "/somewhere")
+    monkeypatch.setenv(record_folders.FOLDER_VARIABLE, "/somewhere")
     with pytest.raises(UsageError, match="this process is one itself"):
         run("", "-np", "1")
 
