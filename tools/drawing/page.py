@@ -8,7 +8,8 @@ from html import escape
 
 from mgcaffe.tools.drawing.kinds import KINDS, kind_of
 from mgcaffe.tools.drawing.page_script import SCRIPT
-from mgcaffe.tools.drawing.picture import Node, Picture, Plate
+from mgcaffe.tools.drawing.picture import Picture
+from mgcaffe.tools.drawing.plates import Node, Plate
 from mgcaffe.tools.drawing.texts import block_lines, box_lines
 
 # Nothing is loaded from anywhere, whatever a name in the net may look like.

@@ -1,7 +1,6 @@
 """Where the boxes, blocks, labels and wires of a net lie, in pixels.
 
-A block is laid out by itself and takes part in the whole as one box: folded, or as large as its inside. Positions are
-from the upper left corner of the plate that something lies on.
+A block is laid out by itself and takes part in the whole as one box: folded, or as large as its inside.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from dataclasses import dataclass, field
 
 from mgcaffe.tools.drawing.blocks import Block
 from mgcaffe.tools.drawing.graph import NetGraph
-from mgcaffe.tools.drawing.layering import Layout, Run, lay_out
+from mgcaffe.tools.drawing.layering import Run, lay_out
+from mgcaffe.tools.drawing.plates import Label, Line, Node, Plate, Rect, mirrored, move, plate_of, turned
 from mgcaffe.tools.drawing.texts import (
     DETAIL_SIZE,
     LABEL_HEIGHT,
@@ -28,81 +28,6 @@ DIRECTIONS = ("TB", "LR", "BT", "RL")
 _LABEL_GAP, _LABEL_PAD = 6.0, 4.0
 _FRAME_PAD = 12.0
 _PAGE_ASPECT = 1.6
-
-
-@dataclass
-class Rect:
-    """A rectangle by its upper left corner and its size."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    def moved(self, x: float, y: float) -> Rect:
-        """Return the same rectangle elsewhere."""
-        return Rect(self.x + x, self.y + y, self.width, self.height)
-
-    def turned(self, across: bool, size: float) -> Rect:
-        """Return it mirrored in a plate of this size: from left to right if `across`, else from top to bottom."""
-        if across:
-            return Rect(size - self.x - self.width, self.y, self.width, self.height)
-        return Rect(self.x, size - self.y - self.height, self.width, self.height)
-
-
-@dataclass
-class Label:
-    """A blob's shape beside the box that makes it."""
-
-    wire: int
-    text: str
-    rect: Rect
-
-
-@dataclass
-class Node:
-    """A box or a block on a plate.
-
-    Attributes:
-        box: the number of the box, or -1.
-        block: the number of the block, or -1.
-        rect: everything that belongs to it, its labels included.
-        body: the box itself.
-        labels: those of its blobs.
-        ports: by wire, where it enters or leaves an open block: pixels from the middle, across the wires.
-    """
-
-    box: int
-    block: int
-    rect: Rect
-    body: Rect
-    labels: list[Label] = field(default_factory=list)
-    ports: dict[int, float] = field(default_factory=dict)
-
-
-@dataclass
-class Line:
-    """A piece of a wire, straight or a curve; `tail` and `head` are nodes of the plate, or -1."""
-
-    wire: int
-    x: float
-    y: float
-    to_x: float
-    to_y: float
-    bend: bool
-    tail: int
-    head: int
-
-
-@dataclass
-class Plate:
-    """A picture or a part of one; `sideways` says whether its wires lead to the left or right."""
-
-    width: float
-    height: float
-    nodes: list[Node]
-    lines: list[Line]
-    sideways: bool
 
 
 @dataclass(frozen=True)
@@ -164,13 +89,13 @@ def draw(
             units.append(_folded_unit(graph, blocks, number, sideways) if folded else _open_unit(number, inner[number]))
             units[-1].node.ports = inner[number][1]
     runs, wires = _runs(graph, units, unit_of)
-    sizes = [_turned(unit.node.rect.width, unit.node.rect.height, sideways) for unit in units]
+    sizes = [turned(unit.node.rect.width, unit.node.rect.height, sideways) for unit in units]
     aspect = 1 / _PAGE_ASPECT if sideways else _PAGE_ASPECT
     layout = wrapped(lay_out(sizes, runs), sizes, columns, aspect)
-    plate = _plate(layout, [unit.node for unit in units], wires, sideways)
+    plate = plate_of(layout, [unit.node for unit in units], wires, sideways)
     insides = [plate for plate, _ in inner]
     if direction in ("BT", "RL"):
-        plate, insides = _mirrored(plate, sideways), [_mirrored(each, sideways) for each in insides]
+        plate, insides = mirrored(plate, sideways), [mirrored(each, sideways) for each in insides]
     return Picture(graph, blocks, direction, plate, insides)
 
 
@@ -185,13 +110,6 @@ def _runs(graph: NetGraph, units: Sequence[_Unit], unit_of: dict[int, int]) -> t
             runs.append(Run(tail, units[tail].leaves[number], entries))
             wires.append(number)
     return runs, wires
-
-
-def _turned(first: float, second: float, sideways: bool) -> tuple[float, float]:
-    return (second, first) if sideways else (first, second)
-
-
-# -- units -----------------------------------------------------------------------------------------------------
 
 
 def _box_unit(graph: NetGraph, box: int, sideways: bool) -> _Unit:
@@ -268,13 +186,13 @@ def _inside(graph: NetGraph, block: Block, sideways: bool) -> tuple[Plate, dict[
         if heads:
             runs.append(Run(tail, offset, [(head, None) for head in heads]))
             wires.append(wire)
-    sizes = [_turned(unit.node.rect.width, unit.node.rect.height, sideways) for unit in units]
+    sizes = [turned(unit.node.rect.width, unit.node.rect.height, sideways) for unit in units]
     sizes += [(2.0, 0.0)] * (len(first) + len(last))
     layout = lay_out(sizes, runs, list(first.values()), list(last.values()))
     title = text_width(shortened(block.title), DETAIL_SIZE, bold=True) + 2 * _FRAME_PAD
-    plate = _plate(layout, [unit.node for unit in units], wires, sideways)
+    plate = plate_of(layout, [unit.node for unit in units], wires, sideways)
     shift = max(0.0, title - plate.width) / 2 if not sideways else 0.0
-    _move(plate, _FRAME_PAD + shift, TITLE_HEIGHT)
+    move(plate, _FRAME_PAD + shift, TITLE_HEIGHT)
     plate.width = max(plate.width, title) + 2 * _FRAME_PAD
     plate.height += TITLE_HEIGHT + _FRAME_PAD
     middle = (plate.height if sideways else plate.width) / 2
@@ -297,49 +215,3 @@ def _to_the_edge(plate: Plate, along: float, across: float, wire: int, enters: b
     if sideways:
         return Line(wire, begin, across, end, across, False, -1, -1)
     return Line(wire, across, begin, across, end, False, -1, -1)
-
-
-# -- plates ----------------------------------------------------------------------------------------------------
-
-
-def _plate(layout: Layout, nodes: Sequence[Node], wires: Sequence[int], sideways: bool) -> Plate:
-    """Return a plate of nodes placed as a layout says; the layout's further boxes are only points."""
-    for node, middle, start in zip(nodes, layout.middle, layout.start, strict=False):
-        size = _turned(node.rect.width, node.rect.height, sideways)
-        _move_node(node, *_turned(middle - size[0] / 2, start, sideways))
-    width, height = _turned(layout.across, layout.along, sideways)
-    lines = []
-    for piece in layout.pieces:
-        begin = _turned(piece.across, piece.along, sideways)
-        end = _turned(piece.to_across, piece.to_along, sideways)
-        tail, head = (each if each < len(nodes) else -1 for each in (piece.tail, piece.head))
-        lines.append(Line(wires[piece.run], *begin, *end, piece.bend, tail, head))
-    return Plate(width, height, list(nodes), lines, sideways)
-
-
-def _move_node(node: Node, x: float, y: float) -> None:
-    node.rect, node.body = node.rect.moved(x, y), node.body.moved(x, y)
-    for label in node.labels:
-        label.rect = label.rect.moved(x, y)
-
-
-def _move(plate: Plate, x: float, y: float) -> None:
-    for node in plate.nodes:
-        _move_node(node, x, y)
-    for line in plate.lines:
-        line.x, line.y, line.to_x, line.to_y = line.x + x, line.y + y, line.to_x + x, line.to_y + y
-
-
-def _mirrored(plate: Plate, across: bool) -> Plate:
-    """Return a plate turned round, so that its wires lead the other way."""
-    size = plate.width if across else plate.height
-    for node in plate.nodes:
-        node.rect, node.body = node.rect.turned(across, size), node.body.turned(across, size)
-        for label in node.labels:
-            label.rect = label.rect.turned(across, size)
-    for line in plate.lines:
-        if across:
-            line.x, line.to_x = size - line.x, size - line.to_x
-        else:
-            line.y, line.to_y = size - line.y, size - line.to_y
-    return plate

@@ -10,7 +10,8 @@ from typing import Protocol
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.drawing.graph import NetGraph
 from mgcaffe.tools.drawing.kinds import KINDS, kind_of
-from mgcaffe.tools.drawing.picture import Label, Line, Node, Picture, Plate
+from mgcaffe.tools.drawing.picture import Picture
+from mgcaffe.tools.drawing.plates import Label, Line, Node, Plate
 from mgcaffe.tools.drawing.texts import DETAIL_SIZE, LINE, NAME_SIZE, PAD, block_lines, box_lines, shortened, text_width
 from mgcaffe.tools.report.svg import Drawing
 
