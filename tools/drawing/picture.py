@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from mgcaffe.tools.drawing.blocks import Block
 from mgcaffe.tools.drawing.graph import NetGraph
-from mgcaffe.tools.drawing.layering import Run, lay_out
+from mgcaffe.tools.drawing.layering.layout import lay_out
+from mgcaffe.tools.drawing.layering.rows import Run
 from mgcaffe.tools.drawing.plates import Label, Line, Node, Plate, Rect, mirrored, move, plate_of, turned
 from mgcaffe.tools.drawing.texts import (
     DETAIL_SIZE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mgcaffe.tools.drawing.layering import Layout
+from mgcaffe.tools.drawing.layering.layout import Layout
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from mgcaffe.tools.drawing.layering import Layout, Piece
+from mgcaffe.tools.drawing.layering.layout import Layout, Piece
 
 _GUTTER, _TRACK, _MARGIN = 30.0, 8.0, 10.0
 _MOST_COLUMNS = 24
