@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 
 from mgcaffe.tools.report.charts import COLOURS
+from mgcaffe.tools.report.html_page import html_page
 from mgcaffe.tools.report.iteration_picture import iteration_picture
-from mgcaffe.tools.report.page import html_page
 from mgcaffe.tools.report.spans import TimelineData
 from mgcaffe.tools.report.svg import Drawing, Scale, number_text
 

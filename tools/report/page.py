@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from mgcaffe.engine.data.stages import ADVICE, bottleneck, share_of
-from mgcaffe.engine.data.stages import NAMES as STAGE_NAMES
 from mgcaffe.tools.report.charts import (
     COLOURS,
     NAMES,
@@ -16,34 +14,15 @@ from mgcaffe.tools.report.charts import (
     line_chart,
     schedule_chart,
     size_text,
-    stacked_bar,
 )
 from mgcaffe.tools.report.data import RunRecord
+from mgcaffe.tools.report.html_page import counted, html_page, section
 from mgcaffe.tools.report.iteration_picture import iteration_picture
 from mgcaffe.tools.report.replicas import replicas_body
 from mgcaffe.tools.report.spans import TimelineData
 from mgcaffe.tools.report.svg import number_text
+from mgcaffe.tools.report.time_shares import where_time_goes
 
-_STYLE = """
-body{font:15px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;color:#222;background:#f3f4f6;
-margin:0}
-main{max-width:1180px;margin:0 auto;padding:18px}
-h1{font-size:24px;margin:4px 0 2px}h2{font-size:17px;margin:0 0 4px}
-p{margin:2px 0 10px;color:#555;font-size:14px}p.verdict{font-size:17px;color:#111;margin:4px 0 12px}
-section{background:#fff;border-radius:8px;padding:14px 20px 10px;margin:14px 0;box-shadow:0 1px 2px #0002}
-p.banner{background:#fff3cd;border-left:4px solid #e0a800;padding:6px 12px;color:#5c4700}
-.facts{display:flex;flex-wrap:wrap;gap:8px 26px;margin:8px 0 0}
-.facts div{font-size:13px;color:#777}.facts b{display:block;font-size:19px;color:#111;font-weight:600}
-.two{display:grid;gap:10px;grid-template-columns:repeat(auto-fill,minmax(min(500px,100%),1fr))}
-svg{width:100%;height:auto;font-family:inherit;display:block}
-table{border-collapse:collapse;font-size:13px;width:100%}th{text-align:right;color:#777;font-weight:500;padding:3px 8px}
-td{text-align:right;padding:3px 8px;border-top:1px solid #eee;font-variant-numeric:tabular-nums}
-td:first-child,th:first-child,td.left,th.left{text-align:left}
-.scroll{max-height:340px;overflow:auto}
-.key{font-size:12.5px;color:#555;display:flex;flex-wrap:wrap;gap:4px 16px;margin:2px 0 8px}
-.key i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:5px;vertical-align:-1px}
-pre{font-size:12px;overflow:auto;background:#f8f8f8;padding:8px}footer{color:#888;font-size:12px;margin:10px 4px}
-"""
 _LAST_LINES = 12
 
 
@@ -61,7 +40,7 @@ def make_page(
     title = f"{run.start.get('net') or 'a net'} — training report"
     sections = [
         _head(run, timeline),
-        _where(run, timeline),
+        where_time_goes(run, timeline),
         _replicas(run),
         _iteration(timeline),
         _groups(run, timeline),
@@ -74,15 +53,6 @@ def make_page(
         "Rest the mouse on a bar for its numbers."
     )
     return html_page(title, "".join(sections), footer)
-
-
-def html_page(title: str, body: str, footer: str) -> str:
-    """Return a page that needs no other file: `body` is HTML, the other two are texts."""
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><main>'
-        f"{body}<footer>{escape(footer)}</footer></main></body></html>\n"
-    )
 
 
 def _head(run: RunRecord, timeline: TimelineData | None) -> str:
@@ -98,7 +68,7 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
         when = "" if tested["iter"] == last["iter"] + 1 else f", iteration {tested['iter']}"
         facts += [(f"test {name}{when}", number_text(value)) for name, value in tested["scores"].items()]
     if run.plan and run.plan.get("plan"):
-        facts.append(("schedule", f"{run.plan['plan']}, {_count(run.plan['groups'], 'group')}"))
+        facts.append(("schedule", f"{run.plan['plan']}, {counted(run.plan['groups'], 'group')}"))
     elif timeline is not None and timeline.plan:
         facts.append(("schedule", timeline.plan["schedule"]))
     if run.start.get("precision", "float32") != "float32":
@@ -125,72 +95,12 @@ def _speeds(run: RunRecord) -> list[tuple[str, str]]:
 
 def _replicas(run: RunRecord) -> str:
     body = replicas_body(run)
-    return _section("Replicas kept together", body) if body else ""
-
-
-def _where(run: RunRecord, timeline: TimelineData | None) -> str:
-    """Return the answer to "where did the time go?", in one sentence and one bar."""
-    if timeline is not None:
-        phases = timeline.phases()
-        recorded = f"mean over {_count(len(timeline.iterations), 'recorded iteration')}"
-        source = f"{recorded} and {_count(len(timeline.ranks), 'rank')}"
-    else:
-        wait, data = run.median("comm_exposed_ms"), run.median("data_wait_ms")
-        whole = 1e3 * run.median("seconds")
-        phases = {"computing": max(0.0, whole - wait - data), "wait": wait, "data": data}
-        source = "medians of the log; with --timeline the computing is shown in detail"
-    if exposed := run.waited_for_rounds_ms:
-        phases["foreground"] = exposed
-    total = sum(phases.values())
-    parts = [(NAMES.get(name, name), COLOURS.get(name, "#56B4E9"), value) for name, value in phases.items()]
-    body = f'<p class="verdict">{_verdict(phases, total, run.data_stages)}</p>{stacked_bar(parts, total)}'
-    hidden, waited = _communication(run, timeline)
-    if hidden + waited > 0:
-        bar = [("hidden behind computing", COLOURS["allreduce"], hidden), ("waited for", COLOURS["wait"], waited)]
-        body += f"<p>Communication, {hidden + waited:.2f} ms per iteration:</p>{stacked_bar(bar, hidden + waited)}"
-    return _section("Where an iteration's time goes", f"<p>{escape(source)}</p>{body}")
-
-
-def _verdict(phases: dict[str, float], total: float, stages: dict[str, float]) -> str:
-    """Return the largest shares, and what to look at; `stages` are those of making batches."""
-    ordered = sorted(phases.items(), key=lambda item: -item[1])
-    shares = ", ".join(
-        f"<b>{NAMES.get(name, name)} {100 * value / total:.0f} %</b>"
-        for name, value in ordered[:3]
-        if value > 0.01 * total
-    )
-    advice = ""
-    if phases.get("data", 0.0) > 0.1 * total:
-        advice = _data_advice(stages)
-    elif phases.get("wait", 0.0) > 0.15 * total:
-        advice = " Much of it waits for communication: compare the schedules and the groups below."
-    elif phases.get("foreground", 0.0) > 0.15 * total:
-        advice = " Much of it waits for synchronizations: more iterations between two, or the background, helps."
-    return f"Of {total:.2f} ms per iteration: {shares}.{advice}"
-
-
-def _data_advice(stages: dict[str, float]) -> str:
-    slowest = bottleneck(stages)
-    if slowest is None:
-        return " Reading data is the bottleneck: a faster source, or more prefetch, helps."
-    share = share_of(stages, slowest)
-    named = f" Data are the bottleneck: {STAGE_NAMES[slowest]} takes {share:.0f} % of making a batch."
-    return f"{named} To speed it up: {escape(ADVICE[slowest])}."
-
-
-def _communication(run: RunRecord, timeline: TimelineData | None) -> tuple[float, float]:
-    """(hidden, exposed) milliseconds per iteration, of the recorded iterations or else of the log's."""
-    if timeline is None or not timeline.plan:
-        return run.median("comm_hidden_ms"), run.median("comm_exposed_ms")
-    count = len(timeline.iterations) * len(timeline.ranks)
-    total = sum(box.length for box in timeline.allreduces()) / count
-    exposed = min(total, timeline.phases()["wait"])
-    return total - exposed, exposed
+    return section("Replicas kept together", body) if body else ""
 
 
 def _iteration(timeline: TimelineData | None) -> str:
     if timeline is None:
-        return _section(
+        return section(
             "The timeline of an iteration", "<p>No timeline was given: train with --timeline=FILE to see it.</p>"
         )
     number = timeline.typical_iteration()
@@ -203,7 +113,7 @@ def _iteration(timeline: TimelineData | None) -> str:
     if len(offsets) > 1:
         about += f"Clocks of the ranks are compared to within {max(offsets) / 1e3:.3f} ms. "
     about += "The whole file opens in ui.perfetto.dev."
-    return _section(
+    return section(
         "The timeline of an iteration",
         f'<p>{escape(about)}</p><div class="key">{key}</div>{iteration_picture(timeline, number)}',
     )
@@ -252,7 +162,7 @@ def _groups(run: RunRecord, timeline: TimelineData | None) -> str:
         )
     else:
         text = "This plan was made without measuring, so nothing was predicted."
-    return _section(
+    return section(
         "Every group: predicted and measured",
         f"<p>{escape(text)}</p>{group_chart(groups, backward, predicted)}"
         f'<div class="scroll"><table>{head}{rows}</table></div>',
@@ -272,15 +182,15 @@ def _schedules(run: RunRecord, plan: Sequence[dict[str, Any]]) -> str:
             "Times from the start of backward until all gradients are means; dashed: predicted, once the trials had "
             "ended, from what all plans took in them."
         )
-        return _section("Schedules compared", f"<p>{escape(text)}</p>{schedule_chart(trials, 0)}")
+        return section("Schedules compared", f"<p>{escape(text)}</p>{schedule_chart(trials, 0)}")
     if plan:
         best = min(range(len(plan)), key=lambda index: plan[index]["predicted_ms"])
-        return _section(
+        return section(
             "Schedules compared", f"<p>Iterations as engine plan predicts them.</p>{schedule_chart(plan, best)}"
         )
     if run.start.get("ranks", 1) == 1 or run.syncs:
         return ""
-    return _section(
+    return section(
         "Schedules compared",
         "<p>This run tried one schedule only: train with --schedule=auto, or give what engine plan --json predicts as "
         "--plan.</p>",
@@ -313,7 +223,7 @@ def _curves(run: RunRecord) -> str:
         ]
         charts.append(line_chart("test scores", lines))
     cells = "".join(f"<div>{chart}</div>" for chart in charts)
-    return _section("How it learned", f'<div class="two">{cells}</div>')
+    return section("How it learned", f'<div class="two">{cells}</div>')
 
 
 def _points(lines: Iterable[dict[str, Any]], name: str) -> list[tuple[float, float]]:
@@ -335,12 +245,4 @@ def _notes(run: RunRecord, log: str) -> str:
     if lines:
         warnings = [line for line in lines[:-_LAST_LINES] if line[:1] in "WEF" and line[1:5].isdigit()]
         body += f"<pre>{escape(chr(10).join([*warnings[-_LAST_LINES:], *lines[-_LAST_LINES:]]))}</pre>"
-    return _section("Notes", body) if body else ""
-
-
-def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{body}</section>"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return section("Notes", body) if body else ""
