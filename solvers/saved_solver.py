@@ -8,9 +8,9 @@ from mgcaffe.comm.supervision import status
 from mgcaffe.errors import SnapshotError
 from mgcaffe.solvers import events
 from mgcaffe.solvers.built_solver import BuiltSolver
+from mgcaffe.solvers.snapshots.progress import Progress
 from mgcaffe.solvers.snapshots.reading import restore_snapshot
 from mgcaffe.solvers.snapshots.replica_files import restore_replica
-from mgcaffe.solvers.snapshots.state import Progress
 
 
 class SavedSolver(BuiltSolver):

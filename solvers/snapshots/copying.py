@@ -23,7 +23,7 @@ from mgcaffe.prototxt.whole_files import Content, size_of, write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write, publish
 from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path, read_manifest
 from mgcaffe.solvers.snapshots.names import state_path, stored_shards, weights_path
-from mgcaffe.solvers.snapshots.state import Progress
+from mgcaffe.solvers.snapshots.progress import Progress
 from mgcaffe.solvers.snapshots.state_file import encode_state
 from mgcaffe.solvers.snapshots.state_hdf5 import encode_state_hdf5
 from mgcaffe.solvers.snapshots.table_shards import TableShards, TablesOfTrainer0

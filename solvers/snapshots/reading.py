@@ -21,7 +21,8 @@ from mgcaffe.solvers.events import Emit, NothingToRestore, Restored, Warned, Wei
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.snapshots.manifest import check_file, read_manifest
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
-from mgcaffe.solvers.snapshots.state import Progress, SavedState, unreadable
+from mgcaffe.solvers.snapshots.progress import Progress
+from mgcaffe.solvers.snapshots.state import SavedState, unreadable
 from mgcaffe.solvers.snapshots.state_file import read_state
 from mgcaffe.solvers.snapshots.store import stored_snapshots
 from mgcaffe.solvers.update.updater import Updater

@@ -13,8 +13,8 @@ from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.errors import EngineError
 from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.snapshots.progress import Progress
 from mgcaffe.solvers.snapshots.reading import load_snapshot, read_snapshot
-from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.update.updater import Updater
 
 _ITERATION = "_iter_"

@@ -22,7 +22,7 @@ from mgcaffe.solvers.monitor.smoothing import SmoothedLoss
 from mgcaffe.solvers.rates.policies import LearningRatePolicy
 from mgcaffe.solvers.replicas.replicas import Replicas
 from mgcaffe.solvers.setup.building import BuiltNets
-from mgcaffe.solvers.snapshots.state import Progress
+from mgcaffe.solvers.snapshots.progress import Progress
 from mgcaffe.solvers.update.updater import Updater
 
 if TYPE_CHECKING:

@@ -17,15 +17,8 @@ from mgcaffe.prototxt import BlobProto, NetParameter, SolverState, blob_array, f
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.wire_format import field_head
 from mgcaffe.solvers.rates.plateau import PlateauState
-from mgcaffe.solvers.snapshots.state import (
-    Progress,
-    SavedState,
-    add_engine_state,
-    checked_progress,
-    engine_state,
-    only_weights,
-    unreadable,
-)
+from mgcaffe.solvers.snapshots.progress import Progress, add_engine_state, checked_progress, engine_state
+from mgcaffe.solvers.snapshots.state import SavedState, only_weights, unreadable
 from mgcaffe.solvers.snapshots.state_hdf5 import read_state_hdf5
 
 _MAX_BYTES = 2**31 - 1

@@ -26,15 +26,8 @@ from mgcaffe.errors import PrototxtError, SnapshotError
 from mgcaffe.prototxt import BlobProto, EngineState
 from mgcaffe.prototxt.whole_files import Content
 from mgcaffe.solvers.rates.plateau import PlateauState
-from mgcaffe.solvers.snapshots.state import (
-    Progress,
-    SavedState,
-    add_engine_state,
-    checked_progress,
-    engine_state,
-    only_weights,
-    unreadable,
-)
+from mgcaffe.solvers.snapshots.progress import Progress, add_engine_state, checked_progress, engine_state
+from mgcaffe.solvers.snapshots.state import SavedState, only_weights, unreadable
 
 _MAX_PATH_BYTES = 1 << 16
 

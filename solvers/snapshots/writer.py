@@ -24,8 +24,8 @@ from mgcaffe.solvers.snapshots.copying import SnapshotCopy
 from mgcaffe.solvers.snapshots.files import probe_writable, remove_leftovers, write_atomically
 from mgcaffe.solvers.snapshots.manifest import manifest_path
 from mgcaffe.solvers.snapshots.names import is_hdf5, snapshot_prefix, state_path, weights_path
+from mgcaffe.solvers.snapshots.progress import Progress
 from mgcaffe.solvers.snapshots.replica_files import replica_prefix
-from mgcaffe.solvers.snapshots.state import Progress
 from mgcaffe.solvers.snapshots.store import Retention, stored_snapshots
 from mgcaffe.solvers.snapshots.table_shards import TableShards, TablesOfTrainer0, writes_shards
 from mgcaffe.solvers.source import locate

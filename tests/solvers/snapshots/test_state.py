@@ -13,7 +13,7 @@ from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
 from mgcaffe.prototxt import SolverState, blob_array, write_whole
 from mgcaffe.solvers.snapshots.best import BestScore
 from mgcaffe.solvers.snapshots.named_weights import names_weights
-from mgcaffe.solvers.snapshots.state import Progress
+from mgcaffe.solvers.snapshots.progress import Progress
 from mgcaffe.solvers.snapshots.state_file import encode_state, read_state
 from mgcaffe.solvers.snapshots.state_hdf5 import encode_state_hdf5
 from tests.support.paths import GOLDEN
