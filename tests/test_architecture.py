@@ -58,7 +58,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "tools": (
         "table", "memory_table", "flags", "model", "net_trace", "data_times", "record_images", "upgrading",
-        "speedup_plot", "listeners",
+        "speedup_plot", "listeners", "layer_times",
         "logs", "convert", "surgery", "classifier", "datasets", "timeline", "report", "scaling", "drawing", "running",
         "scripts", "launcher", "commands", "main",
     ),

@@ -9,8 +9,7 @@ import h5py
 
 from mgcaffe.engine.data.stages import StageTotals
 from mgcaffe.solvers.tables.loads import read_loads
-from mgcaffe.tools import main
-from mgcaffe.tools.commands import time
+from mgcaffe.tools import layer_times, main
 from mgcaffe.tools.data_times import DataTimes
 from tests.support.datakit import datum, encoded, images, write_lmdb
 from tests.support.tablekit import table_net, write_table_data
@@ -42,8 +41,8 @@ def test_time_runs_on_noise_and_names_the_costliest_layers(folder, capsys):
 
 def test_times_begin_once_a_gpu_has_made_the_passes_before(folder, monkeypatch):
     done = []
-    monkeypatch.setattr(time, "_synchronizer", lambda _: lambda: done.append("waited"))
-    monkeypatch.setattr(time, "_seconds", lambda step, synchronize: done.append("layer") or 1e-3)
+    monkeypatch.setattr(layer_times, "_synchronizer", lambda _: lambda: done.append("waited"))
+    monkeypatch.setattr(layer_times, "_seconds", lambda step, synchronize: done.append("layer") or 1e-3)
     assert main.main(["time", "net.prototxt", "--input_shape=image=2,3,8,8", "--iterations=1"]) == 0
     assert done == ["waited"] + 8 * ["layer"]
 
