@@ -6,6 +6,7 @@ from mgcaffe.tools.convert.onnx_in import (
     activations,
     arithmetic,
     normalization,
+    parts,
     pooling,
     resizing,
     shapes,
@@ -19,7 +20,7 @@ TABLES: dict[str, Table] = {
     "Activations": activations.OPERATORS,
     "Arithmetic and reductions": arithmetic.OPERATORS,
     "Pooling": pooling.OPERATORS,
-    "Shapes": shapes.OPERATORS,
+    "Shapes": {**shapes.OPERATORS, **parts.OPERATORS},
     "Resizing": resizing.OPERATORS,
 }
 """By family, for the documentation."""

@@ -1,19 +1,18 @@
-"""Operators that move values: other shapes, other orders, parts, joining."""
+"""Operators that give values another shape or another order, or repeat them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
-from mgcaffe.tools.convert.importing.shapes import cut, joined, permuted, range_of, reshaped, shuffled
+from mgcaffe.tools.convert.importing.shapes import permuted, reshaped, shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.graph import Node
 from mgcaffe.tools.convert.onnx_in.names import are_one_layer
 from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
 
 
-def _into(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
+def into(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
     """Return the value in another shape, which has to hold as many values."""
     op.check_shape(shape)
     if math.prod(shape) != math.prod(x.shape) or not shape:
@@ -28,7 +27,7 @@ def reshape(op: Operation) -> Value:
         op.refuse("its shape is missing")
     shape = _resolved(op, x.shape, wanted, zero_copies=not op.integer("allowzero", 0))
     groups = _shuffled_groups(op, x.shape, shape)
-    return shuffled(op, x, groups) if groups else _into(op, x, shape)
+    return shuffled(op, x, groups) if groups else into(op, x, shape)
 
 
 def _resolved(op: Operation, old: Shape, wanted: Sequence[int], *, zero_copies: bool) -> Shape:
@@ -92,7 +91,7 @@ def flatten(op: Operation) -> Value:
     reader = op.only_reader()
     if axis == 1 and reader is not None and reader.kind == "Gemm" and are_one_layer(op.node, reader):
         return Value(x.blob, shape)  # InnerProduct flattens by itself
-    return _into(op, x, shape)
+    return into(op, x, shape)
 
 
 def squeeze(op: Operation) -> Value:
@@ -101,7 +100,7 @@ def squeeze(op: Operation) -> Value:
     axes = [axis for axis, size in enumerate(x.shape) if size == 1] if given is None else op.axes(given, len(x.shape))
     if any(x.shape[axis] != 1 for axis in axes):
         op.refuse(f"it takes axes {axes} out of {x.shape}, which are not of size 1")
-    return _into(op, x, tuple(size for axis, size in enumerate(x.shape) if axis not in axes))
+    return into(op, x, tuple(size for axis, size in enumerate(x.shape) if axis not in axes))
 
 
 def unsqueeze(op: Operation) -> Value:
@@ -111,7 +110,7 @@ def unsqueeze(op: Operation) -> Value:
         op.refuse("it has no axes, or too many")
     rank = len(x.shape) + len(given)
     axes, sizes = op.axes(given, rank), iter(x.shape)
-    return _into(op, x, tuple(1 if axis in axes else next(sizes) for axis in range(rank)))
+    return into(op, x, tuple(1 if axis in axes else next(sizes) for axis in range(rank)))
 
 
 def transpose(op: Operation) -> Value:
@@ -124,108 +123,6 @@ def transpose(op: Operation) -> Value:
         op.refuse(f"its perm is {given}, for {rank} axes")
     op.shape = tuple(x.shape[axis] for axis in order)
     return permuted(op, x, order)
-
-
-def concatenate(op: Operation) -> Value:
-    """Concat."""
-    values = [op.blob(number) for number in range(len(op.inputs))]
-    if not values or "axis" not in op.node.attributes:
-        op.refuse("it has no inputs or no axis")
-    rank = len(values[0].shape)
-    axis = op.axis(op.integer("axis", 0), rank)
-    others = {(*each.shape[:axis], *each.shape[axis + 1 :]) for each in values if len(each.shape) == rank}
-    if len(others) != 1 or any(len(each.shape) != rank for each in values):
-        op.refuse(f"shapes {' and '.join(str(each.shape) for each in values[:4])} cannot be joined")
-    op.shape = (*values[0].shape[:axis], sum(each.shape[axis] for each in values), *values[0].shape[axis + 1 :])
-    return joined(op, values, axis)
-
-
-def split(op: Operation) -> Sequence[Value]:
-    """Slice."""
-    x = op.blob()
-    axis = op.axis(op.integer("axis", 0), len(x.shape))
-    size, count = x.shape[axis], len(op.node.outputs)
-    sizes = op.listed("split", 1, 13)
-    if sizes is None:
-        if op.integer("num_outputs", count) != count:
-            op.refuse(f"it has {count} outputs, and says {op.integer('num_outputs', count)}")
-        part = -(-size // count)
-        sizes = [part] * (count - 1) + [size - part * (count - 1)]
-    if len(sizes) != count or sum(sizes) != size or any(each < 1 for each in sizes):
-        op.refuse(f"parts of {sizes} are not what {count} outputs take of an axis of {size}")
-    if axis == 0 and count > 1:
-        op.refuse("it takes some items of the batch, which no layer does")
-    return cut(op, x, axis, sizes)
-
-
-def _ranges(op: Operation, node: Node, shape: Shape) -> list[tuple[int, int, int]] | None:
-    """Return axis, start and end of what a Slice takes; None where its numbers are not known or have steps."""
-    if op.opset >= 10:
-        known = [op.lookup(name) if name else None for name in (*node.inputs[1:5], "", "", "", "")[:4]]
-        if any(each is not None and not isinstance(each, Constant) for each in known):
-            return None
-        lists = [
-            None if each is None else [int(size) for size in each.tensor.reshape(-1)]
-            for each in known
-            if each is None or isinstance(each, Constant)
-        ]
-    else:
-        lists = [node.attributes.get(name) for name in ("starts", "ends", "axes")] + [None]
-    starts, ends, axes, steps = lists
-    if not isinstance(starts, list) or not isinstance(ends, list):
-        return None
-    rank = len(shape)
-    axes = list(range(len(starts))) if axes is None else axes
-    if len(starts) != len(ends) or len(axes) != len(starts) or any(not -rank <= axis < rank for axis in axes):
-        return None
-    if steps is not None and (len(steps) != len(starts) or any(step != 1 for step in steps)):
-        return None
-    found = []
-    for start, end, axis in zip(starts, ends, axes, strict=True):
-        size = shape[axis]
-        first, last = (min(max(0, each + size if each < 0 else each), size) for each in (start, end))
-        found.append((axis % rank, first, last))
-    return found
-
-
-def part(op: Operation) -> Value:
-    """Slice; all parts that are taken of a blob along one axis by one layer."""
-    x = op.blob()
-    ranges = _ranges(op, op.node, x.shape)
-    if ranges is None:
-        op.refuse("its starts, ends and axes are computed or do not fit, or it takes values with a step")
-    if len({axis for axis, _, _ in ranges}) != len(ranges):
-        op.refuse("it names an axis twice")
-    return _taken(op, x, ranges)
-
-
-def _taken(op: Operation, x: Value, ranges: Sequence[tuple[int, int, int]]) -> Value:
-    """Take ranges of axes, one after the other."""
-    readers = op.graph.readers.get(op.node.inputs[0], ())
-    for place, (axis, start, end) in enumerate(ranges):
-        if start >= end:
-            op.refuse(f"it takes nothing of axis {axis}")
-        others: list[tuple[int, int]] = []
-        if place == 0 and len(ranges) == 1:
-            for node in readers:
-                taken = _ranges(op, node, x.shape) if node.kind == "Slice" else None
-                others += [(one, two) for its, one, two in taken or () if its == axis and one < two]
-        x = range_of(op, x, axis, (start, end), others)
-    return x
-
-
-def gather(op: Operation) -> Value:
-    """Slice, for one index or neighbouring ones; Reshape where these have several axes."""
-    x, indices = op.blob(), op.constant(1, "indices")
-    axis = op.axis(op.integer("axis", 0), len(x.shape))
-    size = x.shape[axis]
-    if indices is None or indices.tensor.is_floating_point() or not 0 < indices.tensor.numel() <= size:
-        op.refuse("its indices are missing, or are no whole numbers, or more than there are values")
-    numbers = [int(number) % size if -size <= number < size else -1 for number in indices.tensor.reshape(-1)]
-    if numbers[0] < 0 or any(two - one != 1 for one, two in pairwise(numbers)):
-        op.refuse(f"it takes {numbers[:8]} of {size}; Slice takes neighbours in their order")
-    y = _taken(op, x, [(axis, numbers[0], numbers[-1] + 1)])
-    return _into(op, y, (*x.shape[:axis], *indices.tensor.shape, *x.shape[axis + 1 :]), "reshape")
 
 
 def repeat(op: Operation) -> Value:
@@ -243,7 +140,7 @@ def expand(op: Operation) -> Value:
         op.refuse("its shape is missing or too long")
     shape = op.broadcast(x.shape, tuple(wanted))
     if len(shape) > len(x.shape):
-        x = _into(op, x, (1,) * (len(shape) - len(x.shape)) + x.shape)
+        x = into(op, x, (1,) * (len(shape) - len(x.shape)) + x.shape)
     return _tiled(op, x, [size // own for size, own in zip(shape, x.shape, strict=True)])
 
 
@@ -299,10 +196,6 @@ OPERATORS: Table = {
     "Squeeze": squeeze,
     "Unsqueeze": unsqueeze,
     "Transpose": transpose,
-    "Concat": concatenate,
-    "Split": split,
-    "Slice": part,
-    "Gather": gather,
     "Tile": repeat,
     "Expand": expand,
     "DepthToSpace": depth_to_space,

@@ -1,0 +1,122 @@
+"""Operators that take parts of values, or join values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from mgcaffe.tools.convert.importing.shapes import cut, joined, range_of
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+from mgcaffe.tools.convert.onnx_in.graph import Node
+from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
+from mgcaffe.tools.convert.onnx_in.shapes import into
+
+
+def concatenate(op: Operation) -> Value:
+    """Concat."""
+    values = [op.blob(number) for number in range(len(op.inputs))]
+    if not values or "axis" not in op.node.attributes:
+        op.refuse("it has no inputs or no axis")
+    rank = len(values[0].shape)
+    axis = op.axis(op.integer("axis", 0), rank)
+    others = {(*each.shape[:axis], *each.shape[axis + 1 :]) for each in values if len(each.shape) == rank}
+    if len(others) != 1 or any(len(each.shape) != rank for each in values):
+        op.refuse(f"shapes {' and '.join(str(each.shape) for each in values[:4])} cannot be joined")
+    op.shape = (*values[0].shape[:axis], sum(each.shape[axis] for each in values), *values[0].shape[axis + 1 :])
+    return joined(op, values, axis)
+
+
+def split(op: Operation) -> Sequence[Value]:
+    """Slice."""
+    x = op.blob()
+    axis = op.axis(op.integer("axis", 0), len(x.shape))
+    size, count = x.shape[axis], len(op.node.outputs)
+    sizes = op.listed("split", 1, 13)
+    if sizes is None:
+        if op.integer("num_outputs", count) != count:
+            op.refuse(f"it has {count} outputs, and says {op.integer('num_outputs', count)}")
+        part = -(-size // count)
+        sizes = [part] * (count - 1) + [size - part * (count - 1)]
+    if len(sizes) != count or sum(sizes) != size or any(each < 1 for each in sizes):
+        op.refuse(f"parts of {sizes} are not what {count} outputs take of an axis of {size}")
+    if axis == 0 and count > 1:
+        op.refuse("it takes some items of the batch, which no layer does")
+    return cut(op, x, axis, sizes)
+
+
+def _ranges(op: Operation, node: Node, shape: Shape) -> list[tuple[int, int, int]] | None:
+    """Return axis, start and end of what a Slice takes; None where its numbers are not known or have steps."""
+    if op.opset >= 10:
+        known = [op.lookup(name) if name else None for name in (*node.inputs[1:5], "", "", "", "")[:4]]
+        if any(each is not None and not isinstance(each, Constant) for each in known):
+            return None
+        lists = [
+            None if each is None else [int(size) for size in each.tensor.reshape(-1)]
+            for each in known
+            if each is None or isinstance(each, Constant)
+        ]
+    else:
+        lists = [node.attributes.get(name) for name in ("starts", "ends", "axes")] + [None]
+    starts, ends, axes, steps = lists
+    if not isinstance(starts, list) or not isinstance(ends, list):
+        return None
+    rank = len(shape)
+    axes = list(range(len(starts))) if axes is None else axes
+    if len(starts) != len(ends) or len(axes) != len(starts) or any(not -rank <= axis < rank for axis in axes):
+        return None
+    if steps is not None and (len(steps) != len(starts) or any(step != 1 for step in steps)):
+        return None
+    found = []
+    for start, end, axis in zip(starts, ends, axes, strict=True):
+        size = shape[axis]
+        first, last = (min(max(0, each + size if each < 0 else each), size) for each in (start, end))
+        found.append((axis % rank, first, last))
+    return found
+
+
+def part(op: Operation) -> Value:
+    """Slice; all parts that are taken of a blob along one axis by one layer."""
+    x = op.blob()
+    ranges = _ranges(op, op.node, x.shape)
+    if ranges is None:
+        op.refuse("its starts, ends and axes are computed or do not fit, or it takes values with a step")
+    if len({axis for axis, _, _ in ranges}) != len(ranges):
+        op.refuse("it names an axis twice")
+    return _taken(op, x, ranges)
+
+
+def _taken(op: Operation, x: Value, ranges: Sequence[tuple[int, int, int]]) -> Value:
+    """Take ranges of axes, one after the other."""
+    readers = op.graph.readers.get(op.node.inputs[0], ())
+    for place, (axis, start, end) in enumerate(ranges):
+        if start >= end:
+            op.refuse(f"it takes nothing of axis {axis}")
+        others: list[tuple[int, int]] = []
+        if place == 0 and len(ranges) == 1:
+            for node in readers:
+                taken = _ranges(op, node, x.shape) if node.kind == "Slice" else None
+                others += [(one, two) for its, one, two in taken or () if its == axis and one < two]
+        x = range_of(op, x, axis, (start, end), others)
+    return x
+
+
+def gather(op: Operation) -> Value:
+    """Slice, for one index or neighbouring ones; Reshape where these have several axes."""
+    x, indices = op.blob(), op.constant(1, "indices")
+    axis = op.axis(op.integer("axis", 0), len(x.shape))
+    size = x.shape[axis]
+    if indices is None or indices.tensor.is_floating_point() or not 0 < indices.tensor.numel() <= size:
+        op.refuse("its indices are missing, or are no whole numbers, or more than there are values")
+    numbers = [int(number) % size if -size <= number < size else -1 for number in indices.tensor.reshape(-1)]
+    if numbers[0] < 0 or any(two - one != 1 for one, two in pairwise(numbers)):
+        op.refuse(f"it takes {numbers[:8]} of {size}; Slice takes neighbours in their order")
+    y = _taken(op, x, [(axis, numbers[0], numbers[-1] + 1)])
+    return into(op, y, (*x.shape[:axis], *indices.tensor.shape, *x.shape[axis + 1 :]), "reshape")
+
+
+OPERATORS: Table = {
+    "Concat": concatenate,
+    "Split": split,
+    "Slice": part,
+    "Gather": gather,
+}
