@@ -38,7 +38,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from mgcaffe.engine import registry
 from mgcaffe.engine.data.stages import NAMES, STAGES
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.prototxt import LayerParameter, parse_text
 from mgcaffe.tools import main as engine
 

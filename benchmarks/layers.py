@@ -32,7 +32,8 @@ from layer_cases import CASES, Case
 from mgcaffe.engine import fillers, registry
 from mgcaffe.engine.kernels.choice.choices import Recorded
 from mgcaffe.engine.kernels.choice.contest import Contest
-from mgcaffe.engine.layer import Layer, LayerContext
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.prototxt import LayerParameter, parse_text

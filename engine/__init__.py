@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mgcaffe.engine.arena import ParameterArena as ParameterArena
     from mgcaffe.engine.blob import Blob as Blob
     from mgcaffe.engine.layer import Layer as Layer
-    from mgcaffe.engine.layer import LayerContext as LayerContext
+    from mgcaffe.engine.layer_context import LayerContext as LayerContext
     from mgcaffe.engine.net import Net as Net
     from mgcaffe.engine.parameter import Parameter as Parameter
     from mgcaffe.engine.registry import register as register
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "Blob": "blob",
     "Layer": "layer",
-    "LayerContext": "layer",
+    "LayerContext": "layer_context",
     "Net": "net",
     "Parameter": "parameter",
     "ParameterArena": "arena",

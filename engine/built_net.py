@@ -25,7 +25,8 @@ from mgcaffe.engine.graph.segment import Segment
 from mgcaffe.engine.graph.table_look_ups import TableLookUps
 from mgcaffe.engine.kernels.formats import preferred_memory_format
 from mgcaffe.engine.kernels.precision import FLOAT32, Precision, set_gpu_products
-from mgcaffe.engine.layer import TEST, TRAIN, Layer, LayerContext
+from mgcaffe.engine.layer import TEST, TRAIN, Layer
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.shard import Shard, TestShard

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from mgcaffe.engine.checks import unused_fields
 from mgcaffe.engine.checks.fork_fields import LAYER_FORKS
-from mgcaffe.engine.layer import Layer, LayerContext
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import LayerParameter, Source
 

@@ -23,7 +23,8 @@ from mgcaffe.engine.data.batch_memory import BatchMemory
 from mgcaffe.engine.data.batches import BatchForm, Reader
 from mgcaffe.engine.data.prefetcher import Prefetcher
 from mgcaffe.engine.data.stages import StageTimes
-from mgcaffe.engine.layer import Layer, LayerContext, between, exactly
+from mgcaffe.engine.layer import Layer, between, exactly
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError

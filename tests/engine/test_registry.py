@@ -7,7 +7,8 @@ import pytest
 import mgcaffe.engine
 from mgcaffe.engine import registry
 from mgcaffe.engine.checks import fork_fields
-from mgcaffe.engine.layer import Layer, LayerContext
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import LayerParameter, read_net_source
 

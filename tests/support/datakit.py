@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from mgcaffe.engine import registry
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.prototxt import BlobProto, Datum, LayerParameter, parse_text
 from mgcaffe.prototxt.blobs import fill_blob
 

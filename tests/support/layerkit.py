@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine import fillers, registry
-from mgcaffe.engine.layer import Layer, LayerContext
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import LayerParameter, parse_text
 

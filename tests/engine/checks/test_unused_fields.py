@@ -9,7 +9,7 @@ from mgcaffe import prototxt
 from mgcaffe.engine import registry
 from mgcaffe.engine.checks import unused_fields
 from mgcaffe.engine.checks.unused_fields import _belongs
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EngineError, NetError
 from mgcaffe.prototxt import LayerParameter

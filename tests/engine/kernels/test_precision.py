@@ -25,7 +25,8 @@ from mgcaffe.engine.kernels.precision import (
     why_not,
     widened,
 )
-from mgcaffe.engine.layer import Layer, LayerContext
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layer_context import LayerContext
 from tests.support.layerkit import forward_backward, make_layer
 from tests.support.netkit import inputs, make_net
 

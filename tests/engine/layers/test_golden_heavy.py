@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mgcaffe.engine import registry
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.prototxt import NetParameter, parse_text
 from tests.support.golden import LAYERS, read_case
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.shard import Shard, TestShard
 from mgcaffe.errors import DataError, NetError

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mgcaffe.engine.kernels.precision import BF16
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.errors import NetError
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.errors import NetError
 from tests.support.layerkit import make_layer
 

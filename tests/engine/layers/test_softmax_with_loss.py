@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.errors import DataError, NetError
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input

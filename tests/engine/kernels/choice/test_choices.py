@@ -15,7 +15,7 @@ from mgcaffe.engine.kernels import (
     winograd_tiles,
 )
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recorded
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.prototxt import NetParameter, parse_text
 from tests.support.golden import LAYERS, read_case
 from tests.support.layerkit import check_gradients, forward_backward, make_layer

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from mgcaffe.engine.layer import TEST, TRAIN, LayerContext
+from mgcaffe.engine.layer import TEST, TRAIN
+from mgcaffe.engine.layer_context import LayerContext
 from tests.support.layerkit import forward_backward, make_layer
 from tests.support.layouts import random_input
 

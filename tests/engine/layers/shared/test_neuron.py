@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mgcaffe.engine.layer import LayerContext
+from mgcaffe.engine.layer_context import LayerContext
 from tests.support.autograd import check_against_autograd
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input
