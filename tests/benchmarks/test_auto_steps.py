@@ -8,6 +8,7 @@ from dataclasses import fields
 from types import SimpleNamespace
 
 import auto_steps
+import auto_steps_sides
 import pytest
 
 from mgcaffe.comm import AffineCost, Segment, SingleCommunicator, make_plan
@@ -36,7 +37,7 @@ class _UnnoticedSide:
     """A link whose drift nobody notices."""
 
     def __init__(self):
-        self.link, self.ranks = auto_steps.ChangingLink(AffineCost(1e-3, 0.0)), SingleCommunicator()
+        self.link, self.ranks = auto_steps_sides.ChangingLink(AffineCost(1e-3, 0.0)), SingleCommunicator()
         self.plan = make_plan("single", [Segment("layer", 0, 4)], [0.0], AffineCost(1e-3, 0.0), element_bytes=4)
 
     def search(self, steps):
