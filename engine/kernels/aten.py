@@ -27,7 +27,11 @@ def convolution_backward(
     return gradients
 
 
-def run_backward(operator: Any, dy: torch.Tensor, *arguments: Any, out: torch.Tensor | None) -> torch.Tensor:
+def run_backward(
+    operator: Any, dy: torch.Tensor, *arguments: Any, out: torch.Tensor | None, **options: Any
+) -> torch.Tensor:
     """Call one of PyTorch's backward operators, in place if `out` is given."""
-    dx: torch.Tensor = operator(dy, *arguments) if out is None else operator.grad_input(dy, *arguments, grad_input=out)
+    if out is not None:
+        operator, options = operator.grad_input, {**options, "grad_input": out}
+    dx: torch.Tensor = operator(dy, *arguments, **options)
     return dx

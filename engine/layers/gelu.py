@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.aten import run_backward
 from mgcaffe.engine.layers.shared.neuron import BottomNeuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -36,9 +37,4 @@ class GELU(BottomNeuron):
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""
-        options = {"approximate": self.approximate}
-        aten = torch.ops.aten.gelu_backward
-        dx: torch.Tensor = (
-            aten(dy, kept, **options) if out is None else aten.grad_input(dy, kept, grad_input=out, **options)
-        )
-        return dx
+        return run_backward(torch.ops.aten.gelu_backward, dy, kept, out=out, approximate=self.approximate)
