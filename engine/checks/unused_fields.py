@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -58,7 +58,8 @@ _FURTHER = {
     "ConvolutionDepthwise": ("convolution_param",),
 }
 _OF_EVERY_READER = {"prefetch", "parser_threads", "bad_record", "bad_record_limit"}
-"""What ImageData and WindowData read of data_param; the rest stands in a message of their own."""
+_READ_IN_PART = {("ImageData", "data_param"): _OF_EVERY_READER, ("WindowData", "data_param"): _OF_EVERY_READER}
+"""What a type reads of a message of which it does not read all; the rest stands in a message of its own."""
 _MESSAGE, _FLOATS = 11, (1, 2)
 
 
@@ -75,12 +76,7 @@ def check_layer(param: LayerParameter, source: Source | None = None) -> None:
         if _how_to_compute(param, field.name) or not _belongs(field.name, param.type):
             _tell(param, field.name, idle, field.name, source)
         elif field.type == _MESSAGE:
-            _tell_inner(value, field.name, idle, source)
-        if field.name == "data_param" and param.type in ("ImageData", "WindowData"):
-            for inner, _ in value.ListFields():
-                if inner.name not in _OF_EVERY_READER:
-                    path = f"data_param.{inner.name}"
-                    _tell(value, inner.name, idle.replace("{}", "data_param.{}", 1), path, source)
+            _tell_inner(value, field.name, idle, source, _READ_IN_PART.get((param.type, field.name)))
 
 
 def check_numbers(param: LayerParameter, source: Source | None = None) -> None:
@@ -116,11 +112,22 @@ def _how_to_compute(message: Message, field: str) -> bool:
     return field == "engine" or field in HOW_TO_COMPUTE.get(message.DESCRIPTOR.name, ())
 
 
-def _tell_inner(message: Message, path: str, idle: str, source: Source | None) -> None:
-    """Warn of the fields inside a message, and inside its messages, that only say how to compute."""
+def _tell_inner(
+    message: Message, path: str, idle: str, source: Source | None, read: Collection[str] | None = None
+) -> None:
+    """Warn of the fields inside a message, and inside its messages, that only say how to compute.
+
+    Args:
+        message, path: the message, and where it stands in the layer's.
+        idle: the text of the warning, as for `_tell`.
+        source: the layer's places.
+        read: the fields that the layer reads, where it does not read all of the message.
+    """
     for field, value in message.ListFields():
         if _how_to_compute(message, field.name):
             _tell(message, field.name, idle, f"{path}.{field.name}", source)
+        elif read is not None and field.name not in read:
+            _tell(message, field.name, idle.replace("{}", f"{path}.{{}}", 1), f"{path}.{field.name}", source)
         elif field.type == _MESSAGE:
             for inner in _each(field, value):
                 _tell_inner(inner, f"{path}.{field.name}", idle, source)
