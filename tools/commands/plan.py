@@ -83,6 +83,12 @@ def run(flags: Flags, session: Session) -> int:
 
     schedules = list(SCHEDULES) if flags.schedule == ["all"] else flags.schedule
     check_schedules(schedules)
+    if not (flags.model or flags.trace):
+        raise UsageError(
+            "the net is missing",
+            hint="give a net's or solver's file, or --trace=FILE; besides --network or --cost, and --workers: "
+            "engine plan net.prototxt --network=ring:alpha=45e-6,beta=1e-9 --workers=16",
+        )
     cost = _cost(flags)
     trace, element_bytes = _trace(flags)
     segments, ready = trace.segments()
@@ -130,9 +136,7 @@ def _trace(flags: Flags) -> tuple[Trace, int]:
             hint="leave one of them out; engine time --trace takes --precision",
         )
     if not flags.model:
-        if flags.trace:
-            return read_trace(flags.trace), 4
-        raise UsageError("the net is missing", hint="give a net's or solver's file, or --trace=FILE")
+        return read_trace(flags.trace), 4
     with loading():
         from mgcaffe.tools.model import build_net, build_outline
     from mgcaffe.tools.net_trace import measure_trace

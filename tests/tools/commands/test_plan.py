@@ -142,6 +142,7 @@ def test_a_plan_of_another_net_ends_training_with_one_message_on_all_ranks(two_l
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
+        ((), 2, "the net is missing"),
         (("net.prototxt", "--workers=2"), 2, "give either --cost or --network"),
         (("net.prototxt", LINE, "--cost=x.json", "--workers=2"), 2, "give either --cost or --network"),
         (("net.prototxt", LINE), 2, "the number of workers is missing"),
