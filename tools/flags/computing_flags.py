@@ -7,13 +7,16 @@ import argparse
 from mgcaffe.errors.file_names import shown_name, what_is_wrong_with_name
 from mgcaffe.tools.flags.parsing import FlagParser, number_from
 
+MAX_THREADS = 4096
+"""The most compute threads of a rank: OpenMP ends the process where it cannot start them."""
+
 
 def add_machine_flags(parser: FlagParser) -> None:
     """Add the flags that say what to compute on."""
     parser.flag("gpu", "GPU to use, 'all', or with several ranks a list with one for each local rank", metavar="ID")
     parser.flag(
         "threads", "compute threads of each rank; otherwise OMP_NUM_THREADS, or cores over local ranks",
-        type=number_from(1), metavar="N",
+        type=number_from(1, MAX_THREADS), metavar="N",
     )  # fmt: skip
     parser.flag("dtype", "type of blobs", choices=("float32", "float64"), default="float32")
 

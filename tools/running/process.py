@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from mgcaffe.engine.heap import HUGE_PAGES, MAX_BYTES, keep_freed_memory
 from mgcaffe.errors import UsageError
+from mgcaffe.tools.flags.computing_flags import MAX_THREADS
 from mgcaffe.tools.running.cores import find_share
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from mgcaffe.engine.kernels.precision import Precision
 
-MAX_THREADS = 4096
-"""The most compute threads that are accepted."""
 _MAPPED_FROM = 8 << 20
 
 _log = logging.getLogger(__name__)
@@ -73,15 +72,14 @@ def set_threads(asked: int | None, local_size: int) -> int:
         The number of threads.
 
     Raises:
-        UsageError: more are asked for than `MAX_THREADS`; OpenMP ends the process where it cannot start them.
+        UsageError: OMP_NUM_THREADS asks for more than `MAX_THREADS`.
     """
     import torch
 
     share = find_share(local_size)
     threads = asked or _threads_of_environment() or share.threads
     if threads > MAX_THREADS:
-        name = "--threads" if asked else "OMP_NUM_THREADS"
-        raise UsageError(f"{name} asks for {threads} compute threads; {MAX_THREADS} are the most")
+        raise UsageError(f"OMP_NUM_THREADS asks for {threads} compute threads; {MAX_THREADS} are the most")
     torch.set_num_threads(threads)
     if share.warning:
         _log.warning("%s", share.warning)

@@ -57,6 +57,7 @@ def test_an_empty_stage_adds_no_stage():
         (["s", "--max_iter=--"], r"--max_iter needs a value, and '--' is none"),
         (["s", "--weights", "--"], r"--weights needs a value, and '--' is none"),
         (["s", "--calibration_iterations=2147483648"], r"2147483648 is too large; 2147483647 is the most"),
+        (["s", "--threads=4097"], r"--threads: 4097 is too large; 4096 is the most"),
         (["s", "--level=-2147483649"], r"-2147483649 is too small; -2147483648 is the least"),
         (["s", "--strict=yes"], r"--strict takes no value"),
         (["s", "t"], r"unexpected argument 't'"),
