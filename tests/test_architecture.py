@@ -67,6 +67,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "solvers", "transformer", "classifier", "detector", "proto", "io", "__main__",
     ),
 }  # fmt: skip
+# Packages whose `__init__` defines what it gives, and does not only import it.
+DEFINING = ("mgcaffe.errors", "mgcaffe.solvers.events")
 MAX_FILE_LINES = 500
 TESTS = ROOT / "tests"
 # Folders of tests that mirror none of the code: what spans packages, and what tests share.
@@ -160,7 +162,7 @@ def test_imports_inside_a_package_follow_its_order(package):
         if not name.startswith(f"mgcaffe.{package}.") or path.name == "__init__.py":
             continue
         for line, imported in _imported_modules(path, modules):
-            around = name.startswith(f"{imported}.") and imported != "mgcaffe.errors"  # which defines what it gives
+            around = name.startswith(f"{imported}.") and imported not in DEFINING
             inside = imported.startswith(f"mgcaffe.{package}.")
             if around or (inside and _place(package, imported) > _place(package, name)):
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {name} may not import {imported}")

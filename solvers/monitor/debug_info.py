@@ -20,7 +20,8 @@ from mgcaffe.engine import Net
 from mgcaffe.engine.graph.node import AUTOMATIC, Node
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.prototxt import SolverParameter
-from mgcaffe.solvers.events import BlobStatistics, Emit, NetStatistics
+from mgcaffe.solvers.events import Emit
+from mgcaffe.solvers.events.statistics import BlobStatistics, NetStatistics
 from mgcaffe.solvers.loss_scale import LossScale
 
 

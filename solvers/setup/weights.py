@@ -9,7 +9,8 @@ from mgcaffe.engine import Net
 from mgcaffe.errors import PrototxtError
 from mgcaffe.errors.file_names import found_name, is_there
 from mgcaffe.prototxt import SolverSource
-from mgcaffe.solvers.events import Emit, WeightsCopied
+from mgcaffe.solvers.events import Emit
+from mgcaffe.solvers.events.snapshots import WeightsCopied
 from mgcaffe.solvers.source import locate
 
 

@@ -17,7 +17,8 @@ from mgcaffe.engine.weights.by_name import CopyReport
 from mgcaffe.engine.weights.hdf5_image import is_hdf5, open_image
 from mgcaffe.errors import EngineError, PrototxtError
 from mgcaffe.prototxt import SolverParameter, SolverSource, read_net
-from mgcaffe.solvers.events import Emit, NothingToRestore, Restored, Warned, WeightsCopied
+from mgcaffe.solvers.events import Emit, Warned
+from mgcaffe.solvers.events.snapshots import NothingToRestore, Restored, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.snapshots.manifest import check_file, read_manifest
 from mgcaffe.solvers.snapshots.names import snapshot_prefix

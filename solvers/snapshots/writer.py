@@ -17,7 +17,8 @@ from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
 from mgcaffe.errors import SnapshotError
 from mgcaffe.prototxt import SolverParameter, SolverSource
-from mgcaffe.solvers.events import BestFound, Emit, Noted, OutputValue, SnapshotWriting, SnapshotWritten, Warned
+from mgcaffe.solvers.events import Emit, Noted, OutputValue, Warned
+from mgcaffe.solvers.events.snapshots import BestFound, SnapshotWriting, SnapshotWritten
 from mgcaffe.solvers.snapshots.background import BackgroundWriter
 from mgcaffe.solvers.snapshots.best import BestRule, BestScore
 from mgcaffe.solvers.snapshots.copying import SnapshotCopy

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from mgcaffe.engine import Net
 from mgcaffe.errors import PeerFailure
 from mgcaffe.solvers import carried_state
-from mgcaffe.solvers.events import Emit, OutputValue, Tested, Testing, Warned
+from mgcaffe.solvers.events import Emit, OutputValue, Warned
+from mgcaffe.solvers.events.testing import Tested, Testing
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.testing import tester
 from mgcaffe.solvers.testing.stop_poll import StopPoll

@@ -23,7 +23,8 @@ from mgcaffe.comm.transport.communicator import Communicator, SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.prototxt import Datum, parse_solver
 from mgcaffe.solvers import Solver
-from mgcaffe.solvers.events import IterationDone, Tested
+from mgcaffe.solvers.events import IterationDone
+from mgcaffe.solvers.events.testing import Tested
 from tests.soak import Row, count
 
 NAME = "resume"

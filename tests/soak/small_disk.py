@@ -21,7 +21,8 @@ import torch
 from mgcaffe.errors import EXIT_CANNOT_WRITE, SnapshotError
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.solvers import Solver
-from mgcaffe.solvers.events import Event, IterationDone, SnapshotWritten, Warned
+from mgcaffe.solvers.events import Event, IterationDone, Warned
+from mgcaffe.solvers.events.snapshots import SnapshotWritten
 from mgcaffe.solvers.snapshots.store import stored_snapshots
 from tests.soak import Row, count
 

@@ -8,7 +8,9 @@ import torch
 from mgcaffe.comm import run_ranks
 from mgcaffe.prototxt import BlobProto, SolverState
 from mgcaffe.solvers import carried_state
-from mgcaffe.solvers.events import Displayed, Restored, Tested, Warned
+from mgcaffe.solvers.events import Displayed, Warned
+from mgcaffe.solvers.events.snapshots import Restored
+from mgcaffe.solvers.events.testing import Tested
 from tests.support.solverkit import Recorder, make_solver, weights_of
 from tests.support.worker_order import take_turns
 

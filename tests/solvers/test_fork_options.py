@@ -9,7 +9,8 @@ import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.prototxt import SolverState
-from mgcaffe.solvers.events import IterationDone, Noted, Restored, Warned
+from mgcaffe.solvers.events import IterationDone, Noted, Warned
+from mgcaffe.solvers.events.snapshots import Restored
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 pytestmark = pytest.mark.slow

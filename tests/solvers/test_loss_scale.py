@@ -8,7 +8,8 @@ from mgcaffe.comm import run_ranks
 from mgcaffe.engine.kernels.precision import BF16, FP16
 from mgcaffe.errors import NotFiniteError
 from mgcaffe.solvers import loss_scale
-from mgcaffe.solvers.events import BlobStatistics, Displayed, LossScaleChanged, NetStatistics
+from mgcaffe.solvers.events import Displayed, LossScaleChanged
+from mgcaffe.solvers.events.statistics import BlobStatistics, NetStatistics
 from mgcaffe.solvers.loss_scale import FIRST, LEAST, MOST, LossScale, LossScaleState
 from tests.support.solverkit import LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 

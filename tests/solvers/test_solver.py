@@ -10,21 +10,9 @@ import torch
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import EXIT_CANNOT_WRITE, NetError, NotFiniteError, SnapshotError, SolverError
 from mgcaffe.prototxt import NetParameter, SolverState, blob_array
-from mgcaffe.solvers.events import (
-    Displayed,
-    Finished,
-    IterationDone,
-    LearningRate,
-    Noted,
-    Restored,
-    SnapshotWriting,
-    SnapshotWritten,
-    Started,
-    Tested,
-    Testing,
-    Warned,
-    WeightsCopied,
-)
+from mgcaffe.solvers.events import Displayed, Finished, IterationDone, LearningRate, Noted, Started, Warned
+from mgcaffe.solvers.events.snapshots import Restored, SnapshotWriting, SnapshotWritten, WeightsCopied
+from mgcaffe.solvers.events.testing import Tested, Testing
 from mgcaffe.solvers.snapshots.state_file import read_state
 from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 

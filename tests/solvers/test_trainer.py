@@ -5,7 +5,8 @@ import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import NotFiniteError
-from mgcaffe.solvers.events import IterationDone, Tested, Warned
+from mgcaffe.solvers.events import IterationDone, Warned
+from mgcaffe.solvers.events.testing import Tested
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 
 pytestmark = pytest.mark.slow

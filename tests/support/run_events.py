@@ -5,13 +5,15 @@ from __future__ import annotations
 from mgcaffe.comm.planning.plan import Group, Plan
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.snapshots import SnapshotWriting, SnapshotWritten
+from mgcaffe.solvers.events.testing import Tested, Testing
 
 _LOSS = events.OutputValue(0, "loss", 0.26041234, 1.0)
 _PLAN = Plan("mgwfbp", 2, (Group(0, 1, 0, 512, 2048, 0.004, 0.004, 0.005),), 0.004)
 RUN = [
     events.Started("LeNet", "SGD", "inv", 0, 200, 64, 431080, 2, 1),
-    events.Testing(0, 0),
-    events.Tested(
+    Testing(0, 0),
+    Tested(
         0, 0, (events.OutputValue(0, "accuracy", 0.0975), events.OutputValue(1, "loss", 2.4, 1.0)), 2.4, 0.5
     ),
     events.Displayed(0, 2.3, 0.0, 0.25, 100, (_LOSS,), 0.0, 0.002),
@@ -22,9 +24,9 @@ RUN = [
     events.LearningRate(100, 0.00992565),
     events.IterationDone(100, float("nan"), 0.26, 0.00992565, 64, 0.02, 0.0, 0.0, 0.0),
     events.Warned("something"),
-    events.SnapshotWriting(200, "x_iter_200.caffemodel", "weights"),
-    events.SnapshotWriting(200, "x_iter_200.solverstate", "state"),
-    events.SnapshotWritten(200, "x_iter_200.caffemodel", "x_iter_200.solverstate"),
+    SnapshotWriting(200, "x_iter_200.caffemodel", "weights"),
+    SnapshotWriting(200, "x_iter_200.solverstate", "state"),
+    SnapshotWritten(200, "x_iter_200.caffemodel", "x_iter_200.solverstate"),
     events.Displayed(200, 0.1, None, None, None, ()),
     events.Finished(200, False, 4.0, 12800, 0.6, 0.2, "x_iter_200.solverstate",
                     ((events.OutputValue(0, "accuracy", 0.985),),)),

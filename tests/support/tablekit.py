@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mgcaffe.comm import run_ranks
-from mgcaffe.solvers.events import Tested
+from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
 from tests.support.solverkit import Recorder, make_solver, solver_source
 

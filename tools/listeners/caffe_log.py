@@ -13,6 +13,9 @@ from functools import singledispatchmethod
 
 from mgcaffe.engine.data.stages import sum_stages
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.snapshots import BestFound, NothingToRestore, Restored, SnapshotWriting, WeightsCopied
+from mgcaffe.solvers.events.statistics import BlobStatistics, NetStatistics
+from mgcaffe.solvers.events.testing import Tested, Testing
 from mgcaffe.tools.listeners.communication_lines import (
     closing_lines,
     comm_line,
@@ -96,18 +99,18 @@ class CaffeLogListener:
         log_line(f"Iteration {event.iteration}, lr = {number(event.rate)}", "sgd_solver.cpp:105")
 
     @on_event.register
-    def _(self, event: events.Testing) -> None:
+    def _(self, event: Testing) -> None:
         log_line(f"Iteration {event.iteration}, Testing net (#{event.net})", "solver.cpp:330")
 
     @on_event.register
-    def _(self, event: events.Tested) -> None:
+    def _(self, event: Tested) -> None:
         if event.loss is not None:
             log_line(f"Test loss: {number(event.loss)}", "solver.cpp:387")
         for value in event.scores:
             log_line(f"    Test net output {output_text(value)}", "solver.cpp:397")
 
     @on_event.register
-    def _(self, event: events.SnapshotWriting) -> None:
+    def _(self, event: SnapshotWriting) -> None:
         form = "HDF5" if event.path.endswith(".h5") else "binary proto"
         if event.kind == "weights":
             log_line(f"Snapshotting to {form} file {event.path}", "solver.cpp:447")
@@ -115,19 +118,19 @@ class CaffeLogListener:
             log_line(f"Snapshotting solver state to {form} file {event.path}", "sgd_solver.cpp:273")
 
     @on_event.register
-    def _(self, event: events.BestFound) -> None:
+    def _(self, event: BestFound) -> None:
         log_line(f"Best {event.output} so far: {number(event.value)} (iteration {event.iteration}, {event.state})")
 
     @on_event.register
-    def _(self, event: events.NothingToRestore) -> None:
+    def _(self, event: NothingToRestore) -> None:
         log_line(f"No snapshot begins with {event.prefix}: starting anew")
 
     @on_event.register
-    def _(self, event: events.Restored) -> None:
+    def _(self, event: Restored) -> None:
         log_line(f"Resuming from {event.state}", "caffe.cpp:241")
 
     @on_event.register
-    def _(self, event: events.WeightsCopied) -> None:
+    def _(self, event: WeightsCopied) -> None:
         if event.net == "train":
             log_line(f"Finetuning from {event.path}", "caffe.cpp:155")
             for row in str(event.report).splitlines():
@@ -147,11 +150,11 @@ class CaffeLogListener:
         log_line(event.text, "sgd_solver.cpp:46" if event.text.startswith(_STEPS_OF_RATES) else None)
 
     @on_event.register
-    def _(self, event: events.BlobStatistics) -> None:
+    def _(self, event: BlobStatistics) -> None:
         log_line(blob_line(event), "net.cpp:640")
 
     @on_event.register
-    def _(self, event: events.NetStatistics) -> None:
+    def _(self, event: NetStatistics) -> None:
         # Caffe logs this one as an error, so that it is seen without the others.
         log_line(
             f"    [Backward] All net params (data, diff): L1 norm = ({number(event.data_l1)}, {number(event.diff_l1)});"
@@ -175,7 +178,7 @@ class CaffeLogListener:
             log_line(line)
 
 
-def blob_line(event: events.BlobStatistics) -> str:
+def blob_line(event: BlobStatistics) -> str:
     """`    [Forward] Layer conv1, top blob conv1 data: 0.0645037`."""
     name = event.name
     if event.owner is not None:

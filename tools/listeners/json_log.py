@@ -25,6 +25,8 @@ from typing import Any
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.snapshots import BestFound, NothingToRestore, Restored, SnapshotWritten
+from mgcaffe.solvers.events.testing import Tested
 
 _FLUSH_EVERY_S = 1.0
 
@@ -79,26 +81,26 @@ class JsonLog:
         )
 
     @on_event.register
-    def _(self, event: events.Tested) -> None:
+    def _(self, event: Tested) -> None:
         self._write(
             "test", iter=event.iteration, net=event.net, scores=scores_by_name(event.scores),
             loss=event.loss, seconds=event.seconds,
         )  # fmt: skip
 
     @on_event.register
-    def _(self, event: events.SnapshotWritten) -> None:
+    def _(self, event: SnapshotWritten) -> None:
         self._write("snapshot", iter=event.iteration, weights=event.weights, state=event.state)
 
     @on_event.register
-    def _(self, event: events.BestFound) -> None:
+    def _(self, event: BestFound) -> None:
         self._write("best", iter=event.iteration, output=event.output, value=event.value, state=event.state)
 
     @on_event.register
-    def _(self, event: events.NothingToRestore) -> None:
+    def _(self, event: NothingToRestore) -> None:
         self._write("anew", prefix=event.prefix)
 
     @on_event.register
-    def _(self, event: events.Restored) -> None:
+    def _(self, event: Restored) -> None:
         self._write("restore", iter=event.iteration, weights=event.weights, state=event.state)
 
     @on_event.register

@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.snapshots import BestFound, NothingToRestore, Restored, SnapshotWritten, WeightsCopied
+from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.tools.listeners.communication_lines import closing_lines, plan_lines, scores_text
 from mgcaffe.tools.listeners.glog import number, replace_handler
 from mgcaffe.tools.listeners.terminal import terminal_console
@@ -95,28 +97,28 @@ class ProgressListener:
         self._synchronized = f"{count} syncs, gap {event.figures.gap:.1f}" if count else "no syncs"
 
     @on_event.register
-    def _(self, event: events.Tested) -> None:
+    def _(self, event: Tested) -> None:
         loss = "" if event.loss is None else f", test loss = {number(event.loss)}"
         self._print(f"Iteration {event.iteration}: test net #{event.net}: {scores_text(event.scores)}{loss}")
 
     @on_event.register
-    def _(self, event: events.SnapshotWritten) -> None:
+    def _(self, event: SnapshotWritten) -> None:
         self._print(f"Iteration {event.iteration}: snapshot {event.state}")
 
     @on_event.register
-    def _(self, event: events.BestFound) -> None:
+    def _(self, event: BestFound) -> None:
         self._print(f"Iteration {event.iteration}: best {event.output} so far, {number(event.value)}: {event.state}")
 
     @on_event.register
-    def _(self, event: events.NothingToRestore) -> None:
+    def _(self, event: NothingToRestore) -> None:
         self._print(f"No snapshot begins with {event.prefix}: starting anew")
 
     @on_event.register
-    def _(self, event: events.Restored) -> None:
+    def _(self, event: Restored) -> None:
         self._print(f"Resuming from {event.state} at iteration {event.iteration}")
 
     @on_event.register
-    def _(self, event: events.WeightsCopied) -> None:
+    def _(self, event: WeightsCopied) -> None:
         if event.net == "train":
             self._print(f"Finetuning from {event.path}\n{event.report}")
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.testing import Tested
 
 # A flush waits for the disk.
 _FLUSH_EVERY_S = 10.0
@@ -127,7 +128,7 @@ class TensorBoardListener:
         self._write("train/learning_rate", event.rate, event.iteration)
 
     @on_event.register
-    def _(self, event: events.Tested) -> None:
+    def _(self, event: Tested) -> None:
         self._write_outputs(f"test_{event.net}", event.scores, event.iteration)
         if event.loss is not None:
             self._write(f"test_{event.net}/test_loss", event.loss, event.iteration)

@@ -25,6 +25,7 @@ from mgcaffe.errors import EXIT_OK, SnapshotError
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.prototxt.source import SolverSource
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.solvers.setup.nets import solver_text
 from mgcaffe.solvers.snapshots import names
 from mgcaffe.solvers.solver import Solver
@@ -49,14 +50,14 @@ class _Notes:
 
     done: events.IterationDone | None = None
     outputs: tuple[events.OutputValue, ...] = ()
-    tests: list[events.Tested] = field(default_factory=list)
+    tests: list[Tested] = field(default_factory=list)
 
     def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.IterationDone):
             self.done = event
         elif isinstance(event, events.Displayed):
             self.outputs = event.outputs
-        elif isinstance(event, events.Tested):
+        elif isinstance(event, Tested):
             self.tests.append(event)
 
 

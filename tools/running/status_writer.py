@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from mgcaffe.comm.supervision import status as statuses
 from mgcaffe.engine import Net
-from mgcaffe.solvers.events import Event, Finished, Started, Testing
+from mgcaffe.solvers.events import Event, Finished, Started
+from mgcaffe.solvers.events.testing import Testing
 from mgcaffe.solvers.solver import Solver
 
 

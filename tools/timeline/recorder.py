@@ -21,6 +21,8 @@ from mgcaffe.comm import CommReport, Communicator
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.transport.clock import measure_offsets
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.snapshots import SnapshotWriting, SnapshotWritten
+from mgcaffe.solvers.events.testing import Tested, Testing
 from mgcaffe.solvers.solver import Solver
 from mgcaffe.tools.listeners.glog import log_line
 from mgcaffe.tools.timeline.device_clock import DeviceClock
@@ -94,13 +96,13 @@ class Timeline:
             self._begin_iteration(event.iteration)
         elif isinstance(event, events.IterationDone):
             self._end_iteration(event.iteration, now)
-        elif isinstance(event, events.Testing):
+        elif isinstance(event, Testing):
             self._begun.test = now
-        elif isinstance(event, events.Tested):
+        elif isinstance(event, Tested):
             self._add(f"test net #{event.net}", "test", self._begun.test, now)
-        elif isinstance(event, events.SnapshotWriting) and event.kind == "weights":
+        elif isinstance(event, SnapshotWriting) and event.kind == "weights":
             self._begun.snapshot = now
-        elif isinstance(event, events.SnapshotWritten):
+        elif isinstance(event, SnapshotWritten):
             self._add(f"snapshot {event.iteration}", "snapshot", self._begun.snapshot, now)
         elif isinstance(event, events.Finished):
             self._finish()

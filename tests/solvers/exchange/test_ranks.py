@@ -5,7 +5,8 @@ import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import RankDisagreement
-from mgcaffe.solvers.events import Displayed, Finished, IterationDone, PlanChosen, Tested, Warned
+from mgcaffe.solvers.events import Displayed, Finished, IterationDone, PlanChosen, Warned
+from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.solvers.setup.agreement import agree_on_shapes
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 

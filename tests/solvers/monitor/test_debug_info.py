@@ -7,7 +7,9 @@ import torch
 
 from mgcaffe.prototxt import parse_net, parse_solver
 from mgcaffe.solvers import Solver
-from mgcaffe.solvers.events import BlobStatistics, Displayed, IterationDone, NetStatistics, Tested, Testing
+from mgcaffe.solvers.events import Displayed, IterationDone
+from mgcaffe.solvers.events.statistics import BlobStatistics, NetStatistics
+from mgcaffe.solvers.events.testing import Tested, Testing
 from tests.support.solverkit import Recorder
 
 NET = """

@@ -9,7 +9,9 @@ from mgcaffe.comm import run_ranks
 from mgcaffe.errors import PrototxtError, SolverError
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.solvers import Solver
-from mgcaffe.solvers.events import Tested, Warned, WeightsCopied
+from mgcaffe.solvers.events import Warned
+from mgcaffe.solvers.events.snapshots import WeightsCopied
+from mgcaffe.solvers.events.testing import Tested
 from tests.support.solverkit import (
     CLASSIFIER,
     LEAST_SQUARES,

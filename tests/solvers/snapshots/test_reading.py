@@ -7,7 +7,8 @@ from mgcaffe.comm import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
 from mgcaffe.prototxt import NetParameter, SolverParameter
-from mgcaffe.solvers.events import NothingToRestore, Restored, Warned
+from mgcaffe.solvers.events import Warned
+from mgcaffe.solvers.events.snapshots import NothingToRestore, Restored
 from mgcaffe.solvers.snapshots.named_weights import names_weights
 from mgcaffe.solvers.snapshots.reading import newest_snapshot, read_snapshot
 from tests.support.paths import GOLDEN

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, SnapshotError
-from mgcaffe.solvers.events import SnapshotWriting, SnapshotWritten, Warned
+from mgcaffe.solvers.events import Warned
+from mgcaffe.solvers.events.snapshots import SnapshotWriting, SnapshotWritten
 from mgcaffe.solvers.snapshots.progress import Progress
 from mgcaffe.solvers.snapshots.state_file import read_state
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data

@@ -12,7 +12,8 @@ import torch
 
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import EXIT_CANNOT_WRITE, SnapshotError, SolverError
-from mgcaffe.solvers.events import BestFound, Finished, IterationDone, SnapshotWriting, SnapshotWritten, Warned
+from mgcaffe.solvers.events import Finished, IterationDone, Warned
+from mgcaffe.solvers.events.snapshots import BestFound, SnapshotWriting, SnapshotWritten
 from mgcaffe.solvers.snapshots.copying import SnapshotCopy
 from mgcaffe.solvers.snapshots.manifest import read_manifest
 from mgcaffe.solvers.snapshots.reading import read_snapshot

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from mgcaffe.comm.transport.threaded import run_ranks
-from mgcaffe.solvers.events import Finished, Tested, Warned
+from mgcaffe.solvers.events import Finished, Warned
+from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.solvers.exchange.ranks import Ranks
 from mgcaffe.solvers.testing.stop_poll import StopPoll
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data

@@ -7,7 +7,8 @@ import torch
 
 from mgcaffe.errors import NotFiniteError, SolverError
 from mgcaffe.prototxt import NetParameter, blob_array
-from mgcaffe.solvers.events import BlobStatistics, Warned
+from mgcaffe.solvers.events import Warned
+from mgcaffe.solvers.events.statistics import BlobStatistics
 from tests.support.solverkit import Recorder, make_solver
 
 F = torch.nn.functional

@@ -10,7 +10,8 @@ import torch
 
 from mgcaffe.errors import DataError, NotFiniteError, SolverError
 from mgcaffe.prototxt import SolverState, blob_array, read_net
-from mgcaffe.solvers.events import Finished, IterationDone, Tested, Warned
+from mgcaffe.solvers.events import Finished, IterationDone, Warned
+from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
 from tests.support.solverkit import CLASSIFIER, Recorder, data_layer, make_solver, weights_of, write_data
 from tests.support.worker_order import NORMALIZED, nets_of, running_workers, slow_down, take_turns, workers

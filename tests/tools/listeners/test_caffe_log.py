@@ -8,6 +8,7 @@ import re
 import pytest
 
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.statistics import BlobStatistics, NetStatistics
 from mgcaffe.tools.listeners.caffe_log import CaffeLogListener
 from mgcaffe.tools.listeners.communication_lines import data_line
 from mgcaffe.tools.listeners.glog import start_logging
@@ -92,12 +93,12 @@ def test_debug_info_comes_in_caffes_words():
     start_logging(True, stream)
     listener = CaffeLogListener(display=100, ranks=1)
     for event in (
-        events.BlobStatistics("Forward", "conv1", "top blob", "conv1", data=0.06450371),
-        events.BlobStatistics("Forward", "conv1", "param blob", "0", data=0.1),
-        events.BlobStatistics("Backward", "ip2", "bottom blob", "ip1", diff=2e-7),
-        events.BlobStatistics("Update", "conv1", "param", "0", data=0.1, diff=0.001),
-        events.BlobStatistics("Update", "conv2", "param", "w", diff=0.5, owner=("conv1", "w")),
-        events.NetStatistics(1456.19, 122.196, 11.0502, 1.36324),
+        BlobStatistics("Forward", "conv1", "top blob", "conv1", data=0.06450371),
+        BlobStatistics("Forward", "conv1", "param blob", "0", data=0.1),
+        BlobStatistics("Backward", "ip2", "bottom blob", "ip1", diff=2e-7),
+        BlobStatistics("Update", "conv1", "param", "0", data=0.1, diff=0.001),
+        BlobStatistics("Update", "conv2", "param", "w", diff=0.5, owner=("conv1", "w")),
+        NetStatistics(1456.19, 122.196, 11.0502, 1.36324),
     ):
         listener.on_event(event)
     lines = stream.getvalue().splitlines()

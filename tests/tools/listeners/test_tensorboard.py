@@ -10,6 +10,7 @@ import pytest
 
 from mgcaffe.errors import UsageError
 from mgcaffe.solvers import events
+from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.tools.listeners.tensorboard import TensorBoardListener
 from tests.support.run_events import REPLICAS
 
@@ -35,7 +36,7 @@ def test_losses_scores_rates_and_waits_are_written(tmp_path):
     loss = events.OutputValue(0, "loss", 0.25, 1.0)
     for event in [
         events.Started("LeNet", "SGD", "inv", 0, 200, 64, 1, 2, 1),
-        events.Tested(0, 0, (events.OutputValue(0, "accuracy", 0.5),), 2.5, 0.1),
+        Tested(0, 0, (events.OutputValue(0, "accuracy", 0.5),), 2.5, 0.1),
         events.IterationDone(0, 2.0, 2.0, 0.5, 64, 0.5, 0.25, 0.125, 0.0625),
         events.IterationDone(1, 2.0, 2.0, 0.5, 64, 0.5, 0.25, 0.125, 0.0625),
         events.Displayed(2, 0.125, 50.0, 2.0, 2, (loss,)),

@@ -4,6 +4,8 @@ The solver prints nothing. It hands these events to its listeners on every rank 
 alone, which reads and writes them), in the order in which things happen; the tools turn them into Caffe's log
 lines, a progress line and JSON. All times are in seconds, all figures are this rank's own unless the field
 says otherwise.
+
+Here are the events of training itself; those about tests, about snapshots and of `debug_info` have files of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from mgcaffe.comm.replicas.figures import SyncFigures
     from mgcaffe.comm.tables.figures import LookUpFigures
     from mgcaffe.comm.tuning.decision import Decision
-    from mgcaffe.engine.weights.by_name import CopyReport
 
 
 @dataclass(frozen=True)
@@ -163,125 +164,6 @@ class LossScaleChanged(Event):
 
 
 @dataclass(frozen=True)
-class Testing(Event):
-    """A test begins (Caffe: `Iteration 500, Testing net (#0)`)."""
-
-    __test__ = False  # the name is not a pytest class
-
-    iteration: int
-    net: int
-
-
-@dataclass(frozen=True)
-class Tested(Event):
-    """A test ended.
-
-    Attributes:
-        iteration: updates done so far.
-        net: the test net's number.
-        scores: each output's mean over test_iter batches of all ranks.
-        loss: the mean loss, if `test_compute_loss` asks for it.
-        seconds: how long the test took.
-    """
-
-    __test__ = False  # the name is not a pytest class
-
-    iteration: int
-    net: int
-    scores: tuple[OutputValue, ...]
-    loss: float | None
-    seconds: float
-
-
-@dataclass(frozen=True)
-class SnapshotWriting(Event):
-    """A file of a snapshot is about to be written.
-
-    Attributes:
-        iteration: updates done so far.
-        path: the file.
-        kind: `weights` (caffemodel) or `state` (solverstate).
-    """
-
-    iteration: int
-    path: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class SnapshotWritten(Event):
-    """A snapshot is complete and on disk.
-
-    Attributes:
-        iteration: updates done so far.
-        weights: the caffemodel.
-        state: the solverstate.
-    """
-
-    iteration: int
-    weights: str
-    state: str
-
-
-@dataclass(frozen=True)
-class BestFound(Event):
-    """A test's score is the best so far, and the snapshot of these weights is on disk (`snapshot_best`).
-
-    Attributes:
-        iteration: updates done so far.
-        output: the test output's name.
-        value: its score.
-        state: the solverstate.
-    """
-
-    iteration: int
-    output: str
-    value: float
-    state: str
-
-
-@dataclass(frozen=True)
-class NothingToRestore(Event):
-    """`--snapshot=auto` found no snapshot that can be used, so training starts anew.
-
-    Attributes:
-        prefix: what the names of snapshots begin with.
-    """
-
-    prefix: str
-
-
-@dataclass(frozen=True)
-class Restored(Event):
-    """Training goes on from a snapshot.
-
-    Attributes:
-        iteration: updates done when it was taken.
-        state: the solverstate.
-        weights: the caffemodel that it names, where it was found; None: it names none, and the weights stayed.
-    """
-
-    iteration: int
-    state: str
-    weights: str | None
-
-
-@dataclass(frozen=True)
-class WeightsCopied(Event):
-    """Weights were copied into a net by layer name.
-
-    Attributes:
-        path: the caffemodel.
-        net: `train`, or `test #0` and so on.
-        report: the table of what was copied and what was skipped (engine.copying.CopyReport).
-    """
-
-    path: str
-    net: str
-    report: CopyReport
-
-
-@dataclass(frozen=True)
 class PlanChosen(Event):
     """The merged groups of the gradients are decided; the same plan holds on every rank.
 
@@ -305,38 +187,6 @@ class Noted(Event):
     """A remark that needs no action."""
 
     text: str
-
-
-@dataclass(frozen=True)
-class BlobStatistics(Event):
-    """How large a blob is, in an iteration that `debug_info` shows (Caffe: `[Forward] Layer conv1, top blob ...`).
-
-    Attributes:
-        step: `Forward`, `Backward` or `Update`.
-        layer: the layer's name.
-        blob: `top blob`, `bottom blob`, `param blob` or `param`.
-        name: the blob's name, or the parameter's name or number.
-        data, diff: mean absolute value, and that of the gradient (in an update, of the step); None if not shown.
-        owner: layer and name of the parameter that this one shares, if any.
-    """
-
-    step: str
-    layer: str
-    blob: str
-    name: str
-    data: float | None = None
-    diff: float | None = None
-    owner: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class NetStatistics(Event):
-    """Norms over all parameters after a backward pass, likewise (`[Backward] All net params (data, diff): ...`)."""
-
-    data_l1: float
-    diff_l1: float
-    data_l2: float
-    diff_l2: float
 
 
 @dataclass(frozen=True)
