@@ -21,16 +21,17 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy
 
 from mgcaffe.comm.exchange.emulation import sleep_until
 from mgcaffe.comm.planning.cost import AffineCost
+from mgcaffe.comm.replicas.agreement import Agreement
 from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.comm.replicas.rules import Rule
-from mgcaffe.comm.replicas.topology import DONE, FLAGS, SNAPSHOT, STOP, Topology
+from mgcaffe.comm.replicas.topology import Topology
 from mgcaffe.comm.supervision import status
 from mgcaffe.comm.transport.buffers import host_view
 from mgcaffe.errors import CommError
@@ -53,7 +54,7 @@ class ParameterSynchronizer:
 
     Attributes:
         lock: to be held while the replica is updated.
-        stop_requested: whether a trainer has asked for the end of the training, as of the latest agreement.
+        agreement: what this trainer and the others have told each other.
         on_round: is called after each round with its beginning and end by the clock and the figures, on the thread that
             ran it; None: there is nothing to call.
 
@@ -85,7 +86,7 @@ class ParameterSynchronizer:
             )
         self.lock = threading.Lock()
         self._rule_lock = threading.Lock()  # held while the rule's state changes
-        self.stop_requested = False
+        self.agreement = Agreement(topology.rank, topology.size)
         self.on_round: Callable[[float, float, SyncFigures], None] | None = None
         self._rule = rule
         self._topology = topology
@@ -97,14 +98,10 @@ class ParameterSynchronizer:
         self._earlier_iterations = 0
         self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
         self._figures = SyncFigures()
-        self._known = _Known()
         self._served = 0  # rounds since this trainer is done, for the others
-        self._asks_for_stop: Callable[[], bool] = lambda: False
         self._notices: threading.Thread | None = None
-        self._agreements = self._beats = 0
+        self._beats = 0
         self._sampled_at = float("-inf")
-        self._wants_stop = self._wants_snapshot = self._own_request = False
-        self._snapshot_asked_for = False
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -136,7 +133,7 @@ class ParameterSynchronizer:
     @property
     def figures(self) -> SyncFigures:
         """What it has come to so far."""
-        known = self._known
+        known = self.agreement.known
         return replace(
             self._figures,
             iterations=self._iterations,
@@ -157,19 +154,6 @@ class ParameterSynchronizer:
     def state_names(self) -> tuple[str, ...]:
         """The names of the arrays in the rule's state."""
         return () if self._rule is None else tuple(self._rule.state)
-
-    def request_stop(self) -> None:
-        """Ask all trainers to end their training."""
-        self._wants_stop = True
-
-    def request_snapshot(self) -> None:
-        """Ask the trainer that takes snapshots for one."""
-        self._wants_snapshot = True
-
-    def take_snapshot_request(self) -> bool:
-        """Return whether another trainer has asked for a snapshot since this was called last."""
-        asked, self._snapshot_asked_for = self._snapshot_asked_for, False
-        return asked
 
     def iteration_done(self) -> None:
         """Take note of an iteration; in the foreground, run the round that is due.
@@ -198,7 +182,7 @@ class ParameterSynchronizer:
             Exception: what went wrong in a round, also on the background's thread.
         """
         if not self._done.is_set():
-            self._asks_for_stop = wants_stop
+            self.agreement.asks_for_stop = wants_stop
             self._done.set()
             status.current().background_beat = None
             if self._thread is None and self._error is None:
@@ -215,8 +199,8 @@ class ParameterSynchronizer:
         """Wait for the end of the background's thread; while it gets on, this trainer does not count as stalled."""
         seen = -1
         while thread.is_alive() and self._error is None:
-            if self._agreements != seen:
-                seen = self._agreements
+            if self.agreement.exchanges != seen:
+                seen = self.agreement.exchanges
                 status.doing("waiting for the other trainers, whose replicas are still trained")
             thread.join(_REPORT_EVERY_S)
 
@@ -239,7 +223,7 @@ class ParameterSynchronizer:
             while True:
                 facts = self._facts(with_requests=True)
                 communicator.allreduce(facts)
-                if self._take(facts):
+                if self.agreement.take(facts):
                     return
                 time.sleep(_AGREE_EVERY_S)
         except BaseException as error:
@@ -322,35 +306,13 @@ class ParameterSynchronizer:
         That is agreed on before each period of the topology: a trainer that left earlier than the others would leave
         them waiting.
         """
-        return self._take(self._topology.agree(self._facts(with_requests=self._notices is None)))
+        return self.agreement.take(self._topology.agree(self._facts(with_requests=self._notices is None)))
 
     def _facts(self, *, with_requests: bool) -> numpy.ndarray:
-        """Return what the others have to know of this trainer; a request for a snapshot is given once."""
-        size, rank = self._topology.size, self._topology.rank
-        facts = numpy.zeros(FLAGS + 3 * size)
-        facts[DONE] = self._done.is_set()
-        facts[STOP] = self._wants_stop or self._asks_for_stop()
-        if with_requests:
-            self._own_request, self._wants_snapshot = self._wants_snapshot, False
-            facts[SNAPSHOT] = self._own_request
-        facts[FLAGS + rank] = self._iterations
-        facts[FLAGS + size + rank] = self._figures.synchronizations
-        facts[FLAGS + 2 * size + rank] = self._figures.distance
-        return facts
-
-    def _take(self, facts: numpy.ndarray) -> bool:
-        """Take the sums over all trainers; return whether all are done."""
-        size = self._topology.size
-        self._agreements += 1
-        self.stop_requested = self.stop_requested or bool(facts[STOP] > 0)
-        if facts[SNAPSHOT] > self._own_request:
-            self._snapshot_asked_for = True
-        self._known = _Known(
-            trainers=tuple(map(int, facts[FLAGS : FLAGS + size])),
-            rounds=tuple(map(int, facts[FLAGS + size : FLAGS + 2 * size])),
-            distances=tuple(facts[FLAGS + 2 * size :].tolist()),
+        """Return what the others have to know of this trainer."""
+        return self.agreement.facts(
+            self._figures, self._iterations, is_done=self._done.is_set(), with_requests=with_requests
         )
-        return bool(facts[DONE] == size)
 
     def _sampled_distance(self, rule: Rule) -> float:
         """Return how far the replica was from what it moves towards, now and then anew: it goes over both once."""
@@ -360,12 +322,3 @@ class ParameterSynchronizer:
         self._sampled_at = now
         length = float(numpy.linalg.norm(rule.target))
         return float(numpy.linalg.norm(self._snapshot - rule.target)) / length if length else 0.0
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What is known of each trainer, as of the latest exchange: iterations, completed rounds and distance."""
-
-    trainers: tuple[int, ...] = ()
-    rounds: tuple[int, ...] = ()
-    distances: tuple[float, ...] = ()

@@ -109,7 +109,7 @@ class Replicas:
     @property
     def stop_requested(self) -> bool:
         """Whether another trainer has asked for the end of the training."""
-        return self._sync is not None and self._sync.stop_requested
+        return self._sync is not None and self._sync.agreement.stop_requested
 
     @property
     def state(self) -> dict[str, NDArray[Any]]:
@@ -168,8 +168,8 @@ class Replicas:
         if self._sync is None:
             return is_wanted
         if is_wanted:
-            self._sync.request_stop()
-        return is_wanted or self._sync.stop_requested
+            self._sync.agreement.request_stop()
+        return is_wanted or self._sync.agreement.stop_requested
 
     def wants_snapshot(self, is_wanted: bool) -> bool:
         """Return whether this trainer is to take a snapshot: of its own request, or of another trainer's.
@@ -181,10 +181,10 @@ class Replicas:
             return is_wanted
         if self._world.rank != 0:
             if is_wanted:
-                self._sync.request_snapshot()
+                self._sync.agreement.request_snapshot()
             return is_wanted
         now = time.perf_counter()
-        asked = self._sync.take_snapshot_request() and now > self._asked_at + _ONE_REQUEST_S
+        asked = self._sync.agreement.take_snapshot_request() and now > self._asked_at + _ONE_REQUEST_S
         if is_wanted or asked:
             self._asked_at = now
         return is_wanted or asked
