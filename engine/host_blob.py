@@ -20,18 +20,21 @@ from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import NetError
 
-_lent: dict[HostArray, torch.Tensor] = {}
+Place = tuple[object, ...]
+
+# Of each place in a device's memory there is one copy, whichever of the blobs that lie there is asked (Split, Flatten,
+# shared parameters): a tensor there, and the copy.
+_lent: dict[Place, tuple[torch.Tensor, torch.Tensor]] = {}
 _before_running: dict[object, Callable[[], None]] = {}
 
 
 def write_back() -> None:
     """Bring what was written into lent copies to the tensors' devices. Call it before the engine runs on."""
-    for array, tensor in _lent.items():
-        array.store(tensor)
-    _lent.clear()
-    for call in _before_running.values():
-        call()
-    _before_running.clear()
+    while _lent:
+        tensor, copy = _lent.pop(next(iter(_lent)))
+        tensor.copy_(copy)
+    while _before_running:
+        _before_running.pop(next(iter(_before_running)))()
 
 
 def call_before_running(key: object, call: Callable[[], None]) -> None:
@@ -49,23 +52,25 @@ class HostArray:
 
     def __init__(self) -> None:
         self._copy: torch.Tensor | None = None
+        self._place: Place | None = None
 
     def view(self, tensor: torch.Tensor) -> Array:
         """Return the array. What is written into it reaches the tensor at once, or by `write_back`."""
         if shares_memory(tensor):
             return tensor.numpy()
-        if self._copy is None or self._copy.shape != tensor.shape:
-            self._copy = torch.empty(tensor.shape, dtype=tensor.dtype)
-            _lent.pop(self, None)
-        if _lent.get(self) is not tensor:
-            self._copy.copy_(tensor)
-            _lent[self] = tensor
-        return self._copy.numpy()
+        place = _place(tensor)
+        if place not in _lent:
+            if self._copy is None or self._copy.shape != tensor.shape or self._place in _lent:
+                self._copy = torch.empty(tensor.shape, dtype=tensor.dtype)
+            self._place = place
+            _lent[place] = tensor, self._copy.copy_(tensor)
+        return _lent[place][1].view(tensor.shape).numpy()
 
-    def store(self, tensor: torch.Tensor) -> None:
-        """Write the copy into the tensor."""
-        if self._copy is not None:
-            tensor.copy_(self._copy)
+
+def _place(tensor: torch.Tensor) -> Place:
+    """Return where the values of a tensor lie; the shape of one without gaps does not matter."""
+    order = (tensor.numel(),) if tensor.is_contiguous() else (tuple(tensor.shape), tensor.stride())
+    return tensor.device, tensor.data_ptr(), tensor.dtype, *order
 
 
 class HostBlob:

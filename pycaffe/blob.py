@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from mgcaffe import engine
-from mgcaffe.engine.host_blob import HostArray, HostBlob, Room, as_sizes, call_before_running
+from mgcaffe.engine.host_blob import HostArray, HostBlob, Room, as_sizes, call_before_running, write_back
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.types import Array, Shape
 
@@ -71,6 +71,7 @@ class Blob(HostBlob):
         blob, shape = self._blob, as_sizes(sizes)
         if shape == blob.shape:
             return
+        write_back()
         values = self._zeros() if blob.data is None else blob.data
         blob.shape = shape
         self._set_data(self._data_room.resized(values, shape))

@@ -49,6 +49,32 @@ def test_an_input_that_a_layer_in_place_writes_over_can_be_filled_anew(tmp_path)
     assert made.forward(x=np.array([3, 4]))["x"].tolist() == [6, 8]
 
 
+def test_blobs_in_one_memory_have_one_copy(tmp_path):
+    ip = """bottom: "x" type: "InnerProduct" param { name: "w" }
+      inner_product_param { num_output: 2 bias_term: false }"""
+    text = f"""layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ dim: 4 dim: 3 }} }} }}
+      layer {{ name: "a" top: "a" {ip} }} layer {{ name: "b" top: "b" {ip} }}"""
+    made, other = net(tmp_path, text), net(tmp_path, text)
+    other.share_with(made)
+    made.forward()
+    mine, shared = made.params["a"][0].data, made.params["b"][0].data
+    mine[...] = 1
+    made.blobs["x"].data[...] = 2
+    assert (shared == 1).all() and (other.params["b"][0].data == 1).all()
+    assert all((made.blobs[name].data == 2).all() for name in made.blobs if name.startswith("x"))
+    assert all((values == 6).all() for values in made.forward().values())
+
+
+def test_what_was_written_outlives_a_reshape(tmp_path):
+    text = """layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }
+      layer { name: "twice" type: "Power" bottom: "x" top: "y" power_param { scale: 2 } }"""
+    made = net(tmp_path, text)
+    made.blobs["x"].data[...] = 1
+    made.blobs["x"].reshape(2, 3)
+    assert made.blobs["x"].data.tolist() == [[1] * 3] * 2
+    assert made.forward()["y"].tolist() == [[2] * 3] * 2
+
+
 def test_a_new_pass_gives_new_values(tmp_path):
     made = net(tmp_path, DEPLOY, caffe.TEST)
     random = np.random.default_rng(0)
