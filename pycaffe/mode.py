@@ -17,6 +17,9 @@ from mgcaffe.tools.listeners.glog import log_line, start_logging
 
 __all__ = ["TEST", "TRAIN"]
 
+# OpenMP's threads stay behind in the parent when a script forks, and a child that waited for them would hang.
+os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
 _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
 

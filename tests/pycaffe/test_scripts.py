@@ -19,14 +19,14 @@ pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def run(folder, *arguments):
+def run(folder, *arguments, threads=1):
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "mgcaffe.pycaffe", *map(str, arguments)],
         cwd=folder,
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
     )
 
 
@@ -73,6 +73,36 @@ def test_a_net_from_netspec_learns_from_a_layer_in_python(tmp_path):
     assert files == "files ['final.caffemodel']"
     assert "Iteration 50, lr = 0.1" in result.stderr
     assert "Iteration 50, Testing net (#0)" in result.stderr
+
+
+def test_a_process_that_a_script_forks_can_run_nets(tmp_path):
+    (tmp_path / "net.prototxt").write_text(
+        """layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 64 dim: 3 dim: 32 dim: 32 } } }
+        layer { name: "conv" type: "Convolution" bottom: "x" top: "y"
+          convolution_param { num_output: 16 kernel_size: 3 weight_filler { type: "constant" value: 1 } } }"""
+    )
+    (tmp_path / "forks.py").write_text(
+        """import multiprocessing
+import warnings
+import caffe
+
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of every fork beside threads
+
+def predict(net, answers):
+    answers.put([float(each.forward()["y"].max()) for each in (net, caffe.Net("net.prototxt", caffe.TEST))])
+
+fork = multiprocessing.get_context("fork")
+net = caffe.Net("net.prototxt", caffe.TEST)
+net.blobs["x"].data[...] = 1
+net.forward()
+answers = fork.Queue()
+child = fork.Process(target=predict, args=(net, answers), daemon=True)
+child.start()
+print(answers.get(timeout=60))
+"""
+    )
+    result = run(tmp_path, "forks.py", threads=2)
+    assert result.stdout == "[27.0, 0.0]\n", result.stderr
 
 
 def test_the_name_caffe_covers_the_submodules(tmp_path):
