@@ -40,8 +40,7 @@ class Blob(HostBlob):
     def data(self) -> Array:
         """The values; zeros before the first pass."""
         blob = self._blob
-        if not _is_usable(blob.data, blob.shape):
-            self._set_data(self._zeros() if blob.data is None else self._data_room.resized(blob.data, blob.shape))
+        self.fill()
         assert blob.data is not None
         array = self._data.view(blob.data)
         if self._source is not None:
@@ -83,6 +82,12 @@ class Blob(HostBlob):
         if self._source is not None:
             layer, index = self._source
             layer.values[index] = values
+
+    def fill(self) -> None:
+        """Let the blob have values in its shape: zeros where it has none."""
+        blob = self._blob
+        if not _is_usable(blob.data, blob.shape):
+            self._set_data(self._zeros() if blob.data is None else self._data_room.resized(blob.data, blob.shape))
 
     def feed(self) -> None:
         """Make what lies in the blob what its Input layer gives, also where a layer in place has written it."""

@@ -126,10 +126,10 @@ class Net:
         }
         weights = [net.loss_weights.get(blob.name, 0.0) for blob in blobs]
         self.blob_loss_weights = OrderedDict(zip(self._blob_names, weights, strict=True))
-        self.blobs = OrderedDict(
-            (name, Blob(net, blob, sources.get(blob), weight))
-            for name, blob, weight in zip(self._blob_names, blobs, weights, strict=True)
-        )
+        self._blobs = [
+            Blob(net, blob, sources.get(blob), weight) for blob, weight in zip(blobs, weights, strict=True)
+        ]
+        self.blobs = OrderedDict(zip(self._blob_names, self._blobs, strict=True))
         self.inputs = list(net.inputs)
         self.outputs = list(net.outputs)
         self._inputs = [self._numbers[net.blobs[name]] for name in self.inputs]
@@ -173,8 +173,7 @@ class Net:
             for name, values in inputs.items():
                 self._put("input", name, self.blobs[name].data, values)
                 self.blobs[name].feed()
-        write_back()
-        self.engine_net.forward(first, last + 1)
+        self._forward(first, last)
         return {name: self.blobs[name].data for name in names}
 
     def backward(
@@ -197,15 +196,14 @@ class Net:
         Raises:
             ArgumentError: names or batch sizes do not fit.
         """
-        first = self._number(start) if start is not None else None
+        first = self._number(start) if start is not None else len(self.layers) - 1
         last = self._number(end) if end is not None else 0
         names = [*(self.inputs if end is None else self.bottom_names[end]), *self._known(diffs)]
         if top_diffs:
             self._check_names("top diff", set(top_diffs), set(self.outputs))
             for name, values in top_diffs.items():
                 self._put("top diff", name, self.blobs[name].diff, values)
-        write_back()
-        self.engine_net.backward(start=first, end=last)
+        self._backward(first, last)
         return {name: self.blobs[name].diff for name in names}
 
     def forward_all(self, blobs: Iterable[str] | None = None, **inputs: Any) -> dict[str, Array]:
@@ -324,6 +322,24 @@ class Net:
         hdf5.load_hdf5(self.engine_net, path)
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _forward(self, first: int, last: int) -> float:
+        """Run the layers of these numbers and those between; return their part of the loss.
+
+        Blobs that layers before them make, and that have no values yet, are zeros.
+        """
+        made: set[int] = set()
+        for layer in range(first, last + 1) if first else ():
+            for blob in set(self._bottom_ids(layer)) - made:
+                self._blobs[blob].fill()
+            made.update(self._top_ids(layer))
+        write_back()
+        return self.engine_net.forward(first, last + 1)
+
+    def _backward(self, first: int, last: int) -> None:
+        """Run the layers of these numbers and those between backward, `first` being the higher number."""
+        write_back()
+        self.engine_net.backward(start=first, end=last)
 
     def _top_ids(self, layer: int) -> list[int]:
         """Return the numbers of the blobs that the layer of this number makes."""

@@ -62,6 +62,13 @@ def test_forward_and_backward_of_a_range(simple):
     assert np.abs(simple.blobs["data"].diff).max() > 0
 
 
+def test_forward_of_a_range_before_any_forward_takes_what_lies_in_the_blobs(simple):
+    simple.params["ip"][1].data[...] = range(13)
+    found = simple.forward(start="ip")
+    np.testing.assert_array_equal(simple.blobs["ip_blob"].data, [range(13)] * 5)
+    np.testing.assert_allclose(found["loss"], np.log(np.exp(np.arange(13)).sum()), rtol=1e-6)
+
+
 def test_backward_before_any_forward_takes_what_lies_in_the_blobs(simple):
     values = np.random.default_rng(0).standard_normal(simple.blobs["conv"].shape).astype(np.float32)
     top = np.random.default_rng(1).standard_normal(simple.blobs["ip_blob"].shape).astype(np.float32)
@@ -169,6 +176,11 @@ def test_the_numbers_by_which_scripts_walk_the_graph(simple):
     for number, name in enumerate(simple._layer_names):
         assert [simple._blob_names[blob] for blob in simple._top_ids(number)] == simple.top_names[name]
         assert [simple._blob_names[blob] for blob in simple._bottom_ids(number)] == simple.bottom_names[name]
+    assert [blob.shape for blob in simple._blobs] == [blob.shape for blob in simple.blobs.values()]
+    last = len(simple.layers) - 1
+    assert simple._forward(0, last) == pytest.approx(simple.blobs["loss"].data.item(), rel=1e-6)
+    simple._backward(last, 1)
+    assert np.abs(simple.params["conv"][0].diff).max() > 0
 
 
 def test_losses_without_tops_have_those_of_caffes_name(tmp_path):
