@@ -27,3 +27,4 @@ def install() -> None:
         sys.modules[f"caffe.{name}"] = importlib.import_module(f"mgcaffe.pycaffe.{name}")
     for name in FOLDED:
         sys.modules[f"caffe.{name}"] = package
+        setattr(package, name, package)

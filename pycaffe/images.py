@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
 
 from mgcaffe.engine.data.images import float_images
-from mgcaffe.engine.data.images.float_images import load_image
 from mgcaffe.engine.types import Array
-from mgcaffe.pycaffe.problems import ArgumentError
+from mgcaffe.errors import DataError
+from mgcaffe.pycaffe.problems import ArgumentError, ImageFileError
 
 __all__ = ["load_image", "oversample", "resize_image"]
+
+
+def load_image(filename: str | os.PathLike[str], color: bool = True) -> Array:
+    """Read an image.
+
+    Args:
+        filename: the file; its orientation note is not applied.
+        color: True gives three channels, also for a grey image; False gives one. Transparency is dropped.
+
+    Returns:
+        float32, height x width x 3 (or 1), from 0 to 1.
+
+    Raises:
+        ImageFileError: the file cannot be read, or is no image.
+    """
+    try:
+        return float_images.load_image(filename, color)
+    except DataError as error:
+        raise ImageFileError(error.message, location=error.location) from None
 
 
 def resize_image(im: Array, new_dims: Sequence[int] | Array, interp_order: int = 1) -> Array:

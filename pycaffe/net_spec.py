@@ -19,7 +19,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from mgcaffe.prototxt import LayerParameter, NetParameter, message_class
-from mgcaffe.pycaffe.problems import ArgumentError, ArgumentTypeError
+from mgcaffe.pycaffe.problems import ArgumentError, ArgumentTypeError, UnknownTopError
 
 # Types that read the fields of another one.
 _BORROWED = {
@@ -105,7 +105,7 @@ class NetSpec:
         try:
             return object.__getattribute__(self, "tops")[name]
         except KeyError:
-            raise AttributeError(f"the net has no top '{name}'") from None
+            raise UnknownTopError(f"the net has no top '{name}'") from None
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.tops[name] = value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mgcaffe.errors import Location, NetError, PrototxtError, UsageError
+from mgcaffe.errors import DataError, Location, NetError, PrototxtError, UsageError
 
 
 class ArgumentError(UsageError, ValueError):
@@ -18,6 +18,14 @@ class UnknownBlobError(ArgumentError, KeyError):
 
 class ArgumentTypeError(UsageError, TypeError):
     """An argument of a kind that does not fit."""
+
+
+class UnknownTopError(UnknownBlobError, AttributeError):
+    """A name that no top of a NetSpec has."""
+
+
+class ImageFileError(DataError, OSError):
+    """An image that cannot be read."""
 
 
 class AxisMismatchError(NetError):

@@ -13,6 +13,7 @@ from typing import Any
 from mgcaffe.prototxt import NetState, messages
 
 DESCRIPTOR = NetState.DESCRIPTOR.file
+__all__ = dir(messages)
 
 
 def __getattr__(name: str) -> Any:

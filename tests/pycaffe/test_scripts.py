@@ -116,6 +116,10 @@ def test_the_name_caffe_covers_the_submodules(tmp_path):
         "from caffe.coord_map import crop\n"
         "assert caffe is mgcaffe.pycaffe and caffe.io is mgcaffe.pycaffe.io and Net is Net2\n"
         "assert caffe_pb2.TRAIN == caffe_pb2.Phase.Value('TRAIN') == caffe.TRAIN == 0\n"
+        "import caffe.pycaffe, caffe._caffe as native\n"
+        "from caffe.proto.caffe_pb2 import *\n"
+        "assert NetParameter is caffe_pb2.NetParameter and TEST == 1\n"
+        "assert caffe.pycaffe.Net is native.Net is Net2\n"
         "assert caffe_pb2.LayerParameter(name='x').name == 'x'\n"
         "print(__name__, sys.argv, caffe.__version__)\n"
     )
