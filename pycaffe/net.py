@@ -126,9 +126,7 @@ class Net:
         }
         weights = [net.loss_weights.get(blob.name, 0.0) for blob in blobs]
         self.blob_loss_weights = OrderedDict(zip(self._blob_names, weights, strict=True))
-        self._blobs = [
-            Blob(net, blob, sources.get(blob), weight) for blob, weight in zip(blobs, weights, strict=True)
-        ]
+        self._blobs = [Blob(net, blob, sources.get(blob), weight) for blob, weight in zip(blobs, weights, strict=True)]
         self.blobs = OrderedDict(zip(self._blob_names, self._blobs, strict=True))
         self.inputs = list(net.inputs)
         self.outputs = list(net.outputs)
